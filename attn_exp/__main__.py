@@ -1,0 +1,3 @@
+from attn_exp.cli import main
+
+main()

@@ -1,0 +1,317 @@
+"""The schema of a run: plain frozen dataclasses, and the readers that turn a user's words into them.
+
+Nothing here knows Hydra: `read` takes the plain mapping that any composition of `conf/` yields, checks every value, and
+raises `UserError` with one line in the user's own words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+
+class UserError(Exception):
+    """A mistake of the user, told in one line; the command line prints it and exits with 2."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """An array drawn from NumPy's legacy generator, as documents do: `RandomState(legacy_seed)`."""
+
+    distribution: str
+    legacy_seed: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Where the input comes from. Exactly one stage starts the problem: `vectors`, `q` and `k`, or `weights`.
+
+    `tokens` are names, or how many there are. `vectors` is x, `[t m]`, or `[m t]` with `columns`. `distribution` draws x
+    from the run's seed; `file` reads it from a .npy or .csv file.
+    """
+
+    tokens: tuple[str, ...] | int | None = None
+    vectors: Any = None
+    d_model: int | None = None
+    distribution: str | None = None
+    file: str | None = None
+    columns: bool = False
+    q: Any = None
+    k: Any = None
+    v: Any = None
+    weights: Any = None
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Where W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]` and their biases come from.
+
+    `source` names the rule for every array that nothing below names: `normal`, `uniform`, `identity`, or `none` for
+    problems that start at q, k and v. `given` holds a document's own arrays, `printed` the keys and values from which
+    W_k and W_v are recovered. `order_per_head`, then `order`, are drawn from one legacy stream of `legacy_seed`.
+    """
+
+    source: str = "normal"
+    spread: float | None = None
+    columns: bool = False
+    given: Mapping[str, Any] = field(default_factory=dict)
+    printed: Mapping[str, Any] = field(default_factory=dict)
+    distribution: str | None = None
+    legacy_seed: int | None = None
+    order_per_head: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A form under a name, with the settings it pins; None follows the run."""
+
+    form: str
+    head: int | None = None
+    scale: bool | float | None = None
+    output_projection: bool = False
+    mistake: str | None = None
+
+
+@dataclass(frozen=True)
+class Published:
+    """One printed result of a document, and where a run finds the number to hold against it."""
+
+    quantity: str
+    printed: str
+    stage: str
+    variant: str | None = None
+    columns: bool = False
+    first: int | None = None
+    decimals: int | None = None
+    product: str | None = None
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    rounded: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run writes besides its results."""
+
+    tables: bool = True
+    figures: bool = True
+    pages: bool = True
+
+
+@dataclass(frozen=True)
+class Config:
+    """The validated settings of one run."""
+
+    embeddings: Embeddings
+    projections: Projections
+    variant: Mapping[str, Variant]
+    report: Report = Report()
+    seed: int = 0
+    head: int = 2
+    scale: bool | float = True
+    bias: bool = False
+    mistake: str = "none"
+    output_dir: str = "outputs"
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
+
+
+def read(values: Mapping[str, Any]) -> Config:
+    """Return the configuration that the plain values describe.
+
+    Raises:
+        UserError: an unknown key, or a value of the wrong kind, named with what was expected.
+    """
+    return Config(**read_fields(values, Config, READERS, ""))
+
+
+def read_fields(values: Any, schema: type, readers: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Read each value of a mapping with the reader of its key; keys that the schema lacks are refused."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"{path.rstrip('.')}={values}: expected settings, got a plain value")
+    names = [each.name for each in fields(schema)]
+    for key in values:
+        if key not in names:
+            raise UserError(unknown(f"{path}{key}", [f"{path}{name}" for name in names], "setting"))
+    for each in fields(schema):
+        if each.default is MISSING and each.default_factory is MISSING and each.name not in values:
+            raise UserError(f"{path}{each.name} is missing")
+    return {key: readers.get(key, as_is)(value, f"{path}{key}") for key, value in values.items()}
+
+
+def unknown(word: str, choices: Sequence[str], kind: str) -> str:
+    """Say that there is no such thing, and which one was perhaps meant."""
+    near = difflib.get_close_matches(word, choices, 1, 0.6)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"unknown {kind} {word}; {hint}Choose one of: {', '.join(choices)}"
+
+
+def as_is(value: Any, key: str) -> Any:
+    return value
+
+
+def whole(least: int) -> Any:
+    """Return a reader of whole numbers of at least `least`."""
+
+    def read_whole(value: Any, key: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UserError(f"{key}={shown(value)}: expected a whole number of at least {least}")
+        return value
+
+    return read_whole
+
+
+def flag(value: Any, key: str) -> bool:
+    if not isinstance(value, bool):
+        raise UserError(f"{key}={shown(value)}: expected true or false")
+    return value
+
+
+def number(value: Any, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise UserError(f"{key}={shown(value)}: expected a finite number")
+    return float(value)
+
+
+def scale(value: Any, key: str) -> bool | float:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise UserError(f"{key}={shown(value)}: expected true, false, or the multiplier as a number")
+    return float(value)
+
+
+def text(value: Any, key: str) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{key}={shown(value)}: expected a word")
+    return value
+
+
+def texts(value: Any, key: str) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise UserError(f"{key}={shown(value)}: expected a list of words, such as [a,b]")
+    return tuple(str(word) for word in value)
+
+
+def choice(*choices: str) -> Any:
+    """Return a reader of one of these words."""
+
+    def read_choice(value: Any, key: str) -> str:
+        if value not in choices:
+            raise UserError(unknown(f"{key}={shown(value)}", [f"{key}={word}" for word in choices], "choice"))
+        return str(value)
+
+    return read_choice
+
+
+def optional(reader: Any) -> Any:
+    """Return a reader that lets None through."""
+    return lambda value, key: None if value is None else reader(value, key)
+
+
+def named(schema: type, readers: Mapping[str, Any]) -> Any:
+    """Return a reader of a mapping of names to settings."""
+
+    def read_named(value: Any, key: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise UserError(f"{key}={shown(value)}: expected a name and its settings")
+        return {
+            str(name): schema(**read_fields(each, schema, readers, f"{key}.{name}."))
+            for name, each in value.items()
+        }
+
+    return read_named
+
+
+def section(schema: type, readers: Mapping[str, Any]) -> Any:
+    """Return a reader of one group of settings."""
+    return lambda value, key: schema(**read_fields(value, schema, readers, f"{key}."))
+
+
+def each_of(reader: Any) -> Any:
+    """Return a reader of a list, each item read by `reader`."""
+    return lambda value, key: tuple(reader(item, f"{key}[{place}]") for place, item in enumerate(value or ()))
+
+
+def tokens(value: Any, key: str) -> tuple[str, ...] | int:
+    return whole(1)(value, key) if isinstance(value, int) else texts(value, key)
+
+
+def array_or_draw(value: Any, key: str) -> Any:
+    """Read numbers as they are, or a mapping as a `Draw`."""
+    if not isinstance(value, Mapping):
+        return value
+    return Draw(
+        **read_fields(
+            value, Draw, {"distribution": choice("normal", "uniform"), "shape": each_of(whole(1))}, f"{key}."
+        )
+    )
+
+
+def shown(value: Any) -> str:
+    """Write a value as the user would have typed it."""
+    return (
+        {True: "true", False: "false", None: "null"}[value]
+        if value is None or isinstance(value, bool)
+        else str(value)
+    )
+
+
+EMBEDDINGS = {
+    "tokens": optional(tokens),
+    "vectors": array_or_draw,
+    "d_model": optional(whole(1)),
+    "distribution": optional(choice("normal", "uniform")),
+    "file": optional(text),
+    "columns": flag,
+} | dict.fromkeys(("q", "k", "v", "weights"), array_or_draw)
+
+PROJECTIONS = {
+    "source": choice("normal", "uniform", "identity", "none"),
+    "spread": optional(number),
+    "columns": flag,
+    "distribution": optional(choice("normal", "uniform")),
+    "legacy_seed": optional(whole(0)),
+    "order_per_head": texts,
+    "order": texts,
+}
+
+VARIANT = {
+    "form": text,
+    "head": optional(whole(1)),
+    "scale": optional(scale),
+    "output_projection": flag,
+    "mistake": optional(text),
+}
+
+PUBLISHED = {
+    "quantity": text,
+    "printed": text,
+    "stage": text,
+    "variant": optional(text),
+    "columns": flag,
+    "first": optional(whole(1)),
+    "decimals": optional(whole(0)),
+}
+
+READERS = {
+    "embeddings": section(Embeddings, EMBEDDINGS),
+    "projections": section(Projections, PROJECTIONS),
+    "variant": named(Variant, VARIANT),
+    "report": section(Report, dict.fromkeys(("tables", "figures", "pages"), flag)),
+    "seed": whole(0),
+    "head": whole(1),
+    "scale": scale,
+    "bias": flag,
+    "mistake": text,
+    "output_dir": text,
+    "title": text,
+    "notes": texts,
+    "published": each_of(section(Published, PUBLISHED)),
+}
