@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import metrics, oracle
-from attn_exp.config import Config, Published
+from attn_exp.config import Config
 from attn_exp.problem import Problem, build
 from attn_exp.published import Agreement, hold
 from attn_exp.stages import Trace
@@ -87,12 +86,8 @@ def compare(config: Config) -> Comparison:
     answers = {name: answer(trace) for name, trace in traces.items()}
     distances = tuple(every_distance(answers))
     letters = same_as(answers)
-    rows = tuple(
-        row(each, problem, config, traces[each.name], answers, letters[each.name]) for each in variants
-    )
-    return Comparison(
-        config, problem, variants, rows, distances, traces, hold(config, problem, variants, traces)
-    )
+    rows = tuple(row(each, problem, config, traces[each.name], answers, letters[each.name]) for each in variants)
+    return Comparison(config, problem, variants, rows, distances, traces, hold(config, problem, variants, traces))
 
 
 def answer(trace: Trace) -> Array:
@@ -136,7 +131,7 @@ def row(
         effective_keys=float(metrics.effective_keys(weights).mean()),
         largest_weight=float(metrics.largest_weight(weights).mean()),
         row_sum_error=metrics.row_sum_error(weights),
-        flops=metrics.flops(*weights.shape[-2:], settled.head, size(trace.q), size(trace.v)),
+        flops=metrics.flops(len(problem.tokens), problem.keys, settled.head, size(trace.q), size(trace.v)),
     )
 
 

@@ -222,8 +222,7 @@ def named(schema: type, readers: Mapping[str, Any]) -> Any:
         if not isinstance(value, Mapping):
             raise UserError(f"{key}={shown(value)}: expected a name and its settings")
         return {
-            str(name): schema(**read_fields(each, schema, readers, f"{key}.{name}."))
-            for name, each in value.items()
+            str(name): schema(**read_fields(each, schema, readers, f"{key}.{name}.")) for name, each in value.items()
         }
 
     return read_named
@@ -248,18 +247,14 @@ def array_or_draw(value: Any, key: str) -> Any:
     if not isinstance(value, Mapping):
         return value
     return Draw(
-        **read_fields(
-            value, Draw, {"distribution": choice("normal", "uniform"), "shape": each_of(whole(1))}, f"{key}."
-        )
+        **read_fields(value, Draw, {"distribution": choice("normal", "uniform"), "shape": each_of(whole(1))}, f"{key}.")
     )
 
 
 def shown(value: Any) -> str:
     """Write a value as the user would have typed it."""
     return (
-        {True: "true", False: "false", None: "null"}[value]
-        if value is None or isinstance(value, bool)
-        else str(value)
+        {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else str(value)
     )
 
 

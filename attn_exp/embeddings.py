@@ -68,11 +68,7 @@ def array(given: Any, key: str) -> Array:
     """Return numbers as a matrix of float64, or draw what a `Draw` describes."""
     if isinstance(given, Draw):
         return legacy_draw(np.random.RandomState(given.legacy_seed), given.distribution, given.shape)
-    if (
-        not isinstance(given, (list, tuple))
-        or not given
-        or not all(isinstance(row, (list, tuple)) for row in given)
-    ):
+    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(row, (list, tuple)) for row in given):
         raise UserError(f"{key}={given}: expected a list of rows, such as [[1,0],[0,1]]")
     widths = {len(row) for row in given}
     if len(widths) > 1:
@@ -91,9 +87,7 @@ def finite(matrix: Array, key: str) -> Array:
     bad = np.argwhere(~np.isfinite(matrix))
     if len(bad):
         row, column = bad[0]
-        raise UserError(
-            f"{key}: row {row}, column {column} holds {matrix[row, column]}; expected finite numbers"
-        )
+        raise UserError(f"{key}: row {row}, column {column} holds {matrix[row, column]}; expected finite numbers")
     return matrix
 
 
@@ -126,9 +120,7 @@ def check_stage(x: Array | None, q: Array | None, k: Array | None, weights: Arra
     """Refuse a problem that starts nowhere, or at two stages at once."""
     if (q is None) != (k is None):
         raise UserError("embeddings.q and embeddings.k go together; only one is given")
-    stages = [
-        name for name, stage in (("vectors", x), ("q and k", q), ("weights", weights)) if stage is not None
-    ]
+    stages = [name for name, stage in (("vectors", x), ("q and k", q), ("weights", weights)) if stage is not None]
     if not stages:
         raise UserError("embeddings has nothing to start from; give embeddings.vectors, q and k, or weights")
     if len(stages) > 1:

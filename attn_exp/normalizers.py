@@ -26,7 +26,7 @@ def softmax(masked: Array, extra: Array | None = None) -> Array:
     total = powers.sum(axis=-1, keepdims=True)
     if extra is not None:
         total = total + np.exp(extra - anchor)
-    return powers / np.where(total == 0, 1, total)
+    return np.asarray(powers / np.where(total == 0, 1, total))
 
 
 NORMALIZERS: dict[str, Callable[[Array, Array | None], Array]] = {"softmax": softmax}

@@ -49,13 +49,11 @@ def checked_rows(length: int, problem: Problem) -> tuple[int, ...]:
     return tuple(sorted({round(place) for place in np.linspace(0, length - 1, count)}))
 
 
-def sources(problem: Problem) -> tuple[Any, Any, Any]:
+def sources(problem: Problem) -> tuple[Any, ...]:
     """Return q, k, v as lists, projected by the reference where that fits the budget, else as NumPy projected them."""
     if problem.x is not None and 3 * problem.x.size * problem.x.shape[1] <= BUDGET:
         x, arrays = problem.x.tolist(), {name: each.tolist() for name, each in problem.projections.items()}
-        return tuple(
-            reference.project(x, arrays[f"W_{letter}"], arrays.get(f"b_{letter}")) for letter in "qkv"
-        )
+        return tuple(reference.project(x, arrays[f"W_{letter}"], arrays.get(f"b_{letter}")) for letter in "qkv")
     return tuple(None if each is None else each.tolist() for each in (problem.q, problem.k, problem.v))
 
 
@@ -76,6 +74,6 @@ def row_output(settled: Settled, problem: Problem, weights: Array, v: Any) -> li
     if not (settled.output_projection and problem.projections):
         return together
     bias = problem.projections.get("b_o")
-    return reference.project(
-        [together], problem.projections["W_o"].tolist(), None if bias is None else bias.tolist()
-    )[0]
+    return reference.project([together], problem.projections["W_o"].tolist(), None if bias is None else bias.tolist())[
+        0
+    ]

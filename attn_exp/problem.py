@@ -48,9 +48,7 @@ def build(config: Config) -> Problem:
     if given.x is None:
         return starting_late(config, given.tokens, given.q, given.k, given.v, given.weights)
     if config.projections.source == "none":
-        raise UserError(
-            "projections=none, but the input is x; give embeddings.q, k and v, or choose other projections"
-        )
+        raise UserError("projections=none, but the input is x; give embeddings.q, k and v, or choose other projections")
     arrays = project(config.projections, given.x, config.head, config.bias, config.seed)
     q, k, v = (projected(given.x, arrays, letter) for letter in "qkv")
     return Problem(given.tokens, given.tokens, given.x, q, k, v, None, arrays)
@@ -74,9 +72,7 @@ def starting_late(
     if config.projections.source != "none":
         raise UserError("the input starts after the projections; use projections=none")
     if weights is None and q is not None and k is not None and q.shape[1] != k.shape[1]:
-        raise UserError(
-            f"embeddings.q has {q.shape[1]} numbers per query, embeddings.k has {k.shape[1]} per key"
-        )
+        raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, embeddings.k has {k.shape[1]} per key")
     keys = weights.shape[1] if weights is not None else len(k) if k is not None else 0
     if v is not None and len(v) != keys:
         raise UserError(f"embeddings.v has {len(v)} rows; expected one for each of {keys} keys")

@@ -66,18 +66,13 @@ def from_legacy_stream(settings: Projections, d_model: int, head: int) -> dict[s
         for name in names * times:
             shape = (width, d_model if name in MATRICES else 1)
             shape = shape if settings.columns else shape[::-1]
-            parts.setdefault(name, []).append(
-                turned(legacy_draw(stream, distribution, shape), settings.columns)
-            )
+            parts.setdefault(name, []).append(turned(legacy_draw(stream, distribution, shape), settings.columns))
     return {name: np.hstack(drawn) for name, drawn in parts.items()}
 
 
 def recovered(printed: Mapping[str, Any], x: Array) -> dict[str, Array]:
     """Solve `x W = printed` for the projections whose results a document prints instead of them; x must be square."""
-    return {
-        name: np.linalg.solve(x, array(rows(result), f"projections.{name}"))
-        for name, result in printed.items()
-    }
+    return {name: np.linalg.solve(x, array(rows(result), f"projections.{name}")) for name, result in printed.items()}
 
 
 def rows(given: Any) -> Any:
@@ -93,11 +88,7 @@ def check(arrays: Mapping[str, Array], d_model: int) -> None:
     """Refuse arrays whose sizes do not follow from each other."""
     for name in ("W_q", "W_k", "W_v"):
         if arrays[name].shape[0] != d_model:
-            raise UserError(
-                f"projections.{name} has {arrays[name].shape[0]} rows; expected d_model={d_model}"
-            )
+            raise UserError(f"projections.{name} has {arrays[name].shape[0]} rows; expected d_model={d_model}")
     for name, matrix in zip(BIASES, MATRICES, strict=True):
         if name in arrays and arrays[name].size != arrays[matrix].shape[1]:
-            raise UserError(
-                f"projections.{name} has {arrays[name].size} numbers; expected {arrays[matrix].shape[1]}"
-            )
+            raise UserError(f"projections.{name} has {arrays[name].size} numbers; expected {arrays[matrix].shape[1]}")

@@ -18,17 +18,12 @@ Matrix = Sequence[Vector]
 def project(x: Matrix, weight: Matrix, bias: Vector | None) -> list[list[float]]:
     """Return `y_ij = sum_m x_im W_mj + b_j`."""
     return [
-        [
-            dot(row, [line[j] for line in weight]) + (0.0 if bias is None else bias[j])
-            for j in range(len(weight[0]))
-        ]
+        [dot(row, [line[j] for line in weight]) + (0.0 if bias is None else bias[j]) for j in range(len(weight[0]))]
         for row in x
     ]
 
 
-def weights(
-    q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules
-) -> list[float]:
+def weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules) -> list[float]:
     """Return the weights of one query of one head over all keys.
 
     `q` and `k` hold the heads side by side: head i owns the numbers from `i d` to `(i + 1) d`.

@@ -105,7 +105,5 @@ def joined(context: Array, settled: Settled, problem: Problem) -> Array:
     heads, length, width = context.shape
     together = context.swapaxes(0, 1).reshape(length, heads * width)
     return (
-        projected(together, problem.projections, "o")
-        if settled.output_projection and problem.projections
-        else together
+        projected(together, problem.projections, "o") if settled.output_projection and problem.projections else together
     )

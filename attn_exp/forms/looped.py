@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,9 +29,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
             capped[line][key] = bent(logits[line][key], rules)
             masked[line][key] = judged(capped[line][key], place(line, key, heads, rows, keys, rules), rules)
         weights[line] = NORMALIZERS[rules.normalizer](masked[line], extra_logit(head, rules))
-    return mix(
-        Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights)
-    )
+    return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
 
 
 def mix(stages: Trace) -> Trace:
@@ -55,13 +53,13 @@ def place(line: tuple[int, ...], key: int, heads: int, rows: int, keys: int, rul
     return Grid(batch=sample, head=head, row=row, query=query, key=key, heads=heads, rows=rows, keys=keys)
 
 
-def bent(logit: Array, rules: Rules) -> Array:
+def bent(logit: Any, rules: Rules) -> Any:
     for rule in rules.scores:
         logit = rule.bend(logit)
     return logit
 
 
-def judged(logit: Array, grid: Grid, rules: Rules) -> Array | float:
+def judged(logit: Any, grid: Grid, rules: Rules) -> Any:
     """Return the logit with every bias, or -inf where a mask forbids the place."""
     if not all(mask.allows(grid) for mask in rules.masks):
         return -np.inf
@@ -72,4 +70,4 @@ def judged(logit: Array, grid: Grid, rules: Rules) -> Array | float:
 
 def extra_logit(head: int, rules: Rules) -> Array | None:
     extras = [extra for rule in rules.scores if (extra := rule.extra(head)) is not None]
-    return np.logaddexp.reduce(extras) if extras else None
+    return np.asarray(np.logaddexp.reduce(extras)) if extras else None

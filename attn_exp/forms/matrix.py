@@ -27,9 +27,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     capped = bent(logits, rules)
     masked = forbidden(biased(capped, grid, rules), grid, rules)
     weights = NORMALIZERS[rules.normalizer](masked, extra_logit(grid, rules))
-    return mix(
-        Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights)
-    )
+    return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
 
 
 def mix(stages: Trace) -> Trace:
@@ -67,4 +65,4 @@ def forbidden(biased: Array, grid: Grid, rules: Rules) -> Array:
 
 def extra_logit(grid: Grid, rules: Rules) -> Array | None:
     extras = [extra for rule in rules.scores if (extra := rule.extra(grid.head)) is not None]
-    return np.logaddexp.reduce(extras) if extras else None
+    return np.asarray(np.logaddexp.reduce(extras)) if extras else None

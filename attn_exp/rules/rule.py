@@ -67,15 +67,15 @@ class Mask:
 class Score:
     """A rule that changes logits. They run in this order: `bend`, then `bias`; masks come after both."""
 
-    def bend(self, logits: Array) -> Array:
-        """Change each scaled logit by its own value alone, such as a soft-cap."""
+    def bend(self, logits: Any) -> Any:
+        """Change each scaled logit, in an array or alone, by its own value, such as a soft-cap."""
         return logits
 
     def bias(self, grid: Grid) -> Array | float | None:
         """Return what is added to the logits at these places, or None for nothing."""
         return None
 
-    def extra(self, head: Array | int) -> Array | float | None:
+    def extra(self, head: Array | int) -> Any:
         """Return one more logit per head that takes part in the normalizer and has no value, or None."""
         return None
 
