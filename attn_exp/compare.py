@@ -26,8 +26,8 @@ SAME_FUNCTION = 256
 class Row:
     """One variant in plain numbers.
 
-    `error` and `error_ulp` are against its own reference, over `checked` queries; `shift` and `cosine` against the first
-    row; `entropy` in nats, `effective_keys` and `largest_weight` are means over heads and queries.
+    `error` and `error_ulp` are against its own reference, over `checked` queries; `shift` and `cosine` against the
+    first row; `entropy` in nats, `effective_keys` and `largest_weight` are means over heads and queries.
     """
 
     variant: str

@@ -30,8 +30,8 @@ class Draw:
 class Embeddings:
     """Where the input comes from. Exactly one stage starts the problem: `vectors`, `q` and `k`, or `weights`.
 
-    `tokens` are names, or how many there are. `vectors` is x, `[t m]`, or `[m t]` with `columns`. `distribution` draws x
-    from the run's seed; `file` reads it from a .npy or .csv file.
+    `tokens` are names, or how many there are. `vectors` is x, `[t m]`, or `[m t]` with `columns`. `distribution` draws
+    x from the run's seed; `file` reads it from a .npy or .csv file.
     """
 
     tokens: tuple[str, ...] | int | None = None
@@ -103,19 +103,19 @@ class Report:
     pages: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """The validated settings of one run."""
 
     embeddings: Embeddings
-    projections: Projections
-    variant: Mapping[str, Variant]
-    report: Report = Report()
+    projections: Projections = Projections()
     seed: int = 0
     head: int = 2
     scale: bool | float = True
     bias: bool = False
     mistake: str = "none"
+    variant: Mapping[str, Variant]
+    report: Report = Report()
     output_dir: str = "outputs"
     title: str = ""
     notes: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ def unknown(word: str, choices: Sequence[str], kind: str) -> str:
     """Say that there is no such thing, and which one was perhaps meant."""
     near = difflib.get_close_matches(word, choices, 1, 0.6)
     hint = f"did you mean {near[0]}? " if near else ""
-    return f"unknown {kind} {word}; {hint}Choose one of: {', '.join(choices)}"
+    return f"unknown {kind} {word!r}; {hint}choose one of {', '.join(choices)}"
 
 
 def as_is(value: Any, key: str) -> Any:
@@ -204,7 +204,7 @@ def choice(*choices: str) -> Any:
 
     def read_choice(value: Any, key: str) -> str:
         if value not in choices:
-            raise UserError(unknown(f"{key}={shown(value)}", [f"{key}={word}" for word in choices], "choice"))
+            raise UserError(unknown(shown(value), choices, key))
         return str(value)
 
     return read_choice

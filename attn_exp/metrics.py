@@ -21,8 +21,8 @@ def largest_error(answer: Array, expected: Array) -> float:
 def error_in_ulp(answer: Array, expected: Array) -> float:
     """Return the largest error over the spacing of floats at the largest expected magnitude, in units in the last place.
 
-    Measured against one magnitude for the whole array: a small entry that is the difference of large ones carries their
-    rounding, and would otherwise count as thousands of units. Source: Higham 2002, "Accuracy and Stability of Numerical
+    Measured against one magnitude for the whole array: a small entry that is the difference of large ones carries
+    their rounding, and would otherwise count as thousands of units. Source: Higham 2002, "Accuracy and Stability of Numerical
     Algorithms", section 2.1 (ulp) and 3.1 (normwise error).
     """
     if expected.size == 0:

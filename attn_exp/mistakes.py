@@ -15,8 +15,8 @@ def none(stages: Trace) -> Trace:
 def weights_transposed(stages: Trace) -> Trace:
     """`context_j = sum_i weights_ij v_i`: each value is spread by its own query's weights instead of gathered.
 
-    It is what `V @ A` computes where tokens are columns and the rows of A are queries; `V @ A.T` is meant. The columns of A
-    do not sum to 1, so the result is no weighted mean of the values.
+    It is what `V @ A` computes where tokens are columns and the rows of A are queries; `V @ A.T` is meant. The columns
+    of A do not sum to 1, so the result is no weighted mean of the values.
     """
     if stages.weights is None or stages.v is None:
         return stages

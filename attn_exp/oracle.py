@@ -18,7 +18,7 @@ BUDGET = 2_000_000
 
 
 class Answer(NamedTuple):
-    """What the reference says of the checked rows: `weights` `[h r s]` and `output` `[r m]`; None where there is none."""
+    """What the reference says of the checked rows: `weights` `[h r s]`, and `output` `[r m]` where there are values."""
 
     rows: tuple[int, ...]
     weights: Array

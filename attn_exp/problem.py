@@ -19,8 +19,8 @@ Array = NDArray[Any]
 class Problem:
     """Token names, and the arrays the computation starts from; what lies before its first stage is None.
 
-    `x` `[t m]`; `projections` W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o; `q` `[t d]`, `k` `[s d]`, `v` `[s e]` with the heads
-    side by side; `weights` `[t s]` where even they are given.
+    `x` `[t m]`; `projections` W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o; `q` `[t d]`, `k` `[s d]`, `v` `[s e]` with the
+    heads side by side; `weights` `[t s]` where even they are given.
     """
 
     tokens: tuple[str, ...]

@@ -20,7 +20,7 @@ BIASES = ("b_q", "b_k", "b_v", "b_o")
 
 
 def project(settings: Projections, x: Array, head: int, bias: bool, seed: int) -> dict[str, Array]:
-    """Return W_q, W_k, W_v `[m h*d]` and W_o `[h*e m]`, and with `bias` b_q, b_k, b_v, b_o, from where the settings say.
+    """Return W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, and with `bias` b_q, b_k, b_v, b_o, from where the settings say.
 
     Tokens are rows: `q = x W_q + b_q`. A document with tokens in columns writes `W x + b`; its arrays are turned here.
 

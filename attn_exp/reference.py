@@ -1,7 +1,7 @@
 """The oracle: attention with scalar loops, Python floats and `math` alone.
 
-It was derived from the definition, apart from the forms, and shares nothing with them but the rules. Every sum is `fsum`, which
-rounds once, so an answer is as close to the exact one as double precision lets a reader check.
+It was derived from the definition, apart from the forms, and shares nothing with them but the rules. Every sum is
+`fsum`, which rounds once, so an answer is as close to the exact one as double precision lets a reader check.
 """
 
 from __future__ import annotations
