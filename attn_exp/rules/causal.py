@@ -18,8 +18,10 @@ class Causal(Mask):
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3.
     """
 
+    relative = True
+
     def allows(self, grid: Grid) -> Array | bool:
         return grid.key <= grid.query
 
-    def span(self, first: int, last: int, keys: int) -> Span:
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         return Span(0, min(keys, max(last + 1, 0)), 0, min(keys, max(first + 1, 0)))

@@ -8,7 +8,7 @@ a long sequence.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ class Grid:
     """The places of a region of the logits `[b h t s]`, as indices that broadcast to it.
 
     `batch` `[b 1 1 1]`, `head` `[h 1 1]`, `row` `[t 1]` and `key` `[s]` count from 0; plain integers for one
-    place. `query` is the position of a row among the keys, `row + offset`: it is what causal masks,
+    place. Forms may put the axes in another order, so rules combine these arrays by broadcasting alone.
+    `query` is the position of a row among the keys, `row + offset`: it is what causal masks,
     windows and ALiBi compare with `key`. The offset is 0 when the first query stands beside the first key
     (top-left alignment), the number of past keys when decoding with a cache, and `keys - rows` when the last
     query stands beside the last key (bottom-right alignment).
@@ -53,19 +54,30 @@ class Span(NamedTuple):
 
 
 class Mask:
-    """A rule that says which places may attend: True = may attend."""
+    """A rule that says which places may attend: True = may attend.
+
+    `relative` says that the answer depends on `key - query` alone; forms that work by blocks then ask once per
+    difference instead of once per place.
+    """
+
+    relative: ClassVar[bool] = False
 
     def allows(self, grid: Grid) -> Array | bool:
         """Return a boolean array that broadcasts to the grid."""
         raise NotImplementedError
 
-    def span(self, first: int, last: int, keys: int) -> Span:
-        """Bound the keys of the queries at positions `first` to `last`, both included."""
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        """Bound the keys of one batch entry's queries at positions `first` to `last`, both included."""
         return Span(0, keys, 0, 0)
 
 
 class Score:
-    """A rule that changes logits. They run in this order: `bend`, then `bias`; masks come after both."""
+    """A rule that changes logits. They run in this order: `bend`, then `bias`; masks come after both.
+
+    `relative` says that `bias` depends on the head and `key - query` alone, as in `Mask`.
+    """
+
+    relative: ClassVar[bool] = False
 
     def bend(self, logits: Any) -> Any:
         """Change each scaled logit, in an array or alone, by its own value, such as a soft-cap."""
