@@ -40,10 +40,10 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         UserError: an unknown form or mistake, or heads that do not divide the sizes.
     """
     if variant.form not in forms.NAMES:
-        raise UserError(unknown(f"variant.{name}.form={variant.form}", forms.NAMES, "form"))
+        raise UserError(unknown(variant.form, forms.NAMES, f"variant.{name}.form"))
     mistake = config.mistake if variant.mistake is None else variant.mistake
     if mistake not in MISTAKES:
-        raise UserError(unknown(f"mistake={mistake}", tuple(MISTAKES), "choice"))
+        raise UserError(unknown(mistake, tuple(MISTAKES), "mistake"))
     head = config.head if variant.head is None else variant.head
     scale = config.scale if variant.scale is None else variant.scale
     check_head(head, problem)

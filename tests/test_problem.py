@@ -1,0 +1,90 @@
+"""Problems: what is drawn, what is given, and what each named array depends on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attn_exp.config import UserError
+from attn_exp.problem import Problem, build
+from attn_exp.streams import draw
+from tests.compose import config
+
+
+def problem(*overrides: str) -> Problem:
+    return build(config(*overrides))
+
+
+def test_each_array_has_a_stream_of_its_own() -> None:
+    plain = problem("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=2")
+    other = problem("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=3", "bias=true")
+    for name in ("W_q", "W_k", "W_v", "W_o"):
+        np.testing.assert_array_equal(plain.projections[name], other.projections[name])
+    np.testing.assert_array_equal(plain.x, other.x)
+    assert set(other.projections) - set(plain.projections) == {"b_q", "b_k", "b_v", "b_o"}
+
+
+def test_no_two_arrays_share_a_stream() -> None:
+    arrays = problem("bias=true").projections
+    flat = [array.reshape(-1)[:4] for array in arrays.values()]
+    for place, left in enumerate(flat):
+        for right in flat[place + 1 :]:
+            assert np.abs(left - right).max() > 1e-3
+
+
+def test_another_seed_draws_other_numbers() -> None:
+    assert np.abs(problem().projections["W_q"] - problem("seed=1").projections["W_q"]).min() > 0
+
+
+def test_a_stream_is_pinned_to_its_seed_and_name() -> None:
+    """The numbers NumPy's own documented recipe gives; they must never change under a user's feet."""
+    expected = np.random.default_rng(np.random.SeedSequence([7, *b"W_q"])).standard_normal((2, 3))
+    np.testing.assert_array_equal(draw(7, "W_q", "normal", (2, 3)), expected)
+
+
+def test_identity_projections_leave_x_as_it_is() -> None:
+    same = problem("projections=identity")
+    for array in (same.q, same.k, same.v):
+        np.testing.assert_array_equal(array, same.x)
+
+
+def test_drawn_projections_keep_the_variance() -> None:
+    """Entries of N(0, 1/m) keep the variance of x; U(-1/sqrt m, 1/sqrt m) makes it a third."""
+    random = ("embeddings=random", "embeddings.tokens=8", "embeddings.d_model=256")
+    normal, uniform = problem(*random), problem(*random, "projections=uniform")
+    assert normal.projections["W_q"].std() == pytest.approx(1 / 16, rel=0.02)
+    assert uniform.projections["W_q"].std() == pytest.approx(1 / 16 / np.sqrt(3), rel=0.02)
+    assert np.abs(uniform.projections["W_q"]).max() <= 1 / 16
+
+
+def test_columns_are_turned_once_at_the_edge() -> None:
+    rows = problem("embeddings=inline", "embeddings.vectors=[[1,2,3],[4,5,6]]", "head=1")
+    columns = problem(
+        "embeddings=inline", "embeddings.vectors=[[1,4],[2,5],[3,6]]", "embeddings.columns=true", "head=1"
+    )
+    np.testing.assert_array_equal(rows.x, columns.x)
+    np.testing.assert_array_equal(rows.q, columns.q)
+
+
+def test_bias_is_added_to_queries_keys_and_values() -> None:
+    """With x = 0 only the biases are left."""
+    zero = problem("embeddings=inline", "embeddings.vectors=[[0,0],[0,0]]", "bias=true")
+    for array, name in ((zero.q, "b_q"), (zero.k, "b_k"), (zero.v, "b_v")):
+        np.testing.assert_array_equal(array, [zero.projections[name]] * 2)
+        assert np.abs(zero.projections[name]).min() > 0
+
+
+def test_queries_and_keys_of_different_sizes_are_refused() -> None:
+    with pytest.raises(UserError, match="embeddings.q has 2 numbers per query, embeddings.k has 3 per key"):
+        problem("embeddings=inline", "projections=none", "embeddings.q=[[1,2]]", "embeddings.k=[[1,2,3]]")
+
+
+def test_values_without_a_row_for_each_key_are_refused() -> None:
+    with pytest.raises(UserError, match="embeddings.v has 1 rows; expected one for each of 2 keys"):
+        problem(
+            "embeddings=inline",
+            "projections=none",
+            "embeddings.q=[[1]]",
+            "embeddings.k=[[1],[2]]",
+            "embeddings.v=[[1]]",
+        )
