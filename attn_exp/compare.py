@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from attn_exp import metrics, oracle
-from attn_exp.config import Config
+from attn_exp.config import Config, UserError
 from attn_exp.problem import Problem, build
 from attn_exp.published import Agreement, hold
 from attn_exp.stages import Trace
@@ -80,6 +80,8 @@ def compare(config: Config) -> Comparison:
     Raises:
         UserError: settings that do not fit the problem, or a problem that does not fit itself.
     """
+    if not config.variant:
+        raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
     problem = build(config)
     variants = tuple(settle(name, each, config, problem) for name, each in config.variant.items())
     traces = {each.name: execute(each, problem) for each in variants}

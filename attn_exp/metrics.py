@@ -19,11 +19,11 @@ def largest_error(answer: Array, expected: Array) -> float:
 
 
 def error_in_ulp(answer: Array, expected: Array) -> float:
-    """Return the largest error over the spacing of floats at the largest expected magnitude, in units in the last place.
+    """Return the largest error over the spacing of floats at the largest expected magnitude, in ulp.
 
     Measured against one magnitude for the whole array: a small entry that is the difference of large ones carries
-    their rounding, and would otherwise count as thousands of units. Source: Higham 2002, "Accuracy and Stability of Numerical
-    Algorithms", section 2.1 (ulp) and 3.1 (normwise error).
+    their rounding, and would otherwise count as thousands of units in the last place. Source: Higham 2002, "Accuracy
+    and Stability of Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
     if expected.size == 0:
         return 0.0

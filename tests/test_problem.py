@@ -75,12 +75,12 @@ def test_bias_is_added_to_queries_keys_and_values() -> None:
 
 
 def test_queries_and_keys_of_different_sizes_are_refused() -> None:
-    with pytest.raises(UserError, match="embeddings.q has 2 numbers per query, embeddings.k has 3 per key"):
+    with pytest.raises(UserError, match=r"embeddings\.q has 2 numbers per query, embeddings.k has 3 per key"):
         problem("embeddings=inline", "projections=none", "embeddings.q=[[1,2]]", "embeddings.k=[[1,2,3]]")
 
 
 def test_values_without_a_row_for_each_key_are_refused() -> None:
-    with pytest.raises(UserError, match="embeddings.v has 1 rows; expected one for each of 2 keys"):
+    with pytest.raises(UserError, match=r"embeddings\.v has 1 rows; expected one for each of 2 keys"):
         problem(
             "embeddings=inline",
             "projections=none",
