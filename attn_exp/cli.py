@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from attn_exp.config import Config, UserError
-from attn_exp.hydra_edge import check_dashes, compose_and_run
+from attn_exp.hydra_edge import compose_and_run
 from attn_exp.hydra_errors import worded
 
 USAGE, INTERRUPTED = 2, 130
@@ -21,8 +21,7 @@ def main() -> None:
     if Path(sys.argv[0]).name == "__main__.py":
         sys.argv[0] = "python -m attn_exp"
     try:
-        check_dashes(sys.argv[1:])
-        compose_and_run(execute)
+        compose_and_run(execute, sys.argv[1:])
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except UserError as error:

@@ -15,31 +15,72 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import hydra
 import omegaconf
+from hydra import initialize_config_dir
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.config import Config, UserError, read
 
+VERSION_BASE = "1.3"
 
-def compose_and_run(task: Callable[[Config, str], None]) -> None:
-    """Let Hydra compose the configuration of one run, or of every job of a sweep, and run the task on each.
+
+def compose_and_run(task: Callable[[Config, str], None], words: list[str]) -> None:
+    """Run the task on the configuration that the words of a command line compose.
+
+    A plain run composes once; whatever has a flag of Hydra's own (`--help`, `--cfg`, `-m`, ...) goes through `hydra.main`,
+    which composes everything twice.
+    """
+    check_dashes(words)
+    register_schema()
+    given = get_args_parser().parse_args(words)
+    if (
+        set(words)
+        - set(given.overrides)
+        - {"--config-dir", "-cd", given.config_dir, f"--config-dir={given.config_dir}"}
+    ):
+        run_by_hydra(task)
+    else:
+        folders = [] if given.config_dir is None else [given.config_dir]
+        task(composed(given.overrides, folders), repeat_command(given.overrides, folders))
+
+
+def composed(overrides: list[str], folders: list[str]) -> Config:
+    """Return the configuration of these overrides, with users' own folders of YAML searched first."""
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise UserError(f"--config-dir {folder}: no such folder")
+    search = ",".join(f"file://{Path(folder).resolve()}" for folder in folders)
+    with initialize_config_dir(str(conf_dir()), version_base=VERSION_BASE):
+        loader = GlobalHydra.instance().hydra
+        assert loader is not None
+        words = [*overrides, f"hydra.searchpath=[{search}]"] if folders else overrides
+        return read(
+            plain(loader.compose_config("config", words, RunMode.RUN, from_shell=True, with_log_configuration=False))
+        )
+
+
+def run_by_hydra(task: Callable[[Config, str], None]) -> None:
+    """Let `hydra.main` do what it does with its own flags, and run the task on every job it composes.
 
     Raises:
         Exception: the first error of the task, after the last job; Hydra never sees it and prints nothing of its own.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing and exiting
-    register_schema()
     errors: list[Exception] = []
 
     def job(composed: DictConfig) -> None:
         try:
-            task(read(plain(composed)), repeat_command())
+            sources = HydraConfig.get().runtime.config_sources
+            folders = [source.path for source in sources if source.provider == "command-line"]
+            task(read(plain(composed)), repeat_command(list(HydraConfig.get().overrides.task), folders))
         except Exception as error:
             errors.append(error)
 
-    hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")(job)()
+    hydra.main(config_path=str(conf_dir()), config_name="config", version_base=VERSION_BASE)(job)()
     if errors:
         raise errors[0]
 
@@ -81,17 +122,17 @@ def conf_dir() -> Path:
 
 def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers."""
-    values = OmegaConf.to_container(composed, resolve=True)
+    values = OmegaConf.to_container(
+        OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"]), resolve=True
+    )
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
 
 
-def repeat_command() -> str:
-    """Return the command that repeats this job."""
-    settings = HydraConfig.get()
-    folders = [source.path for source in settings.runtime.config_sources if source.provider == "command-line"]
+def repeat_command(overrides: list[str], folders: list[str]) -> str:
+    """Return the command that repeats a run."""
     words = [word for folder in folders for word in ("--config-dir", folder)]
-    return shlex.join(["python", "-m", "attn_exp", *words, *settings.overrides.task])
+    return shlex.join(["python", "-m", "attn_exp", *words, *overrides])
 
 
 def check_dashes(arguments: list[str]) -> None:

@@ -49,7 +49,7 @@ MISTAKES = [
     ),
     ("embeddings=inline", "embeddings has nothing to start from"),
     ("embeddings=inline embeddings.file=nowhere.npy", "embeddings.file=nowhere.npy: cannot be read"),
-    ("--config-dir nowhere", "nowhere' not found"),
+    ("--config-dir nowhere", "--config-dir nowhere: no such folder"),
     ("output_dir=a_file/inside", "output_dir=a_file/inside"),
 ]
 
