@@ -31,8 +31,8 @@ VERSION_BASE = "1.3"
 def compose_and_run(task: Callable[[Config, str], None], words: list[str]) -> None:
     """Run the task on the configuration that the words of a command line compose.
 
-    A plain run composes once; whatever has a flag of Hydra's own (`--help`, `--cfg`, `-m`, ...) goes through `hydra.main`,
-    which composes everything twice.
+    A plain run composes once; whatever has a flag of Hydra's own (`--help`, `--cfg`, `-m`, ...) goes through
+    `hydra.main`, which composes everything twice.
     """
     check_dashes(words)
     register_schema()
@@ -122,9 +122,8 @@ def conf_dir() -> Path:
 
 def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers."""
-    values = OmegaConf.to_container(
-        OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"]), resolve=True
-    )
+    ours: list[Any] = [key for key in composed if key != "hydra"]
+    values = OmegaConf.to_container(OmegaConf.masked_copy(composed, ours), resolve=True)
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
 
