@@ -37,11 +37,8 @@ def compose_and_run(task: Callable[[Config, str], None], words: list[str]) -> No
     check_dashes(words)
     register_schema()
     given = get_args_parser().parse_args(words)
-    if (
-        set(words)
-        - set(given.overrides)
-        - {"--config-dir", "-cd", given.config_dir, f"--config-dir={given.config_dir}"}
-    ):
+    flags = {name for name, value in vars(given).items() if value} - {"overrides", "config_dir"}
+    if flags:
         run_by_hydra(task)
     else:
         folders = [] if given.config_dir is None else [given.config_dir]
