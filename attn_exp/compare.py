@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,8 +178,3 @@ def letter(place: int) -> str:
     """Return A, B, ... Z, AA, AB, ..."""
     alphabet = string.ascii_uppercase
     return (letter(place // 26 - 1) if place >= 26 else "") + alphabet[place % 26]
-
-
-def sentence(rows: Sequence[Row]) -> str:
-    """Say in one sentence which variants agree, and how far the others are."""
-    raise NotImplementedError

@@ -1,0 +1,59 @@
+"""Tables of plain records on disk: CSV files whose columns are the fields of a frozen dataclass."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from io import StringIO
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A text that starts with one of these could run as a formula in a spreadsheet; it is written after an apostrophe."""
+
+
+def written(schema: type, records: Iterable[Any]) -> str:
+    """Return the records as CSV: one line each, numbers with every digit that tells them apart, nothing where None."""
+    lines = StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    names = [each.name for each in fields(schema)]
+    writer.writerow(names)
+    writer.writerows([cell(getattr(record, name)) for name in names] for record in records)
+    return lines.getvalue()
+
+
+def cell(value: Any) -> str:
+    """Write one value: true and false in lower case, floats so that they read back unchanged."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(("'", *FORMULA)) else value
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def parsed(schema: type, text: str) -> tuple[Any, ...]:
+    """Return the records that `written` wrote.
+
+    Raises:
+        ValueError: columns that are not the fields of the schema, or a cell that is none of its types.
+    """
+    lines = list(csv.reader(StringIO(text, newline="")))
+    kinds = {each.name: get_type_hints(schema)[each.name] for each in fields(schema)}
+    if not lines or lines[0] != list(kinds):
+        raise ValueError(f"expected the columns {', '.join(kinds)}; found {', '.join(lines[0]) if lines else 'none'}")
+    return tuple(schema(*map(value, line, kinds.values())) for line in lines[1:])
+
+
+def value(text: str, kind: Any) -> Any:
+    """Read one cell as the first of its types that it is."""
+    kinds: Sequence[Any] = get_args(kind) or (kind,)
+    if text == "" and NoneType in kinds:
+        return None
+    if bool in kinds and text in ("true", "false"):
+        return text == "true"
+    if str in kinds:
+        return text[1:] if text.startswith("'") else text
+    return int(text) if int in kinds else float(text)

@@ -1,0 +1,56 @@
+"""How long each variant takes and how much memory it needs at most, measured within a small budget."""
+
+from __future__ import annotations
+
+import statistics
+import tracemalloc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from attn_exp.problem import Problem
+from attn_exp.variant import Settled, execute
+
+BUDGET = 0.010
+"""Seconds that all variants of a run share; a variant slower than its share runs once."""
+
+PATIENCE = 5.0
+"""Seconds beyond which a variant is not run again for its peak memory, which slows Python loops several times."""
+
+MOST_RUNS = 100
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one variant costs on this machine: seconds per computation, and the most bytes held at once, if measured."""
+
+    variant: str
+    median_s: float
+    minimum_s: float
+    runs: int
+    peak_bytes: int | None
+
+
+def measure(variants: Sequence[Settled], problem: Problem, budget: float = BUDGET) -> tuple[Timing, ...]:
+    """Run every variant as often as its share of the budget, in seconds, allows, and once more for its peak memory."""
+    return tuple(measure_one(each, problem, budget / len(variants)) for each in variants)
+
+
+def measure_one(settled: Settled, problem: Problem, share: float) -> Timing:
+    times: list[float] = []
+    while not times or (sum(times) + times[-1] < share and len(times) < MOST_RUNS):
+        start = perf_counter()
+        execute(settled, problem)
+        times.append(perf_counter() - start)
+    peak = peak_bytes(settled, problem) if times[0] < PATIENCE else None
+    return Timing(settled.name, statistics.median(times), min(times), len(times), peak)
+
+
+def peak_bytes(settled: Settled, problem: Problem) -> int:
+    """Return the most bytes allocated at once while the variant computes, in a run of its own: tracing is slow."""
+    tracemalloc.start()
+    try:
+        execute(settled, problem)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
