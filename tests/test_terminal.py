@@ -11,7 +11,7 @@ from attn_exp import terminal, verdict
 from attn_exp.compare import Row
 from attn_exp.published import Agreement
 from attn_exp.session import run
-from test_store import config
+from tests.test_store import config
 
 LOOPED = Row(
     variant="looped",
