@@ -79,13 +79,22 @@ class Variant:
 
 @dataclass(frozen=True)
 class Published:
-    """One printed result of a document, and where a run finds the number to hold against it."""
+    """One printed result of a document, and where a run finds the numbers to hold against it.
+
+    `printed` holds the digits as the document shows them, in any brackets. `stage` is one of a trace (`variant`, the first by
+    default; of several heads, `head`), x, or an array of the projections; `columns` turns it, then `row` and the `first`
+    columns are what is printed. `decimals` counts digits where NumPy left all trailing zeros off. `inputs` q, k, v or weights, v stand in
+    for the run's problem. `product` computes the stage as a plain product, written `@`, `matmul`, `dot` or as a `sum`. `rounded` says
+    how far q, k and v may lie from the truth, because the document prints them rounded.
+    """
 
     quantity: str
     printed: str
     stage: str
     variant: str | None = None
+    head: int = 0
     columns: bool = False
+    row: int | None = None
     first: int | None = None
     decimals: int | None = None
     product: str | None = None
@@ -233,6 +242,20 @@ def section(schema: type, readers: Mapping[str, Any]) -> Any:
     return lambda value, key: schema(**read_fields(value, schema, readers, f"{key}."))
 
 
+def mapping_of(readers: Mapping[str, Any]) -> Any:
+    """Return a reader of a mapping that knows these keys only."""
+
+    def read_mapping(value: Any, key: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise UserError(f"{key}={shown(value)}: expected a mapping of {', '.join(readers)}")
+        for name in value:
+            if name not in readers:
+                raise UserError(unknown(f"{key}.{name}", [f"{key}.{known}" for known in readers], "setting"))
+        return {name: readers[name](each, f"{key}.{name}") for name, each in value.items()}
+
+    return read_mapping
+
+
 def each_of(reader: Any) -> Any:
     """Return a reader of a list, each item read by `reader`."""
     return lambda value, key: tuple(reader(item, f"{key}[{place}]") for place, item in enumerate(value or ()))
@@ -290,9 +313,15 @@ PUBLISHED = {
     "printed": text,
     "stage": text,
     "variant": optional(text),
+    "head": whole(0),
     "columns": flag,
+    "row": optional(whole(0)),
     "first": optional(whole(1)),
     "decimals": optional(whole(0)),
+    "product": optional(text),
+    "inputs": mapping_of({name: array_or_draw for name in ("q", "k", "v", "weights")}),
+    "rounded": mapping_of(dict.fromkeys("qkv", number)),
+    "note": text,
 }
 
 READERS = {
