@@ -81,11 +81,11 @@ class Variant:
 class Published:
     """One printed result of a document, and where a run finds the numbers to hold against it.
 
-    `printed` holds the digits as the document shows them, in any brackets. `stage` is one of a trace (`variant`, the first by
-    default; of several heads, `head`), x, or an array of the projections; `columns` turns it, then `row` and the `first`
-    columns are what is printed. `decimals` counts digits where NumPy left all trailing zeros off. `inputs` q, k, v or weights, v stand in
-    for the run's problem. `product` computes the stage as a plain product, written `@`, `matmul`, `dot` or as a `sum`. `rounded` says
-    how far q, k and v may lie from the truth, because the document prints them rounded.
+    `printed` holds the digits as the document shows them, in any brackets; `decimals` counts them where NumPy left all
+    trailing zeros off. `stage` is x, an array of the projections, or a stage of the trace of `variant`, else of the
+    first one; of several heads, `head`. `columns` turns it; then `row` and the `first` columns are what is printed.
+    `product` computes it as a plain product, written `@`, `matmul`, `dot`, or as a `sum`. `inputs` q, k, v or weights,
+    v stand in for the run's problem. `rounded` says how far q, k and v may lie from the truth that the document rounded.
     """
 
     quantity: str
@@ -318,8 +318,8 @@ PUBLISHED = {
     "row": optional(whole(0)),
     "first": optional(whole(1)),
     "decimals": optional(whole(0)),
-    "product": optional(text),
-    "inputs": mapping_of({name: array_or_draw for name in ("q", "k", "v", "weights")}),
+    "product": optional(choice("@", "matmul", "dot", "sum")),
+    "inputs": mapping_of(dict.fromkeys(("q", "k", "v", "weights"), array_or_draw)),
     "rounded": mapping_of(dict.fromkeys("qkv", number)),
     "note": text,
 }

@@ -3,16 +3,18 @@
 A number printed as 0.59 stands for any between 0.585 and 0.595. For inputs anywhere in such a box this finds, for each
 number of a stage, the least and the largest value:
 
-- `scores_ij = sum_m q_im k_jm`: every entry occurs once in a sum, so each product takes the extreme of its four corners.
+- `scores_ij = sum_m q_im k_jm`: every entry occurs once in a sum, so each product takes the extreme of its corners.
 - `logits = scale * scores`.
-- `weights_j = exp(l_j) / sum_i exp(l_i)` rises with its own logit and falls with every other, so it is largest with its
-  own logit at the top and the others at the bottom, and least the other way round.
-- `context_e = sum_j w_j v_je`: the weights sum to 1. The largest mean starts with every weight at its least and gives what is
-  missing to 1 to the largest values first, each up to its own largest weight; the least mean is that of `-v`, negated.
+- `weights_j = exp(l_j) / sum_i exp(l_i)` rises with its own logit and falls with every other, so it is largest with
+  its own logit at the top and the others at the bottom, and least the other way round.
+- `context_e = sum_j w_j v_je`: the weights sum to 1. The largest mean starts with every weight at its least and gives
+  what is missing to 1 to the largest values first, each up to its own largest weight; the least is that of -v, negated.
 
-Each step is as narrow as its own inputs allow. The steps forget that their inputs hang together (two scores of a query share its
-q), so the whole may be wider than need be, never narrower. The ends are rounded like any floats, 1e-16 or so relative, far below a printed
-digit. Source: Moore, Kearfott, Cloud 2009, "Introduction to Interval Analysis", chapters 2 and 5.
+Each step is as narrow as its own inputs allow. The steps forget that their inputs hang together (two scores of a query
+share its q), so the whole may be wider than need be, never narrower. The ends carry ordinary floating-point rounding,
+some 1e-16 relative, far below a printed digit.
+
+Source: Moore, Kearfott, Cloud 2009, "Introduction to Interval Analysis", chapters 2 and 5.
 """
 
 from __future__ import annotations

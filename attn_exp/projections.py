@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.config import Projections, UserError
+from attn_exp.config import Projections, UserError, unknown
 from attn_exp.embeddings import array
 from attn_exp.streams import draw, legacy_draw
 
@@ -28,42 +28,56 @@ def project(settings: Projections, x: Array, head: int, bias: bool, seed: int) -
         UserError: a name that is no projection, or an array that does not fit x.
     """
     d_model = x.shape[1]
+    named = from_document(settings, x, head)
+    arrays: dict[str, Array] = {}
+    for name in MATRICES + BIASES if bias else MATRICES:
+        shape = fitting_shape(name, arrays, d_model)
+        arrays[name] = named[name] if name in named else made(settings, name, shape, seed)
+    check(arrays, d_model)
+    return {name: each.reshape(-1) if name in BIASES else each for name, each in arrays.items()}
+
+
+def from_document(settings: Projections, x: Array, head: int) -> dict[str, Array]:
+    """Return the arrays that the settings name, a bias as one row: given, recovered from what they do to x, or drawn."""
     named = {
         name: turned(array(rows(given), f"projections.{name}"), settings.columns)
         for name, given in settings.given.items()
     }
     named |= recovered(settings.printed, x)
-    named |= from_legacy_stream(settings, d_model, head)
+    named |= from_legacy_stream(settings, x.shape[1], head)
     for name in named:
         if name not in MATRICES + BIASES:
-            raise UserError(f"projections: unknown array {name}; choose from {', '.join(MATRICES + BIASES)}")
-    wanted = MATRICES + BIASES if bias else MATRICES
-    arrays = {name: named[name] if name in named else made(settings, name, d_model, seed) for name in wanted}
-    arrays = {name: each.reshape(-1) if name in BIASES else each for name, each in arrays.items()}
-    check(arrays, d_model)
-    return arrays
+            raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
+    return named
 
 
-def made(settings: Projections, name: str, d_model: int, seed: int) -> Array:
+def fitting_shape(name: str, arrays: Mapping[str, Array], d_model: int) -> tuple[int, int]:
+    """Return the shape of an array that has to fit the ones before it: W_o follows W_v, a bias its matrix."""
+    if name in BIASES:
+        return 1, arrays[MATRICES[BIASES.index(name)]].shape[1]
+    return (arrays["W_v"].shape[1] if name == "W_o" else d_model), d_model
+
+
+def made(settings: Projections, name: str, shape: tuple[int, int], seed: int) -> Array:
     """Make an array that no document gives: drawn from its own stream, or identity and zero."""
     if settings.source not in ("normal", "uniform"):
-        return np.eye(d_model) if name in MATRICES else np.zeros(d_model)
-    spread = 1 / math.sqrt(d_model) if settings.spread is None else settings.spread
-    return spread * draw(seed, name, settings.source, (d_model, d_model) if name in MATRICES else (d_model,))
+        return np.eye(*shape) if name in MATRICES else np.zeros(shape)
+    inputs = shape[0] if name in MATRICES else shape[1]
+    spread = 1 / math.sqrt(inputs) if settings.spread is None else settings.spread
+    return spread * draw(seed, name, settings.source, shape)
 
 
 def from_legacy_stream(settings: Projections, d_model: int, head: int) -> dict[str, Array]:
     """Draw a document's arrays in its own order: first each head's, then those of the whole."""
     if settings.legacy_seed is None:
         return {}
+    if settings.order_per_head:
+        check_divides(head, d_model, "d_model")
     stream = np.random.RandomState(settings.legacy_seed)
     distribution = settings.distribution or "normal"
     parts: dict[str, list[Array]] = {}
-    for names, width, times in (
-        (settings.order_per_head, d_model // head, head),
-        (settings.order, d_model, 1),
-    ):
-        for name in names * times:
+    for names, width in ((settings.order_per_head * head, d_model // head), (settings.order, d_model)):
+        for name in names:
             shape = (width, d_model if name in MATRICES else 1)
             shape = shape if settings.columns else shape[::-1]
             parts.setdefault(name, []).append(turned(legacy_draw(stream, distribution, shape), settings.columns))
@@ -71,8 +85,16 @@ def from_legacy_stream(settings: Projections, d_model: int, head: int) -> dict[s
 
 
 def recovered(printed: Mapping[str, Any], x: Array) -> dict[str, Array]:
-    """Solve `x W = printed` for the projections whose results a document prints instead of them; x must be square."""
-    return {name: np.linalg.solve(x, array(rows(result), f"projections.{name}")) for name, result in printed.items()}
+    """Solve `x W = printed` for the projections whose results a document prints instead of them."""
+    if printed and (x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x)):
+        raise UserError(
+            f"projections: {', '.join(printed)} can be recovered only from x with an inverse, not {x.shape[0]}x{x.shape[1]}"
+        )
+    results = {name: array(result, f"projections.{name}") for name, result in printed.items()}
+    for name, result in results.items():
+        if len(result) != len(x):
+            raise UserError(f"projections.{name}: {len(result)} rows are printed; expected one for each of {len(x)} tokens")
+    return {name: np.linalg.solve(x, result) for name, result in results.items()}
 
 
 def rows(given: Any) -> Any:
@@ -86,9 +108,20 @@ def turned(matrix: Array, columns: bool) -> Array:
 
 def check(arrays: Mapping[str, Array], d_model: int) -> None:
     """Refuse arrays whose sizes do not follow from each other."""
-    for name in ("W_q", "W_k", "W_v"):
-        if arrays[name].shape[0] != d_model:
-            raise UserError(f"projections.{name} has {arrays[name].shape[0]} rows; expected d_model={d_model}")
+    sizes = dict.fromkeys(("W_q", "W_k", "W_v"), ("d_model", d_model)) | {"W_o": ("the size of v", arrays["W_v"].shape[1])}
+    for name, (meaning, size) in sizes.items():
+        if arrays[name].shape[0] != size:
+            raise UserError(f"projections.{name} has {arrays[name].shape[0]} rows; expected {meaning}={size}")
+    if arrays["W_q"].shape[1] != arrays["W_k"].shape[1]:
+        queries, keys = arrays["W_q"].shape[1], arrays["W_k"].shape[1]
+        raise UserError(f"projections.W_q makes {queries} numbers per query, W_k makes {keys} per key")
     for name, matrix in zip(BIASES, MATRICES, strict=True):
         if name in arrays and arrays[name].size != arrays[matrix].shape[1]:
             raise UserError(f"projections.{name} has {arrays[name].size} numbers; expected {arrays[matrix].shape[1]}")
+
+
+def check_divides(head: int, size: int, meaning: str) -> None:
+    """Refuse heads that would not share a size evenly, and name those that would."""
+    if size % head:
+        divisors = ", ".join(str(each) for each in range(1, size + 1) if size % each == 0)
+        raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors}")

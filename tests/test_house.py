@@ -22,7 +22,7 @@ EDGES = {
 
 CORE = (
     "compare", "config", "embeddings", "metrics", "mistakes", "normalizers", "oracle", "problem", "projections",
-    "published", "reference", "stages", "streams", "variant",
+    "intervals", "printed", "published", "reference", "stages", "streams", "variant",
 )  # fmt: skip
 
 EDGE = ("cli", "hydra_edge", "hydra_errors", "session", "store", "tables", "figures", "report")
