@@ -83,9 +83,9 @@ class Published:
 
     `printed` holds the digits as the document shows them, in any brackets; `decimals` counts them where NumPy left all
     trailing zeros off. `stage` is x, an array of the projections, or a stage of the trace of `variant`, else of the
-    first one; of several heads, `head`. `columns` turns it; then `row` and the `first` columns are what is printed.
+    first; of several heads, `head`. `columns` turns it; then `row` and the `first` columns are what is printed.
     `product` computes it as a plain product, written `@`, `matmul`, `dot`, or as a `sum`. `inputs` q, k, v or weights,
-    v stand in for the run's problem. `rounded` says how far q, k and v may lie from the truth that the document rounded.
+    v stand in for the run's problem. `rounded` says how far q, k, v may lie from the truth, as the document rounded it.
     """
 
     quantity: str
@@ -266,12 +266,14 @@ def tokens(value: Any, key: str) -> tuple[str, ...] | int:
 
 
 def array_or_draw(value: Any, key: str) -> Any:
-    """Read numbers as they are, or a mapping as a `Draw`."""
+    """Read numbers as they are, or a mapping as a `Draw` of a matrix."""
     if not isinstance(value, Mapping):
         return value
-    return Draw(
-        **read_fields(value, Draw, {"distribution": choice("normal", "uniform"), "shape": each_of(whole(1))}, f"{key}.")
-    )
+    readers = {"distribution": choice("normal", "uniform"), "legacy_seed": whole(0), "shape": each_of(whole(1))}
+    drawn = Draw(**read_fields(value, Draw, readers, f"{key}."))
+    if len(drawn.shape) != 2:
+        raise UserError(f"{key}.shape={list(drawn.shape)}: expected rows and columns, such as [3,4]")
+    return drawn
 
 
 def shown(value: Any) -> str:

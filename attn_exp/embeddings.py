@@ -52,6 +52,9 @@ def start(settings: Embeddings, seed: int) -> Start:
 
 def vectors(settings: Embeddings, seed: int) -> tuple[tuple[str, ...] | None, Array | None]:
     """Return the token names that a file holds, and x `[t m]`, from whichever source the settings name."""
+    given = [name for name in ("file", "vectors", "distribution") if getattr(settings, name) is not None]
+    if len(given) > 1:
+        raise UserError(f"embeddings.{given[0]} and embeddings.{given[1]} both say what x is; give one of them")
     if settings.file is not None:
         names, x = read_file(Path(settings.file))
         return names, x.T if settings.columns else x
@@ -101,7 +104,7 @@ def read_file(path: Path) -> tuple[tuple[str, ...] | None, Array]:
             return None, array(matrix.tolist(), f"embeddings.file={path}")
         with path.open(newline="", encoding="utf-8") as lines:
             rows = [row for row in csv.reader(lines) if row]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UserError(f"embeddings.file={path}: cannot be read ({reason})") from error
     named = bool(rows) and not all(is_number(row[0]) for row in rows)
@@ -124,7 +127,7 @@ def check_stage(x: Array | None, q: Array | None, k: Array | None, weights: Arra
         raise UserError("embeddings.q and embeddings.k go together; only one is given")
     stages = [name for name, stage in (("vectors", x), ("q and k", q), ("weights", weights)) if stage is not None]
     if not stages:
-        raise UserError("embeddings has nothing to start from; give embeddings.vectors, q and k, or weights")
+        raise UserError("embeddings has nothing to start from; give embeddings.vectors, a file, q and k, or weights")
     if len(stages) > 1:
         raise UserError(f"embeddings starts at {' and at '.join(stages)}; give one of them")
 

@@ -38,7 +38,7 @@ def project(settings: Projections, x: Array, head: int, bias: bool, seed: int) -
 
 
 def from_document(settings: Projections, x: Array, head: int) -> dict[str, Array]:
-    """Return the arrays that the settings name, a bias as one row: given, recovered from what they do to x, or drawn."""
+    """Return the arrays that the settings name, a bias as one row: given, recovered or drawn."""
     named = {
         name: turned(array(rows(given), f"projections.{name}"), settings.columns)
         for name, given in settings.given.items()
@@ -87,13 +87,16 @@ def from_legacy_stream(settings: Projections, d_model: int, head: int) -> dict[s
 def recovered(printed: Mapping[str, Any], x: Array) -> dict[str, Array]:
     """Solve `x W = printed` for the projections whose results a document prints instead of them."""
     if printed and (x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x)):
+        names, shape = ", ".join(printed), f"{x.shape[0]}x{x.shape[1]}"
         raise UserError(
-            f"projections: {', '.join(printed)} can be recovered only from x with an inverse, not {x.shape[0]}x{x.shape[1]}"
+            f"projections: {names} can be recovered only from x with an inverse, and this {shape} x has none"
         )
     results = {name: array(result, f"projections.{name}") for name, result in printed.items()}
     for name, result in results.items():
         if len(result) != len(x):
-            raise UserError(f"projections.{name}: {len(result)} rows are printed; expected one for each of {len(x)} tokens")
+            raise UserError(
+                f"projections.{name}: {len(result)} rows are printed; expected one for each of {len(x)} tokens"
+            )
     return {name: np.linalg.solve(x, result) for name, result in results.items()}
 
 
@@ -108,7 +111,9 @@ def turned(matrix: Array, columns: bool) -> Array:
 
 def check(arrays: Mapping[str, Array], d_model: int) -> None:
     """Refuse arrays whose sizes do not follow from each other."""
-    sizes = dict.fromkeys(("W_q", "W_k", "W_v"), ("d_model", d_model)) | {"W_o": ("the size of v", arrays["W_v"].shape[1])}
+    sizes = dict.fromkeys(("W_q", "W_k", "W_v"), ("d_model", d_model)) | {
+        "W_o": ("the size of v", arrays["W_v"].shape[1])
+    }
     for name, (meaning, size) in sizes.items():
         if arrays[name].shape[0] != size:
             raise UserError(f"projections.{name} has {arrays[name].shape[0]} rows; expected {meaning}={size}")

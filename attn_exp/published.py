@@ -77,9 +77,7 @@ def hold(
     return tuple(agreement(entry, source) for entry, source in found if source is not None)
 
 
-def sources(
-    entry: Published, config: Config, runs: Sequence[tuple[Settled, Problem, Trace]]
-) -> Iterator[Source]:
+def sources(entry: Published, config: Config, runs: Sequence[tuple[Settled, Problem, Trace]]) -> Iterator[Source]:
     """Yield the variants that form what the entry shows, in order, on its own small inputs if it has any."""
     if entry.stage not in STAGES:
         raise UserError(unknown(entry.stage, STAGES, f"stage of published {entry.quantity}"))
@@ -182,5 +180,5 @@ def bounds(entry: Published, box: Mapping[str, intervals.Interval], multiplier: 
 def note(entry: Published, widening: float) -> str:
     """Return the entry's note, with how its rounded inputs widen the tolerance."""
     inputs = " and ".join(f"{name} within {radius:g}" for name, radius in entry.rounded.items())
-    how = f"The document's rounding leaves {inputs}; carried through by interval arithmetic, it adds up to {widening:.2g}."
+    how = f"Rounding leaves {inputs}; carried through by interval arithmetic, that adds up to {widening:.2g}."
     return f"{entry.note} {how}".strip()

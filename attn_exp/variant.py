@@ -13,6 +13,7 @@ from attn_exp import forms
 from attn_exp.config import Config, UserError, Variant, unknown
 from attn_exp.mistakes import MISTAKES
 from attn_exp.problem import Problem, projected
+from attn_exp.projections import check_divides
 from attn_exp.rules.rule import Rules
 from attn_exp.stages import Trace
 
@@ -71,10 +72,8 @@ def factor(scale: bool | float, size: int) -> float:
 def check_head(head: int, problem: Problem) -> None:
     """Refuse heads that would not share the sizes evenly, and name those that would."""
     for name, array in (("d_model", problem.q), ("the size of v", problem.v)):
-        if array is not None and array.shape[-1] % head:
-            size = array.shape[-1]
-            divisors = ", ".join(str(each) for each in range(1, size + 1) if size % each == 0)
-            raise UserError(f"head={head} does not divide {name}={size}; choose one of {divisors}")
+        if array is not None:
+            check_divides(head, array.shape[-1], name)
 
 
 def execute(settled: Settled, problem: Problem) -> Trace:
