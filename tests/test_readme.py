@@ -1,0 +1,68 @@
+"""Every command in the README's console blocks runs, and prints what the README shows.
+
+`python -m tests.test_readme` runs them all and writes what they print into the README.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]*)\n(?P<output>.*?)```", re.DOTALL)
+
+
+def blocks() -> list[tuple[str, str]]:
+    """Return each console block's command and the output shown below it."""
+    return [(found["command"], found["output"]) for found in BLOCK.finditer(README.read_text(encoding="utf-8"))]
+
+
+def printed(command: str, folder: Path) -> str:
+    """Run a command in an empty folder and return what it prints."""
+    words = command.replace("python -m attn_exp", f"{sys.executable} -m attn_exp", 1)
+    words = re.sub("^attn-exp", f"{sys.executable} -m attn_exp", words)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    done = subprocess.run(
+        ["bash", "-c", words], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=120
+    )
+    return done.stdout + done.stderr
+
+
+def settled(text: str) -> str:
+    """Return a text without what may differ from run to run: folders named by the time, seconds, and last digits."""
+    text = re.sub(r"\d{8}-\d{6}-[0-9a-f]{6}", "<run>", text)
+    text = re.sub(r"\b\d+(\.\d+)? (m?s|points/s)\b", "<time>", text)
+    return " ".join(
+        "<rounding>" if re.fullmatch(r"\d\.\de-1[4-9]|0|\d\.\d{1,4}", word) else word for word in text.split()
+    )
+
+
+@pytest.mark.parametrize(("command", "shown"), blocks(), ids=[command for command, _ in blocks()])
+def test_the_command_prints_what_the_readme_shows(command: str, shown: str, tmp_path: Path) -> None:
+    assert settled(printed(command, tmp_path)) == settled(shown)
+
+
+def test_ci_runs_the_readmes_own_test_command() -> None:
+    found = re.findall(r"^python3 -m venv .*pytest$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(found) == 1
+    assert "grep -m 1 -E '^python3 -m venv .*pytest$' README.md" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def rewrite(folder: Path) -> None:
+    """Write what the commands print today into the README."""
+    text = README.read_text(encoding="utf-8")
+    new = BLOCK.sub(lambda found: f"```console\n$ {found['command']}\n{printed(found['command'], folder)}```", text)
+    README.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as empty:
+        rewrite(Path(empty))
