@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 
-class UserError(Exception):
+class UserError(ValueError):
     """A mistake of the user, told in one line; the command line prints it and exits with 2."""
 
 

@@ -7,6 +7,9 @@ a long sequence.
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -53,14 +56,26 @@ class Span(NamedTuple):
     every_stop: int
 
 
-class Mask:
-    """A rule that says which places may attend: True = may attend.
+class Rule:
+    """What masks and score rules have in common.
 
-    `relative` says that the answer depends on `key - query` alone; forms that work by blocks then ask once per
-    difference instead of once per place.
+    `relative` says that the answer, a mask's `allows` or a score rule's `bias`, depends on the head and `key - query`
+    alone; forms that work by blocks then ask once per difference instead of once per place.
     """
 
     relative: ClassVar[bool] = False
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        """Say why the rule does not fit logits `[heads rows keys]`, in the user's words, or None where it does."""
+        return None
+
+
+class Mask(Rule):
+    """A rule that says which places may attend: True = may attend.
+
+    Masks compose: `causal & window` allows what both allow, `causal | prefix` what either does.
+    """
+
 
     def allows(self, grid: Grid) -> Array | bool:
         """Return a boolean array that broadcasts to the grid."""
@@ -70,14 +85,16 @@ class Mask:
         """Bound the keys of one batch entry's queries at positions `first` to `last`, both included."""
         return Span(0, keys, 0, 0)
 
+    def __and__(self, other: Mask) -> Mask:
+        return AllOf((self, other))
 
-class Score:
-    """A rule that changes logits. They run in this order: `bend`, then `bias`; masks come after both.
+    def __or__(self, other: Mask) -> Mask:
+        return AnyOf((self, other))
 
-    `relative` says that `bias` depends on the head and `key - query` alone, as in `Mask`.
-    """
 
-    relative: ClassVar[bool] = False
+class Score(Rule):
+    """A rule that changes logits. They run in this order: `bend`, then `bias`; masks come after both."""
+
 
     def bend(self, logits: Any) -> Any:
         """Change each scaled logit, in an array or alone, by its own value, such as a soft-cap."""
@@ -93,11 +110,60 @@ class Score:
 
 
 @dataclass(frozen=True)
+class AllOf(Mask):
+    """Allows a place iff every one of its masks does."""
+
+    masks: tuple[Mask, ...]
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        return next((reason for mask in self.masks if (reason := mask.misfit(heads, rows, keys))), None)
+
+    def allows(self, grid: Grid) -> Array | bool:
+        return functools.reduce(operator.and_, (mask.allows(grid) for mask in self.masks), True)
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        spans = [mask.span(batch, first, last, keys) for mask in self.masks] or [Span(0, keys, 0, keys)]
+        some = max(each.some_start for each in spans), min(each.some_stop for each in spans)
+        every = max(each.every_start for each in spans), min(each.every_stop for each in spans)
+        return bounds(some, every)
+
+
+@dataclass(frozen=True)
+class AnyOf(Mask):
+    """Allows a place iff at least one of its masks does."""
+
+    masks: tuple[Mask, ...]
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        return next((reason for mask in self.masks if (reason := mask.misfit(heads, rows, keys))), None)
+
+    def allows(self, grid: Grid) -> Array | bool:
+        return functools.reduce(operator.or_, (mask.allows(grid) for mask in self.masks), False)
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        spans = [mask.span(batch, first, last, keys) for mask in self.masks]
+        some = [(each.some_start, each.some_stop) for each in spans if each.some_start < each.some_stop] or [(0, 0)]
+        hull = min(a for a, _ in some), max(b for _, b in some)
+        return bounds(hull, widest([(each.every_start, each.every_stop) for each in spans]))
+
+
+def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:
+    """Return the span of two ranges, each empty as `0, 0` where it holds nothing."""
+    return Span(*(some if some[0] < some[1] else (0, 0)), *(every if every[0] < every[1] else (0, 0)))
+
+
+def widest(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return the longest of some ranges."""
+    return max(ranges, key=lambda each: each[1] - each[0], default=(0, 0))
+
+
+@dataclass(frozen=True)
 class Rules:
     """All that decides WHAT attention computes, whatever form computes it.
 
     `logits = scale * q k^T`; `capped` = each score rule's `bend`, in order; `masked` = capped + every `bias`,
     and -inf where any mask forbids; `weights = normalizer(masked)`. `offset` is an integer, or `[b]` integers.
+    `softmax_dtype` is the type the normalizer works in where a form rounds stage by stage; None keeps the input's.
     """
 
     scale: float = 1.0
@@ -105,6 +171,7 @@ class Rules:
     scores: tuple[Score, ...] = ()
     normalizer: str = "softmax"
     offset: int | Array = field(default=0)
+    softmax_dtype: Any = None
 
 
 def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | None = None) -> Grid:
@@ -121,3 +188,22 @@ def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | No
         rows=rows,
         keys=keys,
     )
+
+
+def at(values: Array, grid: Grid) -> Array:
+    """Return the values of an array `[b h t s]` at the grid's places; missing and single axes serve every index."""
+    whole = values.reshape((1,) * (4 - values.ndim) + values.shape)
+    indices = (grid.batch, grid.head, grid.row, grid.key)
+    taken = tuple(0 if size == 1 else index for size, index in zip(whole.shape, indices, strict=True))
+    return np.asarray(whole[taken])
+
+
+def misfit(name: str, values: Array, heads: int, rows: int, keys: int) -> str | None:
+    """Say which axis of an array does not broadcast to `[heads rows keys]`, or None."""
+    for axis, size, what in ((-1, keys, "keys"), (-2, rows, "queries"), (-3, heads, "heads")):
+        if values.ndim >= -axis and values.shape[axis] not in (1, size):
+            return (
+                f"{name} of shape {list(values.shape)} does not broadcast to [heads, queries, keys] = "
+                f"[{heads}, {rows}, {keys}]: axis {axis} has {values.shape[axis]}, expected 1 or {size} for the {what}"
+            )
+    return None if values.ndim <= 4 else f"{name} has {values.ndim} axes; expected at most 4"

@@ -1,0 +1,60 @@
+"""Finds what lives one to a file: a rule, a position or a form by the name of its module."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from types import ModuleType
+from typing import Any, TypeVar
+
+from attn_exp.config import UserError, unknown
+
+Kind = TypeVar("Kind")
+
+
+def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the names of a package's modules, in order, `without` those that define the contract."""
+    return tuple(sorted(each.name for each in pkgutil.iter_modules(path) if each.name not in without))
+
+
+def module(package: str, name: str) -> ModuleType:
+    """Import one module of a package; what is not used costs nothing."""
+    return importlib.import_module(f"{package}.{name}")
+
+
+def found(package: str, name: str, kind: type[Kind]) -> type[Kind]:
+    """Return the one class of that kind which the module defines."""
+    source = module(package, name)
+    kinds = [
+        each
+        for each in vars(source).values()
+        if inspect.isclass(each) and issubclass(each, kind) and each.__module__ == source.__name__
+    ]
+    if len(kinds) != 1:
+        raise TypeError(f"{source.__name__} defines {len(kinds)} classes of kind {kind.__name__}; expected one")
+    return kinds[0]
+
+
+def make(schema: type[Kind], settings: Any, key: str) -> Kind:
+    """Return an object of the class with these settings, which are its dataclass fields.
+
+    Raises:
+        UserError: a setting that the class lacks or that is missing, or a value that it refuses.
+    """
+    if not isinstance(settings, Mapping):
+        raise UserError(f"{key}={settings}: expected settings, got a plain value")
+    known = {each.name: each for each in fields(schema)}  # type: ignore[arg-type] # every kind is a dataclass
+    for name in settings:
+        if name not in known:
+            choices = [f"{key}.{each}" for each in known]
+            raise UserError(unknown(f"{key}.{name}", choices, "setting") if choices else f"{key} has no settings")
+    for name, each in known.items():
+        if each.default is MISSING and each.default_factory is MISSING and name not in settings:
+            raise UserError(f"{key}.{name} is missing")
+    try:
+        return schema(**settings)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{key}: {error}") from error
