@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from attn_exp.rules.rule import Array, Grid, Mask, Span
+from attn_exp.rules.rule import Array, Grid, Mask, Span, is_whole
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,11 @@ class Document(Mask):
     ids: Sequence[int]
 
     def __post_init__(self) -> None:
-        if isinstance(self.ids, str) or not all(isinstance(each, int) for each in self.ids):
-            raise ValueError(f"document ids={self.ids}: expected a list of whole numbers, such as [0,0,1]")
+        given: Any = self.ids
+        if not isinstance(given, (list, tuple)) or not given or not all(is_whole(each, 0) for each in given):
+            raise ValueError(
+                f"document ids={self.ids}: expected a list of whole numbers of at least 0, such as [0,0,1]"
+            )
         object.__setattr__(self, "ids", tuple(self.ids))
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:

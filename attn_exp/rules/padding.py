@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attn_exp.rules.rule import Array, Grid, Mask, Span
+from attn_exp.rules.rule import Array, Grid, Mask, Span, is_whole
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,15 @@ class Padding(Mask):
 
     def __post_init__(self) -> None:
         lengths = (self.lengths,) if isinstance(self.lengths, int) else tuple(self.lengths)
-        if not lengths or any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in lengths):
+        if not lengths or not all(is_whole(each, 0) for each in lengths):
             raise ValueError(f"padding lengths={self.lengths}: expected whole numbers of at least 0")
         object.__setattr__(self, "lengths", lengths)
 
     def allows(self, grid: Grid) -> Array | bool:
-        lengths = np.array(self.lengths)
+        lengths = np.ravel(self.lengths)
         return np.asarray(grid.key < lengths[grid.batch if len(lengths) > 1 else 0])
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
-        length = min(keys, self.lengths[batch if len(self.lengths) > 1 else 0])
+        lengths = np.ravel(self.lengths)
+        length = min(keys, int(lengths[batch if len(lengths) > 1 else 0]))
         return Span(0, length, 0, length)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attn_exp.rules.rule import Array, Grid, Mask, Span
+from attn_exp.rules.rule import Array, Grid, Mask, Span, is_whole
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Prefix(Mask):
     length: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.length, bool) or not isinstance(self.length, int) or self.length < 0:
+        if not is_whole(self.length, 0):
             raise ValueError(f"prefix length={self.length}: expected a whole number of at least 0")
 
     def allows(self, grid: Grid) -> Array | bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.rules.rule import Score
+from attn_exp.rules.rule import Score, is_number
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Softcap(Score):
     cap: float = 30.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.cap, bool) or not isinstance(self.cap, (int, float)) or not 0 < self.cap < math.inf:
+        if not is_number(self.cap) or not 0 < self.cap < math.inf:
             raise ValueError(f"softcap cap={self.cap}: expected a number above 0")
 
     def bend(self, logits: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.rules.rule import Array, Grid, Score
+from attn_exp.rules.rule import Array, Grid, Score, is_whole
 from attn_exp.streams import draw
 
 
@@ -33,16 +33,20 @@ class T5(Score):
 
     def __post_init__(self) -> None:
         least = 4 if self.bidirectional else 2
-        if self.buckets < least or self.buckets % 2 or self.max_distance <= self.buckets // least:
+        if not is_whole(self.buckets, least) or not is_whole(self.max_distance, 2):
+            raise ValueError(f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected whole numbers")
+        if self.buckets % 2 or self.max_distance <= self.buckets // least:
             raise ValueError(
-                f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected an even number of buckets of at "
-                f"least {least}, and a distance beyond the exact ones"
+                f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected an even number of "
+                f"buckets of at least {least}, and a distance beyond the exact ones"
             )
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         shape = None if self.table is None else np.shape(self.table)
-        return None if shape in (None, (self.buckets, heads)) else (
-            f"t5: table of shape {list(shape or ())}; expected [{self.buckets}, {heads}] for buckets and heads"
+        return (
+            None
+            if shape in (None, (self.buckets, heads))
+            else (f"t5: table of shape {list(shape or ())}; expected [{self.buckets}, {heads}] for buckets and heads")
         )
 
     def bias(self, grid: Grid) -> Array:

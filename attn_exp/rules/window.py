@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attn_exp.rules.rule import Array, Grid, Mask, Span
+from attn_exp.rules.rule import Array, Grid, Mask, Span, bounds, is_whole
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class Window(Mask):
 
     def __post_init__(self) -> None:
         for name, side in (("left", self.left), ("right", self.right)):
-            if isinstance(side, bool) or not isinstance(side, int) or side < -1:
+            if not is_whole(side, -1):
                 raise ValueError(f"window {name}={side}: expected a whole number of keys, or -1 for an open side")
 
     def allows(self, grid: Grid) -> Array | bool:
         ahead = grid.key - grid.query
-        near = ahead >= -self.left if self.left >= 0 else ahead == ahead
+        near = ahead >= -self.left if self.left >= 0 else True
         return near & (ahead <= self.right) if self.right >= 0 else near
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         left, right = (side if side >= 0 else keys + abs(first) + abs(last) for side in (self.left, self.right))
         some = max(first - left, 0), min(keys, last + right + 1)
         every = max(last - left, 0), min(keys, first + right + 1)
-        return Span(*(some if some[0] < some[1] else (0, 0)), *(every if every[0] < every[1] else (0, 0)))
+        return bounds(some, every)
