@@ -75,6 +75,13 @@ class Variant:
     scale: bool | float | None = None
     output_projection: bool = False
     mistake: str | None = None
+    kv_head: int | None = None
+    align: str | None = None
+    mask: Mapping[str, Any] | None = None
+    mask_join: str | None = None
+    score: Mapping[str, Any] | None = None
+    position: Mapping[str, Any] | None = None
+    normalizer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,11 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The validated settings of one run."""
+    """The validated settings of one run.
+
+    `kv_head`: key/value heads, None = as many as the input has; `align`: beside which key the first query stands;
+    `mask`, `score`, `position`: rules by name with their settings; `mask_join`: all masks must allow, or any may.
+    """
 
     embeddings: Embeddings
     projections: Projections = Projections()
@@ -123,6 +134,13 @@ class Config:
     scale: bool | float = True
     bias: bool = False
     mistake: str = "none"
+    kv_head: int | None = None
+    align: str = "top_left"
+    mask: Mapping[str, Any] = field(default_factory=dict)
+    mask_join: str = "and"
+    score: Mapping[str, Any] = field(default_factory=dict)
+    position: Mapping[str, Any] = field(default_factory=dict)
+    normalizer: str = "softmax"
     variant: Mapping[str, Variant]
     report: Report = Report()
     output_dir: str = "outputs"
@@ -261,6 +279,13 @@ def each_of(reader: Any) -> Any:
     return lambda value, key: tuple(reader(item, f"{key}[{place}]") for place, item in enumerate(value or ()))
 
 
+def mapping(value: Any, key: str) -> dict[str, Any]:
+    """Read a mapping of names to settings; the registries check both."""
+    if not isinstance(value, Mapping):
+        raise UserError(f"{key}={shown(value)}: expected a name and its settings")
+    return {str(name): {} if settings is None else settings for name, settings in value.items()}
+
+
 def tokens(value: Any, key: str) -> tuple[str, ...] | int:
     return whole(1)(value, key) if isinstance(value, int) else texts(value, key)
 
@@ -302,7 +327,17 @@ PROJECTIONS = {
     "order": texts,
 }
 
-VARIANT = {
+RULES = {
+    "kv_head": optional(whole(1)),
+    "align": choice("top_left", "bottom_right"),
+    "mask": mapping,
+    "mask_join": choice("and", "or"),
+    "score": mapping,
+    "position": mapping,
+    "normalizer": text,
+}
+
+VARIANT = {name: optional(reader) for name, reader in RULES.items()} | {
     "form": text,
     "head": optional(whole(1)),
     "scale": optional(scale),
@@ -326,7 +361,7 @@ PUBLISHED = {
     "note": text,
 }
 
-READERS = {
+READERS = RULES | {
     "embeddings": section(Embeddings, EMBEDDINGS),
     "projections": section(Projections, PROJECTIONS),
     "variant": named(Variant, VARIANT),

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp import reference
+from attn_exp import forms, reference
+from attn_exp.positions.rope import Rope
+from attn_exp.positions.sinusoidal import Sinusoidal
 from attn_exp.problem import Problem
 from attn_exp.variant import Settled
 
@@ -15,6 +17,10 @@ Array = NDArray[Any]
 
 BUDGET = 2_000_000
 """Multiplications of Python floats that one check may cost, about 0.2 s."""
+
+
+REFERENCES = {"logits": reference.weights, "kernel": reference.linear_weights}
+"""Which of the reference's functions says what the weights of a form should be."""
 
 
 class Answer(NamedTuple):
@@ -27,9 +33,8 @@ class Answer(NamedTuple):
 
 def ask(settled: Settled, problem: Problem) -> Answer:
     """Return the reference's answer for evenly spaced queries; all of them where the budget allows."""
-    q, k, v = sources(problem)
-    length = len(problem.tokens)
-    rows = checked_rows(length, problem)
+    q, k, v = sources(settled, problem)
+    rows = checked_rows(len(problem.tokens), problem)
     weights = np.array(
         [[row_weights(settled, problem, q, k, head, row) for row in rows] for head in range(settled.head)]
     )
@@ -49,27 +54,72 @@ def checked_rows(length: int, problem: Problem) -> tuple[int, ...]:
     return tuple(sorted({round(place) for place in np.linspace(0, length - 1, count)}))
 
 
-def sources(problem: Problem) -> tuple[Any, ...]:
-    """Return q, k, v as lists, projected by the reference where that fits the budget, else as NumPy projected them."""
-    if problem.x is not None and 3 * problem.x.size * problem.x.shape[1] <= BUDGET:
-        x, arrays = problem.x.tolist(), {name: each.tolist() for name, each in problem.projections.items()}
-        return tuple(reference.project(x, arrays[f"W_{letter}"], arrays.get(f"b_{letter}")) for letter in "qkv")
-    return tuple(None if each is None else each.tolist() for each in (problem.q, problem.k, problem.v))
+def sources(settled: Settled, problem: Problem) -> tuple[Any, ...]:
+    """Return q, k, v as lists, positions marked and heads shared, by the reference's own steps."""
+    q, k, v = projected(settled, problem)
+    shares = settled.heads
+    if shares.shared < shares.given:
+        k, v = (
+            None if each is None else [reference.shared(row, shares.given, shares.shared) for row in each]
+            for each in (k, v)
+        )
+    for position in settled.positions:
+        if isinstance(position, Rope):
+            q = turned(q, shares.query, position, int(settled.rules.offset))
+            k = turned(k, shares.shared, position, 0)
+    return q, k, v
+
+
+def projected(settled: Settled, problem: Problem) -> tuple[Any, ...]:
+    """Return q, k, v as lists: projected by the reference where that fits the budget, else as NumPy projected them."""
+    embedded = [position for position in settled.positions if position.changes_x]
+    small = problem.x is not None and 3 * problem.x.size * problem.x.shape[1] <= BUDGET
+    if problem.x is None or not (small or embedded):
+        return tuple(None if each is None else each.tolist() for each in (problem.q, problem.k, problem.v))
+    x, arrays = problem.x.tolist(), {name: each.tolist() for name, each in problem.projections.items()}
+    for position in embedded:
+        assert isinstance(position, Sinusoidal)
+        x = [
+            [
+                number + reference.sinusoid(row, column, len(numbers), position.base)
+                for column, number in enumerate(numbers)
+            ]
+            for row, numbers in enumerate(x)
+        ]
+    return tuple(reference.project(x, arrays[f"W_{letter}"], arrays.get(f"b_{letter}")) for letter in "qkv")
+
+
+def turned(sides: Any, count: int, rope: Rope, offset: int) -> list[list[float]]:
+    """Return queries or keys, `count` heads side by side, with every head turned by its row's position."""
+    width = len(sides[0]) // count
+    size = width if rope.size is None else rope.size
+    return [
+        [
+            number
+            for head in range(count)
+            for number in reference.turned(
+                reference.part(numbers, count, head), (row + offset) / rope.stretch, rope.base, rope.interleaved, size
+            )
+        ]
+        for row, numbers in enumerate(sides)
+    ]
 
 
 def row_weights(settled: Settled, problem: Problem, q: Any, k: Any, head: int, row: int) -> list[float]:
     if problem.weights is not None:
         given: list[float] = problem.weights[row].tolist()
         return given
-    return reference.weights(q, k, settled.head, head, row, row, settled.rules)
+    weights = REFERENCES[forms.reference(settled.form)]
+    return weights(q, k, settled.head, head, row, row + int(settled.rules.offset), settled.rules)
 
 
 def row_output(settled: Settled, problem: Problem, weights: Array, v: Any) -> list[float]:
     """Return one row of the output: the heads' contexts side by side, times W_o where the variant has one."""
+    shares = settled.heads
     together = [
         number
-        for head in range(settled.head)
-        for number in reference.context(weights[head].tolist(), v, settled.head, head)
+        for head in range(shares.query)
+        for number in reference.context(weights[head].tolist(), v, shares.shared, head * shares.shared // shares.query)
     ]
     if not (settled.output_projection and problem.projections):
         return together

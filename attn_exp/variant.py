@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp import forms
-from attn_exp.config import Config, UserError, Variant, unknown
+from attn_exp import forms, positions
+from attn_exp.config import Config, UserError, Variant, shown, unknown
+from attn_exp.heads import Heads, heads, pooled, split, together
 from attn_exp.mistakes import MISTAKES
+from attn_exp.normalizers import NORMALIZERS, TAKES_EXTRA
+from attn_exp.positions.position import Position
 from attn_exp.problem import Problem, projected
-from attn_exp.projections import check_divides
+from attn_exp.rules import masks, scores
 from attn_exp.rules.rule import Rules
 from attn_exp.stages import Trace
 
@@ -22,44 +27,123 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Settled:
-    """A variant in which nothing follows the run any more."""
+    """A variant in which nothing follows the run any more; `refused` says why its form cannot compute it."""
 
     name: str
     form: str
-    head: int
+    heads: Heads
     scale: bool | float
     multiplier: float
     output_projection: bool
     mistake: str
     rules: Rules
+    positions: tuple[Position, ...]
+    words: Mapping[str, str]
+    refused: str | None
+
+    @property
+    def head(self) -> int:
+        """How many query heads there are."""
+        return self.heads.query
 
 
 def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Settled:
     """Fill what the variant does not pin from the run, and check that it fits the problem.
 
     Raises:
-        UserError: an unknown form or mistake, or heads that do not divide the sizes.
+        UserError: an unknown form, rule or mistake, or settings that do not fit the problem.
     """
     if variant.form not in forms.NAMES:
         raise UserError(unknown(variant.form, forms.NAMES, f"variant.{name}.form"))
-    mistake = config.mistake if variant.mistake is None else variant.mistake
+    chosen = Follow(config, variant)
+    mistake = chosen("mistake")
     if mistake not in MISTAKES:
         raise UserError(unknown(mistake, tuple(MISTAKES), "mistake"))
-    head = config.head if variant.head is None else variant.head
-    scale = config.scale if variant.scale is None else variant.scale
-    check_head(head, problem)
-    size = 1 if problem.q is None else problem.q.shape[-1] // head
-    multiplier = factor(scale, size)
+    shares = heads(chosen("head"), chosen("kv_head"), problem)
+    size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
+    multiplier = factor(chosen("scale"), size)
+    rules, placed, words = ruled(chosen, problem, shares.query, multiplier)
+    check_positions(placed, size, problem)
     return Settled(
-        name,
-        variant.form,
-        head,
-        scale,
-        multiplier,
-        variant.output_projection,
-        mistake,
-        Rules(scale=multiplier),
+        name=name,
+        form=variant.form,
+        heads=shares,
+        scale=chosen("scale"),
+        multiplier=multiplier,
+        output_projection=variant.output_projection,
+        mistake=mistake,
+        rules=rules,
+        positions=placed,
+        words=words,
+        refused=forms.refuses(variant.form, rules),
     )
+
+
+@dataclass(frozen=True)
+class Follow:
+    """Answers what a setting is: the variant's where it pins it, else the run's."""
+
+    config: Config
+    variant: Variant
+
+    def __call__(self, setting: str) -> Any:
+        pinned = getattr(self.variant, setting)
+        return getattr(self.config, setting) if pinned is None else pinned
+
+
+def ruled(
+    chosen: Follow, problem: Problem, head: int, multiplier: float
+) -> tuple[Rules, tuple[Position, ...], dict[str, str]]:
+    """Return the rules and positions of a variant, and what a table calls them."""
+    check_start(chosen, problem)
+    rows, keys = len(problem.tokens), problem.keys
+    if chosen("normalizer") not in NORMALIZERS:
+        raise UserError(unknown(chosen("normalizer"), tuple(NORMALIZERS), "normalizer"))
+    rules = Rules(
+        scale=multiplier,
+        masks=masks(chosen("mask"), chosen("mask_join")),
+        scores=scores(chosen("score")),
+        normalizer=chosen("normalizer"),
+        offset=keys - rows if chosen("align") == "bottom_right" else 0,
+    )
+    for rule in (*rules.masks, *rules.scores):
+        misfit = rule.misfit(head, rows, keys)
+        if misfit:
+            raise UserError(misfit)
+    if rules.normalizer not in TAKES_EXTRA and any(rule.extra(0) is not None for rule in rules.scores):
+        raise UserError(f"normalizer={rules.normalizer} gives each key its own weight: score=sink has nothing to share")
+    words = {"mask": f" {chosen('mask_join')} ", "score": " + ", "position": " + "}
+    return (
+        rules,
+        positions.make(chosen("position")),
+        {group: named(chosen(group), join) for group, join in words.items()} | {"normalizer": rules.normalizer},
+    )
+
+
+def check_start(chosen: Follow, problem: Problem) -> None:
+    """Refuse rules for a problem that starts at the weights, where no rule would have any effect."""
+    for group in ("mask", "score", "position"):
+        if problem.weights is not None and chosen(group):
+            raise UserError(f"{group}={'+'.join(chosen(group))} changes logits, but this problem starts at the weights")
+
+
+def named(group: Mapping[str, Any], join: str) -> str:
+    """Return what a table calls a group's choices: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
+    calls = []
+    for name, settings in group.items():
+        told = ", ".join(f"{key}={shown(value)}" for key, value in settings.items() if value is not None)
+        calls.append(f"{name}({told})" if told else name)
+    return join.join(calls) or "none"
+
+
+def check_positions(placed: tuple[Position, ...], size: int, problem: Problem) -> None:
+    """Refuse positions that the problem has no place for."""
+    for each in placed:
+        if each.changes_x and problem.x is None:
+            raise UserError(f"position={type(each).__name__.lower()} is added to x, but this problem starts after x")
+        misfit = each.misfit(size)
+        if misfit:
+            raise UserError(misfit)
 
 
 def factor(scale: bool | float, size: int) -> float:
@@ -69,40 +153,38 @@ def factor(scale: bool | float, size: int) -> float:
     return scale
 
 
-def check_head(head: int, problem: Problem) -> None:
-    """Refuse heads that would not share the sizes evenly, and name those that would."""
-    for name, array in (("d_model", problem.q), ("the size of v", problem.v)):
-        if array is not None:
-            check_divides(head, array.shape[-1], name)
-
-
 def execute(settled: Settled, problem: Problem) -> Trace:
     """Compute the variant on the problem and return every stage that its form formed."""
-    v = None if problem.v is None else split(problem.v, settled.head)
+    q, k, v = placed(settled, problem)
     if problem.weights is not None:
         weights = np.broadcast_to(problem.weights, (settled.head, *problem.weights.shape))
         stages = forms.module(settled.form).mix(Trace(v=v, weights=weights))
     else:
-        assert problem.q is not None and problem.k is not None
-        stages = forms.attend(settled.form)(
-            split(problem.q, settled.head), split(problem.k, settled.head), v, settled.rules
-        )
+        stages = forms.attend(settled.form)(q, k, v, settled.rules)
     stages = MISTAKES[settled.mistake](stages)
     if stages.context is None:
         return stages
     return stages.replace(output=joined(stages.context, settled, problem))
 
 
-def split(side_by_side: Array, heads: int) -> Array:
-    """Turn `[t h*d]` into `[h t d]`: head i takes the i-th run of neighbouring columns."""
-    length, width = side_by_side.shape
-    return side_by_side.reshape(length, heads, width // heads).swapaxes(0, 1)
+def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | None, Array | None]:
+    """Return q `[h t d]`, k `[g s d]` and v `[g s e]`: positions marked, key/value heads shared as settled."""
+    sides = problem.q, problem.k, problem.v
+    if problem.x is not None and any(each.changes_x for each in settled.positions):
+        x = functools.reduce(lambda x, each: each.embed(x), settled.positions, problem.x)
+        sides = tuple(projected(x, problem.projections, letter) for letter in "qkv")  # type: ignore[assignment] # three
+    shares = settled.heads
+    q = None if sides[0] is None else split(sides[0], shares.query)
+    k, v = (None if each is None else pooled(split(each, shares.given), shares.shared) for each in sides[1:])
+    for position in settled.positions:
+        if q is not None and k is not None:
+            q = position.turn(q, np.arange(q.shape[1]) + settled.rules.offset)
+            k = position.turn(k, np.arange(k.shape[1]))
+    return q, k, v
 
 
 def joined(context: Array, settled: Settled, problem: Problem) -> Array:
     """Put the heads side by side `[t h*e]`, and multiply by W_o where the variant has an output projection."""
-    heads, length, width = context.shape
-    together = context.swapaxes(0, 1).reshape(length, heads * width)
-    return (
-        projected(together, problem.projections, "o") if settled.output_projection and problem.projections else together
-    )
+    if settled.output_projection and problem.projections:
+        return projected(together(context), problem.projections, "o")
+    return together(context)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
+    from attn_exp.rules.rule import Rules
     from attn_exp.stages import Trace
 
 NAMES: tuple[str, ...] = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
@@ -24,3 +25,17 @@ def attend(name: str) -> Callable[..., Trace]:
     """Return `attend(q, k, v, rules)` of the form of that name."""
     found: Callable[..., Trace] = module(name).attend
     return found
+
+
+def refuses(name: str, rules: Rules) -> str | None:
+    """Return why the form of that name cannot compute these rules, in one line, or None where it can.
+
+    A form says so in a function `refuses(rules)` of its own; one without it computes everything.
+    """
+    judge: Callable[[Rules], str | None] | None = getattr(module(name), "refuses", None)
+    return None if judge is None else judge(rules)
+
+
+def reference(name: str) -> str:
+    """Return which function of the reference the form computes: a normalizer of logits unless it says otherwise."""
+    return getattr(module(name), "REFERENCE", "logits")

@@ -17,31 +17,49 @@ if TYPE_CHECKING:
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the same function as `matrix`, by explicit loops over batches, heads, queries and keys.
 
-    Shapes as in `matrix`. Every stage of the trace is formed, a number at a time.
+    Shapes as in `matrix`. Every stage of the trace is formed, a number at a time, each rounded to the type of `q`.
     """
     heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     scores, logits, capped, masked, weights = (np.zeros((*q.shape[:-1], keys), q.dtype) for _ in range(5))
     for *batch, head, row in np.ndindex(q.shape[:-1]):
         line = (*batch, head, row)
         for key in range(keys):
-            scores[line][key] = np.dot(q[line], k[(*batch, head * k.shape[-3] // heads, key)])
-            logits[line][key] = scores[line][key] * rules.scale
-            capped[line][key] = bent(logits[line][key], rules)
+            shared = k[(*batch, head * k.shape[-3] // heads, key)]
+            with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
+                scores[line][key] = dot(q[line], shared)
+                logits[line][key] = scores[line][key] * q.dtype.type(rules.scale)
+                capped[line][key] = bent(logits[line][key], rules)
             masked[line][key] = judged(capped[line][key], place(line, key, heads, rows, keys, rules), rules)
-        weights[line] = NORMALIZERS[rules.normalizer](masked[line], extra_logit(head, rules))
+        logit = masked[line] if rules.softmax_dtype is None else masked[line].astype(rules.softmax_dtype)
+        weights[line] = NORMALIZERS[rules.normalizer](logit, extra_logit(head, rules, logit))
     return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
 
 
 def mix(stages: Trace) -> Trace:
-    """Return the trace with `context_i = sum_j weights_ij v_j` added; without values there is no context."""
+    """Return the trace with `context_i = sum_j weights_ij v_j` added; without values there is no context.
+
+    A key of weight zero adds nothing, even where its value is NaN or infinite: `0 * NaN` would be NaN.
+    """
     if stages.v is None or stages.weights is None:
         return stages
     weights, v = stages.weights, stages.v
-    context = np.zeros((*weights.shape[:-1], v.shape[-1]), v.dtype)
+    context = np.zeros((*weights.shape[:-1], v.shape[-1]), wide(v.dtype))
     for *batch, head, row, key in np.ndindex(weights.shape):
-        value = v[(*batch, head * v.shape[-3] // weights.shape[-3], key)]
-        context[(*batch, head, row)] += weights[(*batch, head, row, key)] * value
-    return stages.replace(context=context)
+        weight = weights[(*batch, head, row, key)]
+        if weight != 0:
+            value = v[(*batch, head * v.shape[-3] // weights.shape[-3], key)]
+            context[(*batch, head, row)] += weight.astype(context.dtype) * value.astype(context.dtype)
+    return stages.replace(context=context.astype(v.dtype, copy=False))
+
+
+def dot(left: Array, right: Array) -> Any:
+    """Return the sum of products; of half-precision numbers it is summed in float32."""
+    return np.dot(left.astype(wide(left.dtype)), right.astype(wide(right.dtype)))
+
+
+def wide(kind: Any) -> Any:
+    """Return the type that sums are formed in: float32 for half precision, else the type itself."""
+    return np.float32 if kind.itemsize == 2 else kind
 
 
 def place(line: tuple[int, ...], key: int, heads: int, rows: int, keys: int, rules: Rules) -> Grid:
@@ -64,10 +82,11 @@ def judged(logit: Any, grid: Grid, rules: Rules) -> Any:
     if not all(mask.allows(grid) for mask in rules.masks):
         return -np.inf
     for rule in rules.scores:
-        logit = logit + (rule.bias(grid) or 0.0)
+        bias = rule.bias(grid)
+        logit = logit if bias is None else logit + np.asarray(bias).astype(logit.dtype)
     return logit
 
 
-def extra_logit(head: int, rules: Rules) -> Array | None:
+def extra_logit(head: int, rules: Rules, masked: Array) -> Array | None:
     extras = [extra for rule in rules.scores if (extra := rule.extra(head)) is not None]
-    return np.asarray(np.logaddexp.reduce(extras)) if extras else None
+    return np.asarray(np.logaddexp.reduce(extras)).astype(masked.dtype) if extras else None

@@ -18,23 +18,51 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute `normalizer(mask(scale * q k^T)) v` over whole arrays.
 
     `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]`; query head `i` reads key/value head `i // (h / g)`.
-    Every stage of the trace is formed.
+    Every stage of the trace is formed, each rounded to the type of `q`.
     """
     heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     grid = whole_grid(rules, heads, rows, keys, batches=q.shape[0] if q.ndim == 4 else None)
-    scores = q @ repeated(k, heads).swapaxes(-1, -2)
-    logits = scores * rules.scale
-    capped = bent(logits, rules)
-    masked = forbidden(biased(capped, grid, rules), grid, rules)
-    weights = NORMALIZERS[rules.normalizer](masked, extra_logit(grid, rules))
-    return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
+    return weigh(Trace(q=q, k=k, v=v), grid, rules)
+
+
+def weigh(stages: Trace, grid: Grid, rules: Rules) -> Trace:
+    """Return the trace of q, k, v with every later stage added; `grid` says which places of the logits these are."""
+    q, k = stages.q, stages.k
+    assert q is not None and k is not None
+    kind = q.dtype.type
+    with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything, and comes to nothing
+        scores = product(q, repeated(k, q.shape[-3]).swapaxes(-1, -2))
+        logits = scores * kind(rules.scale)
+        capped = bent(logits, rules)
+        masked = forbidden(biased(capped, grid, rules), grid, rules)
+    wide = masked if rules.softmax_dtype is None else masked.astype(rules.softmax_dtype)
+    weights = NORMALIZERS[rules.normalizer](wide, extra_logit(grid, rules, wide)).astype(q.dtype, copy=False)
+    return mix(stages.replace(scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
 
 
 def mix(stages: Trace) -> Trace:
-    """Return the trace with `context = weights v` `[... h t e]` added; without values there is no context."""
+    """Return the trace with `context = weights v` `[... h t e]` added; without values there is no context.
+
+    A key of weight zero adds nothing, even where its value is NaN or infinite: `0 * NaN` would be NaN.
+    """
     if stages.v is None or stages.weights is None:
         return stages
-    return stages.replace(context=stages.weights @ repeated(stages.v, stages.weights.shape[-3]))
+    weights, v = stages.weights, repeated(stages.v, stages.weights.shape[-3])
+    finite = np.isfinite(v)
+    if finite.all():
+        return stages.replace(context=product(weights, v))
+    context = product(weights, np.where(finite, v, v.dtype.type(0)))
+    for key in np.flatnonzero(~finite.all(axis=(*range(v.ndim - 2), -1))):
+        weight, value = weights[..., key, None], np.where(finite, 0, v)[..., None, key, :]
+        context = context + np.where(weight != 0, value, 0).astype(context.dtype)
+    return stages.replace(context=context)
+
+
+def product(left: Array, right: Array) -> Array:
+    """Return the matrix product; of half-precision numbers it is summed in float32 and rounded once."""
+    if left.dtype.itemsize > 2:
+        return np.asarray(left @ right)
+    return np.asarray(left.astype(np.float32) @ right.astype(np.float32)).astype(left.dtype)
 
 
 def repeated(shared: Array, heads: int) -> Array:
@@ -53,16 +81,16 @@ def biased(capped: Array, grid: Grid, rules: Rules) -> Array:
     for rule in rules.scores:
         bias = rule.bias(grid)
         if bias is not None:
-            capped = capped + bias
+            capped = capped + np.asarray(bias).astype(capped.dtype)
     return capped
 
 
 def forbidden(biased: Array, grid: Grid, rules: Rules) -> Array:
     for mask in rules.masks:
-        biased = np.where(mask.allows(grid), biased, -np.inf)
+        biased = np.where(mask.allows(grid), biased, biased.dtype.type(-np.inf))
     return biased
 
 
-def extra_logit(grid: Grid, rules: Rules) -> Array | None:
+def extra_logit(grid: Grid, rules: Rules, masked: Array) -> Array | None:
     extras = [extra for rule in rules.scores if (extra := rule.extra(grid.head)) is not None]
-    return np.asarray(np.logaddexp.reduce(extras)) if extras else None
+    return np.asarray(np.logaddexp.reduce(extras)).astype(masked.dtype) if extras else None
