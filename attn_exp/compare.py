@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ class Row:
     """One variant in plain numbers.
 
     `error` and `error_ulp` are against its own reference, over `checked` queries; `shift` and `cosine` against the
-    first row; `entropy` in nats, `effective_keys` and `largest_weight` are means over heads and queries.
+    first row; `entropy` in nats, `effective_keys` and `largest_weight` are means over heads and queries. Where the form
+    refuses the rules, `note` says why, `same_as` is empty and the numbers are NaN; so are those of stages never formed.
     """
 
     variant: str
@@ -49,6 +51,12 @@ class Row:
     largest_weight: float
     row_sum_error: float
     flops: int
+    kv_head: int = 0
+    mask: str = "none"
+    score: str = "none"
+    position: str = "none"
+    normalizer: str = "softmax"
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,11 +92,15 @@ def compare(config: Config) -> Comparison:
         raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
     problem = build(config)
     variants = tuple(settle(name, each, config, problem) for name, each in config.variant.items())
-    traces = {each.name: execute(each, problem) for each in variants}
-    answers = {name: answer(trace) for name, trace in traces.items()}
+    traces = {each.name: Trace() if each.refused else execute(each, problem) for each in variants}
+    answers = {each.name: answer(traces[each.name]) for each in variants if not each.refused}
+    if not answers:
+        raise UserError("; ".join(f"{each.name}: {each.refused}" for each in variants))
     distances = tuple(every_distance(answers))
     letters = same_as(answers)
-    rows = tuple(row(each, problem, config, traces[each.name], answers, letters[each.name]) for each in variants)
+    rows = tuple(
+        row(each, problem, config, traces[each.name], answers, letters.get(each.name, "")) for each in variants
+    )
     return Comparison(config, problem, variants, rows, distances, traces, hold(config, problem, variants, traces))
 
 
@@ -108,12 +120,6 @@ def row(
     letter: str,
 ) -> Row:
     """Return the row of one variant."""
-    expected = oracle.ask(settled, problem)
-    mine, first = answers[settled.name], next(iter(answers.values()))
-    checked = mine[list(expected.rows)] if expected.output is not None else mine[:, list(expected.rows)]
-    truth = expected.weights if expected.output is None else expected.output
-    weights = trace.weights
-    assert weights is not None
     return Row(
         variant=settled.name,
         form=settled.form,
@@ -124,17 +130,49 @@ def row(
         output_projection=settled.output_projection,
         mistake=settled.mistake,
         same_as=letter,
-        error=metrics.largest_error(checked, truth),
-        error_ulp=metrics.error_in_ulp(checked, truth),
-        checked=len(expected.rows),
-        shift=difference(mine, first),
-        cosine=metrics.cosine(mine, first) if mine.shape == first.shape else float("nan"),
-        entropy=float(metrics.entropy(weights).mean()),
-        effective_keys=float(metrics.effective_keys(weights).mean()),
-        largest_weight=float(metrics.largest_weight(weights).mean()),
-        row_sum_error=metrics.row_sum_error(weights),
+        **(unmeasured() if settled.refused else measured(settled, problem, trace, answers)),
         flops=metrics.flops(len(problem.tokens), problem.keys, settled.head, size(trace.q), size(trace.v)),
+        kv_head=settled.heads.shared,
+        mask=settled.words["mask"],
+        score=settled.words["score"],
+        position=settled.words["position"],
+        normalizer=settled.rules.normalizer,
+        note=settled.refused or "",
     )
+
+
+def unmeasured() -> dict[str, Any]:
+    """Return the numbers of a variant that was not computed."""
+    names = "error", "error_ulp", "shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"
+    return {"checked": 0} | dict.fromkeys(names, math.nan)
+
+
+def measured(settled: Settled, problem: Problem, trace: Trace, answers: Mapping[str, Array]) -> dict[str, Any]:
+    """Return how right a variant is, how far from the first row, and what its weights look like."""
+    expected = oracle.ask(settled, problem)
+    mine, first = answers[settled.name], next(iter(answers.values()))
+    checked = mine[list(expected.rows)] if expected.output is not None else mine[:, list(expected.rows)]
+    truth = expected.weights if expected.output is None else expected.output
+    return {
+        "error": metrics.largest_error(checked, truth),
+        "error_ulp": metrics.error_in_ulp(checked, truth),
+        "checked": len(expected.rows),
+        "shift": difference(mine, first),
+        "cosine": metrics.cosine(mine, first) if mine.shape == first.shape else math.nan,
+        **spread(trace.weights),
+    }
+
+
+def spread(weights: Array | None) -> dict[str, float]:
+    """Return how the weights are spread over the keys, as means over heads and queries; NaN where there are none."""
+    if weights is None:
+        return dict.fromkeys(("entropy", "effective_keys", "largest_weight", "row_sum_error"), math.nan)
+    return {
+        "entropy": float(metrics.entropy(weights).mean()),
+        "effective_keys": float(metrics.effective_keys(weights).mean()),
+        "largest_weight": float(metrics.largest_weight(weights).mean()),
+        "row_sum_error": metrics.row_sum_error(weights),
+    }
 
 
 def size(heads: Array | None) -> int:

@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Settled:
-    """A variant in which nothing follows the run any more; `refused` says why its form cannot compute it."""
+    """A variant in which nothing follows the run any more."""
 
     name: str
     form: str
@@ -39,12 +39,16 @@ class Settled:
     rules: Rules
     positions: tuple[Position, ...]
     words: Mapping[str, str]
-    refused: str | None
 
     @property
     def head(self) -> int:
         """How many query heads there are."""
         return self.heads.query
+
+    @property
+    def refused(self) -> str | None:
+        """Why the form cannot compute these rules, or None where it can."""
+        return forms.refuses(self.form, self.rules)
 
 
 def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Settled:
@@ -75,7 +79,6 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         rules=rules,
         positions=placed,
         words=words,
-        refused=forms.refuses(variant.form, rules),
     )
 
 
@@ -116,7 +119,7 @@ def ruled(
     return (
         rules,
         positions.make(chosen("position")),
-        {group: named(chosen(group), join) for group, join in words.items()} | {"normalizer": rules.normalizer},
+        {group: named(chosen(group), join) for group, join in words.items()},
     )
 
 

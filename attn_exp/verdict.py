@@ -11,11 +11,15 @@ from attn_exp.compare import Row
 def sentence(rows: Sequence[Row]) -> str:
     """Say which variants compute the same function, and how far the others are from the first."""
     groups: dict[str, list[Row]] = {}
-    for each in rows:
+    computed = [each for each in rows if each.same_as]
+    for each in computed:
         groups.setdefault(each.same_as, []).append(each)
     told = [agreement(members) for members in groups.values() if len(members) > 1]
-    told += [departure(members, rows[0]) for members in groups.values() if members[0].same_as != rows[0].same_as]
-    return f"{'; '.join(told) or f'{rows[0].variant} stands alone'}."
+    first = computed[0]
+    told += [departure(members, first) for members in groups.values() if members[0].same_as != first.same_as]
+    told = told or [f"{first.variant} stands alone"]
+    told += [f"{each.variant} was not computed: {each.note}" for each in rows if each.note]
+    return f"{'; '.join(told)}."
 
 
 def agreement(members: Sequence[Row]) -> str:

@@ -31,15 +31,15 @@ class Mutant(NamedTuple):
 MUTANTS = [
     Mutant("no scale", "variant.py", "return 1 / math.sqrt(size) if scale else 1.0", "return 1.0"),
     Mutant("scale by d", "variant.py", "1 / math.sqrt(size)", "1 / size"),
-    Mutant("scale by d_model in multi-head", "variant.py", "problem.q.shape[-1] // head", "problem.q.shape[-1]"),
+    Mutant("scale by d_model in multi-head", "variant.py", "problem.q.shape[-1] // shares.query", "problem.q.shape[-1]"),
     Mutant("softmax over queries", "normalizers.py", "powers.sum(axis=-1, keepdims=True)", "powers.sum(axis=-2, keepdims=True)"),
-    Mutant("weights transposed", "forms/matrix.py", "stages.weights @", "stages.weights.swapaxes(-1, -2) @"),
-    Mutant("Q and K swapped", "forms/matrix.py", "scores = q @ repeated(k, heads).swapaxes(-1, -2)", "scores = repeated(k, heads) @ q.swapaxes(-1, -2)"),
+    Mutant("weights transposed", "forms/matrix.py", "product(weights, v))", "product(weights.swapaxes(-1, -2), v))"),
+    Mutant("Q and K swapped", "forms/matrix.py", "product(q, repeated(k, q.shape[-3]).swapaxes(-1, -2))", "product(repeated(k, q.shape[-3]), q.swapaxes(-1, -2))"),
     Mutant("no bias on v", "problem.py", 'if f"b_{letter}" in arrays', 'if f"b_{letter}" in arrays and letter != "v"'),
-    Mutant("heads split by stride", "variant.py", "reshape(length, heads, width // heads).swapaxes(0, 1)", "reshape(length, width // heads, heads).transpose(2, 0, 1)"),
-    Mutant("heads in the wrong order", "variant.py", "together = context.swapaxes(0, 1)", "together = context[::-1].swapaxes(0, 1)"),
+    Mutant("heads split by stride", "heads.py", "reshape(length, count, width // count).swapaxes(0, 1)", "reshape(length, width // count, count).transpose(2, 0, 1)"),
+    Mutant("heads in the wrong order", "heads.py", "return apart.swapaxes(0, 1)", "return apart[::-1].swapaxes(0, 1)"),
     Mutant("W_o forgotten", "variant.py", "if settled.output_projection and", "if False and"),
-    Mutant("no max-subtraction", "normalizers.py", "np.where(np.isneginf(largest), 0, largest)", "np.zeros_like(largest)"),
+    Mutant("no max-subtraction", "normalizers.py", "np.where(np.isneginf(largest), largest.dtype.type(0), largest)", "np.zeros_like(largest)"),
     Mutant("one shared random stream", "streams.py", "np.random.SeedSequence([seed, *name.encode()])", "seed"),
 ]  # fmt: skip
 

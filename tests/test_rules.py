@@ -1,0 +1,182 @@
+"""Masks, score rules, positions and normalizers: each held to a number that comes from outside this project."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attn_exp import rules
+from attn_exp.config import UserError
+from attn_exp.normalizers import NORMALIZERS
+from attn_exp.positions.rope import Rope
+from attn_exp.positions.sinusoidal import Sinusoidal
+from attn_exp.rules.alibi import slopes
+from attn_exp.rules.array import Allowed
+from attn_exp.rules.causal import Causal
+from attn_exp.rules.document import Document
+from attn_exp.rules.padding import Padding
+from attn_exp.rules.prefix import Prefix
+from attn_exp.rules.rule import AllOf, AnyOf, Grid, Mask, Rules, whole_grid
+from attn_exp.rules.softcap import Softcap
+from attn_exp.rules.t5 import bucket
+from attn_exp.rules.window import Window
+
+
+def drawn(mask: Mask, rows: int, keys: int, offset: int = 0) -> list[str]:
+    """Draw a mask as rows of 1 and 0."""
+    allowed = np.broadcast_to(mask.allows(whole_grid(Rules(offset=offset), 1, rows, keys)), (1, rows, keys))
+    return ["".join("1" if place else "0" for place in row) for row in allowed[0]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "bottom_right", "expected"),
+    [
+        (2, 5, True, ["11110", "11111"]),
+        (5, 2, True, ["00", "00", "00", "10", "11"]),
+        (2, 5, False, ["10000", "11000"]),
+        (5, 2, False, ["10", "11", "11", "11", "11"]),
+    ],
+)
+def test_causal_masks_are_those_of_the_flash_attention_readme(
+    rows: int, keys: int, bottom_right: bool, expected: list[str]
+) -> None:
+    assert drawn(Causal(), rows, keys, keys - rows if bottom_right else 0) == expected
+
+
+@pytest.mark.parametrize(
+    ("mask", "expected"),
+    [
+        (Window(1, 0), ["1000", "1100", "0110", "0011"]),
+        (Window(-1, 1), ["1100", "1110", "1111", "1111"]),
+        (Window(), ["1111"] * 4),
+        (Prefix(2), ["1100"] * 4),
+        (Document((0, 0, 7, 7)), ["1100", "1100", "0011", "0011"]),
+        (Padding(3), ["1110"] * 4),
+        (Causal() | Prefix(3), ["1110", "1110", "1110", "1111"]),
+        (Causal() & Prefix(1), ["1000"] * 4),
+        (Allowed(np.eye(4)), ["1000", "0100", "0010", "0001"]),
+    ],
+    ids=str,
+)
+def test_masks_drawn_by_hand(mask: Mask, expected: list[str]) -> None:
+    assert drawn(mask, 4, 4) == expected
+
+
+def test_padding_has_a_length_for_each_sequence() -> None:
+    allowed = np.broadcast_to(Padding((1, 3)).allows(whole_grid(Rules(), 1, 1, 4, batches=2)), (2, 1, 1, 4))
+    assert allowed.reshape(2, 4).tolist() == [[True, False, False, False], [True, True, True, False]]
+
+
+MASKS = st.one_of(
+    st.just(Causal()),
+    st.builds(Window, st.integers(-1, 4), st.integers(-1, 4)),
+    st.builds(Prefix, st.integers(0, 8)),
+    st.lists(st.integers(0, 2), min_size=7, max_size=7).map(Document),
+    st.integers(0, 9).map(Padding),
+)
+COMPOSED = st.one_of(
+    MASKS, st.lists(MASKS, min_size=1, max_size=3).map(lambda all_of: AllOf(tuple(all_of))),
+    st.lists(MASKS, min_size=1, max_size=3).map(lambda any_of: AnyOf(tuple(any_of))),
+)  # fmt: skip
+
+
+@given(COMPOSED, st.integers(-9, 9), st.integers(0, 6))
+def test_a_span_bounds_what_its_mask_allows(mask: Mask, first: int, more: int) -> None:
+    keys, last = 7, first + more
+    span = mask.span(0, first, last, keys)
+    place = Grid(0, 0, np.arange(more + 1)[:, None], np.arange(first, last + 1)[:, None], np.arange(keys), 1, 9, keys)
+    allowed = np.broadcast_to(mask.allows(place), (more + 1, keys))
+    seen = set(np.flatnonzero(allowed.any(axis=0)).tolist())
+    assert seen <= set(range(span.some_start, span.some_stop))
+    assert allowed[:, span.every_start : span.every_stop].all()
+    assert 0 <= span.some_start <= span.some_stop <= keys
+    assert 0 <= span.every_start <= span.every_stop <= keys
+
+
+def test_alibi_slopes_are_the_authors_for_any_head_count() -> None:
+    assert slopes(8) == [1 / 2**power for power in range(1, 9)]
+    assert slopes(6) == [0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125]
+    np.testing.assert_allclose(slopes(12)[8:], [0.70710678, 0.35355339, 0.17677670, 0.08838835], atol=5e-9)
+    assert slopes(12)[:8] == slopes(8)
+    assert slopes(1) == [1 / 256]
+
+
+def test_t5_buckets_by_hand() -> None:
+    assert bucket(np.array([0, -1, 1, -7, 8, -8, 16, 128, -500])).tolist() == [0, 1, 17, 7, 24, 8, 26, 31, 15]
+
+
+def test_soft_cap_bounds_and_keeps_small_logits() -> None:
+    bent = Softcap(2.0).bend(np.array([0.0, 1.0, 1000.0, -1000.0]))
+    np.testing.assert_allclose(bent, [0.0, 0.92423431452, 2.0, -2.0], rtol=1e-10)
+
+
+def test_softmax_of_alammars_scores() -> None:
+    np.testing.assert_allclose(NORMALIZERS["softmax"](np.array([14.0, 12.0]), None), [0.880797, 0.119203], atol=5e-7)
+
+
+def test_softmax_plus_one() -> None:
+    plain = np.array([[[0.0, 0.0, 0.0]]])
+    np.testing.assert_allclose(NORMALIZERS["softmax"](plain, np.zeros((1, 1, 1))), np.full((1, 1, 3), 0.25))
+
+
+def test_sigmoid_by_hand() -> None:
+    given = np.array([-800.0, 0.0, 0.5, 800.0, -np.inf])
+    np.testing.assert_allclose(NORMALIZERS["sigmoid"](given, None), [0.0, 0.5, 0.62245933120185, 1.0, 0.0], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("logits", "expected"),
+    [
+        ([0.0, 0.0], [0.5, 0.5]),
+        ([0.5, 0.0], [0.75, 0.25]),
+        ([2.0, 0.0], [1.0, 0.0]),
+        ([1.0, 1.0, 0.9, -5.0], [11 / 30, 11 / 30, 8 / 30, 0.0]),
+        ([1000.0, -math.inf, 999.5], [0.75, 0.0, 0.25]),
+        ([-math.inf, -math.inf], [0.0, 0.0]),
+    ],
+)
+def test_sparsemax_by_hand(logits: list[float], expected: list[float]) -> None:
+    np.testing.assert_allclose(NORMALIZERS["sparsemax"](np.array(logits), None), expected, atol=1e-12)
+
+
+def test_sinusoids_are_those_of_the_paper() -> None:
+    marked = Sinusoidal().embed(np.zeros((2, 4)))
+    np.testing.assert_allclose(marked, [[0, 1, 0, 1], [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)]])
+
+
+def test_rope_turns_by_the_position() -> None:
+    head = np.array([[[1.0, 2.0, 3.0, 4.0]] * 2])
+    halves = Rope().turn(head, np.array([0, 1]))[0]
+    pairs = Rope(interleaved=True).turn(head, np.array([0, 1]))[0]
+    c, s, c2, s2 = math.cos(1), math.sin(1), math.cos(0.01), math.sin(0.01)
+    np.testing.assert_allclose(halves, [[1, 2, 3, 4], [c - 3 * s, 2 * c2 - 4 * s2, s + 3 * c, 2 * s2 + 4 * c2]])
+    np.testing.assert_allclose(pairs, [[1, 2, 3, 4], [c - 2 * s, s + 2 * c, 3 * c2 - 4 * s2, 3 * s2 + 4 * c2]])
+
+
+def test_rope_turns_a_part_of_a_head_and_stretches_positions() -> None:
+    head = np.array([[[1.0, 0.0, 5.0]]])
+    turned = Rope(size=2, stretch=4.0).turn(head, np.array([2]))[0, 0]
+    np.testing.assert_allclose(turned, [math.cos(0.5), math.sin(0.5), 5.0])
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "settings", "said"),
+    [
+        (Mask, "windo", {}, "unknown rule 'mask.windo'; did you mean mask.window?"),
+        (Mask, "window", {"lft": 1}, "unknown setting 'mask.window.lft'; did you mean mask.window.left?"),
+        (Mask, "window", {"left": -2}, "mask.window: window left=-2: expected a whole number of keys, or -1"),
+        (Mask, "causal", {"left": 1}, "mask.causal has no settings"),
+        (Mask, "prefix", {}, "mask.prefix.length is missing"),
+        (Mask, "alibi", {}, "mask.alibi: alibi is a score rule; use score=alibi"),
+        (Mask, "array", {"values": [[0.5]]}, "mask values must be true or false"),
+    ],
+)
+def test_a_wrong_rule_is_told_in_the_users_words(base: type[Mask], name: str, settings: Any, said: str) -> None:
+    with pytest.raises(UserError) as error:
+        rules.make(base, name, settings, "mask")
+    assert said in str(error.value)
