@@ -1,0 +1,155 @@
+"""The documents: every experiment composes, and its numbers are those that the document prints.
+
+`golden/documents.json` holds the printed digits apart from the presets, and how many decimals must agree: all that are
+printed, but 7 of 8 for the classroom and one fewer than printed for the 4x3 example, whose inputs are printed rounded.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_exp.config import UserError
+from attn_exp.hydra_edge import conf_dir
+from attn_exp.problem import build
+from tests.compose import comparison, config
+
+GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden/documents.json").read_text(encoding="utf-8"))
+FIGURES = [(experiment, name) for experiment, figures in GOLDEN.items() for name in figures]
+
+
+def choices(group: str) -> list[str]:
+    return sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("experiment", choices("experiment"))
+def test_every_experiment_agrees_with_its_document(experiment: str) -> None:
+    found = comparison(f"experiment={experiment}")
+    assert [each.quantity for each in found.published if not each.agrees] == []
+    assert len(found.published) == len(found.config.published) > 0
+    assert found.config.title
+    assert found.config.notes
+
+
+@pytest.mark.parametrize(("experiment", "name"), FIGURES)
+def test_a_golden_figure(experiment: str, name: str) -> None:
+    figure = GOLDEN[experiment][name]
+    found = comparison(f"experiment={experiment}")
+    trace = found.traces[figure.get("variant", found.variants[0].name)]
+    arrays = {"x": found.problem.x, **found.problem.projections} | dict(trace.stages())
+    array = arrays[figure["stage"]]
+    array = array[0] if array.ndim == 3 else array
+    array = array.T if figure.get("columns") else array
+    printed = np.array(figure["numbers"], dtype=np.float64)
+    array = array[figure.get("row", 0) :][: len(printed), : printed.shape[1]]
+    assert array.shape == printed.shape
+    assert np.abs(array - printed).max() <= 0.5 * 10.0 ** -figure["decimals"]
+
+
+def test_the_flow_that_the_document_leaves_unprinted() -> None:
+    """Derived by hand: row 0 is softmax(1/2, 1/2, 1) = (1, 1, sqrt e) / (2 + sqrt e); rows 1 and 2 are thirds."""
+    trace = comparison("experiment=attention_flow").traces["matrix"]
+    assert trace.scores is not None and trace.logits is not None
+    assert trace.weights is not None and trace.output is not None
+    np.testing.assert_array_equal(trace.scores[0], [[1, 1, 2], [1, 1, 1], [1, 1, 1]])
+    np.testing.assert_array_equal(trace.logits[0], [[0.5, 0.5, 1], [0.5, 0.5, 0.5], [0.5, 0.5, 0.5]])
+    ends = [0.27406861906119697809, 0.27406861906119697809, 0.45186276187760604381]
+    np.testing.assert_allclose(trace.weights[0], [ends, [1 / 3] * 3, [1 / 3] * 3], rtol=0, atol=1e-15)
+    first = [1.3148284523470075548, 1.4111029285917954671, 3.3148284523470075548, 3.4111029285917954671]
+    mean = [3.5 / 3, 1.5, 9.5 / 3, 3.5]
+    np.testing.assert_allclose(trace.output, [first, mean, mean], rtol=0, atol=1e-14)
+
+
+def test_the_legacy_stream_of_whole_matrices() -> None:
+    """The document's own calls, in its order; tokens are its columns."""
+    stream = np.random.RandomState(3)
+    x = np.hstack([stream.normal(size=(4, 1)) for _ in range(3)])
+    stream = np.random.RandomState(0)
+    drawn = {name: stream.normal(size=(4, 4)) for name in ("W_q", "W_k", "W_v")}
+    drawn |= {name: stream.normal(size=(4, 1)) for name in ("b_q", "b_k", "b_v")}
+    problem = build(config("experiment=udl_self_attention"))
+    np.testing.assert_array_equal(problem.x, x.T)
+    for name, array in drawn.items():
+        np.testing.assert_array_equal(np.atleast_2d(problem.projections[name]), array.T)
+    np.testing.assert_array_equal(problem.projections["W_o"], np.eye(4))
+    np.testing.assert_array_equal(problem.projections["b_o"], np.zeros(4))
+
+
+def test_the_legacy_stream_of_one_head_after_the_other() -> None:
+    """The document's own calls: each head's matrices and biases, then the output projection."""
+    names = ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v")
+    stream = np.random.RandomState(0)
+    heads = [{name: stream.normal(size=(4, 8 if name[0] == "W" else 1)) for name in names} for _ in range(2)]
+    problem = build(config("experiment=udl_multi_head"))
+    for name in names:
+        together = np.vstack([head[name] for head in heads])
+        np.testing.assert_array_equal(np.atleast_2d(problem.projections[name]), together.T)
+    np.testing.assert_array_equal(problem.projections["W_o"], stream.normal(size=(8, 8)).T)
+
+
+def test_the_document_of_two_answers_is_right_once() -> None:
+    errors = {row.variant: row.error for row in comparison("experiment=udl_multi_head").rows}
+    assert errors["printed_answer"] > 1
+    assert max(errors["multi_head"], errors["looped_heads"]) < 1e-12
+
+
+@pytest.mark.parametrize("bias", ["true", "false"])
+@pytest.mark.parametrize("projections", [each for each in choices("projections") if each in choices("embeddings")])
+def test_documents_leave_out_nothing_that_a_run_needs(projections: str, bias: str) -> None:
+    """What a document lacks leaves everything as it is: W_o is the identity, and biases are zero."""
+    problem = build(config(f"embeddings={projections}", f"projections={projections}", f"bias={bias}", "head=1"))
+    size = problem.x.shape[1] if problem.x is not None else 0
+    assert problem.projections["W_o"].shape == (size, size)
+    if projections not in ("udl", "udl_multi_head") and bias == "true":
+        assert not any(problem.projections[name].any() for name in ("b_q", "b_k", "b_v", "b_o"))
+
+
+STARTS = {
+    "inline": ["embeddings.vectors=[[1,0],[0,1]]", "embeddings.tokens=[a,b]"],
+    "file": ["embeddings.file={folder}/words.csv"],
+    "classroom": ["head=3"],
+}
+
+
+@pytest.mark.parametrize("embeddings", choices("embeddings"))
+def test_every_embedding_runs_by_itself(embeddings: str, tmp_path: Path) -> None:
+    (tmp_path / "words.csv").write_text("a,1,0\nb,0,1\n", encoding="utf-8")
+    words = [word.format(folder=tmp_path) for word in STARTS.get(embeddings, [])]
+    found = comparison(f"embeddings={embeddings}", *words)
+    assert all(row.error < 1e-12 for row in found.rows)
+    assert len(set(found.problem.tokens)) == len(found.problem.tokens) > 1
+
+
+def test_a_problem_without_x_brings_its_own_projections() -> None:
+    assert config("embeddings=me_against_the").projections.source == "none"
+    with pytest.raises(UserError, match="the input starts after the projections; use projections=none"):
+        comparison("embeddings=me_against_the", "projections=normal")
+
+
+def test_presets_win_over_groups_and_the_command_line_over_presets() -> None:
+    preset = config("experiment=udl_self_attention")
+    assert (preset.scale, preset.bias, preset.head, list(preset.variant)) == (
+        False, True, 1, ["looped", "matrix", "scaled"],
+    )  # fmt: skip
+    words = ["scale=true", "head=2", "variant=[multi_head]", "projections=uniform", "embeddings=random", "bias=false"]
+    mine = config("experiment=udl_self_attention", *words)
+    assert (mine.scale, mine.bias, mine.head, list(mine.variant)) == (True, False, 2, ["multi_head"])
+    assert (mine.projections.source, mine.projections.legacy_seed) == ("uniform", None)
+    assert mine.embeddings.distribution == "normal"
+    assert mine.title == preset.title
+
+
+def test_recovering_projections_needs_an_inverse() -> None:
+    with pytest.raises(
+        UserError, match="W_k, W_v can be recovered only from x with an inverse, and this 3x4 x has non"
+    ):
+        comparison("projections=classroom", "embeddings=the_cat_sat")
+
+
+def test_heads_must_share_what_is_drawn_by_heads() -> None:
+    with pytest.raises(UserError, match="head=3 does not divide d_model=8; choose one of 1, 2, 4, 8"):
+        comparison("experiment=udl_multi_head", "head=3")
