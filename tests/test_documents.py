@@ -42,6 +42,7 @@ def test_a_golden_figure(experiment: str, name: str) -> None:
     trace = found.traces[figure.get("variant", found.variants[0].name)]
     arrays = {"x": found.problem.x, **found.problem.projections} | dict(trace.stages())
     array = arrays[figure["stage"]]
+    assert array is not None
     array = array[0] if array.ndim == 3 else array
     array = array.T if figure.get("columns") else array
     printed = np.array(figure["numbers"], dtype=np.float64)
@@ -141,6 +142,18 @@ def test_presets_win_over_groups_and_the_command_line_over_presets() -> None:
     assert (mine.projections.source, mine.projections.legacy_seed) == ("uniform", None)
     assert mine.embeddings.distribution == "normal"
     assert mine.title == preset.title
+
+
+def test_a_preset_wins_over_every_group(tmp_path: Path) -> None:
+    """A preset of the user's own that sets a value in each group; any other order of the defaults would drop some."""
+    values = (
+        "embeddings: {d_model: 4}\nprojections: {spread: 0.5}\nvariant: {looped: {head: 2}}\nreport: {figures: false}\n"
+    )
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment/mine.yaml").write_text(f"# @package _global_\n{values}", encoding="utf-8")
+    mine = config("experiment=mine", f"hydra.searchpath=[file://{tmp_path}]")
+    assert (mine.embeddings.d_model, mine.projections.spread) == (4, 0.5)
+    assert (mine.variant["looped"].head, mine.report.figures) == (2, False)
 
 
 def test_recovering_projections_needs_an_inverse() -> None:

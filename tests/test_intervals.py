@@ -101,6 +101,11 @@ def test_the_ends_of_the_mean_are_the_extremes_over_all_vertices(keys: list[tupl
     assert found.high.item() == pytest.approx(max(vertices), abs=1e-9)
 
 
+def test_a_negative_factor_turns_the_ends_round() -> None:
+    low, high = intervals.scaled(Interval(np.array([1.0]), np.array([3.0])), -2)
+    assert (low.item(), high.item()) == (-6, -2)
+
+
 def test_a_box_of_no_size_stays_a_point() -> None:
     q, k, v = (intervals.around(each, 0.0) for each in (Q, K, V))
     weights = intervals.softmax(intervals.scaled(intervals.scores(q, k), -FACTOR))
