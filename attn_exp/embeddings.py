@@ -47,7 +47,8 @@ def start(settings: Embeddings, seed: int) -> Start:
     if x is not None and settings.d_model is not None and settings.d_model != x.shape[1]:
         raise UserError(f"embeddings.d_model={settings.d_model}, but the vectors have {x.shape[1]} numbers")
     first = next(stage for stage in (x, q, weights) if stage is not None)
-    return Start(token_names(settings.tokens if names is None else names, len(first)), x, q, k, v, weights)
+    own_names = settings.tokens if isinstance(settings.tokens, tuple) or names is None else names
+    return Start(token_names(own_names, len(first)), x, q, k, v, weights)
 
 
 def vectors(settings: Embeddings, seed: int) -> tuple[tuple[str, ...] | None, Array | None]:

@@ -107,7 +107,7 @@ def agreement(entry: Published, source: Source) -> Agreement:
         return Agreement(entry.quantity, text, counted, np.inf, float(half_units.max()), False, entry.note)
     box = reach(entry, source)
     low, high = (mine, mine) if box is None else (selected(end, entry) for end in box)
-    widening = np.maximum(high - mine, mine - low)
+    widening = np.where(printed > mine, high - mine, mine - low)
     difference, tolerance = np.abs(mine - printed), half_units + widening
     worst = int(np.argmax(np.where(np.isnan(difference), np.inf, difference / tolerance)))
     return Agreement(
