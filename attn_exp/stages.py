@@ -23,6 +23,7 @@ class Trace:
     | `capped` | `[h t s]` | logits after rules that bend each logit by itself, such as a soft-cap |
     | `masked` | `[h t s]` | capped plus biases, -inf where no query may look |
     | `weights` | `[h t s]` | the normalized logits; a row sums to 1, or to 0 where all is masked |
+    | `lse` | `[h t]` | `log(sum_j exp(masked_j))`: what merges parts of an answer |
     | `context` | `[h t e]` | `weights v`, per head |
     | `output` | `[t m]` | the heads side by side, times W_o where the variant has one |
 
@@ -37,6 +38,7 @@ class Trace:
     capped: Array | None = None
     masked: Array | None = None
     weights: Array | None = None
+    lse: Array | None = None
     context: Array | None = None
     output: Array | None = None
 

@@ -1,0 +1,277 @@
+"""One block of the answer: the logits of some queries against runs of keys, exponentiated, summed, and mixed.
+
+Tiles of logits lie with the keys first, `[b g r s t]`: the BLAS forms `k q^T` faster than `q k^T` where the
+head size is small, and sums and maxima over keys run along whole rows of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from attn_exp.engine.plan import Run, Shape, Task, intersection, runs, union
+from attn_exp.normalizers import NORMALIZERS
+from attn_exp.rules.rule import Array, Grid, Mask, Rules, Score, Span
+
+TRIED = 1 << 17
+"""Up to so many logits, trying costs less than the bound."""
+
+PIECE = 1 << 15
+"""Logits bent at a time: few enough for the temporaries of a rule to stay in the cache."""
+
+
+class Sums(NamedTuple):
+    """What a block has come to: `sum_j p_ij v_j` `[b g r t e]` and `sum_j p_ij` `[b g r t]`, with the powers
+    `p_ij = exp(logit_ij - anchor_i)` and the anchors `[b g r t]`, or one for all."""
+
+    context: Array
+    total: Array
+    anchor: Any
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """One thread's working memory: room for a tile of logits, and ones to sum with."""
+
+    tile: Array
+    ones: Array
+
+
+@dataclass(frozen=True)
+class Operands:
+    """A whole problem, cut into heads: `q` `[b g r t d]`, `k` `[b g 1 s d]`, `v` `[b g 1 s e]`.
+
+    `unit` is what a logit of 1 is in the tiles and `power` the exponential that fits: NumPy's `exp2` is half as
+    fast again as `exp`, so `log2(e)` goes into the scale, except where a rule bends logits and needs them as they are.
+    """
+
+    q: Array
+    k: Array
+    v: Array
+    rules: Rules
+    shape: Shape
+    unit: float
+    power: Callable[..., Array]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One task's part of the operands, with `q` scaled and turned, `[b g r d t]`, which the BLAS takes fastest."""
+
+    whole: Operands
+    task: Task
+    q: Array
+    k: Array
+    v: Array
+    span: Span
+    scratch: Scratch
+
+
+def cut(whole: Operands, task: Task, scratch: Scratch) -> Block:
+    """Take a task's part of the operands."""
+    q = np.multiply(whole.q[task].mT, whole.q.dtype.type(whole.rules.scale * whole.unit), order="C")
+    return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], reach(whole, task), scratch)
+
+
+def reach(whole: Operands, task: Task) -> Span:
+    """Bound the keys that a task's queries see."""
+    keys, masks, offset = whole.shape.keys, whole.rules.masks, np.asarray(whole.rules.offset)
+    if not masks:
+        return Span(0, keys, 0, keys)
+    spans = []
+    for batch in range(*task.batches.indices(whole.shape.batches)):
+        first = task.rows.start + int(offset[batch] if offset.ndim else offset)
+        last = first + task.rows.stop - task.rows.start - 1
+        spans.append(intersection([mask.span(batch, first, last, keys) for mask in masks], keys))
+    return union(spans)
+
+
+def logits(block: Block, run: Run) -> Array:
+    """Return the scaled, bent and biased logits of a run of keys `[b g r s t]`, times the unit, in the scratch."""
+    rules = block.whole.rules
+    shape = (*block.q.shape[:-2], run.stop - run.start, block.q.shape[-1])
+    tile = block.scratch.tile[: prod(shape)].reshape(shape)
+    np.matmul(block.k[..., run.start : run.stop, :], block.q, out=tile)
+    for rule in rules.scores:
+        if type(rule).bend is not Score.bend:
+            bend(rule, tile)
+    for rule in rules.scores:
+        if type(rule).bias is not Score.bias:
+            bias = told(rule.bias, rule, block, run)
+            if bias is not None:
+                tile += bias * block.whole.unit
+    return tile
+
+
+def bend(rule: Score, tile: Array) -> None:
+    flat = tile.reshape(-1)
+    for start in range(0, flat.size, PIECE):
+        piece = flat[start : start + PIECE]
+        piece[...] = rule.bend(piece)
+
+
+def allowed(block: Block, run: Run) -> Array:
+    """Return what all masks together allow of a run of keys; it broadcasts to `[b g r s t]`."""
+    answer = np.ones((1, 1), bool)
+    for mask in block.whole.rules.masks:
+        answer = answer & told(mask.allows, mask, block, run)
+    return answer
+
+
+def told(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
+    """Ask a rule about a run of keys; a relative rule is asked once per difference `key - query` where that pays."""
+    offset, queries = np.asarray(block.whole.rules.offset), block.q.shape[-1]
+    rows = block.task.rows
+    if not rule.relative or offset.ndim or queries * (run.stop - run.start) < PIECE:
+        return ask(grid(block, np.arange(run.start, run.stop)[:, None], np.arange(rows.start, rows.stop)))
+    first = rows.start + int(offset)
+    line = np.asarray(ask(grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int), first)))
+    if line.ndim == 0 or line.shape[-1] == 1:
+        return line
+    line = line[..., 0, :] if line.ndim > 1 else line
+    return sliding_window_view(line, queries, axis=-1)[..., ::-1, :]
+
+
+def grid(block: Block, key: Array, row: Array, query: int | None = None) -> Grid:
+    """Return the places of a task's batch entries and heads at these keys and rows."""
+    whole, task = block.whole, block.task
+    shape, offset = whole.shape, np.asarray(whole.rules.offset)
+    heads = np.arange(shape.groups * shape.members).reshape(shape.groups, shape.members, 1, 1)
+    offset = offset[task.batches, None, None, None, None] if offset.ndim else offset
+    return Grid(
+        batch=np.arange(*task.batches.indices(shape.batches))[:, None, None, None, None],
+        head=heads[task.groups, task.members],
+        row=row,
+        query=row + offset if query is None else query,
+        key=key,
+        heads=shape.groups * shape.members,
+        rows=shape.rows,
+        keys=shape.keys,
+    )
+
+
+def sink(block: Block) -> Array | None:
+    """Return the extra logits of all score rules together `[g r 1]`, times the unit."""
+    heads = grid(block, np.zeros(1, int), np.zeros(1, int)).head
+    extras = [extra for rule in block.whole.rules.scores if (extra := rule.extra(heads)) is not None]
+    return np.logaddexp.reduce(extras)[..., 0] * block.whole.unit if extras else None
+
+
+def quick(block: Block, context: Array) -> Sums:
+    """Return the sums with an anchor of 0, the context in place: right where nothing overflows or underflows."""
+    power, total = block.whole.power, None
+    for run in runs(block.span):
+        powers = logits(block, run)
+        power(powers, out=powers)
+        if run.masked:
+            powers *= allowed(block, run)
+        summed = block.scratch.ones[: powers.shape[-2]] @ powers
+        if total is None:
+            total = summed
+            np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=context)
+        else:
+            total += summed
+            context += powers.mT @ block.v[..., run.start : run.stop, :]
+    if total is None:
+        return nothing(block)
+    extra = sink(block) if block.whole.rules.scores else None
+    return Sums(context, total if extra is None else total + power(extra), 0.0)
+
+
+def trusted(sums: Sums) -> bool:
+    """Say whether sums with an anchor of 0 lost nothing.
+
+    All must be finite, and every total at least eps: what has underflowed then adds up to less than the smallest
+    normal number times the number of keys.
+    """
+    return bool(
+        sums.total.min(initial=np.inf) >= np.finfo(sums.total.dtype).eps
+        and np.isfinite(sums.total).all()
+        and np.isfinite(sums.context).all()
+    )
+
+
+def nothing(block: Block) -> Sums:
+    """Return the sums over no keys."""
+    queries = (*block.q.shape[:-2], block.q.shape[-1])
+    return Sums(
+        np.zeros((*queries, block.v.shape[-1]), block.q.dtype),
+        np.zeros(queries, block.q.dtype),
+        np.full(queries, -np.inf, block.q.dtype),
+    )
+
+
+def safe(block: Block) -> Sums:
+    """Return the sums anchored at each row's largest logit, rescaled as larger ones are met (online softmax).
+
+    Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
+    """
+    power, (context, total, anchor) = block.whole.power, nothing(block)
+    extra = sink(block)
+    if extra is not None:
+        anchor, total = anchor * 0 + extra, total + 1
+    for run in runs(block.span):
+        tile = logits(block, run)
+        if run.masked:
+            np.copyto(tile, -np.inf, where=~allowed(block, run))
+        anchor, faded = anchored(anchor, tile, power)
+        power(tile, out=tile)
+        total = total * faded + tile.sum(axis=-2)
+        context = context * faded[..., None] + mix(tile, block.v[..., run.start : run.stop, :])
+    return Sums(context, total, anchor)
+
+
+def anchored(anchor: Array, tile: Array, power: Callable[..., Array]) -> tuple[Array, Array]:
+    """Subtract the largest logit so far from a tile; return it, and what sums with the old anchor are worth."""
+    largest = np.maximum(anchor, tile.max(axis=-2))
+    finite = np.where(np.isneginf(largest), 0, largest)
+    tile -= finite[..., None, :]
+    return largest, power(anchor - finite)
+
+
+def mix(powers: Array, v: Array) -> Array:
+    """Return `sum_j p_ij v_j`; a key of power zero adds nothing, even where its value is NaN or infinite."""
+    finite = np.isfinite(v)
+    if finite.all():
+        return np.asarray(powers.mT @ v)
+    mixed = np.asarray(powers.mT @ np.where(finite, v, 0))
+    for key in np.flatnonzero(~finite.all(axis=(*range(v.ndim - 2), -1))):
+        strange = np.where(finite[..., key, :], 0, v[..., key, :])
+        mixed += np.where(powers[..., key, :, None] != 0, strange[..., None, :], 0)
+    return mixed
+
+
+def whole_rows(block: Block) -> Sums:
+    """Return the context of a normalizer that has to see whole rows; it needs no total."""
+    run = Run(0, block.whole.shape.keys, True)
+    tile = logits(block, run)
+    np.copyto(tile, -np.inf, where=~allowed(block, run))
+    extra = sink(block)
+    weights = NORMALIZERS[block.whole.rules.normalizer](tile.mT, None if extra is None else extra[..., None])
+    context = mix(weights.mT, block.v)
+    return Sums(context, np.ones(context.shape[:-1], context.dtype), np.nan)
+
+
+def solve(block: Block, context: Array, bounded: bool) -> Sums:
+    """Return the sums of a block, by the quick way where no logit can overflow and the outcome can be trusted."""
+    if block.whole.rules.normalizer != "softmax":
+        return whole_rows(block)
+    sums = quick(block, context) if bounded else None
+    return sums if sums is not None and trusted(sums) else safe(block)
+
+
+def bounded(whole: Operands) -> bool:
+    """Say whether no scaled logit can overflow the exponential: `|q k| <= |q| |k|` (Cauchy and Schwarz).
+
+    Few logits are tried at once instead: `trusted` sees what went wrong, and the bound would take longer.
+    """
+    shape = whole.shape
+    if shape.batches * shape.groups * shape.members * shape.rows * shape.keys <= TRIED:
+        return True
+    lengths = [float(np.sqrt(np.vecdot(side, side).max(initial=0))) for side in (whole.q, whole.k)]
+    return lengths[0] * lengths[1] * abs(whole.rules.scale) <= log(np.finfo(whole.q.dtype).max)

@@ -1,0 +1,90 @@
+"""Attention by blocks of queries, on several threads, without ever forming the whole matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from attn_exp.engine import block, plan
+from attn_exp.engine.threads import default_threads, one_blas_thread, together
+from attn_exp.rules.rule import Array, Rules, Score
+from attn_exp.stages import Trace
+
+WORTH = 1 << 16
+"""Logits that are worth a thread of their own."""
+
+
+def attend(
+    q: Array, k: Array, v: Array | None, rules: Rules, *, threads: int | None = None, rows: int = plan.ROWS
+) -> Trace:
+    """Compute the same function as `matrix`; only the context and, for softmax, the log-sum-exp are formed.
+
+    `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]`, with or without a batch axis. `threads` is the number
+    of threads, by default the usable cores where the problem is worth them; `rows` the most queries in a block.
+    Half precision is computed in float32 and rounded once.
+
+    Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention".
+    """
+    values = np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v
+    whole = operands(q, k, values, rules)
+    context = np.empty((*whole.q.shape[:-1], values.shape[-1]), whole.q.dtype)
+    lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
+    soft, bounded = rules.normalizer == "softmax", block.bounded(whole)
+
+    def work(tasks: Iterator[plan.Task]) -> None:
+        scratch = block.Scratch(
+            np.empty(plan.PLACES if soft else max(plan.PLACES, whole.shape.keys), lse.dtype),
+            np.ones(plan.KEYS, lse.dtype),
+        )
+        for task in tasks:
+            mine = block.cut(whole, task, scratch)
+            finish(block.solve(mine, context[task], bounded), context[task], lse[task], whole.unit)
+
+    spread(work, whole.shape, threads, rows, entire=not soft)
+    dtype = np.result_type(q, k, values)
+    return Trace(
+        q=q,
+        k=k,
+        v=v,
+        lse=lse.reshape(q.shape[:-1]).astype(dtype, copy=False) if soft else None,
+        context=None if v is None else context.reshape(*q.shape[:-1], v.shape[-1]).astype(dtype, copy=False),
+    )
+
+
+def operands(q: Array, k: Array, v: Array, rules: Rules) -> block.Operands:
+    """Cut the heads of `q` into groups that share a key/value head."""
+    dtype = np.result_type(q, k, v, rules.softmax_dtype or np.float32, np.float32)
+    batches, heads, groups = (q.shape[0] if q.ndim == 4 else 1), q.shape[-3], k.shape[-3]
+    exact = rules.normalizer != "softmax" or any(type(rule).bend is not Score.bend for rule in rules.scores)
+    return block.Operands(
+        q=q.reshape(batches, groups, heads // groups, *q.shape[-2:]).astype(dtype, copy=False),
+        k=k.reshape(batches, groups, 1, *k.shape[-2:]).astype(dtype, copy=False),
+        v=v.reshape(batches, groups, 1, *v.shape[-2:]).astype(dtype, copy=False),
+        rules=rules,
+        shape=plan.Shape(batches, groups, heads // groups, q.shape[-2], k.shape[-2]),
+        unit=1.0 if exact else float(np.log2(np.e)),
+        power=np.exp if exact else np.exp2,
+    )
+
+
+def spread(
+    work: Callable[[Iterator[plan.Task]], None], shape: plan.Shape, threads: int | None, rows: int, entire: bool
+) -> None:
+    """Cut a problem into tasks and work on them with several threads; small problems stay on the caller's."""
+    worth = shape.batches * shape.groups * shape.members * shape.rows * shape.keys // WORTH
+    wanted = min(default_threads(), max(1, worth)) if threads is None else threads
+
+    def quietly(tasks: Iterator[plan.Task]) -> None:
+        with np.errstate(all="ignore"):  # each thread starts with NumPy's defaults
+            work(tasks)
+
+    with one_blas_thread(wanted, insist=threads is not None) as granted:
+        together(quietly, plan.tasks(shape, wanted, rows, entire), granted)
+
+
+def finish(sums: block.Sums, context: Array, lse: Array, unit: float) -> None:
+    """Write a block's part of the answer: `context / total` and `anchor + log(total)`."""
+    np.divide(sums.context, np.where(sums.total == 0, 1, sums.total)[..., None], out=context)
+    np.log(sums.total, out=lse)
+    lse += sums.anchor / unit
