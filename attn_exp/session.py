@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from attn_exp import store, terminal
 from attn_exp.compare import compare
-from attn_exp.config import Config
+from attn_exp.config import Config, Report
 from attn_exp.provenance import provenance
 from attn_exp.timing import measure
 
@@ -30,10 +31,50 @@ def run(config: Config, command: str) -> Outcome:
     store.check_writable(output_dir)
     comparison = compare(config)
     timings = measure(comparison.variants, comparison.problem)
+    load_renderers(config.report)
     found = store.Run(comparison, timings, store.about(config, command, provenance()))
     folder = store.save(found, output_dir, render)
-    return Outcome(folder, f"{terminal.summary(comparison)}\n\n{folder}")
+    return Outcome(folder, f"{terminal.summary(comparison)}\n\n{newest(folder, config)}")
+
+
+def load_renderers(wanted: Report) -> None:
+    """Import what this run will draw and write with, so that the record of its versions is complete."""
+    if wanted.figures:
+        import_module("attn_exp.figures")
+    if wanted.tables or wanted.pages:
+        import_module("attn_exp.report")
+
+
+def newest(folder: Path, config: Config) -> Path:
+    """Return what a reader opens first: the page, the Markdown, or the folder where there is neither."""
+    if config.report.pages:
+        return folder / "report.html"
+    return folder / "report.md" if config.report.tables else folder
 
 
 def render(run: store.Run, folder: Path) -> None:
-    """Write what the configuration wants a reader to see."""
+    """Write what the configuration wants a reader to see; a kind of output that nobody wants is never imported."""
+    wanted = run.comparison.config.report
+    drawn = figures_of(run, folder) if wanted.figures else {}
+    if wanted.tables or wanted.pages:
+        from attn_exp import report  # noqa: PLC0415 - `report=none` loads no templates
+
+        if wanted.tables:
+            paths = {name: f"figures/{name}.png" for name in drawn}
+            store.write_text(folder / "report.md", report.markdown(run, paths))
+        if wanted.pages:
+            store.write_text(folder / "report.html", report.page(run, drawn))
+
+
+def figures_of(run: store.Run, folder: Path) -> dict[str, bytes]:
+    """Write every figure and return the SVG ones by name."""
+    from attn_exp import figures  # noqa: PLC0415 - `report=none` loads no matplotlib
+
+    (folder / "figures").mkdir()
+    drawn = {}
+    for name, figure in figures.draw(run.comparison).items():
+        forms = {form: figures.encoded(figure, form) for form in ("png", "svg")}
+        for form, content in forms.items():
+            (folder / "figures" / f"{name}.{form}").write_bytes(content)
+        drawn[name] = forms["svg"]
+    return drawn

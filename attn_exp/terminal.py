@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attn_exp.compare import Comparison
 from attn_exp.published import Agreement
-from attn_exp.verdict import sentence
+from attn_exp.verdict import agreed, sentence
 
 COLUMNS = {
     "variant": "variant",
@@ -39,9 +39,8 @@ def published(agreements: Sequence[Agreement]) -> str:
         [each.quantity, shown(each.largest_difference), shown(each.tolerance), shown(each.agrees)]
         for each in agreements
     ]
-    count = sum(each.agrees for each in agreements)
     head = ["published", "difference", "tolerance", "agrees"]
-    return f"{table(head, cells)}\n\n{count} of {len(agreements)} published results agree."
+    return f"{table(head, cells)}\n\n{agreed(agreements)}"
 
 
 def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from attn_exp.compare import Row
+from attn_exp.published import Agreement
 
 
 def sentence(rows: Sequence[Row]) -> str:
@@ -38,3 +39,8 @@ def departure(members: Sequence[Row], first: Row) -> str:
 def listed(words: Sequence[str]) -> str:
     """Write a list as a sentence does: a, b and c."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def agreed(agreements: Sequence[Agreement]) -> str:
+    """Say how many published results a run agrees with."""
+    return f"{sum(each.agrees for each in agreements)} of {len(agreements)} published results agree."

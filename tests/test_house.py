@@ -16,7 +16,7 @@ EDGES = {
     "hydra": ("cli", "hydra_edge", "hydra_errors"),
     "omegaconf": ("cli", "hydra_edge", "hydra_errors"),
     "pandas": ("tables", "collect"),
-    "matplotlib": ("figures",),
+    "matplotlib": ("figures", "lettering"),
     "jinja2": ("report",),
 }
 
@@ -82,4 +82,4 @@ def test_a_run_without_a_report_loads_no_pandas_and_no_matplotlib(tmp_path: Path
 
 
 def test_a_run_with_a_report_loads_them_so_the_test_above_can_fail(tmp_path: Path) -> None:
-    assert {"pandas", "matplotlib", "jinja2"} <= loaded("report=full", folder=tmp_path)
+    assert {"matplotlib", "jinja2"} <= loaded("report=full", folder=tmp_path)

@@ -1,0 +1,139 @@
+"""What each stage of attention is: its symbol, its formula, and its meaning in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One stage in words: `formula` in plain text, `mathml` for pages, `axes` as letters of `[t d]`."""
+
+    symbol: str
+    axes: str
+    meaning: str
+    formula: str
+    mathml: str
+
+
+def math(inner: str) -> str:
+    """Return a formula in MathML."""
+    return f'<math display="block">{inner}</math>'
+
+
+def name(symbol: str, *subscript: str) -> str:
+    """Return a symbol, with a subscript where given."""
+    bare = f"<mi>{symbol}</mi>"
+    return f"<msub>{bare}<mrow>{''.join(f'<mi>{each}</mi>' for each in subscript)}</mrow></msub>" if subscript else bare
+
+
+def transposed(symbol: str) -> str:
+    return f'<msup><mi>{symbol}</mi><mi mathvariant="normal">T</mi></msup>'
+
+
+EQUALS, PLUS = "<mo>=</mo>", "<mo>+</mo>"
+
+
+def projected(result: str, meaning: str, bias: bool) -> Explained:
+    """Explain one of the three projections of x."""
+    small = result.lower()
+    return Explained(
+        symbol=result,
+        axes="t d",
+        meaning=meaning,
+        formula=f"{result} = X W_{small}{f' + b_{small}' if bias else ''}",
+        mathml=math(name(result) + EQUALS + name("X") + name("W", small) + (PLUS + name("b", small) if bias else "")),
+    )
+
+
+def concatenated(mixed: bool, bias: bool) -> Explained:
+    """Explain the output: the heads side by side, mixed by W_o where the variant does."""
+    heads = "<mo>[</mo>" + name("C", "1") + "<mo>…</mo>" + name("C", "h") + "<mo>]</mo>"
+    after = name("W", "o") + (PLUS + name("b", "o") if bias else "") if mixed else ""
+    plain = f" W_o{' + b_o' if bias else ''}" if mixed else ""
+    meaning = "What each token leaves with: the heads side by side"
+    return Explained(
+        symbol="Y",
+        axes="t m",
+        meaning=f"{meaning}, mixed by the output projection." if mixed else f"{meaning}.",
+        formula=f"Y = [C_1 ... C_h]{plain}",
+        mathml=math(name("Y") + EQUALS + heads + after),
+    )
+
+
+def explained(stage: str, *, given: bool = False, mixed: bool = False, bias: bool = False) -> Explained:
+    """Return the words for a stage; without a formula where it is given, or where nothing is known of it."""
+    if stage in PROJECTED:
+        found = projected(stage.upper(), PROJECTED[stage], bias)
+    elif stage == "output":
+        found = concatenated(mixed, bias)
+    else:
+        found = STAGES.get(stage, Explained(stage, "", "", "", ""))
+    return replace(found, formula=f"{found.symbol}, given", mathml="") if given else found
+
+
+POWER = "<msup><mi>e</mi><mrow><msub><mi>L</mi><mrow><mi>i</mi><mi>{}</mi></mrow></msub></mrow></msup>"
+
+STAGES = {
+    "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows of them.", "X", ""),
+    "W_q": Explained("W_q", "m d", "Turns a token's vector into its query: what it looks for.", "W_q", ""),
+    "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it can be found by.", "W_k", ""),
+    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it hands over when found.", "W_v", ""),
+    "W_o": Explained("W_o", "e m", "Mixes the heads, side by side, back into one vector.", "W_o", ""),
+    "b_q": Explained("b_q", "d", "Is added to every query.", "b_q", ""),
+    "b_k": Explained("b_k", "d", "Is added to every key.", "b_k", ""),
+    "b_v": Explained("b_v", "e", "Is added to every value.", "b_v", ""),
+    "b_o": Explained("b_o", "m", "Is added to every output.", "b_o", ""),
+    "scores": Explained(
+        "S",
+        "t s",
+        "Every query meets every key: the larger the product, the better they fit.",
+        "S = Q K^T",
+        math(name("S") + EQUALS + name("Q") + transposed("K")),
+    ),
+    "logits": Explained(
+        "L",
+        "t s",
+        "The scores times one number, so that their spread does not grow with the size of a head.",
+        "L = c S",
+        math(name("L") + EQUALS + name("c") + name("S")),
+    ),
+    "capped": Explained(
+        "L′",
+        "t s",
+        "The logits after a rule that bends each of them by itself.",
+        "L' = bend(L)",
+        math(name("L′") + EQUALS + "<mi>bend</mi><mo>(</mo>" + name("L") + "<mo>)</mo>"),
+    ),
+    "masked": Explained(
+        "M",
+        "t s",
+        "What rules add to the logits; minus infinity where a query may not look.",
+        "M = L + bias, -inf where masked",
+        math(name("M") + EQUALS + name("L") + PLUS + "<mi>bias</mi>"),
+    ),
+    "weights": Explained(
+        "A",
+        "t s",
+        "Softmax turns each row into shares of attention that sum to 1.",
+        "A_ij = exp(L_ij) / sum_j' exp(L_ij')",
+        math(
+            name("A", "i", "j")
+            + EQUALS
+            + f"<mfrac>{POWER.format('j')}<mrow><munder><mo>∑</mo><mi>k</mi></munder>{POWER.format('k')}</mrow></mfrac>"
+        ),
+    ),
+    "context": Explained(
+        "C",
+        "t e",
+        "Each query receives the values, each as much as its weight says.",
+        "C = A V",
+        math(name("C") + EQUALS + name("A") + name("V")),
+    ),
+}
+
+PROJECTED = {
+    "q": "A query says what its token looks for.",
+    "k": "A key says what its token can be found by.",
+    "v": "A value is what a token hands to those who attend to it.",
+}

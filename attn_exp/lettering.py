@@ -1,0 +1,56 @@
+"""Text in figures: how wide it is, and which installed fonts can draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import matplotlib
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
+from matplotlib.textpath import text_to_path
+
+FIRST = "DejaVu Sans"
+"""The font that comes with matplotlib: everywhere the same."""
+
+FURTHER = (
+    "Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans Fallback", "IPAGothic", "Arial Unicode", "PingFang",
+    "Hiragino", "Microsoft YaHei", "SimHei", "Malgun", "Segoe UI", "Noto Emoji", "Symbola", "Unifont",
+)  # fmt: skip
+"""How the names of fonts begin that hold other scripts; used where installed and needed."""
+
+
+def fonts_for(texts: Iterable[str]) -> list[str]:
+    """Return the fonts, first choice first, that draw these texts as far as the machine can."""
+    missing = {each for text in texts for each in text if not has(FIRST, each)}
+    fonts = [FIRST]
+    for name in sorted(
+        {entry.name for entry in fontManager.ttflist if entry.name.startswith(FURTHER)} if missing else ()
+    ):
+        found = {each for each in missing if has(name, each)}
+        if found:
+            fonts.append(name)
+            missing -= found
+    return fonts
+
+
+def has(font: str, character: str) -> bool:
+    """Say whether a font can draw a character."""
+    return character.isascii() or bool(get_font(findfont(font)).get_char_index(ord(character)))
+
+
+def drawable(text: str) -> str:
+    """Return the text with each character that no font in use can draw written as its number, such as U+4F60."""
+    fonts = matplotlib.rcParams["font.family"]
+    return "".join(each if any(has(font, each) for font in fonts) else f"U+{ord(each):04X}" for each in text)
+
+
+def widest(names: Sequence[str]) -> float:
+    """Return the width of the widest name at 8 points, in inches."""
+    font = FontProperties(size=8)
+    return max((text_to_path.get_text_width_height_descent(name, font, False)[0] / 72 for name in names), default=0.0)
+
+
+def fitted(text: str, width: float) -> str:
+    """Return the text, shortened until it is at most `width` inches wide."""
+    while widest([text]) > width and len(text) > 4:
+        text = f"{text[:-2].rstrip('…')}…"
+    return text

@@ -1,0 +1,215 @@
+"""The report of a run as one HTML page that needs nothing else, and as Markdown."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from attn_exp import columns, walk
+from attn_exp.compare import Comparison
+from attn_exp.pixels import picture
+from attn_exp.store import Run
+from attn_exp.terminal import shown
+from attn_exp.verdict import agreed, sentence
+from attn_exp.views import heads_of, panels
+
+Array = NDArray[Any]
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+CAPTIONS = {
+    "weights": "Weights of each variant and head: queries down, keys across, one colour scale.",
+    "distances": "Largest difference between the outputs of every two variants.",
+    "sharpness": "How the weights sharpen as the multiplier of the scores grows: mean entropy, with 1/sqrt(d) dotted.",
+    "entropy": "Entropy of each query's weights.",
+}
+
+SPOKEN = {"x": "input", "q": "queries", "k": "keys", "v": "values", "context": "context", "output": "output"}
+
+
+def page(run: Run, figures: Mapping[str, bytes]) -> str:
+    """Return the report as HTML; `figures` are SVG by name."""
+    sources = {name: "data:image/svg+xml;base64," + base64.b64encode(svg).decode() for name, svg in figures.items()}
+    environment = templates(autoescape=True)
+    environment.filters |= {"cells": cells, "row_mark": row_mark, "column_mark": column_mark, "numbers": numbers}
+    style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
+    return environment.get_template("report.html").render(contents(run, sources), style=style)
+
+
+def markdown(run: Run, figures: Mapping[str, str]) -> str:
+    """Return the report as Markdown; `figures` are paths by name."""
+    environment = templates(autoescape=False)
+    environment.filters |= {"md": md, "fenced": fenced, "markdown_table": markdown_table, "written": walk.written}
+    told = contents(run, figures)
+    heads = [" ".join(filter(None, (head.name, head.unit and f"({head.unit})"))) for head in told["comparison"]["head"]]
+    printed = [[each.quantity, each.printed, each.computed, *judgement(each)] for each in told["published"]]
+    text = environment.get_template("report.md").render(
+        told,
+        comparison_table=piped(heads, told["comparison"]["lines"]),
+        published_table=piped(PUBLISHED, printed),
+    )
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+PUBLISHED = ("quantity", "printed", "computed", "largest difference", "tolerance", "agrees", "note")
+
+
+def judgement(each: Any) -> list[str]:
+    return [shown(each.largest_difference), shown(each.tolerance), shown(each.agrees), each.note]
+
+
+def contents(run: Run, figures: Mapping[str, str]) -> dict[str, Any]:
+    """Return what both reports say."""
+    comparison, config = run.comparison, run.comparison.config
+    shown_panels = panels(comparison)
+    return {
+        "title": config.title or f"Attention over {len(comparison.problem.tokens)} tokens",
+        "sentence": sentence(comparison.rows),
+        "more": [],
+        "notes": config.notes,
+        "command": str(run.about.get("command", "")),
+        "comparison": {"head": columns.heads(comparison), "lines": columns.lines(comparison, run.timings)},
+        "published": comparison.published,
+        "agreement": agreed(comparison.published),
+        "top": max((float(panel.weights.max(initial=0)) for panel in shown_panels), default=0.0) or 1.0,
+        "maps": list(maps(comparison)),
+        "walks": [walk_of(comparison, panel.variants) for panel in shown_panels],
+        "figures": [{"source": source, "caption": CAPTIONS.get(name, name)} for name, source in figures.items()],
+        "origin": list(origin(run.about)),
+    }
+
+
+def maps(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Yield the title and picture of each head's weights, all on one scale."""
+    found = panels(comparison)
+    top = max((float(panel.weights.max(initial=0)) for panel in found), default=0.0) or 1.0
+    for panel in found:
+        for title, matrix in heads_of(panel):
+            image = Markup('<img class="map" src="{}" alt="{}" width="{}" height="{}">')
+            alt = f"weights of {title}"
+            yield {"title": title, "picture": image.format(picture(matrix, top), alt, matrix.shape[1], matrix.shape[0])}
+
+
+def walk_of(comparison: Comparison, variants: Sequence[str]) -> dict[str, Any]:
+    """Return the walk through the first of some variants that share their weights."""
+    settled = next(each for each in comparison.variants if each.name == variants[0])
+    return {
+        "title": variants[0],
+        "steps": walk.steps(comparison, settled.name),
+        "sums": walk.sums(comparison, settled),
+    }
+
+
+def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield where a run comes from, in words."""
+    yield "started", str(about.get("started", ""))
+    yield "seed", str(about.get("seed", ""))
+    yield "versions", ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
+    git = about.get("git")
+    if git:
+        yield "commit", f"{git['commit']}{' with changes' if git['dirty'] else ''}"
+    yield "processor", str(about.get("cpu", ""))
+    for pool in about.get("blas", ()):
+        name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))
+        yield "BLAS", f"{name}, {pool.get('num_threads')} threads"
+
+
+def templates(autoescape: bool) -> Environment:
+    """Return the environment of the templates; what they miss is an error."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=autoescape, undefined=StrictUndefined, lstrip_blocks=True
+    )
+    environment.filters |= {"short": shown, "spoken": spoken, "shape": shape}
+    return environment
+
+
+def spoken(stage: str) -> str:
+    """Return a stage in a reader's word; none for the projections, whose symbols are their names."""
+    return "" if stage[:2] in ("W_", "b_") else SPOKEN.get(stage, stage)
+
+
+def shape(step: walk.Step) -> str:
+    """Write the shape of a stage with its axes: `[h t s] = [2 3 3]`."""
+    axes = f"h {step.explained.axes}" if len(step.shape) == 3 else step.explained.axes
+    return f"[{axes}] = [{' '.join(map(str, step.shape))}]"
+
+
+def number(value: float, decimals: int) -> str:
+    """Write a number with so many decimals, and a minus sign as wide as a plus."""
+    if not np.isfinite(value):
+        return "−∞" if value < 0 else str(value)
+    return f"{value:.{decimals}f}".replace("-", "−")
+
+
+def numbers(values: Array) -> str:
+    return ", ".join(number(value, 4) for value in values.tolist())
+
+
+def cells(table: walk.Table, step: walk.Step) -> list[Markup]:
+    """Return the cells of each row of a table, coloured by their share of the stage's largest number."""
+    return [
+        Markup("".join(cell(value, step, place) for place, value in enumerate(row))) for row in table.matrix.tolist()
+    ]
+
+
+def cell(value: float, step: walk.Step, place: int) -> str:
+    """Return one cell; numbers alone go into it."""
+    key = f' data-k="{place}"' if by_key(step) else ""
+    if not np.isfinite(value):
+        return f'<td class="m"{key}>{number(value, 0)}</td>'
+    share = abs(value) / step.largest if step.largest else 0.0
+    kind = ' class="n"' if value < 0 else ""
+    return f'<td{kind}{key} style="--w:{share:.3g}">{number(value, step.decimals)}</td>'
+
+
+def by_key(step: walk.Step) -> bool:
+    return step.stage in ("scores", "logits", "capped", "masked", "weights")
+
+
+def row_mark(step: walk.Step, place: int) -> Markup:
+    """Return what ties a row to its token: a query, or a key."""
+    if step.stage[:2] in ("W_", "b_"):
+        return Markup("")
+    return Markup(' data-{}="{}"').format("k" if step.stage in ("k", "v") else "q", place)
+
+
+def column_mark(step: walk.Step, place: int) -> Markup:
+    return Markup(' data-k="{}"').format(place) if by_key(step) else Markup("")
+
+
+def piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown, the first column to the left."""
+    rule = [":--", *("--:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in ([md(each) for each in head], rule, *map(mds, lines)))
+
+
+def markdown_table(table: walk.Table, step: walk.Step) -> str:
+    cells_of = [[number(value, step.decimals) for value in row] for row in table.matrix.tolist()]
+    rows = [[name, *row] for name, row in zip(table.rows, cells_of, strict=True)]
+    return piped(["", *table.columns], rows)
+
+
+def md(text: str) -> str:
+    """Return a text that Markdown shows as it is: on one line, marks escaped."""
+    line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text))
+    escaped = re.sub(r"([\\`*{}\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+-])", r"\\\1", line)
+    return escaped.replace("&", "&amp;")
+
+
+def mds(texts: Sequence[str]) -> list[str]:
+    return [md(each) for each in texts]
+
+
+def fenced(text: str) -> str:
+    """Return a block of code; its fence is longer than any run of backticks in it."""
+    longest = max((len(each) for each in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"

@@ -1,0 +1,204 @@
+"""The report: complete, self-contained, and harmless whatever the tokens are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_exp import report, session, store, tables, walk
+from attn_exp.compare import Comparison
+from attn_exp.config import UserError
+from attn_exp.pixels import png
+from attn_exp.published import Agreement
+from attn_exp.timing import measure
+from tests.compose import comparison, config
+
+HOSTILE = ["<script>alert(1)</script>", '"onerror="alert(1)', "../../x"]
+
+
+def a_run(found: Comparison) -> store.Run:
+    about = store.about(found.config, "python -m attn_exp seed=0", {"versions": {"numpy": "2"}, "git": None})
+    return store.Run(found, measure(found.variants, found.problem), about)
+
+
+def hostile() -> Comparison:
+    vectors = [[0.2, 0.9, 0.1, 0.5], [0.8, 0.3, 0.7, 0.2], [0.4, 0.6, 0.3, 0.9]]
+    found = comparison("embeddings=inline", f"embeddings.vectors={vectors}", "embeddings.tokens=3")
+    problem = type(found.problem)(**(vars(found.problem) | {"tokens": tuple(HOSTILE), "key_tokens": tuple(HOSTILE)}))
+    return type(found)(**(vars(found) | {"problem": problem}))
+
+
+class Reader(HTMLParser):
+    """Collects what a browser would: elements that are open, their attributes, and the text."""
+
+    VOID = ("meta", "img", "br", "input", "link", "hr")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return report.page(a_run(comparison()), {"weights": b"<svg/>"})
+
+
+@pytest.fixture(scope="module")
+def markdown() -> str:
+    return report.markdown(a_run(comparison()), {"weights": "figures/weights.png"})
+
+
+def addresses(reader: Reader) -> Iterator[str]:
+    for _, attributes in reader.elements:
+        for name in ("src", "href", "action", "data"):
+            if attributes.get(name):
+                yield str(attributes[name])
+
+
+def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
+    reader = Reader(page)
+    assert reader.open == []
+    assert all(address.startswith(("data:image/", "#")) for address in addresses(reader))
+    assert not re.search(r"https?://|url\(|@import", page)
+
+
+def test_links_within_the_page_lead_somewhere(page: str) -> None:
+    reader = Reader(page)
+    places = {attributes.get("id") for _, attributes in reader.elements}
+    assert all(address[1:] in places for address in addresses(reader) if address.startswith("#"))
+
+
+def test_both_say_what_was_run_and_what_agrees(page: str, markdown: str) -> None:
+    for text in ("".join(Reader(page).words), markdown):
+        assert "python -m attn_exp seed=0" in text
+        assert "looped, matrix and scaled compute the same function" in text
+
+
+def test_each_token_has_its_sum(page: str, markdown: str) -> None:
+    spaced = " ".join("".join(Reader(page).words).split())
+    for text in (spaced, markdown):
+        assert "output(she) = 0.31 v(she) + 0.31 v(likes) + 0.38 v(coffee)" in text
+        assert "context 2(coffee) = 0.36 v(she) + 0.28 v(likes) + 0.36 v(coffee)" in text
+
+
+def test_every_stage_is_a_labelled_table(markdown: str) -> None:
+    for stage in ("X input", "W_q", "Q queries", "K keys", "V values", "S scores", "L logits", "A weights", "Y output"):
+        assert f"\n### {stage}" in markdown
+    assert "| she | 0.2 | 0.9 | 0.1 | 0.5 |" in markdown
+    assert "c = 1/sqrt(d) = 1/sqrt(4) = 0.5" in markdown
+
+
+def test_hostile_tokens_are_only_text() -> None:
+    run = a_run(hostile())
+    reader = Reader(report.page(run, {}))
+    assert not any(name.startswith("on") for _, attributes in reader.elements for name in attributes)
+    assert "<script>alert(1)</script>" in "".join(reader.words)
+    scripts = [words for words in reader.words if "alert(1)" in words and reader.open]
+    assert scripts == []
+    text = report.markdown(run, {})
+    assert "<script" not in text.replace("\\<script", "")
+
+
+def test_titles_notes_and_published_figures_are_escaped() -> None:
+    found = comparison("title='<b>T</b>'", "notes=['a <i>note</i>', 'x | y']")
+    agreement = Agreement("a|b <u>", "0.50", "0.5001", 1e-4, 5e-3, True, "<em>")
+    found = type(found)(**(vars(found) | {"published": (agreement,)}))
+    page = report.page(a_run(found), {})
+    assert not {"b", "i", "u", "em"} & {tag for tag, _ in Reader(page).elements}
+    text = report.markdown(a_run(found), {})
+    assert "# \\<b\\>T\\</b\\>" in text
+    assert "| a\\|b \\<u\\> | 0.50 | 0.5001 |" in text
+    assert "1 of 1 published results agree." in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a_b", "a_b"),
+        ("_a_", "\\_a\\_"),
+        ("# x", "\\# x"),
+        ("1e-16", "1e-16"),
+        ("a\nb", "a\\\\nb"),
+        ("&lt;", "&amp;lt;"),
+    ],
+)
+def test_markdown_escapes_marks_and_nothing_else(text: str, expected: str) -> None:
+    assert report.md(text) == expected
+
+
+def test_a_fence_is_longer_than_what_it_holds() -> None:
+    assert report.fenced("a```b") == "````\na```b\n````"
+
+
+def test_a_long_run_shows_corners_and_says_so() -> None:
+    found = comparison("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=24", "head=6")
+    text = report.markdown(a_run(found), {})
+    assert "Shown: 4 of 6 heads and 16 of 40 rows and 16 of 40 columns; results.npz holds all." in text
+    assert "of other values" in text
+
+
+def test_sums_add_up_to_the_context() -> None:
+    found = comparison("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=4", "variant=[looped]")
+    for each in walk.sums(found, found.variants[0]):
+        assert sum(weight for weight, _, _ in each.terms) + each.rest == pytest.approx(1, abs=1e-12)
+
+
+def test_equal_tokens_are_told_apart() -> None:
+    assert walk.distinct(["the", "cat", "the"]) == ("the#1", "cat", "the#3")
+
+
+def test_a_picture_of_weights_is_a_png_of_its_size() -> None:
+    image = png(np.zeros((2, 5, 4), np.uint8))
+    assert image[:8] == b"\x89PNG\r\n\x1a\n"
+    assert image[16:24] == (5).to_bytes(4, "big") + (2).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("none", set()), ("tables", {"report.md"}), ("full", {"report.md", "report.html", "figures"})],
+)
+def test_a_run_writes_what_was_asked_for(tmp_path: Path, kind: str, expected: set[str]) -> None:
+    always = {"comparison.csv", "distances.csv", "timings.csv", "results.npz", "run.json"}
+    outcome = session.run(config(f"report={kind}", f"output_dir={tmp_path}"), "python -m attn_exp")
+    assert {path.name for path in outcome.folder.iterdir()} == always | expected
+    assert Path(outcome.text.splitlines()[-1]).exists()
+
+
+def test_two_runs_draw_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (session.run(config(f"output_dir={tmp_path}"), "again").folder for _ in range(2))
+    drawn = sorted(path.relative_to(first) for path in (first / "figures").iterdir())
+    assert [path.name for path in drawn] == [
+        f"{name}.{form}" for name in ("distances", "entropy", "sharpness", "weights") for form in ("png", "svg")
+    ]
+    for path in drawn:
+        assert (first / path).read_bytes() == (second / path).read_bytes(), path
+
+
+def test_frames_carry_tokens_as_labels() -> None:
+    found = comparison()
+    weights = tables.stage(found, "multi_head", "weights", head=1)
+    assert list(weights.index) == list(weights.columns) == ["she", "likes", "coffee"]
+    assert weights.loc["coffee", "likes"] == found.traces["multi_head"].weights[1, 2, 1]  # type: ignore[index]
+    assert tables.comparison(found).loc["multi_head", "same_as"] == "B"
+    with pytest.raises(UserError, match="unknown stage of looped 'wieghts'; did you mean weights"):
+        tables.stage(found, "looped", "wieghts")
