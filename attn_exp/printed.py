@@ -27,9 +27,9 @@ def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
     return np.array([float(word) for word in words]), np.array([float(f"0.5e{-last}") for last in lasts])
 
 
-def rewritten(text: str, values: Array) -> str:
-    """Write other numbers into the brackets of a printed text, to as many digits."""
-    places = shared(NUMBER.findall(text))
+def rewritten(text: str, values: Array, digits: int | None = None) -> str:
+    """Write other numbers into the brackets of a printed text, to as many decimals, and at least `digits`."""
+    places = max(shared(NUMBER.findall(text)), digits or 0)
     rest = iter(values.tolist())
 
     def write(found: re.Match[str]) -> str:

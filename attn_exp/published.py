@@ -113,7 +113,7 @@ def agreement(entry: Published, source: Source) -> Agreement:
     return Agreement(
         quantity=entry.quantity,
         printed=text,
-        computed=rewritten(text, mine),
+        computed=rewritten(text, mine, entry.decimals),
         largest_difference=float(difference[worst]),
         tolerance=float(tolerance[worst]),
         agrees=bool((difference <= tolerance).all()),

@@ -109,10 +109,20 @@ def test_documents_leave_out_nothing_that_a_run_needs(projections: str, bias: st
         assert not any(problem.projections[name].any() for name in ("b_q", "b_k", "b_v", "b_o"))
 
 
+@pytest.mark.parametrize("experiment", choices("experiment"))
+def test_every_experiment_takes_another_input(experiment: str) -> None:
+    """The command line wins over a preset's input, and what the preset's input brought along goes with it."""
+    found = comparison(f"experiment={experiment}", "embeddings=random", "projections=normal")
+    assert found.problem.tokens == ("x0", "x1", "x2", "x3", "x4", "x5")
+    if experiment in ("attention_flow", "attention_times_value", "qk_transpose"):
+        assert config(f"experiment={experiment}", "embeddings=random").projections.source == "normal"
+
+
 STARTS = {
     "inline": ["embeddings.vectors=[[1,0],[0,1]]", "embeddings.tokens=[a,b]"],
     "file": ["embeddings.file={folder}/words.csv"],
     "classroom": ["head=3"],
+    "qk_transpose": ["head=1"],
 }
 
 

@@ -31,3 +31,4 @@ def test_numbers_and_half_their_last_digit(
 
 def test_other_numbers_in_the_same_brackets() -> None:
     assert rewritten("[[1.25, 3.  ], [4e-3]]", np.array([2 / 3, -1, 0.0123])) == "[[0.67, -1.00  ], [1e-02]]"
+    assert rewritten("[1.5 2]", np.array([2 / 3, -1]), 3) == "[0.667 -1.000]"
