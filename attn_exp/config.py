@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
@@ -119,6 +120,26 @@ class Report:
     pages: bool = True
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """How `-m` runs its points; none of it changes a result.
+
+    `zip` names keys whose values move together, `skip` leaves out the points for which it holds. `address` is a running
+    cluster of `engine`. `chunk` is how many points a worker takes at once; None chooses.
+    """
+
+    name: str = ""
+    zip: tuple[str, ...] = ()
+    skip: str = ""
+    dry_run: bool = False
+    engine: str = "process"
+    workers: int | None = None
+    address: str | None = None
+    chunk: int | None = None
+    fail_fast: bool = False
+    format: str = "csv"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """The validated settings of one run.
@@ -143,6 +164,7 @@ class Config:
     normalizer: str = "softmax"
     variant: Mapping[str, Variant]
     report: Report = Report()
+    sweep: Sweep = Sweep()
     output_dir: str = "outputs"
     title: str = ""
     notes: tuple[str, ...] = ()
@@ -217,6 +239,12 @@ def scale(value: Any, key: str) -> bool | float:
 def text(value: Any, key: str) -> str:
     if not isinstance(value, str):
         raise UserError(f"{key}={shown(value)}: expected a word")
+    return value
+
+
+def file_name(value: Any, key: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"([\w][\w. -]*)?", value):
+        raise UserError(f"{key}={shown(value)}: expected a folder's name of letters, digits, dots and dashes")
     return value
 
 
@@ -361,6 +389,19 @@ PUBLISHED = {
     "note": text,
 }
 
+SWEEP = {
+    "name": file_name,
+    "zip": texts,
+    "skip": text,
+    "dry_run": flag,
+    "engine": choice("serial", "process", "ray", "dask"),
+    "workers": optional(whole(1)),
+    "address": optional(text),
+    "chunk": optional(whole(1)),
+    "fail_fast": flag,
+    "format": choice("csv", "parquet"),
+}
+
 READERS = RULES | {
     "embeddings": section(Embeddings, EMBEDDINGS),
     "projections": section(Projections, PROJECTIONS),
@@ -371,6 +412,7 @@ READERS = RULES | {
     "scale": scale,
     "bias": flag,
     "mistake": text,
+    "sweep": section(Sweep, SWEEP),
     "output_dir": text,
     "title": text,
     "notes": texts,

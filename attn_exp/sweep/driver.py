@@ -1,0 +1,123 @@
+"""Runs a plan: hands chunks to an engine, writes a part for each, and finds the weak points of chunks that kill."""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from attn_exp.config import Sweep
+from attn_exp.sweep import engines, parts
+from attn_exp.sweep.engines import Died, Engine
+from attn_exp.sweep.parts import Part
+from attn_exp.sweep.plan import Job, Plan
+from attn_exp.sweep.progress import Progress
+from attn_exp.sweep.task import CRASHED, Done, as_csv, columns, failed_line
+
+DEATHS = 2
+"""A job may take its worker with it once, by bad luck; the second time it is looked into."""
+
+
+@dataclass
+class Chunk:
+    """A chunk under way: what is known of its points, and what is still missing."""
+
+    kept: dict[int, list[list[str]]] = field(default_factory=dict)
+    pieces: list[bytes] = field(default_factory=list)
+    missing: int = 0
+    failed: int = 0
+
+
+@dataclass
+class Driver:
+    """One sweep on disk: its plan, the folder of its parts, and what has been counted so far."""
+
+    plan: Plan
+    folder: Path
+    progress: Progress
+    found: dict[str, Part] = field(default_factory=dict)
+    open_chunks: dict[int, Chunk] = field(default_factory=dict)
+    deaths: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+    def run(self, sweep: Sweep) -> None:
+        """Compute what is missing or failed, and write it; on return every chunk has its part.
+
+        With `fail_fast` the first failure ends it early.
+        """
+        todo = deque(self.jobs())
+        if not todo:
+            return
+        engine = engines.start(self.plan, sweep, len(todo))
+        try:
+            self.drain(todo, engine)
+        finally:
+            engine.close()
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield what is left to do, and count what is there already."""
+        for chunk, name in enumerate(self.plan.names):
+            part, numbers = self.found.get(name), self.plan.numbers(chunk)
+            if part is None:
+                self.open_chunks[chunk] = Chunk(missing=len(numbers))
+                yield Job(chunk, numbers)
+            elif not part.failed:
+                self.progress.cached += len(numbers)
+            else:
+                kept = parts.good_lines(part.path)
+                again = [number for number in numbers if number not in kept]
+                self.progress.cached += len(kept)
+                self.open_chunks[chunk] = Chunk(kept, missing=len(again))
+                yield Job(chunk, again, whole=False)
+
+    def drain(self, todo: deque[Job], engine: Engine) -> None:
+        """Keep the engine busy until nothing is left."""
+        under_way = 0
+        while todo or under_way:
+            while todo and under_way < engine.capacity:
+                engine.submit(todo.popleft())
+                under_way += 1
+            for ended in engine.finished(0.25):
+                under_way -= 1
+                if isinstance(ended, Died):
+                    todo.extendleft(reversed(list(self.after_death(ended))))
+                else:
+                    self.take(ended)
+                    if ended.failed and self.plan.fail_fast:
+                        return
+            self.progress.show()
+
+    def take(self, done: Done) -> None:
+        """Keep the lines of a job, and write the part when its chunk is complete."""
+        chunk = self.open_chunks[done.job.chunk]
+        chunk.pieces.append(done.lines)
+        chunk.missing -= done.computed
+        chunk.failed += done.failed
+        stopped = self.plan.fail_fast and done.failed
+        if chunk.missing == 0 or stopped:
+            whole = done.job.whole
+            lines = done.lines if whole else parts.merged(chunk.pieces, chunk.kept)
+            name = self.plan.names[done.job.chunk]
+            self.found[name] = parts.write(self.folder, name, columns(self.plan), lines, chunk.failed)
+            del self.open_chunks[done.job.chunk]
+        self.progress.add(done.computed, done.failed)
+
+    def after_death(self, died: Died) -> Iterator[Job]:
+        """Yield a job that took its worker with it once more, then by halves; a point that does so alone has crashed."""
+        job = died.job
+        key = (job.chunk, *job.numbers)
+        self.deaths[key] = self.deaths.get(key, 0) + 1
+        if self.deaths[key] < DEATHS:
+            yield job
+        elif len(job.numbers) > 1:
+            middle = len(job.numbers) // 2
+            yield Job(job.chunk, job.numbers[:middle], whole=False)
+            yield Job(job.chunk, job.numbers[middle:], whole=False)
+        else:
+            line = failed_line(self.plan, job.numbers[0], CRASHED, f"{died.reason}, twice")
+            self.take(Done(Job(job.chunk, job.numbers, whole=False), as_csv([line]), 1, 1))
+
+
+def free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(folder).free

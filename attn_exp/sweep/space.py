@@ -1,0 +1,105 @@
+"""The points of a sweep: which keys vary, over which values, and the settings of each point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from attn_exp.sweep.words import spelled
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One swept key and its values.
+
+    The words of a `composed` axis went through Hydra, one composition for each: choices of groups, and values that
+    interpolations read. The values of the others are put into the composed settings as they are.
+    """
+
+    key: str
+    values: Sequence[Any]
+    composed: bool = False
+    sign: str = ""
+
+    @property
+    def column(self) -> str:
+        """The axis's name in tables: its key, but for `variant`, which names the rows of one point."""
+        return "variants" if self.key == "variant" else self.key
+
+    def word(self, place: int) -> str:
+        """Return what chooses one value on the command line."""
+        value = self.values[place]
+        return f"{self.sign}{self.key}={value if self.composed else spelled(value)}"
+
+
+@dataclass(frozen=True)
+class Space:
+    """All combinations of the axes' values, in the order of the command line, the last axis fastest.
+
+    `dimensions` groups the places of axes that move together (`sweep.zip`); the others stand alone. `bases` holds the
+    composed settings for each combination of the places of composed axes, `choices` the groups' choices beside them;
+    `fixed` the words that do not vary.
+    """
+
+    axes: tuple[Axis, ...]
+    dimensions: tuple[tuple[int, ...], ...]
+    bases: Mapping[tuple[int, ...], Mapping[str, Any]]
+    fixed: tuple[str, ...] = ()
+    choices: Mapping[tuple[int, ...], Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many values each dimension has."""
+        return tuple(len(self.axes[places[0]].values) for places in self.dimensions)
+
+    @property
+    def size(self) -> int:
+        """How many combinations there are."""
+        return prod(self.lengths)
+
+    def places(self, index: int) -> tuple[int, ...]:
+        """Return which value of each axis a point has."""
+        found = [0] * len(self.axes)
+        for length, together in zip(reversed(self.lengths), reversed(self.dimensions), strict=True):
+            index, place = divmod(index, length)
+            for axis in together:
+                found[axis] = place
+        return tuple(found)
+
+    def values(self, index: int) -> tuple[Any, ...]:
+        """Return the value of each axis at a point."""
+        return tuple(axis.values[place] for axis, place in zip(self.axes, self.places(index), strict=True))
+
+    def base_key(self, places: Sequence[int]) -> tuple[int, ...]:
+        """Return the places of the composed axes alone."""
+        return tuple(place for axis, place in zip(self.axes, places, strict=True) if axis.composed)
+
+    def settings(self, index: int) -> Mapping[str, Any]:
+        """Return the plain settings of one point."""
+        places = self.places(index)
+        settings = self.bases[self.base_key(places)]
+        for axis, place in zip(self.axes, places, strict=True):
+            if not axis.composed:
+                settings = changed(settings, axis.key.split("."), axis.values[place])
+        return settings
+
+    def words(self, index: int) -> list[str]:
+        """Return the words that choose one point on the command line."""
+        return [*self.fixed, *(axis.word(place) for axis, place in zip(self.axes, self.places(index), strict=True))]
+
+
+def changed(settings: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return the settings with one value exchanged; nothing is changed in place."""
+    first, rest = path[0], path[1:]
+    return {**settings, first: changed(settings[first], rest, value) if rest else value}
+
+
+def holds(settings: Any, path: Sequence[str]) -> bool:
+    """Say whether a path leads to a value through mappings alone."""
+    for part in path:
+        if not isinstance(settings, Mapping) or part not in settings:
+            return False
+        settings = settings[part]
+    return True

@@ -1,0 +1,98 @@
+"""What a worker does: a pure function from points to lines of CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from io import StringIO
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from attn_exp.compare import Row, compare
+from attn_exp.config import Config, UserError, read
+from attn_exp.records import cell
+from attn_exp.sweep.plan import Job, Plan
+from attn_exp.sweep.words import bare
+
+OK, FAILED, CRASHED = "ok", "failed", "crashed"
+LONGEST = 300
+"""Characters of an error that a table keeps."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The lines of a job's points, without a head, and how many points failed."""
+
+    job: Job
+    lines: bytes
+    computed: int
+    failed: int
+
+
+def columns(plan: Plan) -> list[str]:
+    """Return the head of the results: the point, what was swept, how it went, and the row of each variant."""
+    return ["point", *(axis.column for axis in plan.space.axes), "status", "message", *row_columns()]
+
+
+@cache
+def row_columns() -> tuple[str, ...]:
+    """Return the columns of a variant's row; one named as a setting of the run holds what the variant made of it."""
+    settings = {each.name for each in fields(Config)} - {"variant"}
+    return tuple(f"variant_{each.name}" if each.name in settings else each.name for each in fields(Row))
+
+
+def compute(plan: Plan, job: Job) -> Done:
+    """Compute the points of a job; a point that fails is a line with its error."""
+    lines: list[list[str]] = []
+    failed = computed = 0
+    for number in job.numbers:
+        computed += 1
+        try:
+            rows = compare(read(plan.space.settings(plan.kept[number]))).rows
+            lines += ok_lines(plan, number, rows)
+        except Exception as error:
+            failed += 1
+            lines.append(failed_line(plan, number, FAILED, told(error)))
+            if plan.fail_fast:
+                break
+    return Done(job, as_csv(lines), computed, failed)
+
+
+def alone(plan: Plan, job: Job) -> Done:
+    """Compute a job with the BLAS held to one thread, whatever the process had before."""
+    with threadpool_limits(1):
+        return compute(plan, job)
+
+
+def ok_lines(plan: Plan, number: int, rows: Iterable[Row]) -> Iterator[list[str]]:
+    """Yield a line for each variant of a point."""
+    start = [*settings_cells(plan, number), OK, ""]
+    names = [each.name for each in fields(Row)]
+    for row in rows:
+        yield [*start, *(cell(getattr(row, name)) for name in names)]
+
+
+def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
+    """Return the line of a point without results."""
+    return [*settings_cells(plan, number), status, cell(message), *([""] * len(row_columns()))]
+
+
+def settings_cells(plan: Plan, number: int) -> list[str]:
+    values = plan.space.values(plan.kept[number])
+    return [str(number), *(cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values)]
+
+
+def told(error: Exception) -> str:
+    """Return an error in one line: a user's mistake in its own words, any other with its kind."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    text = first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def as_csv(lines: Sequence[Sequence[Any]]) -> bytes:
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue().encode("utf-8", "backslashreplace")

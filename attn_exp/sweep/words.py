@@ -1,0 +1,34 @@
+"""Values as a user types them on the command line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+NOT_TEXT = ("true", "false", "null", "nan", "inf")
+
+
+def spelled(value: Any) -> str:
+    """Write a value so that the command line reads it back as the same value of the same type."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{spelled(key)}:{spelled(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(spelled, value)) + "]"
+    return quoted(value) if isinstance(value, str) else str(value)
+
+
+def quoted(text: str) -> str:
+    """Put quotes around a text that would otherwise be read as something else."""
+    if PLAIN.fullmatch(text) and text.lower() not in NOT_TEXT:
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def bare(value: Any) -> str:
+    """Write a value for a reader: texts without quotes."""
+    return value if isinstance(value, str) else spelled(value)
