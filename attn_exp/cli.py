@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
 from attn_exp.config import Config, UserError
-from attn_exp.hydra_edge import compose_and_run
-from attn_exp.hydra_errors import worded
 
 USAGE, INTERRUPTED = 2, 130
+COMMANDS = ("status", "collect", "rerun", "runs")
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def main() -> None:
     """Run the command line and exit: 0 done, 2 a user's mistake, 130 interrupted; other errors keep their traceback."""
     if Path(sys.argv[0]).name == "__main__.py":
         sys.argv[0] = "python -m attn_exp"
+    words = sys.argv[1:]
     try:
-        compose_and_run(execute, sys.argv[1:])
+        if words and words[0] in COMMANDS:
+            sys.exit(obey(words))
+        compose(words)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except UserError as error:
         complain(str(error))
+
+
+def obey(words: list[str]) -> int:
+    """Run a command that reads what is on disk."""
+    from attn_exp.sweep.commands import run  # noqa: PLC0415 - a run needs none of it
+
+    return run(words)
+
+
+def compose(words: list[str]) -> None:
+    """Let Hydra compose what the words describe, and run it: once, or as a sweep."""
+    from hydra.errors import HydraException  # noqa: PLC0415 - commands that read what is on disk start without Hydra
+    from omegaconf.errors import OmegaConfBaseException  # noqa: PLC0415
+
+    from attn_exp.hydra_edge import compose_and_run  # noqa: PLC0415
+    from attn_exp.hydra_errors import worded  # noqa: PLC0415
+
+    try:
+        compose_and_run(execute, execute_many, words)
     except (HydraException, OmegaConfBaseException) as error:
-        complain(worded(error))
+        raise UserError(worded(error)) from error
 
 
 def execute(config: Config, command: str) -> None:
@@ -35,6 +55,16 @@ def execute(config: Config, command: str) -> None:
     from attn_exp.session import run  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
     print(run(config, command).text)
+
+
+def execute_many(words: list[str], folders: list[str]) -> None:
+    """Run the sweep that the words describe, print its results, and exit with 1 where points failed."""
+    os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # workers share the processors among themselves
+    from attn_exp.sweep.session import sweep  # noqa: PLC0415 - after the BLAS was told; a run needs none of it
+
+    code = sweep(words, folders)
+    if code:
+        sys.exit(code)
 
 
 def complain(message: str) -> NoReturn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -26,38 +26,48 @@ from omegaconf import DictConfig, OmegaConf
 from attn_exp.config import Config, UserError, read
 
 VERSION_BASE = "1.3"
+HYDRAS_SWEEPS = ("hydra/sweeper=", "hydra/launcher=")
 
 
-def compose_and_run(task: Callable[[Config, str], None], words: list[str]) -> None:
-    """Run the task on the configuration that the words of a command line compose.
+def compose_and_run(
+    task: Callable[[Config, str], None], sweep: Callable[[list[str], list[str]], None], words: list[str]
+) -> None:
+    """Run the task on the configuration that the words of a command line compose, or the sweep on the words of `-m`.
 
-    A plain run composes once; whatever has a flag of Hydra's own (`--help`, `--cfg`, `-m`, ...) goes through
-    `hydra.main`, which composes everything twice.
+    A plain run composes once; whatever has a flag of Hydra's own (`--help`, `--cfg`, ...) goes through
+    `hydra.main`, which composes everything twice. So does `-m` with a sweeper or launcher of Hydra's.
     """
     check_dashes(words)
     register_schema()
     given = get_args_parser().parse_args(words)
     flags = {name for name, value in vars(given).items() if value} - {"overrides", "config_dir"}
-    if flags:
+    folders = [] if given.config_dir is None else [given.config_dir]
+    if flags == {"multirun"} and not any(word.startswith(HYDRAS_SWEEPS) for word in given.overrides):
+        sweep(given.overrides, folders)
+    elif flags:
         run_by_hydra(task)
     else:
-        folders = [] if given.config_dir is None else [given.config_dir]
         task(composed(given.overrides, folders), repeat_command(given.overrides, folders))
 
 
 def composed(overrides: list[str], folders: list[str]) -> Config:
     """Return the configuration of these overrides, with users' own folders of YAML searched first."""
-    for folder in folders:
-        if not Path(folder).is_dir():
-            raise UserError(f"--config-dir {folder}: no such folder")
-    search = ",".join(f"file://{Path(folder).resolve()}" for folder in folders)
     with initialize_config_dir(str(conf_dir()), version_base=VERSION_BASE):
         loader = GlobalHydra.instance().hydra
         assert loader is not None
-        words = [*overrides, f"hydra.searchpath=[{search}]"] if folders else overrides
+        words = [*overrides, *search_words(folders)]
         return read(
             plain(loader.compose_config("config", words, RunMode.RUN, from_shell=True, with_log_configuration=False))
         )
+
+
+def search_words(folders: Sequence[str]) -> list[str]:
+    """Return the override that lets Hydra search users' own folders of YAML first."""
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise UserError(f"--config-dir {folder}: no such folder")
+    found = ",".join(f"file://{Path(folder).resolve()}" for folder in folders)
+    return [f"hydra.searchpath=[{found}]"] if folders else []
 
 
 def run_by_hydra(task: Callable[[Config, str], None]) -> None:

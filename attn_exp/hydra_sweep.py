@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from hydra import initialize_config_dir
@@ -17,7 +16,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.config import Config, Sweep, UserError, read, unknown
-from attn_exp.hydra_edge import VERSION_BASE, conf_dir, plain, register_schema
+from attn_exp.hydra_edge import VERSION_BASE, conf_dir, plain, register_schema, search_words
 from attn_exp.sweep.space import Axis, Space, holds
 
 INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
@@ -30,10 +29,9 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         UserError: a value of the wrong kind, an interval, or settings that cannot be swept.
     """
     register_schema()
-    search = [f"hydra.searchpath=[{','.join(f'file://{Path(folder).resolve()}' for folder in folders)}]"]
     with initialize_config_dir(str(conf_dir()), version_base=VERSION_BASE):
         loader = GlobalHydra.instance().config_loader()
-        composer = Composer(loader, search if folders else [])
+        composer = Composer(loader, search_words(folders))
         given = {each.get_key_element(): each for each in parsed(words, loader)}
         fixed = tuple(str(each.input_line) for each in given.values() if not each.is_sweep_override())
         axes = tuple(axis(each, loader) for each in given.values() if each.is_sweep_override())
@@ -48,7 +46,9 @@ def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
         if each.is_interval_sweep():
             raise UserError(f"{each.input_line}: an interval has no list of values; use range() or write them out")
         if each.is_hydra_override():
-            raise UserError(f"{each.input_line}: this sweeper does not read it; for Hydra's own add hydra/sweeper=basic")
+            raise UserError(
+                f"{each.input_line}: this sweeper does not read it; for Hydra's own add hydra/sweeper=basic"
+            )
         if each.is_sweep_override() and each.key_or_group.split(".")[0] in ("sweep", "output_dir"):
             raise UserError(f"{each.input_line}: {each.key_or_group} belongs to the whole sweep and takes one value")
         yield each
@@ -93,13 +93,17 @@ class Composer:
     def __init__(self, loader: ConfigLoader, search: list[str]) -> None:
         self.loader = loader
         self.search = search
+        self.known: dict[tuple[str, ...], DictConfig] = {}
 
     def compose(self, words: Sequence[str]) -> DictConfig:
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
-        return hydra.compose_config(
-            "config", [*words, *self.search], RunMode.RUN, from_shell=True, with_log_configuration=False
-        )
+        all_words = (*words, *self.search)
+        if all_words not in self.known:
+            self.known[all_words] = hydra.compose_config(
+                "config", list(all_words), RunMode.RUN, from_shell=True, with_log_configuration=False
+            )
+        return self.known[all_words]
 
     def settings(self, words: Sequence[str]) -> dict[str, Any]:
         return plain(self.compose(words))
@@ -151,7 +155,9 @@ def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iter
 def interpolated(found: DictConfig, axes: Sequence[Axis]) -> set[int]:
     """Return the places of plain axes that an interpolation in the settings may read; rather one too many."""
     ours: list[Any] = [key for key in found if key != "hydra"]
-    texts = " ".join(INTERPOLATION.findall(str(OmegaConf.to_container(OmegaConf.masked_copy(found, ours), resolve=False))))
+    texts = " ".join(
+        INTERPOLATION.findall(str(OmegaConf.to_container(OmegaConf.masked_copy(found, ours), resolve=False)))
+    )
     parts = set(re.split(r"[^\w]+", texts))
     return {place for place, each in enumerate(axes) if not each.composed and parts & set(each.key.split("."))}
 

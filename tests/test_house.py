@@ -13,8 +13,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attn_exp"
 
 EDGES = {
-    "hydra": ("cli", "hydra_edge", "hydra_errors"),
-    "omegaconf": ("cli", "hydra_edge", "hydra_errors"),
+    "hydra": ("cli", "hydra_edge", "hydra_errors", "hydra_sweep"),
+    "omegaconf": ("cli", "hydra_edge", "hydra_errors", "hydra_sweep"),
     "pandas": ("tables", "collect"),
     "matplotlib": ("figures", "lettering"),
     "jinja2": ("report",),

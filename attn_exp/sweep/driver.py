@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -39,21 +38,27 @@ class Driver:
     progress: Progress
     found: dict[str, Part] = field(default_factory=dict)
     open_chunks: dict[int, Chunk] = field(default_factory=dict)
-    deaths: dict[tuple[int, ...], int] = field(default_factory=dict)
+    deaths: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def run(self, sweep: Sweep) -> None:
-        """Compute what is missing or failed, and write it; on return every chunk has its part.
+    @property
+    def failed(self) -> int:
+        """How many points of the parts that are there failed."""
+        return sum(self.found[name].failed for name in self.plan.names if name in self.found)
+
+    def run(self, sweep: Sweep) -> bool:
+        """Compute what is missing or failed, and write it; say whether every point now has its row.
 
         With `fail_fast` the first failure ends it early.
         """
         todo = deque(self.jobs())
         if not todo:
-            return
+            return True
         engine = engines.start(self.plan, sweep, len(todo))
         try:
             self.drain(todo, engine)
         finally:
             engine.close()
+        return not self.open_chunks
 
     def jobs(self) -> Iterator[Job]:
         """Yield what is left to do, and count what is there already."""
@@ -96,17 +101,17 @@ class Driver:
         chunk.failed += done.failed
         stopped = self.plan.fail_fast and done.failed
         if chunk.missing == 0 or stopped:
-            whole = done.job.whole
-            lines = done.lines if whole else parts.merged(chunk.pieces, chunk.kept)
+            lines = done.lines if done.job.whole else parts.merged(chunk.pieces, chunk.kept)
             name = self.plan.names[done.job.chunk]
             self.found[name] = parts.write(self.folder, name, columns(self.plan), lines, chunk.failed)
-            del self.open_chunks[done.job.chunk]
+            if not stopped:
+                del self.open_chunks[done.job.chunk]
         self.progress.add(done.computed, done.failed)
 
     def after_death(self, died: Died) -> Iterator[Job]:
-        """Yield a job that took its worker with it once more, then by halves; a point that does so alone has crashed."""
+        """Yield a job that took its worker with it again, then by halves; a point that does so alone has crashed."""
         job = died.job
-        key = (job.chunk, *job.numbers)
+        key = (job.numbers[0], len(job.numbers))
         self.deaths[key] = self.deaths.get(key, 0) + 1
         if self.deaths[key] < DEATHS:
             yield job
@@ -117,7 +122,3 @@ class Driver:
         else:
             line = failed_line(self.plan, job.numbers[0], CRASHED, f"{died.reason}, twice")
             self.take(Done(Job(job.chunk, job.numbers, whole=False), as_csv([line]), 1, 1))
-
-
-def free_bytes(folder: Path) -> int:
-    return shutil.disk_usage(folder).free

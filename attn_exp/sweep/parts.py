@@ -23,7 +23,7 @@ class Part:
     failed: int
 
 
-def find(folder: Path, suffix: str) -> dict[str, Part]:
+def find(folder: Path, suffix: str = "csv") -> dict[str, Part]:
     """Return the parts in a folder by the name of their chunk."""
     found: dict[str, Part] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():

@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TextIO
 
-REDRAW, PLAIN_EVERY, PLAIN_SHARE = 0.25, 30.0, 0.1
+REDRAW = 0.25
+PLAIN_LEAST, PLAIN_EVERY, PLAIN_SHARE = 1.0, 30.0, 0.1
 
 
 @dataclass
@@ -42,10 +43,14 @@ class Progress:
                 self.stream.write(f"\r\x1b[K{self.line()}" + "\n" * last)
                 self.stream.flush()
                 self.shown = now
-        elif last or self.share - self.shown_share >= PLAIN_SHARE or now - (self.shown or self.started) >= PLAIN_EVERY:
+        elif last or self.due(now - (self.shown or self.started)):
             self.stream.write(self.line() + "\n")
             self.stream.flush()
             self.shown, self.shown_share = now, self.share
+
+    def due(self, quiet: float) -> bool:
+        """Say whether a plain line is due after so many quiet seconds."""
+        return quiet >= PLAIN_LEAST and (self.share - self.shown_share >= PLAIN_SHARE or quiet >= PLAIN_EVERY)
 
     def line(self) -> str:
         """Return what has been done, how fast, and what is left."""

@@ -64,7 +64,7 @@ def holds(test: Test, names: Names, text: str) -> bool:
         raise UserError(f"sweep.skip={text}: cannot be decided for {shown} ({error})") from error
 
 
-def built(node: ast.AST, text: str, names: set[str]) -> Test:
+def built(node: ast.AST, text: str, names: set[str]) -> Test:  # noqa: PLR0911 - a case for each kind of node
     """Turn one node of the expression into a function of the names; refuse every kind of node not listed."""
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None as value):

@@ -1,0 +1,97 @@
+"""`manifest.json`: what a sweep is, from the files alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from attn_exp.config import Config, UserError
+from attn_exp.sweep import parts
+from attn_exp.sweep.plan import Plan
+from attn_exp.sweep.space import Axis
+from attn_exp.sweep.task import columns
+
+
+def described(
+    plan: Plan, config: Config, command: str, folders: Sequence[str], origin: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all that a reader of the folder needs: the axes, the parts in order, and where the results come from."""
+    return {
+        "status": "running",
+        "command": command,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "clock": time.time(),
+        "folders": [str(Path(folder).resolve()) for folder in folders],
+        "title": config.title,
+        "points": plan.points,
+        "chunk": plan.chunk,
+        "fixed": list(plan.space.fixed),
+        "axes": [axis_described(axis) for axis in plan.space.axes],
+        "dimensions": plan.space.dimensions,
+        "skipped": plan.space.size - plan.points,
+        "columns": columns(plan),
+        "format": config.sweep.format,
+        "sweep": asdict(config.sweep),
+        "report": asdict(config.report),
+        "version": plan.version,
+        **origin,
+        "kept": ranges(plan.kept),
+        "parts": list(plan.names),
+    }
+
+
+def axis_described(axis: Axis) -> dict[str, Any]:
+    """Describe one axis: how many values, their range where all are numbers, and the words that choose them."""
+    count = len(axis.values)
+    told: dict[str, Any] = {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count}
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in axis.values):
+        told |= {"low": min(axis.values), "high": max(axis.values)}
+    values = even(axis.values)
+    if values is not None:
+        return told | {"range": [values.start, values.step]}
+    return told | {"words": [axis.word(place).partition("=")[2] for place in range(count)]}
+
+
+def even(values: Sequence[Any]) -> range | None:
+    """Return whole numbers at even steps as a range; None for any others."""
+    if len(values) < 2 or any(type(value) is not int for value in values):
+        return None
+    found = range(values[0], values[-1] + 1, values[1] - values[0]) if values[1] > values[0] else range(0)
+    return found if len(found) == len(values) and tuple(found) == tuple(values) else None
+
+
+def ranges(numbers: Sequence[int]) -> list[list[int]]:
+    """Write ascending numbers as runs: [first, one after the last]."""
+    found: list[list[int]] = []
+    if isinstance(numbers, range):
+        return [[numbers.start, numbers.stop]]
+    for number in numbers:
+        if found and found[-1][1] == number:
+            found[-1][1] = number + 1
+        else:
+            found.append([number, number + 1])
+    return found
+
+
+def write(folder: Path, told: Mapping[str, Any]) -> None:
+    """Write the manifest, whole."""
+    parts.replace(folder / "manifest.json", (json.dumps(told, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """Return what the manifest of a sweep says.
+
+    Raises:
+        UserError: no sweep there, or a manifest that cannot be read.
+    """
+    try:
+        told: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{folder}: no sweep there (manifest.json: {error.strerror})") from error
+    except ValueError as error:
+        raise UserError(f"{folder}: its manifest.json cannot be read ({error})") from error
+    return told

@@ -1,0 +1,73 @@
+"""The command line as a user runs it: a process of its own in a folder of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+COMMAND = [sys.executable, "-m", "attn_exp"]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """Start a command and do not wait for it."""
+    return subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(folder: Path, *words: str, code: int = 0) -> tuple[str, str]:
+    """Run a command, hold it to its exit code, and return what it printed on stdout and stderr."""
+    process = start(folder, *words)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == code, err
+    return out, err
+
+
+def the_sweep(folder: Path) -> Path:
+    """Return the folder of the only sweep."""
+    (found,) = (folder / "outputs" / "sweeps").iterdir()
+    return found
+
+
+def results(folder: Path) -> list[dict[str, str]]:
+    """Return the table of the only sweep."""
+    with (the_sweep(folder) / "results.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((the_sweep(folder) / "manifest.json").read_text(encoding="utf-8"))
+    return told
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs; one that has ended and waits to be noticed does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,111 @@
+"""The points of a sweep are those of Hydra's own sweeper: its splitting and its composition are the expected values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from attn_exp.config import UserError
+from attn_exp.hydra_edge import conf_dir, plain, register_schema
+from attn_exp.hydra_sweep import expand
+
+SWEEPS = [
+    ["head=1,2", "scale=true,false", "seed=0,1"],
+    ["seed=range(1,6,3)", "scale=range(0.5,1.5,0.5)", "bias=true"],
+    ["seed=shuffle(0,1)", "head=sort(2,1)", "bias=choice(true,false)"],
+    ["embeddings=she_likes_coffee,the_cat_sat", "head=1,2"],
+    ["embeddings=glob(*,exclude=[inline,random,file,udl*])"],
+    ["experiment=glob(udl*)"],
+    ["variant=[looped,matrix],[multi_head]", "head=1,2"],
+    ["title='a,b',\"c d\",plain"],
+    ["notes=[a,b],[],[',']"],
+    ["scale=true,0.5,1", "seed=3"],
+    ["embeddings=random", "embeddings.tokens=2,3"],
+    ["variant.looped.head=1,2", "+variant.looped.scale=false"],
+    ["head=1,2", "seed=0", "head=4,2"],
+    ["++head=1,2", "++variant.looped.scale=2"],
+    ["embeddings.vectors=[[1,2],[3,4]],[[0.5,1],[1,0.5]]", "embeddings.tokens=[a,b]"],
+    ["seed=${head},7", "head=1"],
+    ["title=seed-${seed}", "seed=0,1"],
+    ["mask=causal,none"],
+    ["embeddings.tokens=[a,b,c],['1','2','3']"],
+]
+
+
+@pytest.fixture
+def hydra() -> Iterator[None]:
+    register_schema()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        yield
+
+
+def by_hydra(words: list[str]) -> list[dict[str, Any]]:
+    """Return the settings of every job of Hydra's own sweeper."""
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    overrides = parser.parse_overrides(words)
+    for each in overrides:
+        if hasattr(each._value, "shuffle"):
+            each._value.shuffle = False
+    (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
+    return [plain(compose("config", job)) for job in jobs]
+
+
+@pytest.mark.parametrize("words", SWEEPS, ids=" ".join)
+def test_points_are_those_of_hydra(words: list[str], hydra: None) -> None:
+    expected = by_hydra(words)
+    GlobalHydra.instance().clear()
+    space, _ = expand(words, [])
+    settings = [dict(space.settings(index)) for index in range(space.size)]
+    for each in expected:
+        del each["sweep"]
+    assert settings == expected
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        composed = plain(compose("config", space.words(space.size - 1)))
+    del composed["sweep"]
+    assert composed == settings[-1]
+
+
+def test_zipped_keys_move_together() -> None:
+    space, _ = expand(["embeddings=random", "embeddings.tokens=2,3,4", "seed=0,1", "head=1,2,4", "embeddings.d_model=8",
+                       "sweep.zip=[head,embeddings.tokens]"], [])  # fmt: skip
+    assert [space.values(index) for index in range(space.size)] == [
+        (2, 0, 1), (2, 1, 1), (3, 0, 2), (3, 1, 2), (4, 0, 4), (4, 1, 4)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["head=1,two"], "head=two: expected a whole number of at least 1"),
+        (["head=1,2", "seed=0,-1"], "seed=-1: expected a whole number"),
+        (["head=interval(1,4)"], "an interval has no list of values"),
+        (["head=1,2", "sweep.zip=[head,seed]"], "unknown key in sweep.zip 'seed'"),
+        (["head=1,2", "seed=0,1,2", "sweep.zip=[head,seed]"], "as many values of each: head has 2, seed has 3"),
+        (["sweep.workers=1,2"], "belongs to the whole sweep"),
+        (["head=1,2", "hydra.sweep.dir=here"], "for Hydra's own add hydra/sweeper=basic"),
+        (["head=1,2", "sweep.engine=slurm"], "unknown sweep.engine 'slurm'"),
+        (["head=1,2", "sweep.name=../x"], "sweep.name=../x: expected a folder's name"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else " ".join(each),
+)
+def test_mistakes_are_told(words: list[str], message: str) -> None:
+    with pytest.raises(UserError) as told:
+        expand(words, [])
+    assert message in str(told.value)
+
+
+def test_a_users_folder_of_yaml_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "embeddings").mkdir()
+    (tmp_path / "embeddings" / "mine.yaml").write_text("tokens: [a, b]\nvectors: [[1, 0], [0, 1]]\n")
+    space, _ = expand(["embeddings=mine,she_likes_coffee", "head=1"], [str(tmp_path)])
+    assert [space.settings(index)["embeddings"]["tokens"] for index in range(2)] == [
+        ["a", "b"],
+        ["she", "likes", "coffee"],
+    ]
