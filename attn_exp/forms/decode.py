@@ -1,0 +1,50 @@
+"""Attention as a language model writes: token by token, over a cache of the keys and values so far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_exp.forms.matrix import weigh
+from attn_exp.rules.rule import AllOf, Grid
+from attn_exp.stages import Trace
+
+if TYPE_CHECKING:
+    from attn_exp.rules.rule import Array, Rules
+
+LOOKS = (0, 1, 2, 7, 31)
+"""Positions among 64 keys at which the masks are asked whether they look ahead."""
+
+
+def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
+    """Compute the same function as `matrix` under masks that hide later keys, one query at a time.
+
+    Step i sees the cache alone: keys and values of positions up to its own, `i + offset`. What is weighed against
+    what is a row `[h 1 s]`; the rows come together in the trace's weights and context.
+    """
+    heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
+    weights = np.zeros((*q.shape[:-1], keys), q.dtype)
+    context = None if v is None else np.zeros((*q.shape[:-1], v.shape[-1]), v.dtype)
+    offset = np.asarray(rules.offset)
+    batch = np.arange(q.shape[0])[:, None, None, None] if q.ndim == 4 else 0
+    for row in range(rows):
+        cached = int(np.clip(row + offset.max() + 1, 0, keys))
+        query = row + (offset[:, None, None, None] if offset.ndim else offset)
+        head = np.arange(heads)[:, None, None]
+        grid = Grid(batch, head, np.array([[row]]), query, np.arange(cached), heads, rows, keys)
+        cache = k[..., :cached, :], None if v is None else v[..., :cached, :]
+        step = weigh(Trace(q=q[..., row : row + 1, :], k=cache[0], v=cache[1]), grid, rules)
+        if step.weights is not None:
+            weights[..., row, :cached] = step.weights[..., 0, :]
+        if context is not None and step.context is not None:
+            context[..., row, :] = step.context[..., 0, :]
+    return Trace(q=q, k=k, v=v, weights=weights, context=context)
+
+
+def refuses(rules: Rules) -> str | None:
+    """Say that the masks let a query look ahead, where decoding has nothing yet."""
+    first = int(np.min(rules.offset))
+    places = LOOKS if first >= 0 else (first, -1, *LOOKS)
+    ahead = any(AllOf(rules.masks).span(0, place, place, 64).some_stop > max(place + 1, 0) for place in places)
+    return "decoding has no later keys to look at; use mask=causal" if ahead else None

@@ -1,0 +1,60 @@
+"""Linear attention: a kernel in place of the exponential, so that the sum over keys is formed once for all queries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_exp.forms.matrix import mix, product, repeated
+from attn_exp.rules.rule import AllOf, whole_grid
+from attn_exp.stages import Trace
+
+if TYPE_CHECKING:
+    from attn_exp.rules.rule import Array, Rules
+
+REFERENCE = "kernel"
+
+
+def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
+    """Compute `phi(q_i) sum_j phi(k_j) v_j / phi(q_i) sum_j phi(k_j)` with `phi(x) = elu(x) + 1`.
+
+    Shapes as in `matrix`. Without masks the work grows with `t + s`, and no weights `[h t s]` are formed. A mask needs
+    its own sum for each query; then the products `phi(q_i) . phi(k_j)` are formed for every pair.
+
+    Source: Katharopoulos et al. 2020, "Transformers are RNNs", section 3.2.
+    """
+    kernel_q, kernel_k = above_zero(q), above_zero(repeated(k, q.shape[-3]))
+    stages = Trace(q=q, k=k, v=v)
+    if rules.masks:
+        grid = whole_grid(rules, q.shape[-3], q.shape[-2], k.shape[-2], q.shape[0] if q.ndim == 4 else None)
+        allowed = AllOf(rules.masks).allows(grid)
+        with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
+            products = product(kernel_q, kernel_k.swapaxes(-1, -2))
+        shares = np.where(allowed, products, q.dtype.type(0))
+        return mix(stages.replace(weights=divided(shares, shares.sum(axis=-1, keepdims=True)))).replace(weights=None)
+    if v is None:
+        return stages
+    numerator = product(kernel_q, product(kernel_k.swapaxes(-1, -2), repeated(v, q.shape[-3])))
+    return stages.replace(context=divided(numerator, product(kernel_q, kernel_k.sum(axis=-2)[..., None])))
+
+
+def refuses(rules: Rules) -> str | None:
+    """Say which rules need logits, which linear attention never forms."""
+    if rules.scores:
+        return "linear attention forms no logits, so score rules have nothing to act on; use score=none"
+    if rules.normalizer != "softmax":
+        return f"linear attention divides by its own sum, so normalizer={rules.normalizer} has nothing to act on"
+    if rules.scale != 1:
+        return "linear attention forms no logits, so there is nothing to scale; use scale=false, or scale=1.0 in Python"
+    return None
+
+
+def above_zero(x: Array) -> Array:
+    """Return `elu(x) + 1`: `x + 1` above zero, `e^x` below; never negative, so weights are none either."""
+    return np.asarray(np.where(x > 0, x + x.dtype.type(1), np.exp(np.minimum(x, x.dtype.type(0)))))
+
+
+def divided(sums: Array, totals: Array) -> Array:
+    """Divide, leaving zero where a query sees nothing."""
+    return np.asarray(sums / np.where(totals == 0, totals.dtype.type(1), totals))

@@ -1,0 +1,55 @@
+"""Linear attention as a recurrent network: one state, to which each newly seen key adds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_exp.forms.linear import above_zero, divided, refuses
+from attn_exp.forms.matrix import repeated
+from attn_exp.rules.rule import AllOf, whole_grid
+from attn_exp.stages import Trace
+
+if TYPE_CHECKING:
+    from attn_exp.rules.rule import Array, Rules
+
+__all__ = ["REFERENCE", "attend", "refuses"]
+
+REFERENCE = "kernel"
+
+
+def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
+    """Compute the same function as `linear`, a query at a time, from `sum_j phi(k_j) v_j` and `sum_j phi(k_j)`.
+
+    These two are the state. It grows by the keys that a query sees and the one before did not: one step of constant cost
+    under the causal mask. Where keys leave the sight of a query, as in a sliding window, the state is summed anew: taking
+    them off again would leave rounding behind, or NaN.
+
+    Source: Katharopoulos et al. 2020, "Transformers are RNNs", section 3.4.
+    """
+    stages = Trace(q=q, k=k, v=v)
+    if v is None:
+        return stages
+    heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
+    kernel_q, kernel_k, values = above_zero(q), above_zero(repeated(k, heads)), repeated(v, heads)
+    grid = whole_grid(rules, heads, rows, keys, q.shape[0] if q.ndim == 4 else None)
+    allowed = np.broadcast_to(AllOf(rules.masks).allows(grid), (*q.shape[:-1], keys))
+    context = np.zeros((*q.shape[:-1], v.shape[-1]), v.dtype)
+    for place in np.ndindex(q.shape[:-2]):
+        seen, state, total = (
+            np.zeros(keys, bool),
+            np.zeros((q.shape[-1], v.shape[-1]), v.dtype),
+            0.0 * kernel_q[place][0],
+        )
+        for row in range(rows):
+            now = allowed[(*place, row)]
+            if (seen & ~now).any():
+                seen, state, total = np.zeros(keys, bool), np.zeros_like(state), np.zeros_like(total)
+            for key in np.flatnonzero(now & ~seen):
+                state = state + np.outer(kernel_k[(*place, key)], values[(*place, key)])
+                total = total + kernel_k[(*place, key)]
+            seen = now
+            query = kernel_q[(*place, row)]
+            context[(*place, row)] = divided(query @ state, np.asarray(query @ total))
+    return stages.replace(context=context)
