@@ -22,9 +22,9 @@ REFERENCE = "kernel"
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the same function as `linear`, a query at a time, from `sum_j phi(k_j) v_j` and `sum_j phi(k_j)`.
 
-    These two are the state. It grows by the keys that a query sees and the one before did not: one step of constant cost
-    under the causal mask. Where keys leave the sight of a query, as in a sliding window, the state is summed anew: taking
-    them off again would leave rounding behind, or NaN.
+    These two are the state. It grows by the keys that a query sees and the one before did not: one step of constant
+    cost under the causal mask. Where keys leave the sight of a query, as in a sliding window, the state is summed anew:
+    taking them off again would leave rounding behind, or NaN.
 
     Source: Katharopoulos et al. 2020, "Transformers are RNNs", section 3.4.
     """
