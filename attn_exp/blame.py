@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ PLACE = ("batch", "head", "token", "entry")
 def blame(context: Array, given: Arranged, rules: Rules) -> None:
     """Name the NaN or infinity in the input that made the output NaN; pass where every output is a number.
 
+    Where finite inputs made NaN, something overflowed on the way: that is a warning, for the operator defines it so.
+
     Raises:
         ValueError: the input holds it where a query looks.
     """
@@ -30,6 +33,7 @@ def blame(context: Array, given: Arranged, rules: Rules) -> None:
     group = head * given.key.shape[1] // given.query.shape[1]
     accuse("key", given.key, (batch, group), seen, f"which query {row} may see; ")
     accuse("value", given.value, (batch, group), seen, f"which query {row} may see; ")
+    warnings.warn(f"logits overflow {context.dtype}: the output holds NaN", RuntimeWarning, stacklevel=4)
 
 
 def accuse(name: str, array: Array, place: tuple[int, int], tokens: list[int], why: str = "") -> None:

@@ -155,7 +155,8 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
         offset=given.past if lengths is None else np.asarray(lengths) - given.query.shape[2],
         softmax_dtype=None if softmax_precision is None else precision(softmax_precision),
     )
-    stages = attend(form, given, rules)
+    with np.errstate(over="ignore", invalid="ignore"):  # `blame` finds what was wrong, and says where
+        stages = attend(form, given, rules)
     assert stages.context is not None
     blame(stages.context, given, rules)
     return Traced(
@@ -181,9 +182,7 @@ def attend(form: str, given: Arranged, rules: Rules) -> Trace:
         return forms.attend(form)(q, k, given.value, rules)
     root = q.dtype.type(math.sqrt(abs(rules.scale)))
     sign = q.dtype.type(math.copysign(1, rules.scale))
-    with np.errstate(over="ignore"):
-        sides = q * root * sign, k * root
-    return forms.attend(form)(*sides, given.value, unscaled(rules))
+    return forms.attend(form)(q * root * sign, k * root, given.value, unscaled(rules))
 
 
 def unscaled(rules: Rules) -> Rules:

@@ -127,3 +127,16 @@ def test_no_tokens_and_no_keys_are_no_special_case() -> None:
     np.testing.assert_array_equal(
         attn_exp.attention(np.zeros((2, 4)), np.zeros((0, 4)), np.zeros((0, 3))), np.zeros((2, 3))
     )
+
+
+def test_an_overflow_of_finite_numbers_is_a_warning_with_its_type() -> None:
+    given = np.full((2, 4), 6e4, "float16")
+    with pytest.warns(RuntimeWarning, match="logits overflow float16"):
+        attn_exp.attention(given, given, given)
+
+
+def test_infinity_where_a_query_looks_is_reported_with_its_place() -> None:
+    key = K.copy()
+    key[0, 0, 2, 1] = np.inf
+    with pytest.raises(ValueError, match="key holds inf at batch 0, head 0, token 2, entry 1"):
+        attn_exp.attention(Q, key, V)

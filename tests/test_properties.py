@@ -165,7 +165,7 @@ def test_positions_break_the_permutation_covariance_that_holds_without_them() ->
 @given(arrays=inputs())
 def test_alibi_is_the_same_wherever_the_queries_stand(arrays: tuple[Array, Array, Array]) -> None:
     q, k, v = arrays
-    late = tuple(np.concatenate([np.full_like(each[:, :2], 9.0), each], axis=1) for each in (k, v))
+    late = tuple(np.concatenate([np.full((len(each), 2, each.shape[2]), 9.0), each], axis=1) for each in (k, v))
     shifted = Rules(masks=(Causal(), Window(q.shape[1] - 1, 0)), scores=(Alibi(),), offset=2)
     plain = context("matrix", arrays, masks=(Causal(),), scores=(Alibi(),))
     last = forms.attend("matrix")(q, *late, shifted).context
