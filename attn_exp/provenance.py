@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import threadpoolctl
 
 HERE = Path(__file__).resolve().parent
 BLAS_KEYS = ("internal_api", "version", "architecture", "num_threads", "threading_layer")
+Git = subprocess.Popen[str]
 LIBRARIES = ("numpy", "hydra", "omegaconf", "pandas", "matplotlib", "jinja2")
 
 
-def provenance() -> dict[str, Any]:
+def provenance(git: Git | None) -> dict[str, Any]:
     """Return what else than its configuration could change a result, as plain values."""
     return {
         "versions": {"python": platform.python_version(), **versions()},
-        "git": git_state(HERE.parent),
+        "git": git_state(git),
         "cpu": cpu(),
         "blas": [{key: pool.get(key) for key in BLAS_KEYS} for pool in threadpoolctl.threadpool_info()],
     }
@@ -30,17 +32,24 @@ def versions() -> dict[str, str]:
     return {name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules}
 
 
-def git_state(checkout: Path) -> dict[str, Any] | None:
-    """Return the commit and whether anything differs from it; None outside a checkout of this project."""
-    if not (checkout / "pyproject.toml").is_file():
-        return None
+def ask_git(checkout: Path = HERE.parent) -> Git | nullcontext[None]:
+    """Start to ask git for its state, so that it answers while a run computes; nobody outside a checkout."""
     command = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
+    if not (checkout / "pyproject.toml").is_file():
+        return nullcontext()
     try:
-        lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
-    except (OSError, subprocess.SubprocessError):
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except OSError:
+        return nullcontext()
+
+
+def git_state(git: Git | None) -> dict[str, Any] | None:
+    """Return the commit and whether anything differs from it; None where git knows nothing of this code."""
+    if git is None:
         return None
+    lines = git.communicate()[0].splitlines()
     commits = [line.split()[2] for line in lines if line.startswith("# branch.oid")]
-    return {"commit": commits[0] if commits else None, "dirty": any(not line.startswith("#") for line in lines)}
+    return {"commit": commits[0], "dirty": any(not line.startswith("#") for line in lines)} if commits else None
 
 
 def cpu() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from attn_exp import store, terminal
 from attn_exp.compare import compare
 from attn_exp.config import Config, Report
-from attn_exp.provenance import provenance
+from attn_exp.provenance import ask_git, provenance
 from attn_exp.timing import measure
 
 
@@ -29,10 +29,11 @@ def run(config: Config, command: str) -> Outcome:
     """
     output_dir = Path(config.output_dir)
     store.check_writable(output_dir)
-    comparison = compare(config)
-    timings = measure(comparison.variants, comparison.problem)
-    load_renderers(config.report)
-    found = store.Run(comparison, timings, store.about(config, command, provenance()))
+    with ask_git() as git:
+        comparison = compare(config)
+        timings = measure(comparison.variants, comparison.problem)
+        load_renderers(config.report)
+        found = store.Run(comparison, timings, store.about(config, command, provenance(git)))
     folder = store.save(found, output_dir, render)
     return Outcome(folder, f"{terminal.summary(comparison)}\n\n{newest(folder, config)}")
 

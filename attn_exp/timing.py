@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import statistics
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
+import numpy as np
+
 from attn_exp.problem import Problem
 from attn_exp.variant import Settled, execute
 
-BUDGET = 0.010
+BUDGET = 0.005
 """Seconds that all variants of a run share; a variant slower than its share runs once."""
 
 PATIENCE = 5.0
@@ -43,7 +44,7 @@ def measure_one(settled: Settled, problem: Problem, share: float) -> Timing:
         execute(settled, problem)
         times.append(perf_counter() - start)
     peak = peak_bytes(settled, problem) if times[0] < PATIENCE else None
-    return Timing(settled.name, statistics.median(times), min(times), len(times), peak)
+    return Timing(settled.name, float(np.median(times)), min(times), len(times), peak)
 
 
 def peak_bytes(settled: Settled, problem: Problem) -> int:
