@@ -17,8 +17,14 @@ Git = subprocess.Popen[str]
 LIBRARIES = ("numpy", "hydra", "omegaconf", "pandas", "matplotlib", "jinja2")
 
 
-def provenance(git: Git | None) -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
     """Return what else than its configuration could change a result, as plain values."""
+    with ask_git() as git:
+        return origin(git)
+
+
+def origin(git: Git | None) -> dict[str, Any]:
+    """Return the same, from a git that was asked before."""
     return {
         "versions": {"python": platform.python_version(), **versions()},
         "git": git_state(git),

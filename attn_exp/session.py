@@ -9,7 +9,7 @@ from pathlib import Path
 from attn_exp import store, terminal
 from attn_exp.compare import compare
 from attn_exp.config import Config, Report
-from attn_exp.provenance import ask_git, provenance
+from attn_exp.provenance import ask_git, origin
 from attn_exp.timing import measure
 
 
@@ -33,7 +33,7 @@ def run(config: Config, command: str) -> Outcome:
         comparison = compare(config)
         timings = measure(comparison.variants, comparison.problem)
         load_renderers(config.report)
-        found = store.Run(comparison, timings, store.about(config, command, provenance(git)))
+        found = store.Run(comparison, timings, store.about(config, command, origin(git)))
     folder = store.save(found, output_dir, render)
     return Outcome(folder, f"{terminal.summary(comparison)}\n\n{newest(folder, config)}")
 
