@@ -189,11 +189,8 @@ def trusted(sums: Sums) -> bool:
     All must be finite, and every total at least eps: what has underflowed then adds up to less than the smallest
     normal number times the number of keys.
     """
-    return bool(
-        sums.total.min(initial=np.inf) >= np.finfo(sums.total.dtype).eps
-        and np.isfinite(sums.total).all()
-        and np.isfinite(sums.context).all()
-    )
+    least, most = sums.total.min(initial=np.inf), sums.total.max(initial=0)
+    return bool(np.finfo(sums.total.dtype).eps <= least and most < np.inf and np.isfinite(sums.context).all())
 
 
 def nothing(block: Block) -> Sums:
@@ -270,8 +267,7 @@ def bounded(whole: Operands) -> bool:
 
     Few logits are tried at once instead: `trusted` sees what went wrong, and the bound would take longer.
     """
-    shape = whole.shape
-    if shape.batches * shape.groups * shape.members * shape.rows * shape.keys <= TRIED:
+    if whole.shape.places <= TRIED:
         return True
     lengths = [float(np.sqrt(np.vecdot(side, side).max(initial=0))) for side in (whole.q, whole.k)]
     return lengths[0] * lengths[1] * abs(whole.rules.scale) <= log(np.finfo(whole.q.dtype).max)

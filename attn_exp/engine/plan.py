@@ -32,6 +32,11 @@ class Shape:
     rows: int
     keys: int
 
+    @property
+    def places(self) -> int:
+        """The number of logits of all heads together."""
+        return self.batches * self.groups * self.members * self.rows * self.keys
+
 
 class Task(NamedTuple):
     """A block of the answer: some batch entries, some key/value heads, some of their query heads, some queries."""

@@ -34,7 +34,7 @@ def attend(
 
     def work(tasks: Iterator[plan.Task]) -> None:
         scratch = block.Scratch(
-            np.empty(plan.PLACES if soft else max(plan.PLACES, whole.shape.keys), lse.dtype),
+            np.empty(min(whole.shape.places, max(plan.PLACES, 0 if soft else whole.shape.keys)), lse.dtype),
             np.ones(plan.KEYS, lse.dtype),
         )
         for task in tasks:
@@ -72,19 +72,20 @@ def spread(
     work: Callable[[Iterator[plan.Task]], None], shape: plan.Shape, threads: int | None, rows: int, entire: bool
 ) -> None:
     """Cut a problem into tasks and work on them with several threads; small problems stay on the caller's."""
-    worth = shape.batches * shape.groups * shape.members * shape.rows * shape.keys // WORTH
-    wanted = min(default_threads(), max(1, worth)) if threads is None else threads
+    wanted = min(default_threads(), max(1, shape.places // WORTH)) if threads is None else threads
 
     def quietly(tasks: Iterator[plan.Task]) -> None:
         with np.errstate(all="ignore"):  # each thread starts with NumPy's defaults
             work(tasks)
 
+    if threads is None and shape.places < 2 * WORTH:  # products so small that the BLAS needs no holding
+        return quietly(iter(plan.tasks(shape, 1, rows, entire)))
     with one_blas_thread(wanted, insist=threads is not None) as granted:
-        together(quietly, plan.tasks(shape, wanted, rows, entire), granted)
+        return together(quietly, plan.tasks(shape, wanted, rows, entire), granted)
 
 
 def finish(sums: block.Sums, context: Array, lse: Array, unit: float) -> None:
     """Write a block's part of the answer: `context / total` and `anchor + log(total)`."""
-    np.divide(sums.context, np.where(sums.total == 0, 1, sums.total)[..., None], out=context)
+    np.divide(sums.context, np.maximum(sums.total, np.finfo(lse.dtype).tiny)[..., None], out=context)
     np.log(sums.total, out=lse)
     lse += sums.anchor / unit
