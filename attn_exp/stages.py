@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attn_exp.rules.rule import Array
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the weights look like, from a form that never has them whole.
+
+    Of each row `[h t]`: the `entropy` in nats, `effective_keys` = exp(entropy), the `largest_weight`, and the
+    `sink_mass`, which is the weight of key 0. `heat` `[h a c]` holds the mean weight of every cell of a coarse grid
+    whose runs of queries and keys begin and end at `row_edges` `[a+1]` and `key_edges` `[c+1]`.
+    """
+
+    entropy: Array
+    effective_keys: Array
+    largest_weight: Array
+    sink_mass: Array
+    heat: Array
+    row_edges: Array
+    key_edges: Array
 
 
 @dataclass(frozen=True)
@@ -26,6 +44,7 @@ class Trace:
     | `lse` | `[h t]` | `log(sum_j exp(masked_j))`: what merges parts of an answer |
     | `context` | `[h t e]` | `weights v`, per head |
     | `output` | `[t m]` | the heads side by side, times W_o where the variant has one |
+    | `summary` | | what the weights look like, where a form was asked for that instead of them |
 
     A leading batch axis is allowed on all of them.
     """
@@ -41,8 +60,9 @@ class Trace:
     lse: Array | None = None
     context: Array | None = None
     output: Array | None = None
+    summary: Summary | None = None
 
-    def replace(self, **stages: Array | None) -> Trace:
+    def replace(self, **stages: Any) -> Trace:
         """Return this trace with some stages exchanged."""
         return replace(self, **stages)
 
@@ -50,5 +70,5 @@ class Trace:
         """Yield the name and array of each stage that was formed, in order."""
         for each in fields(self):
             array = getattr(self, each.name)
-            if array is not None:
+            if array is not None and each.name != "summary":
                 yield each.name, array

@@ -140,7 +140,8 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
 
 
 def trace_from(results: Mapping[str, Array], variant: str) -> Trace:
-    return Trace(**{each.name: results.get(f"{variant}/{each.name}") for each in fields(Trace)})
+    stages: dict[str, Any] = {each.name: results.get(f"{variant}/{each.name}") for each in fields(Trace)}
+    return Trace(**stages)
 
 
 def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from attn_exp.engine.plan import Run, Shape, Task, intersection, runs, union
+from attn_exp.engine.plan import KEYS, PLACES, Run, Shape, Task, intersection, runs, union
 from attn_exp.normalizers import NORMALIZERS
 from attn_exp.rules.rule import Array, Grid, Mask, Rules, Score, Span
 
@@ -70,6 +70,12 @@ class Block:
     v: Array
     span: Span
     scratch: Scratch
+
+
+def room(whole: Operands, entire: bool) -> Scratch:
+    """Make the working memory of one thread; `entire` where whole rows of logits must fit."""
+    places = min(whole.shape.places, max(PLACES, whole.shape.keys if entire else 0))
+    return Scratch(np.empty(places, whole.q.dtype), np.ones(KEYS, whole.q.dtype))
 
 
 def cut(whole: Operands, task: Task, scratch: Scratch) -> Block:
@@ -211,7 +217,7 @@ def safe(block: Block) -> Sums:
     power, (context, total, anchor) = block.whole.power, nothing(block)
     extra = sink(block)
     if extra is not None:
-        anchor, total = anchor * 0 + extra, total + 1
+        anchor, total = np.broadcast_to(extra, anchor.shape), total + 1
     for run in runs(block.span):
         tile = logits(block, run)
         if run.masked:
@@ -243,14 +249,18 @@ def mix(powers: Array, v: Array) -> Array:
     return mixed
 
 
-def whole_rows(block: Block) -> Sums:
-    """Return the context of a normalizer that has to see whole rows; it needs no total."""
+def weigh(block: Block) -> Array:
+    """Return the weights of whole rows `[b g r t s]`, by any normalizer."""
     run = Run(0, block.whole.shape.keys, True)
     tile = logits(block, run)
     np.copyto(tile, -np.inf, where=~allowed(block, run))
     extra = sink(block)
-    weights = NORMALIZERS[block.whole.rules.normalizer](tile.mT, None if extra is None else extra[..., None])
-    context = mix(weights.mT, block.v)
+    return NORMALIZERS[block.whole.rules.normalizer](tile.mT, None if extra is None else extra[..., None])
+
+
+def whole_rows(block: Block) -> Sums:
+    """Return the context of a normalizer that has to see whole rows; it needs no total."""
+    context = mix(weigh(block).mT, block.v)
     return Sums(context, np.ones(context.shape[:-1], context.dtype), np.nan)
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from attn_exp.engine import block, plan
+from attn_exp.engine.summary import Gallery, portrait_of
 from attn_exp.engine.threads import default_threads, one_blas_thread, together
+from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at its weights there are no blocks
 from attn_exp.rules.rule import Array, Rules, Score
 from attn_exp.stages import Trace
 
@@ -16,32 +18,43 @@ WORTH = 1 << 16
 
 
 def attend(
-    q: Array, k: Array, v: Array | None, rules: Rules, *, threads: int | None = None, rows: int = plan.ROWS
+    q: Array,
+    k: Array,
+    v: Array | None,
+    rules: Rules,
+    *,
+    threads: int | None = None,
+    rows: int = plan.ROWS,
+    cells: int | None = None,
 ) -> Trace:
     """Compute the same function as `matrix`; only the context and, for softmax, the log-sum-exp are formed.
 
     `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]`, with or without a batch axis. `threads` is the number
     of threads, by default the usable cores where the problem is worth them; `rows` the most queries in a block.
-    Half precision is computed in float32 and rounded once.
+    `cells` asks for the summary of the weights as well, with a heat map of at most `cells` by `cells`. Half precision
+    is computed in float32 and rounded once.
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention".
     """
     values = np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v
     whole = operands(q, k, values, rules)
+    shape, soft, bounded = whole.shape, rules.normalizer == "softmax", block.bounded(whole)
     context = np.empty((*whole.q.shape[:-1], values.shape[-1]), whole.q.dtype)
     lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
-    soft, bounded = rules.normalizer == "softmax", block.bounded(whole)
+    gallery = None if cells is None else Gallery(shape, cells, lse.dtype)
 
     def work(tasks: Iterator[plan.Task]) -> None:
-        scratch = block.Scratch(
-            np.empty(min(whole.shape.places, max(plan.PLACES, 0 if soft else whole.shape.keys)), lse.dtype),
-            np.ones(plan.KEYS, lse.dtype),
-        )
+        scratch = block.room(whole, entire=not soft)
         for task in tasks:
             mine = block.cut(whole, task, scratch)
-            finish(block.solve(mine, context[task], bounded), context[task], lse[task], whole.unit)
+            if gallery is None:
+                sums = block.solve(mine, context[task], bounded)
+            else:
+                sums, portrait = portrait_of(mine, gallery.keys)
+                gallery.hang(task, portrait)
+            finish(sums, context[task], lse[task], whole.unit)
 
-    spread(work, whole.shape, threads, rows, entire=not soft)
+    spread(work, shape, threads, rows, entire=not soft)
     dtype = np.result_type(q, k, values)
     return Trace(
         q=q,
@@ -49,6 +62,7 @@ def attend(
         v=v,
         lse=lse.reshape(q.shape[:-1]).astype(dtype, copy=False) if soft else None,
         context=None if v is None else context.reshape(*q.shape[:-1], v.shape[-1]).astype(dtype, copy=False),
+        summary=None if gallery is None else gallery.summary(q.shape[:-2]),
     )
 
 
