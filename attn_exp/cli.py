@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from attn_exp.commands import COMMANDS, run
 from attn_exp.config import Config, UserError
 
 USAGE, INTERRUPTED = 2, 130
-COMMANDS = ("status", "collect", "rerun", "runs")
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -21,19 +21,12 @@ def main() -> None:
     words = sys.argv[1:]
     try:
         if words and words[0] in COMMANDS:
-            sys.exit(obey(words))
+            sys.exit(run(words))
         compose(words)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except UserError as error:
         complain(str(error))
-
-
-def obey(words: list[str]) -> int:
-    """Run a command that reads what is on disk."""
-    from attn_exp.sweep.commands import run  # noqa: PLC0415 - a run needs none of it
-
-    return run(words)
 
 
 def compose(words: list[str]) -> None:
@@ -52,9 +45,9 @@ def compose(words: list[str]) -> None:
 
 def execute(config: Config, command: str) -> None:
     """Run one configuration and print what it found."""
-    from attn_exp.session import run  # noqa: PLC0415 - `--help` and `--cfg` need none of it
+    from attn_exp import session  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
-    print(run(config, command).text)
+    print(session.run(config, command).text)
 
 
 def execute_many(words: list[str], folders: list[str]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from attn_exp import store, terminal
+from attn_exp import index, store, terminal
 from attn_exp.compare import compare
-from attn_exp.config import Config, Report
+from attn_exp.config import Config, Report, UserError
 from attn_exp.provenance import ask_git, origin
 from attn_exp.timing import measure
 
@@ -35,6 +36,8 @@ def run(config: Config, command: str) -> Outcome:
         load_renderers(config.report)
         found = store.Run(comparison, timings, store.about(config, command, origin(git)))
     folder = store.save(found, output_dir, render)
+    with suppress(UserError):  # the run is there; `attn-exp index` says what is in the way
+        index.rebuild(output_dir)
     return Outcome(folder, f"{terminal.summary(comparison)}\n\n{newest(folder, config)}")
 
 
