@@ -34,7 +34,9 @@ def run(words: Sequence[str]) -> int:
         return DONE
     if not command.least <= len(rest) <= command.most:
         raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {command.use.split('   ')[0]}")
-    print(command.obey(rest))
+    said = command.obey(rest)
+    if said:
+        print(said)
     return DONE
 
 
@@ -43,6 +45,20 @@ def index(words: Sequence[str]) -> str:
     from attn_exp.index import rebuild  # noqa: PLC0415 - each command loads its own
 
     return str(rebuild(folder(words)))
+
+
+def open_newest(words: Sequence[str]) -> str:
+    """Open the newest report."""
+    from attn_exp import reader  # noqa: PLC0415
+
+    return reader.show(folder(words))
+
+
+def render_again(words: Sequence[str]) -> str:
+    """Draw the report of a run anew."""
+    from attn_exp import reader  # noqa: PLC0415
+
+    return reader.render_again(Path(words[0]))
 
 
 def show_status(words: Sequence[str]) -> str:
@@ -79,6 +95,8 @@ def folder(words: Sequence[str]) -> Path:
 
 COMMANDS = {
     "index": Command(index, 0, 1, "index [DIR]          a page of all runs and sweeps under a folder (outputs)"),
+    "open": Command(open_newest, 0, 1, "open [DIR]           the newest report in a browser, or its path"),
+    "report": Command(render_again, 1, 1, "report DIR           a run's report again, from its results alone"),
     "runs": Command(show_runs, 0, 1, "runs [DIR]           the same in the terminal, newest first"),
     "status": Command(show_status, 1, 1, "status DIR           where a sweep stands, from its files"),
     "collect": Command(collect_again, 1, 1, "collect DIR          a sweep's table and report again, from its parts"),

@@ -193,13 +193,13 @@ def differing(values: Sequence[Mapping[str, str]], common: Mapping[str, str]) ->
 
 def line(entry: Entry, values: Mapping[str, str], columns: Sequence[str]) -> str:
     """Return one row of the table; every text in it is escaped."""
-    address = quote("/".join(filter(None, (entry.folder, entry.page))), errors="backslashreplace")
-    name = safe(entry.folder.partition("/")[2])
+    address = quote(f"{entry.folder}/{entry.page}", errors="backslashreplace")
+    link = f'<a href="{address}">{safe(entry.folder.partition("/")[2])}</a>'
     ended = "" if entry.status == "complete" else f" ({safe(entry.status)})"
     others = " ".join(word(each) for each in values.items() if each[0] not in columns)
     cells = [
         f"<td>{safe(entry.when[:19].replace('T', ' '))}</td>",
-        f'<th scope="row"><a href="{address}{"" if entry.page else "/"}">{name}</a> <small>{entry.kind}{ended}</small></th>',
+        f'<th scope="row">{link} <small>{entry.kind}{ended}</small></th>',
         *(f"<td>{safe(values.get(each, ''))}</td>" for each in columns),
         f"<td>{safe(others, 200)}</td>",
         f"<td>{safe(entry.title, 200)}</td>",

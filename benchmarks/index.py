@@ -1,6 +1,7 @@
 """How long the index of many runs takes: python benchmarks/index.py [--runs 10000]
 
-Times a first rebuild (every run is opened), one where nothing is new, and the one that a run causes. Goal: 2 s for 10,000.
+Times a first rebuild (every run is opened), one where nothing is new, and the one that a run causes. Goal: under
+2 s for 10,000 runs.
 """
 
 from __future__ import annotations

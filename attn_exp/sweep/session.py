@@ -8,10 +8,11 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from attn_exp import index
 from attn_exp.config import Config, UserError
 from attn_exp.hydra_sweep import expand
 from attn_exp.provenance import provenance
@@ -74,6 +75,8 @@ def run(plan: Plan, folder: Path, config: Config, told: dict[str, Any]) -> int:
         if not (done_before and driver.progress.done == 0):
             told |= {"status": status, "seconds": time.time() - told["clock"]}
             collect.write(folder, told, driver.found)
+            with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
+                index.rebuild(Path(config.output_dir))
     print(collect.told(folder))
     return INTERRUPTED if status == "interrupted" else SOME_FAILED if driver.failed else DONE
 

@@ -1,0 +1,217 @@
+"""The index of an output folder: nothing lost, nothing harmful, and only what is new is read."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from attn_exp import index
+from attn_exp.config import UserError
+from tests.test_house import loaded
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--virtual-time-budget=5000",
+)  # fmt: skip
+
+
+def add(output_dir: Path, name: str, words: str = "", started: str = "2026-11-21T04:00:00+0000", **more: str) -> Path:
+    """Write what the index reads of a run: hidden at first, then under its name, as `store.save` does."""
+    draft = output_dir / "runs" / f".{name}"
+    draft.mkdir(parents=True)
+    about = {"command": f"python -m attn_exp {words}", "started": started, "status": "complete"} | more
+    (draft / "run.json").write_text(json.dumps(about))
+    return draft.rename(draft.with_name(name))
+
+
+def page(output_dir: Path) -> str:
+    return index.rebuild(output_dir).read_text(encoding="utf-8")
+
+
+def table(text: str) -> list[list[str]]:
+    """Return the texts of the page's table, heads first."""
+    lines = [re.findall(r"<t[hd].*?</t[hd]>", line) for line in re.findall(r"<tr>(.*?)</tr>", text)]
+    return [[unescape(re.sub("<[^>]*>", "", cell)) for cell in line] for line in lines]
+
+
+def test_runs_show_the_settings_in_which_they_differ_newest_first(tmp_path: Path) -> None:
+    add(tmp_path, "a", "bias=true head=2", "2026-11-21T04:00:00+0000")
+    add(tmp_path, "b", "bias=true head=4 scale=false output_dir=here", "2026-11-21T05:00:00+0000", title="Four")
+    text = page(tmp_path)
+    assert table(text) == [
+        ["started", "run", "head", "scale", "other settings", "title"],
+        ["2026-11-21 05:00:00", "b run", "4", "false", "", "Four"],
+        ["2026-11-21 04:00:00", "a run", "2", "", "", ""],
+    ]
+    assert "All with bias=true." in text
+
+
+def test_what_a_reader_opens_is_linked_and_a_sweep_says_that_it_is_one(tmp_path: Path) -> None:
+    folder = add(tmp_path, "a")
+    (folder / "report.html").touch()
+    (folder / "report.md").touch()
+    add(tmp_path, "b")
+    (tmp_path / "sweeps/mine").mkdir(parents=True)
+    about = {"command": "python -m attn_exp -m head=1,2", "started": "2026", "status": "interrupted", "title": ""}
+    (tmp_path / "sweeps/mine/manifest.json").write_text(json.dumps(about))
+    (tmp_path / "sweeps/mine/report.md").touch()
+    text = page(tmp_path)
+    assert re.findall('href="([^"]*)">', text)[1:] == ["runs/b/", "runs/a/report.html", "sweeps/mine/report.md"]
+    assert ["2026", "mine sweep (interrupted)", "1,2", "", ""] in table(text)
+
+
+def test_an_empty_folder_has_an_empty_index_and_a_missing_one_none(tmp_path: Path) -> None:
+    assert table(page(tmp_path)) == [["started", "run", "settings", "title"]]
+    with pytest.raises(UserError, match="nowhere: no index can be written there"):
+        index.rebuild(tmp_path / "nowhere")
+
+
+def test_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = add(tmp_path, "a")
+    add(tmp_path, "b")
+    page(tmp_path)
+    read: list[str] = []
+    real = index.described
+    monkeypatch.setattr(index, "described", lambda home, name, when: read.append(name) or real(home, name, when))
+    add(tmp_path, "c")
+    assert len(table(page(tmp_path))) == 4
+    assert read == ["runs/c"]
+    (folder / "report.html").touch()
+    assert 'href="runs/a/report.html"' in page(tmp_path)
+    assert read == ["runs/c", "runs/a"]
+
+
+def test_what_is_gone_broken_or_half_written_is_left_out(tmp_path: Path) -> None:
+    shutil.rmtree(add(tmp_path, "a"))
+    add(tmp_path, "b")
+    page(tmp_path)
+    shutil.rmtree(tmp_path / "runs/b")
+    (add(tmp_path, "c") / "run.json").write_text("{")
+    (add(tmp_path, "d") / "run.json").write_text("[]")
+    (tmp_path / "runs/.e").mkdir()
+    (tmp_path / "runs/stray").touch()
+    assert len(table(page(tmp_path))) == 1
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[[1]]", '{"a": 1}', '[["runs/a", 1, "", "", "", 5, ""]]'])
+def test_what_it_remembers_may_be_broken(text: str, tmp_path: Path) -> None:
+    add(tmp_path, "a")
+    (tmp_path / ".index.json").write_text(text)
+    assert len(table(page(tmp_path))) == 2
+
+
+HOSTILE = [
+    "<script>alert(1)</script>", '" onerror="alert(1)', "../../x", "x" * 10_000, "a\x1b[31m\x00b", "half \ud800 pair",
+    "=1+1", "$count ${rows} $", "\u202e\u2066", "'", "&lt;b&gt;",
+]  # fmt: skip
+
+
+class Tags(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, tuple[str, ...]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, tuple(name for name, _ in attrs)))
+
+
+def tags(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    parser = Tags()
+    parser.feed(text)
+    return parser.found
+
+
+@pytest.mark.parametrize("token", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_words_do_no_harm(token: str, tmp_path: Path) -> None:
+    for name, text in (("harmless", "word"), ("hostile", token)):
+        for place in range(2):
+            about = {"title": text, "status": text, "started": text, "command": f"a b c {text} head={text} {place}"}
+            folder = add(tmp_path / name, f"run{place}")
+            (folder / "run.json").write_text(json.dumps(about))
+    harmless, hostile = page(tmp_path / "harmless"), page(tmp_path / "hostile")
+    assert set(tags(hostile)) == set(tags(harmless))
+    assert len(hostile) < 20_000
+    assert hostile.isprintable() or all(each.isprintable() or each == "\n" for each in hostile)
+
+
+def test_a_folder_named_by_an_enemy_is_linked_and_no_more(tmp_path: Path) -> None:
+    name = '"><img src=x onerror=alert(1)>#?%2e'
+    add(tmp_path, name)
+    text = page(tmp_path)
+    assert ("img", ("src", "onerror")) not in tags(text)
+    assert 'href="runs/%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E%23%3F%252e/"' in text
+
+
+def write_many(output_dir: Path, process: int, count: int) -> None:
+    for place in range(count):
+        add(output_dir, f"{process}-{place}", f"seed={place}")
+        index.rebuild(output_dir)
+
+
+def test_runs_written_at_once_are_all_there(tmp_path: Path) -> None:
+    start = multiprocessing.get_context("spawn")
+    processes = [start.Process(target=write_many, args=(tmp_path, process, 20)) for process in range(4)]
+    for each in processes:
+        each.start()
+    for each in processes:
+        each.join(60)
+    assert [each.exitcode for each in processes] == [0, 0, 0, 0]
+    assert len(table((tmp_path / "index.html").read_text(encoding="utf-8"))) == 81
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".index.json", "index.html", "runs"]
+
+
+def test_a_run_that_ends_while_the_page_is_written_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(tmp_path, "a")
+    real = index.html
+
+    def slow(found: list[index.Entry]) -> str:
+        text = real(found)
+        if len(found) == 1:
+            add(tmp_path, "b")
+        return text
+
+    monkeypatch.setattr(index, "html", slow)
+    assert len(table(page(tmp_path))) == 3
+
+
+def test_the_command_writes_it_and_loads_nothing_heavy(tmp_path: Path) -> None:
+    add(tmp_path / "outputs", "a")
+    assert not {"pandas", "matplotlib", "jinja2", "hydra", "omegaconf"} & loaded("index", folder=tmp_path)
+    assert (tmp_path / "outputs/index.html").is_file()
+
+
+PROBE = """
+<script>
+const said = [...document.querySelectorAll("thead button")].map(each => each.textContent);
+const names = () => [...document.querySelectorAll("tbody tr:not([hidden]) a")].map(each => each.textContent).join("");
+const press = key => { document.querySelectorAll("thead button")[2].click(); said.push(names()); };
+press(); press();
+filter.value = "TRUE two"; filter.dispatchEvent(new Event("input")); said.push(names(), shown.value);
+document.body.textContent = "said " + said.join("|") + ".";
+</script>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None and "ATTN_EXP_CI" not in os.environ, reason="no Chromium on this machine")
+def test_in_a_browser_heads_sort_by_number_and_words_filter(tmp_path: Path) -> None:
+    assert CHROMIUM, "CI has Chromium"
+    for name, words in {"a": "head=12", "b": "head=2 bias=true", "c": "head=1", "d": "bias=true"}.items():
+        add(tmp_path, name, words, title="Two" if name == "b" else "")
+    (tmp_path / "probe.html").write_text(page(tmp_path) + PROBE, encoding="utf-8")
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    done = subprocess.run(
+        [*command, (tmp_path / "probe.html").as_uri()], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "said started|run|head|bias|other settings|title|cbad|abcd|b|1." in done.stdout
