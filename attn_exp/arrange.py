@@ -83,7 +83,8 @@ def arrange(
         length = past[0].shape[-2]
     check_fit(q, k, v)
     kind = np.result_type(q, k, v)
-    return Arranged(q.astype(kind), k.astype(kind), v.astype(kind), length, axes, side_by_side)
+    q, k, v = (each.astype(kind, copy=False) for each in (q, k, v))
+    return Arranged(q, k, v, length, axes, side_by_side)
 
 
 def numbers(given: ArrayLike, name: str) -> Array:

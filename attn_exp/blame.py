@@ -24,10 +24,10 @@ def blame(context: Array, given: Arranged, rules: Rules) -> None:
     Raises:
         ValueError: the input holds it where a query looks.
     """
-    bad = np.argwhere(np.isnan(context.astype(np.float32, copy=False) if context.dtype.itemsize < 4 else context))
-    if not len(bad):
+    bad = np.isnan(context.astype(np.float32, copy=False) if context.dtype.itemsize < 4 else context)
+    if not bad.any():
         return
-    batch, head, row, _ = (int(index) for index in bad[0])
+    batch, head, row, _ = (int(index) for index in np.argwhere(bad)[0])
     accuse("query", given.query, (batch, head), [row])
     seen = np.flatnonzero(allowed(batch, head, row, given, rules)).tolist()
     group = head * given.key.shape[1] // given.query.shape[1]

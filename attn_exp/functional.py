@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attn_exp import forms
+from attn_exp import choice, forms
 from attn_exp.arrange import Arranged, arrange
 from attn_exp.blame import blame
 from attn_exp.config import unknown
@@ -62,7 +62,7 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     softmax_precision: Any = None,
     q_num_heads: int | None = None,
     kv_num_heads: int | None = None,
-    form: str = DEFAULT_FORM,
+    form: str = choice.AUTO,
 ) -> Array:
     """Return `softmax(mask(cap(scale * query key^T))) value`.
 
@@ -79,7 +79,8 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     - `past_key`, `past_value` `[b g p d]`, `[b g p e]`: keys and values before these; offset is p.
     - `nonpad_kv_seqlen` `[b]`: how many keys are no filler; offset is that less t. Without past or lengths it is 0.
     - `softmax_precision`: the type of the softmax, as a NumPy type or ONNX's number; the input's where None.
-    - `form`: how it is computed, a name in `attn_exp/forms/`.
+    - `form`: how it is computed, a name in `attn_exp/forms/`; `auto` takes the fastest, on as many threads as there are
+      cores where the problem is worth it. It is safe to call from several threads and in process pools.
 
     float16 and bfloat16 are rounded after every stage, and the square root of the scale goes to queries and keys before
     their product, as the operator defines it.
@@ -101,6 +102,12 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     Raises:
         ValueError: inputs that do not fit (which axis, expected, got), a window below -1, NaN that a query can see.
     """
+    settings = (attn_mask, past_key, past_value, nonpad_kv_seqlen, softmax_precision, q_num_heads, kv_num_heads)
+    plain = form == choice.AUTO and not is_causal and not softcap and tuple(window) == (-1, -1)
+    if plain and all(each is None for each in settings):
+        answer = choice.at_once(query, key, value, scale)
+        if answer is not None:
+            return answer
     return trace(
         query,
         key,
@@ -172,8 +179,9 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
 
 def attend(form: str, given: Arranged, rules: Rules) -> Trace:
     """Compute the form; half precision has the root of the scale on both sides of the product."""
+    form = choice.form(given.logits_shape, given.query.dtype, rules) if form == choice.AUTO else form
     if form not in forms.NAMES:
-        raise ValueError(unknown(form, forms.NAMES, "form"))
+        raise ValueError(unknown(form, (choice.AUTO, *forms.NAMES), "form"))
     refusal = forms.refuses(form, rules)
     if refusal:
         raise ValueError(f"form={form} cannot compute this: {refusal}")

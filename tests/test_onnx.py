@@ -76,6 +76,17 @@ def test_attention(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("name", [name for name in ATTENTION if "16" not in name])
+def test_attention_by_blocks(name: str) -> None:
+    case = cases("Attention")[name]
+    _, inputs, attributes, expected = given(case)
+    attributes.pop("qk_matmul_output_mode", 0)
+    window = tuple(attributes.pop(side, -1) for side in WINDOW)
+    query, key, value = (inputs.pop(letter) for letter in RENAMED)
+    found = attn_exp.attention(query, key, value, window=window, form="blockwise", **inputs, **attributes)
+    np.testing.assert_allclose(found, expected["Y"], rtol=case.rtol, atol=case.atol)
+
+
 @pytest.mark.parametrize("name", ROTARY)
 def test_rotary_embedding(name: str) -> None:
     case = cases("RotaryEmbedding")[name]
