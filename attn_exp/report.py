@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from attn_exp import columns, walk
+from attn_exp import columns, partings, walk
 from attn_exp.compare import Comparison
+from attn_exp.page_data import page_data
 from attn_exp.pixels import picture
 from attn_exp.store import Run
 from attn_exp.terminal import shown
@@ -22,6 +25,9 @@ from attn_exp.verdict import agreed, sentence
 from attn_exp.views import heads_of, panels
 
 Array = NDArray[Any]
+
+SMALL = 12
+"""Maps of the weights with at most this many rows and columns are tables with numbers; larger ones are pictures."""
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -40,8 +46,16 @@ def page(run: Run, figures: Mapping[str, bytes]) -> str:
     sources = {name: "data:image/svg+xml;base64," + base64.b64encode(svg).decode() for name, svg in figures.items()}
     environment = templates(autoescape=True)
     environment.filters |= {"cells": cells, "row_mark": row_mark, "column_mark": column_mark, "numbers": numbers}
-    style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
-    return environment.get_template("report.html").render(contents(run, sources), style=style)
+    found = panels(run.comparison)
+    top = max((float(panel.weights.max(initial=0)) for panel in found), default=0.0) or 1.0
+    return environment.get_template("report.html").render(
+        contents(run, sources),
+        top=top,
+        maps=list(maps(run.comparison, top)),
+        data=page_data(run.comparison),
+        style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
+    )
 
 
 def markdown(run: Run, figures: Mapping[str, str]) -> str:
@@ -49,11 +63,11 @@ def markdown(run: Run, figures: Mapping[str, str]) -> str:
     environment = templates(autoescape=False)
     environment.filters |= {"md": md, "fenced": fenced, "markdown_table": markdown_table, "written": walk.written}
     told = contents(run, figures)
-    heads = [" ".join(filter(None, (head.name, head.unit and f"({head.unit})"))) for head in told["comparison"]["head"]]
+    heads = [" ".join(filter(None, (head.name, head.unit and f"({head.unit})"))) for head in told["comparison"].head]
     printed = [[each.quantity, each.printed, each.computed, *judgement(each)] for each in told["published"]]
     text = environment.get_template("report.md").render(
         told,
-        comparison_table=piped(heads, told["comparison"]["lines"]),
+        comparison_table=piped(heads, told["comparison"].lines),
         published_table=piped(PUBLISHED, printed),
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
@@ -73,39 +87,41 @@ def contents(run: Run, figures: Mapping[str, str]) -> dict[str, Any]:
     return {
         "title": config.title or f"Attention over {len(comparison.problem.tokens)} tokens",
         "sentence": sentence(comparison.rows),
-        "more": [],
+        "more": partings.told(comparison),
         "notes": config.notes,
         "command": str(run.about.get("command", "")),
-        "comparison": {"head": columns.heads(comparison), "lines": columns.lines(comparison, run.timings)},
+        "comparison": columns.table(comparison, run.timings),
         "published": comparison.published,
         "agreement": agreed(comparison.published),
-        "top": max((float(panel.weights.max(initial=0)) for panel in shown_panels), default=0.0) or 1.0,
-        "maps": list(maps(comparison)),
-        "walks": [walk_of(comparison, panel.variants) for panel in shown_panels],
+        "walks": [walk_of(comparison, panel.variants, first=not place) for place, panel in enumerate(shown_panels)],
         "figures": [{"source": source, "caption": CAPTIONS.get(name, name)} for name, source in figures.items()],
         "origin": list(origin(run.about)),
     }
 
 
-def maps(comparison: Comparison) -> Iterator[dict[str, Any]]:
-    """Yield the title and picture of each head's weights, all on one scale."""
-    found = panels(comparison)
-    top = max((float(panel.weights.max(initial=0)) for panel in found), default=0.0) or 1.0
-    for panel in found:
-        for title, matrix in heads_of(panel):
-            image = Markup('<img class="map" src="{}" alt="{}" width="{}" height="{}">')
+def maps(comparison: Comparison, top: float) -> Iterator[dict[str, Any]]:
+    """Yield each head's weights as a small table, or as a picture where it is large; all on one scale."""
+    image = Markup('<img class="map" src="{}" alt="{}" width="{}" height="{}">')
+    for place, panel in enumerate(panels(comparison)):
+        step = replace(walk.step("weights", panel.weights, comparison, panel.variants[0]), largest=top, decimals=2)
+        for head, (title, matrix) in enumerate(heads_of(panel)):
+            small = max(matrix.shape) <= SMALL and head < len(step.tables)
             alt = f"weights of {title}"
-            yield {"title": title, "picture": image.format(picture(matrix, top), alt, matrix.shape[1], matrix.shape[0])}
+            yield {
+                "title": title,
+                "panel": place,
+                "step": step,
+                "table": replace(step.tables[head], title="") if small else None,
+                "picture": image.format(picture(matrix, top), alt, matrix.shape[1], matrix.shape[0]),
+            }
 
 
-def walk_of(comparison: Comparison, variants: Sequence[str]) -> dict[str, Any]:
-    """Return the walk through the first of some variants that share their weights."""
+def walk_of(comparison: Comparison, variants: Sequence[str], first: bool) -> dict[str, Any]:
+    """Return the walk through the first of some variants that share their weights; the input in the first walk only."""
     settled = next(each for each in comparison.variants if each.name == variants[0])
-    return {
-        "title": variants[0],
-        "steps": walk.steps(comparison, settled.name),
-        "sums": walk.sums(comparison, settled),
-    }
+    steps = [each for each in walk.steps(comparison, settled.name) if first or not walk.is_input(each)]
+    groups = [list(group) for _, group in groupby(steps, key=walk.beside)]
+    return {"title": variants[0], "steps": steps, "groups": groups, "sums": walk.sums(comparison, settled)}
 
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

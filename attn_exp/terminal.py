@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from attn_exp.compare import Comparison
@@ -62,6 +63,8 @@ def shown(value: object) -> str:
         return "yes" if value else "no"
     if not isinstance(value, float):
         return str(value)
+    if math.isnan(value):
+        return "-"
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 1e5:

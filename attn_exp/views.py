@@ -103,11 +103,19 @@ def sweeps(comparison: Comparison, points: int = 49) -> tuple[Sweep, ...]:
 
 
 def scores_and_rest(comparison: Comparison, variant: str) -> tuple[Array, Array] | None:
-    """Return the scores `[h t s]` and what is added after scaling, -inf where masked; None where not formed."""
+    """Return the scores `[h t s]` and what is added after scaling, -inf where masked.
+
+    None where they were not formed, or where the weights are not `softmax(multiplier * scores + rest)`: a rule that
+    bends logits or takes a share of the sum does something else at another multiplier.
+    """
     trace = comparison.traces[variant]
-    if trace.scores is None or trace.logits is None or trace.masked is None:
+    if trace.scores is None or trace.logits is None or trace.masked is None or trace.weights is None:
         return None
-    return trace.scores, trace.masked - trace.logits
+    if trace.capped is not None and not np.array_equal(trace.capped, trace.logits):
+        return None
+    if not np.allclose(softmax(trace.masked), trace.weights, rtol=0, atol=SAME_WEIGHTS):
+        return None
+    return trace.scores, np.where(np.isneginf(trace.masked), -np.inf, trace.masked - trace.logits)
 
 
 def standard_multiplier(comparison: Comparison, settled: Settled) -> float:

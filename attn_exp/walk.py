@@ -90,6 +90,18 @@ def during(trace: Trace) -> Iterator[tuple[str, Array]]:
         last = array
 
 
+def is_input(step: Step) -> bool:
+    """Say whether a step is the same for every variant: x, or a projection."""
+    return step.stage == "x" or step.stage[:2] in ("W_", "b_")
+
+
+def beside(step: Step) -> str:
+    """Return what steps that are read side by side have in common."""
+    if step.stage in ("q", "k", "v"):
+        return "projected"
+    return "projections" if is_input(step) and step.stage != "x" else step.stage
+
+
 def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step:
     settled = next(each for each in comparison.variants if each.name == variant)
     heads = array if array.ndim == 3 else np.atleast_2d(array)[None]

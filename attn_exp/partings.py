@@ -1,0 +1,77 @@
+"""Where variants part: the first stage at which two computations differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from attn_exp.compare import SAME_FUNCTION, Comparison, Row
+from attn_exp.metrics import error_in_ulp, largest_error
+from attn_exp.stages import Trace
+
+SPOKEN = {
+    "q": "queries",
+    "k": "keys",
+    "v": "values",
+    "capped": "bent logits",
+    "masked": "masked logits",
+    "lse": "sums of exponentials",
+}
+"""Stages whose names are not words."""
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first stage at which a variant differs from another: by how much, or None where even the shapes differ."""
+
+    stage: str
+    difference: float | None
+
+
+def parting(mine: Trace, other: Trace) -> Parting | None:
+    """Return where two traces part; None where every stage that both formed is the same, to rounding."""
+    for each in fields(Trace):
+        left, right = getattr(mine, each.name), getattr(other, each.name)
+        if left is None or right is None:
+            continue
+        if left.shape != right.shape:
+            return Parting(each.name, None)
+        left, right = (np.where(np.isneginf(array), 0.0, array) for array in (left, right))
+        if error_in_ulp(left, right) > SAME_FUNCTION:
+            return Parting(each.name, largest_error(left, right))
+    return None
+
+
+def told(comparison: Comparison) -> list[str]:
+    """Say of each other function where it parts from the first row's, and of each wrong answer how wrong it is."""
+    rows = [row for row in comparison.rows if row.same_as]
+    leaders = {row.same_as: row for row in reversed(rows)}
+    others = [row for row in rows if leaders[row.same_as] is row and row.same_as != rows[0].same_as]
+    return [sentence(comparison, rows[0], row) for row in others[:3]] + [accuracy(rows)]
+
+
+def sentence(comparison: Comparison, first: Row, row: Row) -> str:
+    """Say where one variant parts from the first."""
+    found = parting(comparison.traces[row.variant], comparison.traces[first.variant])
+    if found is None:
+        return f"{row.variant} is {first.variant} up to the output."
+    stage = SPOKEN.get(found.stage, found.stage)
+    if found.difference is None:
+        heads = f"{row.head} {'head' if row.head == 1 else 'heads'}"
+        how = f", which it splits into {heads}" if row.head != first.head else ""
+        return f"{row.variant} parts from {first.variant} at the {stage}{how}."
+    return f"{row.variant} parts from {first.variant} at the {stage}, by up to {found.difference:.2g}."
+
+
+def accuracy(rows: list[Row]) -> str:
+    """Say how right the variants are."""
+    wrong = [row for row in rows if row.error_ulp > SAME_FUNCTION]
+    right = [row for row in rows if row not in wrong]
+    parts = [f"{row.variant} is wrong by up to {row.error:.2g} (mistake={row.mistake})" for row in wrong]
+    if right:
+        worst = max(row.error for row in right)
+        whom = "every variant" if not wrong else "every other variant" if len(right) > 1 else right[0].variant
+        parts.append(f"{whom} is within {worst:.1g} of the scalar reference")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."

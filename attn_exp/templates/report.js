@@ -1,0 +1,216 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const byId = (id) => document.getElementById(id);
+
+  // Numbers travel as the bytes of float64, so that the page computes with exactly the run's own.
+  const floats = (text) => {
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    return new Float64Array(bytes.buffer);
+  };
+  const panels = data.panels.map((panel) => ({
+    ...panel,
+    weights: floats(panel.weights),
+    scores: panel.scores && floats(panel.scores),
+    rest: panel.rest && floats(panel.rest),
+  }));
+  const variants = data.variants.map((variant) => ({ ...variant, answer: floats(variant.answer) }));
+
+  /** The weights softmax(multiplier * scores + rest) of a panel, heads, queries and keys in one array. */
+  function weightsAt(panel, multiplier) {
+    const [heads, rows, keys] = panel.shape;
+    const weights = new Float64Array(heads * rows * keys);
+    for (let start = 0; start < weights.length; start += keys) {
+      let largest = -Infinity;
+      for (let key = start; key < start + keys; key++) {
+        weights[key] = multiplier * panel.scores[key] + (panel.rest ? panel.rest[key] : 0);
+        if (panel.rest && panel.rest[key] === -Infinity) weights[key] = -Infinity;
+        largest = Math.max(largest, weights[key]);
+      }
+      let total = 0;
+      for (let key = start; key < start + keys; key++) {
+        weights[key] = largest === -Infinity ? 0 : Math.exp(weights[key] - largest);
+        total += weights[key];
+      }
+      for (let key = start; total && key < start + keys; key++) weights[key] /= total;
+    }
+    return weights;
+  }
+
+  /** The mean entropy of rows of weights, in nats. */
+  function meanEntropy(weights, keys) {
+    let total = 0;
+    for (const weight of weights) if (weight > 0) total -= weight * Math.log(weight);
+    return total / (weights.length / keys);
+  }
+
+  // Tables of numbers, coloured as the static ones are; large ones become pictures.
+  const element = (name, attributes = {}, text = "") => {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text) made.textContent = text;
+    return made;
+  };
+  const number = (value, digits) => value.toFixed(digits).replace("-", "−");
+
+  function heat(caption, values, rowNames, columnNames, largest, marks) {
+    const wide = columnNames.length > 6 ? { tabindex: "0", role: "group", "aria-label": caption } : {};
+    const region = element("div", { class: "scroll", ...wide });
+    if (rowNames.length > 24 || columnNames.length > 24) {
+      region.append(element("p", { class: "note" }, caption), picture(caption, values, rowNames.length, columnNames.length, largest));
+      return region;
+    }
+    const table = element("table", { class: "heat" });
+    if (caption) table.append(element("caption", {}, caption));
+    const head = table.createTHead().insertRow();
+    head.append(element("td"));
+    columnNames.forEach((name, place) => head.append(element("th", marks.columns ? { scope: "col", "data-k": place } : { scope: "col" }, name)));
+    const body = table.createTBody();
+    rowNames.forEach((name, row) => {
+      const line = body.insertRow();
+      if (marks.rows) line.dataset.q = row;
+      line.append(element("th", { scope: "row" }, name));
+      columnNames.forEach((_, column) => {
+        const value = values[row * columnNames.length + column];
+        const cell = element("td", value < 0 ? { class: "n" } : {}, number(value, marks.digits));
+        cell.style.setProperty("--w", largest ? Math.abs(value) / largest : 0);
+        line.append(cell);
+      });
+    });
+    region.append(table);
+    return region;
+  }
+
+  function picture(caption, values, height, width, largest) {
+    const canvas = element("canvas", { class: "map", width, height, role: "img", "aria-label": caption });
+    const pixels = new ImageData(width, height);
+    values.forEach((value, place) => {
+      pixels.data.set(value < 0 ? [213, 94, 0] : [0, 114, 178], 4 * place);
+      pixels.data[4 * place + 3] = largest ? Math.round((255 * Math.abs(value)) / largest) : 0;
+    });
+    canvas.getContext("2d").putImageData(pixels, 0, 0);
+    return canvas;
+  }
+
+  // The slider over the scale.
+  const movable = panels.filter((panel) => panel.scores);
+  const choose = byId("touch-variant"), slider = byId("touch-scale");
+  let multiplier = 1;
+
+  function chosen() { return movable[choose.value]; }
+
+  function showWeights() {
+    const panel = chosen(), [heads, rows, keys] = panel.shape, weights = weightsAt(panel, multiplier);
+    const ratio = multiplier / panel.standard;
+    const named = Math.abs(ratio - 1) < 1e-9 ? " = 1/√d" : ` = ${ratio.toPrecision(3)}/√d`;
+    byId("touch-value").textContent = `${multiplier.toPrecision(4)}${named}`;
+    slider.setAttribute("aria-valuetext", byId("touch-value").textContent);
+    byId("touch-entropy").textContent =
+      `Mean entropy ${meanEntropy(weights, keys).toFixed(4)} of at most ${Math.log(keys).toFixed(4)} nats; largest weight ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`;
+    byId("touch-weights").replaceChildren(
+      ...Array.from({ length: heads }, (_, head) =>
+        heat(heads > 1 ? `head ${head + 1}` : "weights", weights.subarray(head * rows * keys, (head + 1) * rows * keys), data.tokens, data.keys, 1, { rows: true, columns: true, digits: 3 })));
+    if (followed !== null) mark(followed);
+  }
+
+  function move(value) {
+    multiplier = value;
+    slider.value = Math.log2(value / chosen().standard);
+    showWeights();
+  }
+
+  if (movable.length) {
+    movable.forEach((panel, place) => choose.append(element("option", { value: place }, panel.title)));
+    choose.addEventListener("change", () => { remark(); move(chosen().own > 0 ? chosen().own : chosen().standard); });
+    slider.addEventListener("input", () => { multiplier = chosen().standard * 2 ** Number(slider.value); showWeights(); });
+    document.querySelectorAll("[data-preset]").forEach((button) =>
+      button.addEventListener("click", () => {
+        const to = { standard: chosen().standard, own: chosen().own, one: 1 }[button.dataset.preset];
+        if (to > 0) move(to);
+      }));
+  }
+
+  function remark() {
+    const panel = chosen(), own = panel.own > 0 ? Math.log2(panel.own / panel.standard) : 0;
+    byId("touch-marks").replaceChildren(element("option", { value: 0, label: "1/√d" }), element("option", { value: own, label: "this run" }));
+  }
+
+  // One variant minus another.
+  const left = byId("minus-left"), right = byId("minus-right");
+  variants.forEach((variant, place) => [left, right].forEach((select) => select.append(element("option", { value: place }, variant.name))));
+  right.value = 0;
+  left.value = Math.max(1, variants.findIndex((variant) => variant.letter !== variants[0].letter));
+
+  function showMinus() {
+    const [one, other] = [variants[left.value], variants[right.value]];
+    if (!one || !other) return;
+    const shown = [];
+    const told = [];
+    const compare = (what, mine, yours, rows, columns, marks) => {
+      const minus = mine.map((value, place) => value - yours[place]);
+      const largest = minus.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+      told.push(`${what}: at most ${largest.toPrecision(3)}`);
+      shown.push(heat(`${one.name} minus ${other.name}: ${what}`, minus, rows, columns, largest, marks));
+    };
+    const [mine, yours] = [panels[one.panel], panels[other.panel]];
+    if (mine && yours) {
+      compare("weights, mean over heads", overHeads(mine), overHeads(yours), data.tokens, data.keys, { rows: true, columns: true, digits: 4 });
+    }
+    if (one.answer.length === other.answer.length && one.size) {
+      const names = Array.from({ length: one.size }, (_, place) => String(place + 1));
+      compare("output", one.answer, other.answer, data.tokens, names, { rows: true, digits: 4 });
+    }
+    byId("minus-told").textContent = told.length ? `Largest difference in the ${told.join("; in the ")}.` : "Their answers have different shapes.";
+    byId("minus-tables").replaceChildren(...shown);
+    if (followed !== null) mark(followed);
+  }
+
+  function overHeads(panel) {
+    const [heads, rows, keys] = panel.shape, mean = new Float64Array(rows * keys);
+    panel.weights.forEach((weight, place) => { mean[place % mean.length] += weight / heads; });
+    return mean;
+  }
+
+  // Following one query: its rows, its keys and its terms light up wherever they are.
+  const bar = byId("follow");
+  let followed = null, pinned = null;
+
+  function mark(query) {
+    followed = query;
+    document.querySelectorAll(".lit, .key").forEach((each) => each.classList.remove("lit", "key"));
+    for (const button of bar.children) button.setAttribute("aria-pressed", String(Number(button.dataset.query) === pinned));
+    if (query === null) return;
+    document.querySelectorAll(`[data-q="${query}"]`).forEach((each) => each.classList.add("lit"));
+    document.querySelectorAll("[data-panel]").forEach((section) => {
+      const panel = panels[section.dataset.panel];
+      if (!panel) return;
+      const [heads, rows, keys] = panel.shape;
+      section.querySelectorAll("tr[data-k], th[data-k]").forEach((each) => {
+        const head = Math.min(Number(each.closest("[data-head]").dataset.head), heads - 1);
+        const start = (head * rows + query) * keys, line = panel.weights.subarray(start, start + keys);
+        each.style.setProperty("--share", line[each.dataset.k] / (Math.max(...line) || 1));
+        each.classList.add("key");
+      });
+    });
+  }
+
+  data.tokens.forEach((token, place) => {
+    const button = element("button", { type: "button", "aria-pressed": "false", "data-query": place }, token || "(empty)");
+    button.addEventListener("click", () => { pinned = pinned === place ? null : place; mark(pinned); });
+    button.addEventListener("focus", () => mark(place));
+    button.addEventListener("blur", () => mark(pinned));
+    bar.append(button);
+  });
+  const row = (event) => event.target.closest && event.target.closest("[data-q]");
+  document.addEventListener("mouseover", (event) => { const each = row(event); if (each) mark(Number(each.dataset.q)); });
+  document.addEventListener("mouseout", (event) => { if (row(event)) mark(pinned); });
+  document.addEventListener("click", (event) => { const each = row(event); if (each) { pinned = Number(each.dataset.q); mark(pinned); } });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") { pinned = null; mark(null); } });
+
+  // What needs this script appears only now.
+  bar.hidden = false;
+  byId("touch").hidden = !(movable.length || variants.length > 1);
+  if (movable.length) { remark(); move(movable[0].own > 0 ? movable[0].own : movable[0].standard); } else slider.closest(".controls").hidden = true;
+  if (variants.length > 1) { left.addEventListener("change", showMinus); right.addEventListener("change", showMinus); showMinus(); }
+  window.attention = { panels, weightsAt };
+})();
