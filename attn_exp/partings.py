@@ -68,10 +68,11 @@ def accuracy(rows: list[Row]) -> str:
     """Say how right the variants are."""
     wrong = [row for row in rows if row.error_ulp > SAME_FUNCTION]
     right = [row for row in rows if row not in wrong]
-    parts = [f"{row.variant} is wrong by up to {row.error:.2g} (mistake={row.mistake})" for row in wrong]
-    if right:
-        worst = max(row.error for row in right)
-        whom = "every variant" if not wrong else "every other variant" if len(right) > 1 else right[0].variant
-        parts.append(f"{whom} is within {worst:.1g} of the scalar reference")
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
+    whom = (
+        "Every variant" if not wrong else "Every other variant" if len(right) > 1 else "".join(r.variant for r in right)
+    )
+    parts = [f"{whom} is within {max(row.error for row in right):.1g} of the scalar reference"] if right else []
+    for row in wrong:
+        why = f" (mistake={row.mistake})" if row.mistake != "none" else ""
+        parts.append(f"{row.variant} is wrong by up to {row.error:.2g}{why}")
+    return f"{'; '.join(parts)}."

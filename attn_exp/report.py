@@ -83,7 +83,6 @@ def judgement(each: Any) -> list[str]:
 def contents(run: Run, figures: Mapping[str, str]) -> dict[str, Any]:
     """Return what both reports say."""
     comparison, config = run.comparison, run.comparison.config
-    shown_panels = panels(comparison)
     return {
         "title": config.title or f"Attention over {len(comparison.problem.tokens)} tokens",
         "sentence": sentence(comparison.rows),
@@ -93,7 +92,7 @@ def contents(run: Run, figures: Mapping[str, str]) -> dict[str, Any]:
         "comparison": columns.table(comparison, run.timings),
         "published": comparison.published,
         "agreement": agreed(comparison.published),
-        "walks": [walk_of(comparison, panel.variants, first=not place) for place, panel in enumerate(shown_panels)],
+        "walks": walks(comparison),
         "figures": [{"source": source, "caption": CAPTIONS.get(name, name)} for name, source in figures.items()],
         "origin": list(origin(run.about)),
     }
@@ -116,12 +115,31 @@ def maps(comparison: Comparison, top: float) -> Iterator[dict[str, Any]]:
             }
 
 
-def walk_of(comparison: Comparison, variants: Sequence[str], first: bool) -> dict[str, Any]:
-    """Return the walk through the first of some variants that share their weights; the input in the first walk only."""
-    settled = next(each for each in comparison.variants if each.name == variants[0])
-    steps = [each for each in walk.steps(comparison, settled.name) if first or not walk.is_input(each)]
+def walks(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return one walk for each function that the variants compute, the input in the first walk only."""
+    leaders = {row.same_as: row.variant for row in reversed(comparison.rows) if row.same_as}
+    titles = {
+        letter: [row.variant for row in comparison.rows if row.same_as == letter]
+        for letter in sorted(leaders, key=order)
+    }
+    return [
+        walk_of(comparison, leaders[letter], " = ".join(names), first=not place)
+        for place, (letter, names) in enumerate(titles.items())
+    ]
+
+
+def order(letter: str) -> tuple[int, str]:
+    """Sort A to Z before AA."""
+    return len(letter), letter
+
+
+def walk_of(comparison: Comparison, variant: str, title: str, first: bool) -> dict[str, Any]:
+    """Return the walk through one variant."""
+    settled = next(each for each in comparison.variants if each.name == variant)
+    steps = [each for each in walk.steps(comparison, variant) if first or not walk.is_input(each)]
     groups = [list(group) for _, group in groupby(steps, key=walk.beside)]
-    return {"title": variants[0], "steps": steps, "groups": groups, "sums": walk.sums(comparison, settled)}
+    panel = next((place for place, each in enumerate(panels(comparison)) if variant in each.variants), "")
+    return {"title": title, "panel": panel, "steps": steps, "groups": groups, "sums": walk.sums(comparison, settled)}
 
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -149,8 +149,8 @@
     const compare = (what, mine, yours, rows, columns, marks) => {
       const minus = mine.map((value, place) => value - yours[place]);
       const largest = minus.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-      told.push(`${what}: at most ${largest.toPrecision(3)}`);
-      shown.push(heat(`${one.name} minus ${other.name}: ${what}`, minus, rows, columns, largest, marks));
+      told.push(largest ? `${what}: at most ${largest.toPrecision(3)}` : `${what}: none`);
+      if (largest) shown.push(heat(`${one.name} minus ${other.name}: ${what}`, minus, rows, columns, largest, marks));
     };
     const [mine, yours] = [panels[one.panel], panels[other.panel]];
     if (mine && yours) {
