@@ -71,8 +71,7 @@ def collect_again(words: Sequence[str]) -> str:
     """Rebuild the table and the report of a sweep."""
     from attn_exp.sweep import collect  # noqa: PLC0415
 
-    collect.again(Path(words[0]))
-    return collect.told(Path(words[0]))
+    return collect.again(Path(words[0]))
 
 
 def show_runs(words: Sequence[str]) -> str:

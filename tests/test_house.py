@@ -16,7 +16,7 @@ EDGES = {
     "hydra": ("cli", "hydra_edge", "hydra_errors", "hydra_sweep"),
     "omegaconf": ("cli", "hydra_edge", "hydra_errors", "hydra_sweep"),
     "pandas": ("tables", "collect"),
-    "matplotlib": ("figures", "lettering"),
+    "matplotlib": ("plots", "figures", "lettering"),
     "jinja2": ("report",),
 }
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from attn_exp.config import Sweep
 from attn_exp.sweep import engines, parts
 from attn_exp.sweep.engines import Died, Engine
-from attn_exp.sweep.parts import Part
+from attn_exp.sweep.parts import Part, Shelf
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.progress import Progress
-from attn_exp.sweep.task import CRASHED, Done, as_csv, columns, failed_line
+from attn_exp.sweep.task import CRASHED, Done, as_csv, failed_line
 
 DEATHS = 2
 """A job may take its worker with it once, by bad luck; the second time it is looked into."""
@@ -31,12 +30,12 @@ class Chunk:
 
 @dataclass
 class Driver:
-    """One sweep on disk: its plan, the folder of its parts, and what has been counted so far."""
+    """One sweep on disk: its plan, where its parts lie, and what has been counted so far."""
 
     plan: Plan
-    folder: Path
+    shelf: Shelf
     progress: Progress
-    found: dict[str, Part] = field(default_factory=dict)
+    found: dict[str, Part]
     open_chunks: dict[int, Chunk] = field(default_factory=dict)
     deaths: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -70,7 +69,7 @@ class Driver:
             elif not part.failed:
                 self.progress.cached += len(numbers)
             else:
-                kept = parts.good_lines(part.path)
+                kept = self.shelf.good_lines(part)
                 again = [number for number in numbers if number not in kept]
                 self.progress.cached += len(kept)
                 self.open_chunks[chunk] = Chunk(kept, missing=len(again))
@@ -103,7 +102,7 @@ class Driver:
         if chunk.missing == 0 or stopped:
             lines = done.lines if done.job.whole else parts.merged(chunk.pieces, chunk.kept)
             name = self.plan.names[done.job.chunk]
-            self.found[name] = parts.write(self.folder, name, columns(self.plan), lines, chunk.failed)
+            self.found[name] = self.shelf.write(name, lines, chunk.failed)
             if not stopped:
                 del self.open_chunks[done.job.chunk]
         self.progress.add(done.computed, done.failed)

@@ -15,6 +15,8 @@ from attn_exp.sweep.plan import Plan
 from attn_exp.sweep.space import Axis
 from attn_exp.sweep.task import columns
 
+KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
+
 
 def described(
     plan: Plan, config: Config, command: str, folders: Sequence[str], origin: Mapping[str, Any]
@@ -46,9 +48,10 @@ def described(
 
 def axis_described(axis: Axis) -> dict[str, Any]:
     """Describe one axis: how many values, their range where all are numbers, and the words that choose them."""
-    count = len(axis.values)
+    count, kinds = len(axis.values), {type(value) for value in axis.values}
     told: dict[str, Any] = {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count}
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in axis.values):
+    told["kind"] = next((name for name, types in KINDS.items() if kinds <= types), "text")
+    if told["kind"] in ("int", "float"):
         told |= {"low": min(axis.values), "high": max(axis.values)}
     values = even(axis.values)
     if values is not None:

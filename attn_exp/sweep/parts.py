@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
+from attn_exp.sweep import parquet
 from attn_exp.sweep.task import OK, as_csv
 
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d+))?\.(csv|parquet)")
@@ -23,7 +24,48 @@ class Part:
     failed: int
 
 
-def find(folder: Path, suffix: str = "csv") -> dict[str, Part]:
+@dataclass(frozen=True)
+class Shelf:
+    """Where the parts of a sweep lie, the columns they have, and for Parquet their types."""
+
+    folder: Path
+    head: Sequence[str]
+    types: Mapping[str, str] | None = None
+
+    @property
+    def suffix(self) -> str:
+        return "csv" if self.types is None else "parquet"
+
+    def find(self) -> dict[str, Part]:
+        """Return the parts that are there by the name of their chunk."""
+        return find(self.folder, self.suffix)
+
+    def write(self, name: str, lines: bytes, failed: int) -> Part:
+        """Write the part of a chunk and remove an older one of the same chunk."""
+        path = self.folder / (f"{name}-failed{failed}.{self.suffix}" if failed else f"{name}.{self.suffix}")
+        text = as_csv([self.head]) + lines
+        replace(path, text if self.types is None else parquet.encoded(text, self.types))
+        for older in self.folder.glob(f"{name}*.{self.suffix}"):
+            if older != path:
+                older.unlink()
+        return Part(path, failed)
+
+    def lines(self, found: Sequence[Part]) -> Iterator[list[str]]:
+        """Yield the lines of parts, a part at a time."""
+        paths = [each.path for each in found]
+        yield from csv_lines(paths) if self.types is None else parquet.lines(paths)
+
+    def good_lines(self, part: Part) -> dict[int, list[list[str]]]:
+        """Return the lines of the points of a part that did not fail."""
+        status = self.head.index("status")
+        kept: dict[int, list[list[str]]] = {}
+        for line in self.lines([part]):
+            if line[status] == OK:
+                kept.setdefault(int(line[0]), []).append(line)
+        return kept
+
+
+def find(folder: Path, suffix: str) -> dict[str, Part]:
     """Return the parts in a folder by the name of their chunk."""
     found: dict[str, Part] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -38,14 +80,12 @@ def better(one: Part | None, other: Part) -> Part:
     return one if one is not None and one.failed <= other.failed else other
 
 
-def write(folder: Path, name: str, head: Sequence[str], lines: bytes, failed: int) -> Part:
-    """Write the part of a chunk and remove an older one of the same chunk."""
-    path = folder / (f"{name}-failed{failed}.csv" if failed else f"{name}.csv")
-    replace(path, as_csv([head]) + lines)
-    for older in folder.glob(f"{name}*.csv"):
-        if older != path:
-            older.unlink()
-    return Part(path, failed)
+def csv_lines(paths: Sequence[Path]) -> Iterator[list[str]]:
+    for path in paths:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.reader(file)
+            next(reader)
+            yield from reader
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -57,17 +97,6 @@ def replace(path: Path, data: bytes) -> None:
     except BaseException:
         spare.unlink(missing_ok=True)
         raise
-
-
-def good_lines(path: Path) -> dict[int, list[list[str]]]:
-    """Return the lines of the points of a part that did not fail."""
-    lines = csv.reader(StringIO(path.read_text(encoding="utf-8"), newline=""))
-    status = next(lines).index("status")
-    kept: dict[int, list[list[str]]] = {}
-    for line in lines:
-        if line[status] == OK:
-            kept.setdefault(int(line[0]), []).append(line)
-    return kept
 
 
 def merged(pieces: Sequence[bytes], kept: Mapping[int, Sequence[Sequence[str]]]) -> bytes:

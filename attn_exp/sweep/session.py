@@ -17,7 +17,7 @@ from attn_exp.config import Config, UserError
 from attn_exp.hydra_sweep import expand
 from attn_exp.provenance import provenance
 from attn_exp.store import USER_ERRORS, check_writable
-from attn_exp.sweep import collect, lock, manifest, parts
+from attn_exp.sweep import collect, lock, manifest, parquet, parts
 from attn_exp.sweep.driver import Driver
 from attn_exp.sweep.engines import processors
 from attn_exp.sweep.plan import Job, Plan, identity, make_plan
@@ -43,6 +43,8 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
         print(preview(plan, folder, first))
         return DONE
     check_writable(folder)
+    if first.sweep.format == "parquet":
+        parquet.check()
     command = shlex.join(["python", "-m", "attn_exp", *dir_words(folders), "-m", *words])
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
@@ -59,8 +61,8 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
 def run(plan: Plan, folder: Path, config: Config, told: dict[str, Any]) -> int:
     """Compute what is missing, and write the table and the report of what there is, however it ends."""
     parts.tidy(folder / "parts", plan.names)
-    driver = Driver(plan, folder / "parts", Progress(plan.points))
-    driver.found = parts.find(folder / "parts")
+    shelf = collect.shelf(folder, told)
+    driver = Driver(plan, shelf, Progress(plan.points), shelf.find())
     done_before = finished(folder, told)
     if not done_before:
         manifest.write(folder, told)
@@ -77,7 +79,7 @@ def run(plan: Plan, folder: Path, config: Config, told: dict[str, Any]) -> int:
             collect.write(folder, told, driver.found)
             with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
                 index.rebuild(Path(config.output_dir))
-    print(collect.told(folder))
+    print(manifest.load(folder)["told"])
     return INTERRUPTED if status == "interrupted" else SOME_FAILED if driver.failed else DONE
 
 
@@ -93,7 +95,7 @@ def finished(folder: Path, told: Mapping[str, Any]) -> bool:
 
 def preview(plan: Plan, folder: Path, config: Config) -> str:
     """Return what a sweep would do: axes, points, chunks, what is done already, and about how long the rest takes."""
-    there = parts.find(folder / "parts")
+    there = parts.find(folder / "parts", config.sweep.format)
     done = sum(len(plan.numbers(chunk)) - there[name].failed for chunk, name in enumerate(plan.names) if name in there)
     lines = [f"{axis.key}: {len(axis.values):,} values ({values_shown(axis)})" for axis in plan.space.axes]
     lines.append(f"{plan.points:,} points in {plan.chunks:,} chunks, {done:,} done already")

@@ -81,7 +81,8 @@ class Summary:
     """What a report says of a sweep.
 
     `cells` maps the labels of each axis but the seed, and the variant, to the moments of each metric; `least` and
-    `most` hold the extreme rows of each metric as (number, point, variant); `failures` the points of each error.
+    `most` hold the extreme rows of each metric as (number, point, variant); `first` holds the first point of each cell;
+    `failures` some of the points of each error.
     """
 
     axes: tuple[str, ...]
@@ -90,6 +91,7 @@ class Summary:
     failed: int = 0
     variants: list[str] = field(default_factory=list)
     cells: dict[tuple[str, ...], dict[str, Moments]] = field(default_factory=dict)
+    first: dict[tuple[str, ...], int] = field(default_factory=dict)
     least: dict[str, list[tuple[float, int, str]]] = field(default_factory=dict)
     most: dict[str, list[tuple[float, int, str]]] = field(default_factory=dict)
     failures: dict[str, list[int]] = field(default_factory=dict)
@@ -139,7 +141,10 @@ def summarized(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Sequen
         if line[variant] not in summary.variants:
             summary.variants.append(line[variant])
         key = (*(fold.label(line[fold.column]) for fold in folded.values()), line[variant])
-        cell = summary.cells.setdefault(key, {})
+        cell = summary.cells.get(key)
+        if cell is None:
+            cell = summary.cells[key] = {}
+            summary.first[key] = int(last)
         for name, column in columns:
             number = float(line[column] or "nan")
             if math.isfinite(number):

@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,13 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """Start a command and do not wait for it."""
+def start(folder: Path, *words: str, patch: str = "", limit: str = "") -> subprocess.Popen[str]:
+    """Start a command and do not wait for it; `patch` is Python that runs first, `limit` an option of `ulimit`."""
+    command = COMMAND if not patch else [sys.executable, "-c", f"{patch}\nfrom attn_exp.cli import main\nmain()"]
+    if limit:
+        command = ["bash", "-c", f'ulimit {limit}; exec "$@"', "limited", *command]
     return subprocess.Popen(
-        [*COMMAND, *words],
+        [*command, *words],
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -31,12 +36,20 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def run(folder: Path, *words: str, code: int = 0) -> tuple[str, str]:
+def run(folder: Path, *words: str, patch: str = "", limit: str = "", code: int = 0) -> tuple[str, str]:
     """Run a command, hold it to its exit code, and return what it printed on stdout and stderr."""
-    process = start(folder, *words)
+    process = start(folder, *words, patch=patch, limit=limit)
     out, err = process.communicate(timeout=120)
-    assert process.returncode == code, err
+    assert process.returncode == code, out + err
     return out, err
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for something to become true, and fail if it does not."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
 
 
 def the_sweep(folder: Path) -> Path:

@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 
 from attn_exp.config import UserError
 from attn_exp.hydra_edge import conf_dir, plain, register_schema
@@ -51,7 +52,7 @@ def by_hydra(words: list[str]) -> list[dict[str, Any]]:
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     overrides = parser.parse_overrides(words)
     for each in overrides:
-        if hasattr(each._value, "shuffle"):
+        if isinstance(each._value, ChoiceSweep | RangeSweep):
             each._value.shuffle = False
     (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
     return [plain(compose("config", job)) for job in jobs]

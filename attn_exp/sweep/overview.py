@@ -1,0 +1,174 @@
+"""What readers of a sweep want to know, as plain data that the terminal and the reports share."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attn_exp.sweep.points import command, point_words
+from attn_exp.sweep.progress import span
+from attn_exp.sweep.summary import Moments, Summary
+from attn_exp.terminal import plain, shown
+from attn_exp.terminal import table as drawn
+
+IN_TERMINAL, IN_REPORT = 24, 200
+SHORT = {"error_ulp": "ulp", "effective_keys": "eff_keys", "largest_weight": "max_weight"}
+TABLE = ("error_ulp", "shift", "cosine", "entropy", "effective_keys", "largest_weight")
+
+
+CAPTIONS = {
+    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a band.",
+    "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
+    "heat": "Means over two swept keys, one panel for each variant.",
+    "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
+    "spread": "How the numbers of each variant spread over the seeds: quartiles are estimated as mean ± 0.674 s.",
+}
+"""What each kind of plot shows."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the table: settings that differ, variant, and each metric's mean and 95 % interval."""
+
+    settings: tuple[str, ...]
+    variant: str
+    count: int
+    numbers: tuple[str, ...]
+    command: str
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """Where a metric is least or largest."""
+
+    metric: str
+    which: str
+    number: str
+    variant: str
+    settings: str
+    command: str
+
+
+def sentence(about: Mapping[str, Any], summary: Summary) -> str:
+    """Say how many points there are, how many failed, how long it took, and whether anything is missing."""
+    parts = [f"{summary.points:,} of {about['points']:,} points"] if partial(about, summary) else []
+    parts = parts or [f"{summary.points:,} points"]
+    parts.append(f"{summary.failed:,} failed")
+    if "seconds" in about:
+        parts.append(span(about["seconds"]) if about["seconds"] >= 10 else f"{about['seconds']:.1f} s")
+    text = ", ".join(parts)
+    if partial(about, summary):
+        text = f"Partial ({about['status']}): {text}. The same command continues it"
+    return f"{text}."
+
+
+def partial(about: Mapping[str, Any], summary: Summary) -> bool:
+    """Say whether points are missing."""
+    return bool(summary.points < about["points"])
+
+
+def varying(summary: Summary) -> list[int]:
+    """Return the places of the axes that differ between the cells."""
+    return [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
+
+
+def heads(summary: Summary) -> list[str]:
+    """Return the heads of the table: the settings that differ, the variant, how many points, the metrics."""
+    axes = [summary.axes[place] for place in varying(summary)]
+    return [*axes, "variant", "points", *(SHORT.get(name, name) for name in metrics(summary))]
+
+
+def metrics(summary: Summary) -> list[str]:
+    return [name for name in TABLE if name in summary.most]
+
+
+def table(about: Mapping[str, Any], summary: Summary, most: int) -> list[Line]:
+    """Return the rows of the table, no more than `most`."""
+    places, found = varying(summary), []
+    for key, cell in list(summary.cells.items())[:most]:
+        numbers = tuple(interval(cell.get(name)) for name in metrics(summary))
+        count = max((moments.count for moments in cell.values()), default=0)
+        settings = tuple(key[place] for place in places)
+        found.append(Line(settings, key[-1], count, numbers, repeat(about, summary, key)))
+    return found
+
+
+def interval(moments: Moments | None) -> str:
+    """Write a mean, and half of its 95 % interval where there is more than one number and they differ."""
+    if moments is None:
+        return ""
+    half = moments.half_width
+    return shown(moments.mean) if math.isnan(half) or half == 0 else f"{shown(moments.mean)} ± {half:.1g}"
+
+
+def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> str:
+    """Return the command that repeats a row of the table: its points over all seeds, or its first point."""
+    first = summary.first[key]
+    seeds = [axis for axis in about["axes"] if axis["key"] == "seed"]
+    alone = all(len(together) == 1 for together in about["dimensions"])
+    if not (seeds and alone and not any(".." in label for label in key[:-1])):
+        return command(about, first)
+    words, folders = point_words(about, first)
+    words = [seed_word(seeds[0]) if word.startswith("seed=") else word for word in words]
+    options = [option for folder in folders for option in ("--config-dir", folder)]
+    return shlex.join(["python", "-m", "attn_exp", *options, "-m", *words])
+
+
+def seed_word(axis: Mapping[str, Any]) -> str:
+    """Write the swept seeds as they can be typed."""
+    if "range" not in axis:
+        return f"seed={','.join(axis['words'])}"
+    start, step = axis["range"]
+    stop = start + step * axis["count"]
+    return f"seed=range({start},{stop})" if step == 1 else f"seed=range({start},{stop},{step})"
+
+
+def extremes(about: Mapping[str, Any], summary: Summary) -> Iterator[Extreme]:
+    """Yield where each metric is least and largest, with the command that repeats the point."""
+    for name in metrics(summary):
+        for which, found in (("least", summary.least[name]), ("largest", summary.most[name])):
+            number, point, variant = found[0]
+            if summary.least[name][0][0] != summary.most[name][0][0]:
+                settings = " ".join(swept_words(about, point))
+                yield Extreme(name, which, shown(number), variant, settings, command(about, point))
+
+
+def swept_words(about: Mapping[str, Any], point: int) -> list[str]:
+    """Return the words of a point that vary over the sweep."""
+    words, _ = point_words(about, point)
+    return words[len(words) - len(about["axes"]) :]
+
+
+def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, int, str]]:
+    """Yield each error, how many points it struck, and the command that repeats the first; the commonest first."""
+    for message, count in summary.failure_counts.most_common(20):
+        places = summary.failures.get(message) or [0]
+        yield message, count, command(about, places[0])
+
+
+def terminal(about: Mapping[str, Any], summary: Summary) -> str:
+    """Return what a sweep prints: one table, the failures, one sentence."""
+    lines = table(about, summary, IN_TERMINAL)
+    parts = []
+    if lines:
+        rows = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in lines]
+        parts.append(drawn(heads(summary), rows))
+    if len(summary.cells) > len(lines):
+        parts.append(f"{len(lines)} of {len(summary.cells):,} rows; the report has more, the results have all.")
+    struck = [f"{count:,} x {plain(message, 100)}\n    {again}" for message, count, again in failures(about, summary)]
+    if struck:
+        parts.append("\n".join(struck[:5]))
+    return "\n\n".join([*parts, sentence(about, summary)])
+
+
+def worth_plotting(summary: Summary) -> Sequence[str]:
+    """Return up to four metrics that differ by more than rounding between the cells."""
+    chosen = []
+    for name in ("entropy", "largest_weight", "shift", "cosine", "effective_keys", "error_ulp"):
+        means = [cell[name].mean for cell in summary.cells.values() if name in cell]
+        if means and max(means) - min(means) > 1e-9 * max(map(abs, means)):
+            chosen.append(name)
+    return chosen[:4]

@@ -1,0 +1,75 @@
+"""The report of a sweep as one HTML page that needs nothing else, and as Markdown."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from attn_exp.report import TEMPLATES, fenced, md, origin, piped, templates
+from attn_exp.sweep import overview
+from attn_exp.sweep.summary import Summary
+
+
+def page(about: Mapping[str, Any], summary: Summary, drawn: Mapping[str, bytes]) -> str:
+    """Return the report as HTML; `drawn` are figures by file name, of which the page holds the SVG ones."""
+    sources = {
+        name: "data:image/svg+xml;base64," + base64.b64encode(content).decode()
+        for name, content in drawn.items()
+        if name.endswith(".svg")
+    }
+    style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
+    return templates(autoescape=True).get_template("sweep.html").render(contents(about, summary, sources), style=style)
+
+
+def markdown(about: Mapping[str, Any], summary: Summary, drawn: Sequence[str]) -> str:
+    """Return the report as Markdown; `drawn` are file names under plots/."""
+    environment = templates(autoescape=False)
+    environment.filters |= {"md": md, "fenced": fenced, "piped": lambda lines, head: piped(head, lines), "code": code}
+    sources = {name: f"plots/{name}" for name in drawn if name.endswith(".png")}
+    text = environment.get_template("sweep.md").render(contents(about, summary, sources))
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, str]) -> dict[str, Any]:
+    """Return what both reports say."""
+    lines = overview.table(about, summary, overview.IN_REPORT)
+    return {
+        "title": about["title"] or "Sweep over " + (", ".join(axis["key"] for axis in about["axes"]) or "one point"),
+        "sentence": overview.sentence(about, summary),
+        "partial": overview.partial(about, summary),
+        "command": about["command"],
+        "axes": [axis_told(axis) for axis in about["axes"]],
+        "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
+        "skipped": about["skipped"],
+        "heads": overview.heads(summary),
+        "lines": [([*line.settings, line.variant, str(line.count), *line.numbers], line.command) for line in lines],
+        "cells": len(summary.cells),
+        "seeds": summary.seeds,
+        "extremes": [vars(each) for each in overview.extremes(about, summary)],
+        "failures": list(overview.failures(about, summary)),
+        "figures": [
+            {"source": source, "caption": overview.CAPTIONS[name.split(".")[0]]} for name, source in figures.items()
+        ],
+        "results": "results.csv" if about["format"] == "csv" else "parts/*.parquet",
+        "origin": [pair for pair in origin(about) if pair[1]],
+    }
+
+
+def code(text: str) -> str:
+    """Write a command within a line of Markdown, fenced by more backticks than it holds in a row."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def axis_told(axis: Mapping[str, Any]) -> str:
+    """Say in a few words what an axis is."""
+    if "range" in axis:
+        return f"{axis['key']}: {axis['count']:,} values from {axis['low']} to {axis['high']}"
+    words = axis["words"]
+    shown = ", ".join(words if len(words) <= 8 else [*words[:7], "...", words[-1]])
+    return f"{axis['key']}: {shown}"

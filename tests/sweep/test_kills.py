@@ -1,0 +1,57 @@
+"""Whatever is killed, and whenever: the same command ends with every point exactly once and the same table."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.sweep.command import alive, children, kill, results, run, start, the_sweep, wait_until
+
+KILLS = 5
+POINTS = 300
+WORDS = ("-m", "embeddings=random", "embeddings.tokens=16", "embeddings.d_model=8", f"seed=range({POINTS})",
+         "variant=[matrix,multi_head]", "report=tables", "sweep.chunk=4", "sweep.workers=2")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The table of the sweep that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    run(folder, *WORDS, "sweep.engine=serial")
+    return (the_sweep(folder) / "results.csv").read_bytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_driver_killed_at_random_moments(seed: int, tmp_path: Path, expected: bytes) -> None:
+    moments = random.Random(seed)
+    for _ in range(KILLS):
+        with start(tmp_path, *WORDS) as driver:
+            time.sleep(moments.uniform(0.3, 1.3))
+            workers = children(driver.pid) if driver.poll() is None else []
+            driver.kill()
+        wait_until(lambda left=workers: not any(map(alive, left)), seconds=5)  # type: ignore[misc] # a default binds it now
+    run(tmp_path, *WORDS)
+    assert (the_sweep(tmp_path) / "results.csv").read_bytes() == expected
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_workers_killed_at_random_moments(seed: int, tmp_path: Path, expected: bytes) -> None:
+    moments, killed = random.Random(seed), 0
+    with start(tmp_path, *WORDS) as driver:
+        wait_until(lambda: bool(list(tmp_path.glob("outputs/sweeps/*/parts/*.csv"))))
+        while killed < KILLS and driver.poll() is None:
+            time.sleep(moments.uniform(0.0, 0.1))
+            workers = children(driver.pid) if driver.poll() is None else []
+            if workers:
+                kill(moments.choice(workers))
+                killed += 1
+        driver.communicate(timeout=60)
+    assert killed == KILLS
+    assert driver.returncode in (0, 1)  # 1: one of them was killed twice over the same single point
+    assert sorted({int(line["point"]) for line in results(tmp_path)}) == list(range(POINTS))
+    run(tmp_path, *WORDS)
+    assert (the_sweep(tmp_path) / "results.csv").read_bytes() == expected
