@@ -1,19 +1,33 @@
-"""Attention, computed in several forms, each checked against a reference, and told apart."""
+"""Attention, computed in several forms, each checked against an independent reference, and told apart."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from attn_exp.api import Result, run
+    from attn_exp.config import UserError
     from attn_exp.functional import Traced, attention, trace
 
-__all__ = ["Traced", "attention", "trace"]
+__all__ = ["Result", "Traced", "UserError", "attention", "run", "trace"]
+
+HOMES = {
+    "Result": "api",
+    "Traced": "functional",
+    "UserError": "config",
+    "attention": "functional",
+    "run": "api",
+    "trace": "functional",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for: the command line needs none of them."""
-    if name not in __all__:
+    if name not in HOMES:
         raise AttributeError(f"module 'attn_exp' has no attribute {name!r}")
-    from attn_exp import functional  # noqa: PLC0415 - see above
+    return getattr(import_module(f"attn_exp.{HOMES[name]}"), name)
 
-    return getattr(functional, name)
+
+def __dir__() -> list[str]:
+    return __all__

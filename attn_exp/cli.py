@@ -31,16 +31,11 @@ def main() -> None:
 
 def compose(words: list[str]) -> None:
     """Let Hydra compose what the words describe, and run it: once, or as a sweep."""
-    from hydra.errors import HydraException  # noqa: PLC0415 - commands that read what is on disk start without Hydra
-    from omegaconf.errors import OmegaConfBaseException  # noqa: PLC0415
+    from attn_exp.hydra_edge import compose_and_run  # noqa: PLC0415 - commands that read what is on disk start faster
+    from attn_exp.hydra_errors import in_users_words  # noqa: PLC0415
 
-    from attn_exp.hydra_edge import compose_and_run  # noqa: PLC0415
-    from attn_exp.hydra_errors import worded  # noqa: PLC0415
-
-    try:
+    with in_users_words():
         compose_and_run(execute, execute_many, words)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(worded(error)) from error
 
 
 def execute(config: Config, command: str) -> None:

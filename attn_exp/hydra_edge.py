@@ -52,13 +52,16 @@ def compose_and_run(
 
 def composed(overrides: list[str], folders: list[str]) -> Config:
     """Return the configuration of these overrides, with users' own folders of YAML searched first."""
+    return read(values(overrides, folders))
+
+
+def values(overrides: Sequence[str], folders: Sequence[str]) -> dict[str, Any]:
+    """Return the plain values of a configuration, before anything checks them."""
     with initialize_config_dir(str(conf_dir()), version_base=VERSION_BASE):
         loader = GlobalHydra.instance().hydra
         assert loader is not None
         words = [*overrides, *search_words(folders)]
-        return read(
-            plain(loader.compose_config("config", words, RunMode.RUN, from_shell=True, with_log_configuration=False))
-        )
+        return plain(loader.compose_config("config", words, RunMode.RUN, from_shell=True, with_log_configuration=False))
 
 
 def search_words(folders: Sequence[str]) -> list[str]:
@@ -130,12 +133,12 @@ def conf_dir() -> Path:
 def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers."""
     ours: list[Any] = [key for key in composed if key != "hydra"]
-    values = OmegaConf.to_container(OmegaConf.masked_copy(composed, ours), resolve=True)
-    assert isinstance(values, dict)
-    return {str(key): value for key, value in values.items()}
+    found = OmegaConf.to_container(OmegaConf.masked_copy(composed, ours), resolve=True)
+    assert isinstance(found, dict)
+    return {str(key): value for key, value in found.items()}
 
 
-def repeat_command(overrides: list[str], folders: list[str]) -> str:
+def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> str:
     """Return the command that repeats a run."""
     words = [word for folder in folders for word in ("--config-dir", folder)]
     return shlex.join(["python", "-m", "attn_exp", *words, *overrides])

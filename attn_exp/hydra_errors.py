@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from attn_exp.config import unknown
+from attn_exp.config import UserError, unknown
 from attn_exp.hydra_edge import conf_dir
+
+
+@contextmanager
+def in_users_words() -> Iterator[None]:
+    """Let what Hydra and OmegaConf find wrong be a `UserError` of one line."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(worded(error)) from error
 
 
 def worded(error: Exception) -> str:

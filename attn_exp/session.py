@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 
 from attn_exp import index, store, terminal
-from attn_exp.compare import compare
+from attn_exp.compare import Comparison, compare
 from attn_exp.config import Config, Report, UserError
 from attn_exp.provenance import ask_git, origin
-from attn_exp.timing import measure
+from attn_exp.timing import Timing, measure
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,28 @@ def run(config: Config, command: str) -> Outcome:
     Raises:
         UserError: settings that do not fit each other, or an output folder that cannot be written to.
     """
-    output_dir = Path(config.output_dir)
-    store.check_writable(output_dir)
+    store.check_writable(Path(config.output_dir))
     with ask_git() as git:
-        comparison = compare(config)
-        timings = measure(comparison.variants, comparison.problem)
+        comparison, timings = compute(config)
         load_renderers(config.report)
         found = store.Run(comparison, timings, store.about(config, command, origin(git)))
+    folder = write(found)
+    return Outcome(folder, f"{terminal.summary(comparison)}\n\n{newest(folder, config)}")
+
+
+def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
+    """Compute and compare every variant, and time each."""
+    comparison = compare(config)
+    return comparison, measure(comparison.variants, comparison.problem)
+
+
+def write(found: store.Run) -> Path:
+    """Write a run to a folder of its own, put it into the index, and return the folder."""
+    output_dir = Path(found.comparison.config.output_dir)
     folder = store.save(found, output_dir, render)
     with suppress(UserError):  # the run is there; `attn-exp index` says what is in the way
         index.rebuild(output_dir)
-    return Outcome(folder, f"{terminal.summary(comparison)}\n\n{newest(folder, config)}")
+    return folder
 
 
 def load_renderers(wanted: Report) -> None:

@@ -1,0 +1,193 @@
+"""`attn_exp.run`: a run from Python, composed and computed as on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp import session, store, terminal
+from attn_exp.compare import Comparison
+from attn_exp.config import Config, Embeddings, UserError, read, unknown
+from attn_exp.projections import BIASES, MATRICES
+from attn_exp.provenance import ask_git, origin
+from attn_exp.sweep.words import spelled
+from attn_exp.timing import Timing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from attn_exp.notebook import Drawing
+
+LONGEST_COMMAND = 2000
+"""Characters beyond which a command is not shown; `attn-exp rerun` repeats such a run from its own settings."""
+
+
+def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Result:
+    """Compute and compare what the settings describe; nothing is written.
+
+    Words and settings mean what they mean on the command line: `run("mask=causal", head=2, scale=False)` is
+    `python -m attn_exp mask=causal head=2 scale=false`. Lists choose several variants: `variant=["looped", "scaled"]`.
+    Your own arrays, tokens in rows: `run(vectors=x, tokens=["a", "b"])`, where x is `[t m]`; or `q`, `k` and `v`; or
+    `weights` and `v`; and W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, b_q, b_k, b_v, b_o. They win over presets.
+
+    Raises:
+        UserError: whatever the command line would refuse, in the same words.
+    """
+    from attn_exp.hydra_edge import register_schema, repeat_command, values  # noqa: PLC0415 - most imports need none
+    from attn_exp.hydra_errors import in_users_words  # noqa: PLC0415
+
+    input_arrays, projections = split(settings)
+    chosen = [f"{key}={spelled(plain(value))}" for key, value in settings.items() if not is_array_name(key)]
+    all_words = [*starting(input_arrays), *words, *chosen]
+    folders = [] if config_dir is None else [str(config_dir)]
+    register_schema()
+    with in_users_words():
+        composed = values(all_words, folders)
+    config = read(with_arrays(composed, input_arrays, projections))
+    given = [f"embeddings.{key}={spelled(value)}" for key, value in input_arrays.items()]
+    given += [f"++projections.given.{key}={spelled(value)}" for key, value in projections.items()]
+    return Result(*session.compute(config), repeat_command([*all_words, *given], folders))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run found. In a notebook it shows itself: the table, the sentence, and the weights of every variant.
+
+    `comparison` holds everything as plain data, `timings` what each variant costs, `command` repeats the run.
+    """
+
+    comparison: Comparison
+    timings: tuple[Timing, ...]
+    command: str
+
+    @property
+    def config(self) -> Config:
+        """The settings, as the command line reads them."""
+        return self.comparison.config
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per variant: its settings, how right it is, how far from the first, what its weights look like."""
+        from attn_exp import tables  # noqa: PLC0415 - pandas is slow to import
+
+        return tables.comparison(self.comparison)
+
+    @property
+    def distances(self) -> pd.DataFrame:
+        """How far every two variants' answers are apart."""
+        from attn_exp import tables  # noqa: PLC0415
+
+        return tables.distances(self.comparison)
+
+    @property
+    def published(self) -> pd.DataFrame:
+        """A row per printed result of a document, and whether the run agrees with it."""
+        from attn_exp import tables  # noqa: PLC0415
+
+        return tables.published(self.comparison)
+
+    def stage(self, variant: str, name: str, head: int = 0) -> pd.DataFrame:
+        """Return a stage of a variant, `q`, `logits`, `weights`, `output` and so on, with tokens as labels.
+
+        Raises:
+            UserError: there is no such variant, or it did not form that stage.
+        """
+        from attn_exp import tables  # noqa: PLC0415
+
+        return tables.stage(self.comparison, variant, name, head)
+
+    def array(self, variant: str, name: str) -> NDArray[Any]:
+        """Return a stage of a variant as an array, such as its weights `[h t s]` or its output `[t m]`.
+
+        Raises:
+            UserError: there is no such variant, or it did not form that stage.
+        """
+        if variant not in self.comparison.traces:
+            raise UserError(unknown(variant, list(self.comparison.traces), "variant"))
+        formed = dict(self.comparison.traces[variant].stages())
+        if name not in formed:
+            raise UserError(unknown(name, list(formed), f"stage of {variant}"))
+        return np.array(formed[name])
+
+    def figure(self, name: str = "weights") -> Drawing:
+        """Return a figure of the report, which shows itself in a notebook: `weights`, `distances`, `entropy`, ...
+
+        Raises:
+            UserError: this run has no such figure.
+        """
+        from attn_exp.notebook import drawing  # noqa: PLC0415 - Matplotlib is slow to import
+
+        return drawing(self.comparison, name)
+
+    def save(self, output_dir: str | Path | None = None) -> Path:
+        """Write the run and its report as the command line does, and return the new folder.
+
+        Raises:
+            UserError: the folder cannot be written to.
+        """
+        config = self.config if output_dir is None else replace(self.config, output_dir=str(output_dir))
+        store.check_writable(Path(config.output_dir))
+        session.load_renderers(config.report)
+        with ask_git() as git:
+            about = store.about(config, short(self.command), origin(git))
+        return session.write(store.Run(replace(self.comparison, config=config), self.timings, about))
+
+    def __repr__(self) -> str:
+        return terminal.summary(self.comparison)
+
+    def _repr_html_(self) -> str:
+        from attn_exp.notebook import page  # noqa: PLC0415 - only notebooks ask for it
+
+        return page(self.comparison, self.timings)
+
+
+INPUTS = tuple(each.name for each in fields(Embeddings) if each.name in ("tokens", "vectors", "q", "k", "v", "weights"))
+
+
+def is_array_name(key: str) -> bool:
+    return key in (*INPUTS, *MATRICES, *BIASES)
+
+
+def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the input's arrays and the projections', as plain lists."""
+    inputs = {key: plain(value) for key, value in settings.items() if key in INPUTS}
+    return inputs, {key: plain(value) for key, value in settings.items() if key in (*MATRICES, *BIASES)}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as lists and Python's own numbers."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def starting(inputs: Mapping[str, Any]) -> list[str]:
+    """Return the words that let the input start at the stage whose arrays are given; none where only names are."""
+    if "vectors" in inputs:
+        return ["embeddings=inline"]
+    return ["embeddings=inline", "projections=none"] if inputs.keys() - {"tokens"} else []
+
+
+def with_arrays(
+    composed: Mapping[str, Any], inputs: Mapping[str, Any], projections: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the composed values with the arrays in their place."""
+    found = dict(composed)
+    if inputs:
+        kept = composed["embeddings"] if inputs.keys() == {"tokens"} else {}
+        found["embeddings"] = {**kept, **inputs}
+    if projections:
+        section = composed["projections"]
+        found["projections"] = {**section, "given": {**(section.get("given") or {}), **projections}}
+    return found
+
+
+def short(command: str) -> str:
+    return command if len(command) <= LONGEST_COMMAND else "attn-exp rerun ."
