@@ -6,8 +6,9 @@ head size is small, and sums and maxima over keys run along whole rows of memory
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import log, prod
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from attn_exp.rules.rule import Array, Grid, Mask, Rules, Score, Span
 TRIED = 1 << 17
 """Up to so many logits, trying costs less than the bound."""
 
-PIECE = 1 << 15
+PIECE = 1 << 16
 """Logits bent at a time: few enough for the temporaries of a rule to stay in the cache."""
 
 
@@ -47,7 +48,8 @@ class Operands:
     """A whole problem, cut into heads: `q` `[b g r t d]`, `k` `[b g 1 s d]`, `v` `[b g 1 s e]`.
 
     `unit` is what a logit of 1 is in the tiles and `power` the exponential that fits: NumPy's `exp2` is half as
-    fast again as `exp`, so `log2(e)` goes into the scale, except where a rule bends logits and needs them as they are.
+    fast again as `exp`, so `log2(e)` goes into the scale. Where a rule changes logits they stay as they are: it needs
+    them so, or could make them very negative, and what underflows takes `exp2` twenty times as long.
     """
 
     q: Array
@@ -70,6 +72,11 @@ class Block:
     v: Array
     span: Span
     scratch: Scratch
+
+
+def natural(whole: Operands) -> Operands:
+    """Return the operands with logits as they are."""
+    return replace(whole, unit=1.0, power=np.exp)
 
 
 def room(whole: Operands, entire: bool) -> Scratch:
@@ -97,36 +104,52 @@ def reach(whole: Operands, task: Task) -> Span:
     return union(spans)
 
 
-def logits(block: Block, run: Run) -> Array:
-    """Return the scaled, bent and biased logits of a run of keys `[b g r s t]`, times the unit, in the scratch."""
-    rules = block.whole.rules
+def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
+    """Return the scaled, bent and biased logits of a run of keys `[b g r s t]`, times the unit, in the scratch.
+
+    `after` is a last step for each of them; where logits are bent, it follows while a piece is still in the cache.
+    """
     shape = (*block.q.shape[:-2], run.stop - run.start, block.q.shape[-1])
     tile = block.scratch.tile[: prod(shape)].reshape(shape)
     np.matmul(block.k[..., run.start : run.stop, :], block.q, out=tile)
-    for rule in rules.scores:
-        if type(rule).bend is not Score.bend:
-            bend(rule, tile)
-    for rule in rules.scores:
-        if type(rule).bias is not Score.bias:
-            bias = told(rule.bias, rule, block, run)
-            if bias is not None:
-                tile += bias * block.whole.unit
+    bends = [rule.bend for rule in block.whole.rules.scores if type(rule).bend is not Score.bend]
+    biases = [bias for rule in block.whole.rules.scores if (bias := added(rule, block, run)) is not None]
+    if bends:
+        bend(tile, bends, after if not biases else None)
+    for bias in biases:
+        tile += bias
+    if after is not None and (biases or not bends):
+        after(tile, out=tile)
     return tile
 
 
-def bend(rule: Score, tile: Array) -> None:
+def bend(tile: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[..., Array] | None) -> None:
+    """Bend a tile in place, piece by piece."""
     flat = tile.reshape(-1)
     for start in range(0, flat.size, PIECE):
-        piece = flat[start : start + PIECE]
-        piece[...] = rule.bend(piece)
+        piece = bent = flat[start : start + PIECE]
+        for each in bends:
+            bent = each(bent)
+        if after is None:
+            piece[...] = bent
+        else:
+            after(bent, out=piece)
+
+
+def added(rule: Score, block: Block, run: Run) -> Array | None:
+    """Return what a rule adds to a run of keys, times the unit, or None for nothing."""
+
+    def ask(grid: Grid) -> Array | None:
+        bias = rule.bias(grid)
+        return None if bias is None else np.multiply(bias, block.whole.unit).astype(block.q.dtype, copy=False)
+
+    return None if type(rule).bias is Score.bias else told(ask, rule, block, run)
 
 
 def allowed(block: Block, run: Run) -> Array:
     """Return what all masks together allow of a run of keys; it broadcasts to `[b g r s t]`."""
-    answer = np.ones((1, 1), bool)
-    for mask in block.whole.rules.masks:
-        answer = answer & told(mask.allows, mask, block, run)
-    return answer
+    answers = [told(mask.allows, mask, block, run) for mask in block.whole.rules.masks]
+    return np.asarray(functools.reduce(np.logical_and, answers)) if answers else np.ones((1, 1), bool)
 
 
 def told(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
@@ -136,8 +159,8 @@ def told(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run)
     if not rule.relative or offset.ndim or queries * (run.stop - run.start) < PIECE:
         return ask(grid(block, np.arange(run.start, run.stop)[:, None], np.arange(rows.start, rows.stop)))
     first = rows.start + int(offset)
-    line = np.asarray(ask(grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int), first)))
-    if line.ndim == 0 or line.shape[-1] == 1:
+    line = ask(grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int), first))
+    if np.ndim(line) == 0 or line.shape[-1] == 1:
         return line
     line = line[..., 0, :] if line.ndim > 1 else line
     return sliding_window_view(line, queries, axis=-1)[..., ::-1, :]
@@ -172,8 +195,7 @@ def quick(block: Block, context: Array) -> Sums:
     """Return the sums with an anchor of 0, the context in place: right where nothing overflows or underflows."""
     power, total = block.whole.power, None
     for run in runs(block.span):
-        powers = logits(block, run)
-        power(powers, out=powers)
+        powers = logits(block, run, after=power)
         if run.masked:
             powers *= allowed(block, run)
         summed = block.scratch.ones[: powers.shape[-2]] @ powers
@@ -264,12 +286,12 @@ def whole_rows(block: Block) -> Sums:
     return Sums(context, np.ones(context.shape[:-1], context.dtype), np.nan)
 
 
-def solve(block: Block, context: Array, bounded: bool) -> Sums:
-    """Return the sums of a block, by the quick way where no logit can overflow and the outcome can be trusted."""
-    if block.whole.rules.normalizer != "softmax":
-        return whole_rows(block)
-    sums = quick(block, context) if bounded else None
-    return sums if sums is not None and trusted(sums) else safe(block)
+def solve(whole: Operands, task: Task, scratch: Scratch, context: Array, bounded: bool) -> Sums:
+    """Return the sums of a task, by the quick way where no logit can overflow and the outcome can be trusted."""
+    if whole.rules.normalizer != "softmax":
+        return whole_rows(cut(natural(whole), task, scratch))
+    sums = quick(cut(whole, task, scratch), context) if bounded else None
+    return sums if sums is not None and trusted(sums) else safe(cut(natural(whole), task, scratch))
 
 
 def bounded(whole: Operands) -> bool:

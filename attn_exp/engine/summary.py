@@ -58,7 +58,7 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         coarse = coarse * faded[..., None] + binned(powers, run, marks)
     whole = np.where(total == 0, 1, total)
     level = np.where(np.isneginf(anchor), 0, anchor)
-    entropy = (np.log(whole) * kept - moment / block.whole.unit) / whole
+    entropy = (np.log(whole) * kept - moment) / whole
     largest = np.where(total == 0, 0, power(top - level) / whole)
     return Sums(context, total, anchor), Portrait(entropy, largest, first / whole, coarse / whole[..., None])
 

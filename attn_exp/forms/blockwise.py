@@ -46,13 +46,12 @@ def attend(
     def work(tasks: Iterator[plan.Task]) -> None:
         scratch = block.room(whole, entire=not soft)
         for task in tasks:
-            mine = block.cut(whole, task, scratch)
             if gallery is None:
-                sums = block.solve(mine, context[task], bounded)
+                sums = block.solve(whole, task, scratch, context[task], bounded)
             else:
-                sums, portrait = portrait_of(mine, gallery.keys)
+                sums, portrait = portrait_of(block.cut(block.natural(whole), task, scratch), gallery.keys)
                 gallery.hang(task, portrait)
-            finish(sums, context[task], lse[task], whole.unit)
+            finish(sums, context[task], lse[task])
 
     spread(work, shape, threads, rows, entire=not soft)
     dtype = np.result_type(q, k, values)
@@ -70,15 +69,15 @@ def operands(q: Array, k: Array, v: Array, rules: Rules) -> block.Operands:
     """Cut the heads of `q` into groups that share a key/value head."""
     dtype = np.result_type(q, k, v, rules.softmax_dtype or np.float32, np.float32)
     batches, heads, groups = (q.shape[0] if q.ndim == 4 else 1), q.shape[-3], k.shape[-3]
-    exact = rules.normalizer != "softmax" or any(type(rule).bend is not Score.bend for rule in rules.scores)
+    changed = any(type(rule).bend is not Score.bend or type(rule).bias is not Score.bias for rule in rules.scores)
     return block.Operands(
         q=q.reshape(batches, groups, heads // groups, *q.shape[-2:]).astype(dtype, copy=False),
         k=k.reshape(batches, groups, 1, *k.shape[-2:]).astype(dtype, copy=False),
         v=v.reshape(batches, groups, 1, *v.shape[-2:]).astype(dtype, copy=False),
         rules=rules,
         shape=plan.Shape(batches, groups, heads // groups, q.shape[-2], k.shape[-2]),
-        unit=1.0 if exact else float(np.log2(np.e)),
-        power=np.exp if exact else np.exp2,
+        unit=1.0 if changed else float(np.log2(np.e)),
+        power=np.exp if changed else np.exp2,
     )
 
 
@@ -98,8 +97,8 @@ def spread(
         return together(quietly, plan.tasks(shape, wanted, rows, entire), granted)
 
 
-def finish(sums: block.Sums, context: Array, lse: Array, unit: float) -> None:
+def finish(sums: block.Sums, context: Array, lse: Array) -> None:
     """Write a block's part of the answer: `context / total` and `anchor + log(total)`."""
     np.divide(sums.context, np.maximum(sums.total, np.finfo(lse.dtype).tiny)[..., None], out=context)
     np.log(sums.total, out=lse)
-    lse += sums.anchor / unit
+    lse += sums.anchor

@@ -1,0 +1,312 @@
+"""How fast attention is, in ratios of one interleaved run: python benchmarks/attention.py [--quick] [--only full]
+
+Every part prints its figures; the goals come last, each with what was measured and whether it is met. The figures go to
+`outputs/benchmarks/attention.csv` with a plot beside them. The run starts itself again without `OPENBLAS_CORETYPE` and
+`OPENBLAS_L2_SIZE`: they can hold the BLAS below what the processor can do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PINS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+if __name__ == "__main__":
+    if any(pin in os.environ for pin in PINS):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {k: v for k, v in os.environ.items() if k not in PINS})
+    sys.path.insert(0, str(ROOT))
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from attn_exp.forms import blockwise
+from attn_exp.rules.alibi import Alibi
+from attn_exp.rules.padding import Padding
+from attn_exp.rules.rule import Rules
+from attn_exp.rules.softcap import Softcap
+from attn_exp.rules.window import Window
+from benchmarks.contenders import CONTENDERS, Call, by_threads, interleaved, one_expression, ours, pytorch
+
+Array = NDArray[Any]
+
+SHAPES = [
+    *((1, 8, length, 64) for length in (64, 128, 256, 512, 1024, 2048)),
+    (4, 12, 197, 64),
+    (1, 4, 4096, 128),
+    (1, 1, 8192, 64),
+]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured time."""
+
+    part: str
+    shape: str
+    dtype: str
+    who: str
+    milliseconds: float
+    gigaflops: float
+    to_ours: float
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What was hoped for, and what is; None where it was not measured."""
+
+    what: str
+    goal: float
+    measured: float | None
+
+
+class Bench:
+    """The figures and goals of one run."""
+
+    def __init__(self, quick: bool) -> None:
+        self.figures: list[Figure] = []
+        self.goals: list[Goal] = []
+        self.rounds, self.burst = (2, 0.05) if quick else (5, 0.15)
+        self.shapes = [shape for shape in SHAPES if not quick or shape[2] <= 2048]
+
+    def time(self, part: str, shape: tuple[int, ...], dtype: str, calls: dict[str, Call], work: float = 1.0) -> Any:
+        """Time calls in turn, print them, and return each one's time over the first one's."""
+        seconds = interleaved(calls, self.rounds, self.burst)
+        first = next(iter(seconds.values()))
+        batches, heads, length, size = shape
+        flops = 4 * batches * heads * length * length * size * work
+        for who, time in seconds.items():
+            self.figures.append(Figure(part, str(shape), dtype, who, time * 1e3, flops / time / 1e9, time / first))
+        words = "  ".join(f"{who} {time * 1e3:.3f} ms ({time / first:.2f})" for who, time in seconds.items())
+        print(f"{part:8} {shape!s:18} {dtype:8} {words}", flush=True)
+        return {who: time / first for who, time in seconds.items()}
+
+    def goal(self, what: str, goal: float, measured: float | None) -> None:
+        self.goals.append(Goal(what, goal, measured))
+
+
+def drawn(shape: tuple[int, ...], dtype: str = "float32", heads: int | None = None) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(0)
+    shared = shape if heads is None else (shape[0], heads, *shape[2:])
+    q, k, v = (rng.standard_normal(each, np.float64).astype(dtype) for each in (shape, shared, shared))
+    return q, k, v
+
+
+def mean(ratios: list[float]) -> float | None:
+    """Return the geometric mean."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+
+
+def contest(bench: Bench, causal: bool) -> None:
+    """Every contender on every shape."""
+    part = "causal" if causal else "full"
+    torch: list[float] = []
+    runtime: list[float] = []
+    for dtype in ("float32", "float64"):
+        for shape in bench.shapes:
+            arrays = drawn(shape, dtype)
+            calls = {who: call for who, make in CONTENDERS.items() if (call := make(*arrays, causal)) is not None}
+            ratios = bench.time(part, shape, dtype, calls, work=0.5 + 0.5 / shape[2] if causal else 1.0)
+            torch += [1 / ratios["PyTorch"]] if "PyTorch" in ratios else []
+            runtime += [1 / ratios["ONNX Runtime"]] if "ONNX Runtime" in ratios and shape[2] >= 512 else []
+    bench.goal(f"{part}, geometric mean, ours / PyTorch", 0.65 if causal else 0.70, mean(torch))
+    if not causal:
+        bench.goal("the worst of them", 1.15, max(torch, default=None))
+    bench.goal(f"{part}, 512 tokens and more, float32, ours / ONNX Runtime", 0.60 if causal else 1.10, mean(runtime))
+
+
+def window(bench: Bench) -> None:
+    """A sliding window of 256 keys against everything, at 16,384 tokens."""
+    shape, length = (1, 1, 16384, 64), 64**-0.5
+    arrays = drawn(shape)
+    calls: dict[str, Call] = {
+        "full": lambda: blockwise.attend(*arrays, Rules(length)),
+        "window": lambda: blockwise.attend(*arrays, Rules(length, masks=(Window(255, 0),))),
+    }
+    bench.goal(
+        "window 256 at 16,384 tokens, ours / our full", 0.06, bench.time("window", shape, "float32", calls)["window"]
+    )
+
+
+def rules(bench: Bench) -> None:
+    """What grouped heads, padding, ALiBi and a soft-cap cost."""
+    for shape in ((1, 8, 1024, 64), (1, 8, 2048, 64)):
+        arrays, scale = drawn(shape), shape[3] ** -0.5
+        calls: dict[str, Call] = {
+            "plain": partial(blockwise.attend, *arrays, Rules(scale)),
+            "grouped": partial(blockwise.attend, *drawn(shape, heads=2), Rules(scale)),
+            "padding": partial(blockwise.attend, *arrays, Rules(scale, masks=(Padding(shape[2] - 5),))),
+            "ALiBi": partial(blockwise.attend, *arrays, Rules(scale, scores=(Alibi(),))),
+            "soft-cap": partial(blockwise.attend, *arrays, Rules(scale, scores=(Softcap(30.0),))),
+        }
+        ratios = bench.time("rules", shape, "float32", calls)
+        for name in ("grouped", "padding", "ALiBi", "soft-cap"):
+            bench.goal(f"{name} at {shape[2]} tokens, ours / ours without", 1.3, ratios[name])
+
+
+def small(bench: Bench) -> None:
+    """Three tokens of four dimensions against the textbook line."""
+    q, k, v = (each[0, 0] for each in drawn((1, 1, 3, 4), "float64"))
+
+    def textbook() -> Array:
+        logits = q @ k.T / np.sqrt(q.shape[-1])
+        powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True) @ v)
+
+    ratios = bench.time("small", (1, 1, 3, 4), "float64", {"textbook": textbook, "ours": ours(q, k, v, False)})
+    bench.goal("3 tokens, 4 dimensions, ours / the NumPy one-liner", 2.0, ratios["ours"])
+
+
+MEMORY = """
+import sys
+import numpy as np
+import attn_exp
+
+def status(key):
+    return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith(key))
+
+q, k, v = (np.random.default_rng(i).standard_normal((1, 1, 65536, 64), np.float32) for i in range(3))
+attn_exp.attention(q[:, :, :1], k[:, :, :1], v[:, :, :1], form="blockwise")
+open("/proc/self/clear_refs", "w").write("5")
+before = status("VmRSS")
+out = attn_exp.attention(q, k, v, is_causal=len(sys.argv) > 1)
+print(status("VmHWM") - before - out.nbytes / 2**20)
+"""
+"""Linux alone forgets a process's largest resident memory on request; elsewhere this part fails."""
+
+
+def memory(bench: Bench) -> None:
+    """The resident memory of a process of its own, beyond inputs and output."""
+    for name, arguments in (("full", []), ("causal", ["causal"])):
+        process = [sys.executable, "-c", MEMORY, *arguments]
+        mebibytes = float(subprocess.run(process, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+        print(f"memory   {name}, 65,536 tokens, one head, float32: {mebibytes:.1f} MiB beyond inputs and output")
+        bench.goal(f"memory beyond inputs and output, 65,536 tokens, {name}, MiB", 128, mebibytes)
+
+
+def accuracy(bench: Bench) -> None:
+    """Our error over PyTorch's, both against float64."""
+    worst = []
+    for shape in ((1, 8, 64, 64), (1, 8, 512, 64), (1, 8, 2048, 64), (4, 12, 197, 64), (1, 1, 4096, 128)):
+        for spread in (1, 4):
+            q, k, v = drawn(shape)
+            q = q * np.float32(spread)
+            for causal in (False, True):
+                line = one_expression(*(each.astype(np.float64) for each in (q, k, v)), causal)
+                torch = pytorch(q, k, v, causal)
+                if line is None or torch is None:
+                    continue
+                truth = line()
+                mine, theirs = (np.abs(np.asarray(each()) - truth).max() for each in (ours(q, k, v, causal), torch))
+                worst.append(float(mine / theirs))
+                what = f"{shape!s:18} spread {spread} {'causal' if causal else 'full'}"
+                print(f"accuracy {what:36} {mine:.1e} / {theirs:.1e}")
+    bench.goal("accuracy: our error over PyTorch's, geometric mean", 2, mean(worst))
+    bench.goal("accuracy: our error over PyTorch's, the worst", 2, max(worst, default=None))
+
+
+def threads(bench: Bench) -> None:
+    """One thread against two, and the share of the matrix product's peak."""
+    shape = (1, 8, 2048, 64)
+    for dtype in ("float32", "float64"):
+        arrays = drawn(shape, dtype)
+        square = drawn((1, 1, 2048, 2048), dtype)[0][0, 0]
+        calls: dict[str, Call] = {f"{n} threads": by_threads(n, *arrays, Rules(0.125)) for n in (1, 2)}
+        bench.time("threads", shape, dtype, calls)
+        ours_rate = bench.figures[-1].gigaflops
+        peak = (
+            2 * 2048**3 / interleaved({"product": lambda a=square: a @ a}, bench.rounds, bench.burst)["product"] / 1e9
+        )
+        print(f"peak     {dtype}: {ours_rate:.0f} of {peak:.0f} GF/s of one large product: {ours_rate / peak:.0%}")
+
+
+def lengths(bench: Bench, longest: int) -> None:
+    """One head from 64 tokens on: time, and working memory as NumPy asks for it."""
+    sizes = [2**power for power in range(6, 17) if 2**power <= longest]
+    for length in sizes:
+        shape = (1, 1, length, 64)
+        arrays = drawn(shape)
+        bench.time("length", shape, "float32", {"ours": ours(*arrays, False)})
+        tracemalloc.start()
+        out = ours(*arrays, False)()
+        print(f"         working memory {(tracemalloc.get_traced_memory()[1] - out.nbytes) / 2**20:.2f} MiB")
+        tracemalloc.stop()
+    times = [each.milliseconds for each in bench.figures if each.part == "length"]
+    for name, start in (("all", 0), ("from 2048 on", len([each for each in sizes if each < 2048]))):
+        if len(times) - start > 1:
+            slope = np.polyfit(np.log(sizes[start:]), np.log(times[start:]), 1)[0]
+            print(f"length   slope of log time over log length, {name}: {slope:.2f} (2 is quadratic)")
+
+
+def show_libraries() -> None:
+    """Print the kernels and threads of every BLAS and OpenMP that is loaded."""
+    with threadpool_limits():
+        for pool in threadpool_info():
+            keys = ("internal_api", "version", "architecture", "threading_layer", "num_threads")
+            print(
+                "library ", ", ".join(f"{key} {pool[key]}" for key in keys if key in pool), Path(pool["filepath"]).name
+            )
+
+
+def show_goals(goals: list[Goal]) -> None:
+    print(f"\n{'what':66} {'goal':>7} {'measured':>9}  met")
+    for each in goals:
+        measured = "-" if each.measured is None else f"{each.measured:.3f}"
+        met = "-" if each.measured is None else "yes" if each.measured <= each.goal else "NO"
+        print(f"{each.what:66} {each.goal:7} {measured:>9}  {met}")
+
+
+def save(bench: Bench, folder: Path) -> Iterator[Path]:
+    """Write the figures, the goals and a plot, and yield where."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, kind, rows in (("attention", Figure, bench.figures), ("attention_goals", Goal, bench.goals)):
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([[each.name for each in fields(kind)], *map(astuple, rows)])
+        yield folder / f"{name}.csv"
+    from benchmarks.picture import draw  # noqa: PLC0415 - matplotlib is loaded only after the measuring
+
+    draw(bench.figures, folder / "attention.png")
+    yield folder / "attention.png"
+
+
+def main() -> None:
+    """Run the parts that are asked for."""
+    parts: dict[str, Callable[[Bench], None]] = {
+        "full": lambda bench: contest(bench, causal=False),
+        "causal": lambda bench: contest(bench, causal=True),
+        "window": window,
+        "rules": rules,
+        "small": small,
+        "memory": memory,
+        "accuracy": accuracy,
+        "threads": threads,
+        "length": lambda bench: lengths(bench, 8192 if options.quick else 65536),
+    }
+    parser = argparse.ArgumentParser(description="How fast attention is, in ratios of one interleaved run.")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, up to 2,048 tokens")
+    parser.add_argument("--only", default=",".join(parts), help=f"some of {', '.join(parts)}")
+    parser.add_argument("--folder", type=Path, default=ROOT / "outputs" / "benchmarks")
+    options = parser.parse_args()
+    bench = Bench(options.quick)
+    pytorch(*drawn((1, 1, 1, 1)), False)  # loads the library, so that it is shown
+    show_libraries()
+    for name in options.only.split(","):
+        parts[name](bench)
+    show_goals(bench.goals)
+    for path in save(bench, options.folder):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
