@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
-from attn_exp import metrics, oracle
+from attn_exp import checks, metrics, oracle
+from attn_exp.checks import Check
 from attn_exp.config import Config, UserError
 from attn_exp.problem import Problem, build
 from attn_exp.published import Agreement, hold
+from attn_exp.sameness import answer, letters, sameness
 from attn_exp.stages import Trace
 from attn_exp.variant import Settled, execute, settle
 
 Array = NDArray[Any]
-
-SAME_FUNCTION = 256
-"""Two answers this many units in the last place of their largest number apart still count as one function."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One variant in plain numbers.
 
-    `error` and `error_ulp` are against its own reference, over `checked` queries; `shift` and `cosine` against the
-    first row; `entropy` in nats, `effective_keys` and `largest_weight` are means over heads and queries. Where the form
-    refuses the rules, `note` says why, `same_as` is empty and the numbers are NaN; so are those of stages never formed.
+    `error` and `error_ulp` are against its own reference, over `checked` queries; `shift`, `cosine`, `sameness` and
+    `parts_at` (see `Distance`) against the first row; `entropy` in nats, `effective_keys` and `largest_weight` are
+    means over heads and queries. Where the form refuses the rules, `note` says why, `same_as` is empty and the numbers
+    are NaN; so are those of stages never formed.
     """
 
     variant: str
@@ -56,17 +56,26 @@ class Row:
     score: str = "none"
     position: str = "none"
     normalizer: str = "softmax"
+    convention: str = "none"
+    sameness: str = ""
+    parts_at: str = ""
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Distance:
-    """How far two variants' answers are apart: the largest absolute difference, and the cosine."""
+    """How far two variants are apart: the largest absolute difference and the cosine of their answers.
+
+    `sameness` says how near the answers are, `parts_at` which stage is the first to differ: in its bits where they
+    compute the same function, beyond rounding where they do not.
+    """
 
     variant: str
     other: str
     difference: float
     cosine: float
+    sameness: str = ""
+    parts_at: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,7 @@ class Comparison:
     distances: tuple[Distance, ...]
     traces: Mapping[str, Trace]
     published: tuple[Agreement, ...]
+    checks: tuple[Check, ...] = ()
 
 
 def compare(config: Config) -> Comparison:
@@ -90,25 +100,28 @@ def compare(config: Config) -> Comparison:
     """
     if not config.variant:
         raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
+    checks.wanted(config)
     problem = build(config)
     variants = tuple(settle(name, each, config, problem) for name, each in config.variant.items())
     traces = {each.name: Trace() if each.refused else execute(each, problem) for each in variants}
-    answers = {each.name: answer(traces[each.name]) for each in variants if not each.refused}
-    if not answers:
+    computed = {each.name: traces[each.name] for each in variants if not each.refused}
+    if not computed:
         raise UserError("; ".join(f"{each.name}: {each.refused}" for each in variants))
-    distances = tuple(every_distance(answers))
-    letters = same_as(answers)
+    distances = tuple(every_distance(computed))
+    classes = letters(computed)
     rows = tuple(
-        row(each, problem, config, traces[each.name], answers, letters.get(each.name, "")) for each in variants
+        row(each, problem, config, traces[each.name], computed, classes.get(each.name, "")) for each in variants
     )
-    return Comparison(config, problem, variants, rows, distances, traces, hold(config, problem, variants, traces))
-
-
-def answer(trace: Trace) -> Array:
-    """Return what a trace ends in: the output, or the weights where the problem has no values."""
-    last = trace.weights if trace.output is None else trace.output
-    assert last is not None
-    return last
+    return Comparison(
+        config,
+        problem,
+        variants,
+        rows,
+        distances,
+        traces,
+        hold(config, problem, variants, traces),
+        checks.run(config, problem, variants),
+    )
 
 
 def row(
@@ -116,7 +129,7 @@ def row(
     problem: Problem,
     config: Config,
     trace: Trace,
-    answers: Mapping[str, Array],
+    computed: Mapping[str, Trace],
     letter: str,
 ) -> Row:
     """Return the row of one variant."""
@@ -130,13 +143,14 @@ def row(
         output_projection=settled.output_projection,
         mistake=settled.mistake,
         same_as=letter,
-        **(unmeasured() if settled.refused else measured(settled, problem, trace, answers)),
+        **(unmeasured() if settled.refused else measured(settled, problem, trace, computed)),
         flops=metrics.flops(len(problem.tokens), problem.keys, settled.head, size(trace.q), size(trace.v)),
         kv_head=settled.heads.shared,
         mask=settled.words["mask"],
         score=settled.words["score"],
         position=settled.words["position"],
         normalizer=settled.rules.normalizer,
+        convention=settled.words["convention"],
         note=settled.refused or "",
     )
 
@@ -144,13 +158,15 @@ def row(
 def unmeasured() -> dict[str, Any]:
     """Return the numbers of a variant that was not computed."""
     names = "error", "error_ulp", "shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"
-    return {"checked": 0} | dict.fromkeys(names, math.nan)
+    return {"checked": 0, "sameness": "", "parts_at": ""} | dict.fromkeys(names, math.nan)
 
 
-def measured(settled: Settled, problem: Problem, trace: Trace, answers: Mapping[str, Array]) -> dict[str, Any]:
+def measured(settled: Settled, problem: Problem, trace: Trace, computed: Mapping[str, Trace]) -> dict[str, Any]:
     """Return how right a variant is, how far from the first row, and what its weights look like."""
     expected = oracle.ask(settled, problem)
-    mine, first = answers[settled.name], next(iter(answers.values()))
+    first_trace = next(iter(computed.values()))
+    mine, first = answer(trace), answer(first_trace)
+    apart = sameness(first_trace, trace)
     checked = mine[list(expected.rows)] if expected.output is not None else mine[:, list(expected.rows)]
     truth = expected.weights if expected.output is None else expected.output
     return {
@@ -159,6 +175,8 @@ def measured(settled: Settled, problem: Problem, trace: Trace, answers: Mapping[
         "checked": len(expected.rows),
         "shift": difference(mine, first),
         "cosine": metrics.cosine(mine, first) if mine.shape == first.shape else math.nan,
+        "sameness": apart.word,
+        "parts_at": apart.parts_at,
         **spread(trace.weights),
     }
 
@@ -184,35 +202,9 @@ def difference(left: Array, right: Array) -> float:
     return metrics.largest_error(left, right) if left.shape == right.shape else float("nan")
 
 
-def every_distance(answers: Mapping[str, Array]) -> Iterator[Distance]:
+def every_distance(computed: Mapping[str, Trace]) -> Iterator[Distance]:
     """Yield the distance of every pair of variants, each pair once, in order."""
-    names = list(answers)
-    for place, name in enumerate(names):
-        for other in names[place + 1 :]:
-            left, right = answers[name], answers[other]
-            same_shape = left.shape == right.shape
-            cosine = metrics.cosine(left, right) if same_shape else float("nan")
-            yield Distance(name, other, difference(left, right), cosine)
-
-
-def same_as(answers: Mapping[str, Array]) -> dict[str, str]:
-    """Give the variants that compute the same function, to rounding, the same letter."""
-    leaders: list[str] = []
-    letters = {}
-    for name, mine in answers.items():
-        leader = next((each for each in leaders if same_function(mine, answers[each])), name)
-        if leader == name:
-            leaders.append(name)
-        letters[name] = letter(leaders.index(leader))
-    return letters
-
-
-def same_function(left: Array, right: Array) -> bool:
-    """Say whether two answers differ by no more than rounding."""
-    return left.shape == right.shape and metrics.error_in_ulp(left, right) <= SAME_FUNCTION
-
-
-def letter(place: int) -> str:
-    """Return A, B, ... Z, AA, AB, ..."""
-    alphabet = string.ascii_uppercase
-    return (letter(place // 26 - 1) if place >= 26 else "") + alphabet[place % 26]
+    for (name, trace), (other, second) in itertools.combinations(computed.items(), 2):
+        left, right = answer(trace), answer(second)
+        cosine = metrics.cosine(left, right) if left.shape == right.shape else math.nan
+        yield Distance(name, other, difference(left, right), cosine, *sameness(trace, second))

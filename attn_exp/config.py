@@ -83,6 +83,7 @@ class Variant:
     score: Mapping[str, Any] | None = None
     position: Mapping[str, Any] | None = None
     normalizer: str | None = None
+    convention: str | None = None
 
 
 @dataclass(frozen=True)
@@ -156,12 +157,15 @@ class Config:
     bias: bool = False
     mistake: str = "none"
     kv_head: int | None = None
-    align: str = "top_left"
+    align: str | None = None
     mask: Mapping[str, Any] = field(default_factory=dict)
     mask_join: str = "and"
     score: Mapping[str, Any] = field(default_factory=dict)
     position: Mapping[str, Any] = field(default_factory=dict)
     normalizer: str = "softmax"
+    convention: str = "none"
+    check: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
     variant: Mapping[str, Variant]
     report: Report = Report()
     sweep: Sweep = Sweep()
@@ -252,6 +256,12 @@ def texts(value: Any, key: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise UserError(f"{key}={shown(value)}: expected a list of words, such as [a,b]")
     return tuple(str(word) for word in value)
+
+
+def words(value: Any, key: str) -> tuple[str, ...]:
+    """Read one word or several; `none` is no word at all."""
+    several = (value,) if isinstance(value, str) else () if value is None else texts(value, key)
+    return tuple(word for word in several if word != "none")
 
 
 def choice(*choices: str) -> Any:
@@ -357,7 +367,7 @@ PROJECTIONS = {
 
 RULES = {
     "kv_head": optional(whole(1)),
-    "align": choice("top_left", "bottom_right"),
+    "align": optional(choice("top_left", "bottom_right")),
     "mask": mapping,
     "mask_join": choice("and", "or"),
     "score": mapping,
@@ -365,13 +375,17 @@ RULES = {
     "normalizer": text,
 }
 
-VARIANT = {name: optional(reader) for name, reader in RULES.items()} | {
-    "form": text,
-    "head": optional(whole(1)),
-    "scale": optional(scale),
-    "output_projection": flag,
-    "mistake": optional(text),
-}
+VARIANT = (
+    {"convention": optional(text)}
+    | {name: optional(reader) for name, reader in RULES.items()}
+    | {
+        "form": text,
+        "head": optional(whole(1)),
+        "scale": optional(scale),
+        "output_projection": flag,
+        "mistake": optional(text),
+    }
+)
 
 PUBLISHED = {
     "quantity": text,
@@ -403,6 +417,9 @@ SWEEP = {
 }
 
 READERS = RULES | {
+    "convention": text,
+    "check": words,
+    "dtype": words,
     "embeddings": section(Embeddings, EMBEDDINGS),
     "projections": section(Projections, PROJECTIONS),
     "variant": named(Variant, VARIANT),

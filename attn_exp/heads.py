@@ -68,7 +68,11 @@ def pooled(apart: Array, shared: int) -> Array:
     projection, so pooling here equals pooling W_k and W_v.
     """
     count, length, size = apart.shape
-    return apart if count == shared else apart.reshape(shared, count // shared, length, size).mean(axis=1)
+    return (
+        apart
+        if count == shared
+        else apart.reshape(shared, count // shared, length, size).mean(axis=1).astype(apart.dtype)
+    )
 
 
 def together(apart: Array) -> Array:

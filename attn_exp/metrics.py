@@ -11,11 +11,36 @@ Array = NDArray[Any]
 
 
 def largest_error(answer: Array, expected: Array) -> float:
-    """Return `max |answer - expected|`, in the units of the output; NaN in either counts as infinite."""
+    """Return `max |answer - expected|`, in the units of the output.
+
+    NaN in one alone counts as infinite; NaN in both is agreement.
+    """
     if expected.size == 0:
         return 0.0
-    difference = np.abs(answer.astype(np.float64) - expected)
+    both = np.isnan(answer) & np.isnan(expected)
+    difference = np.where(both, 0.0, np.abs(answer.astype(np.float64) - expected))
     return float(np.where(np.isnan(difference), np.inf, difference).max())
+
+
+def ulp_distance(answer: Array, expected: Array) -> int:
+    """Return the most floats of this type that lie between two numbers at the same place, in units in the last place.
+
+    The bits of floats, read as whole numbers with the negative ones turned, are in the order of the floats: the
+    distance is a difference of whole numbers. Source: Goldberg 1991, "What Every Computer Scientist Should Know About
+    Floating-Point Arithmetic"; `numpy.testing.assert_array_max_ulp`.
+    """
+    if answer.size == 0:
+        return 0
+    places = [ordered(each.astype(answer.dtype)) for each in (answer, expected)]
+    high, low = np.maximum(*places), np.minimum(*places)
+    return int((high.astype(object) - low.astype(object)).max())
+
+
+def ordered(numbers: Array) -> Array:
+    """Return the place of each float in the order of all floats of its type."""
+    size = numbers.dtype.itemsize
+    bits = np.ascontiguousarray(numbers).view(f"i{size}").astype(np.int64)
+    return np.where(bits < 0, -(2 ** (8 * size - 1)) - bits, bits)
 
 
 def error_in_ulp(answer: Array, expected: Array) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,7 +111,11 @@ def row_weights(settled: Settled, problem: Problem, q: Any, k: Any, head: int, r
         given: list[float] = problem.weights[row].tolist()
         return given
     weights = REFERENCES[forms.reference(settled.form)]
-    return weights(q, k, settled.head, head, row, row + int(settled.rules.offset), settled.rules)
+    found = weights(q, k, settled.head, head, row, row + int(settled.rules.offset), settled.rules)
+    if any(found):
+        return found
+    each = {"zeros": 0.0, "mean": 1 / (len(found) or 1), "nan": math.nan}[settled.empty]
+    return [each] * len(found)
 
 
 def row_output(settled: Settled, problem: Problem, weights: Array, v: Any) -> list[float]:

@@ -56,7 +56,7 @@ def build(config: Config) -> Problem:
 
 def projected(x: Array, arrays: Mapping[str, Array], letter: str) -> Array:
     """Return `x W + b`, or `x W` where there is no b."""
-    product = x @ arrays[f"W_{letter}"]
+    product = (x @ arrays[f"W_{letter}"]).astype(x.dtype, copy=False)
     return product + arrays[f"b_{letter}"] if f"b_{letter}" in arrays else product
 
 

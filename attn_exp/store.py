@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp import records
+from attn_exp import checks, records
 from attn_exp.compare import Comparison, Distance, Row
 from attn_exp.config import Config, UserError, read
 from attn_exp.problem import Problem
@@ -99,6 +99,10 @@ def load(folder: Path) -> Run:
             distances=table(folder, "distances.csv", Distance),
             traces={name: trace_from(results, name) for name in config.variant},
             published=table(folder, "published.csv", Agreement) if config.published else (),
+            checks=tuple(
+                checks.restored(name, table(folder, f"{name}.csv", checks.schema(name)))
+                for name in checks.wanted(config)
+            ),
         )
         return Run(comparison, table(folder, "timings.csv", Timing), told)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -115,6 +119,7 @@ def write_data(run: Run, folder: Path) -> None:
     }
     if comparison.config.published:
         tables["published.csv"] = (Agreement, comparison.published)
+    tables |= {f"{each.name}.csv": (each.schema, each.records) for each in comparison.checks}
     for name, (schema, rows) in tables.items():
         write_text(folder / name, records.written(schema, rows))
     np.savez(folder / "results.npz", **arrays_of(comparison))

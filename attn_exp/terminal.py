@@ -31,6 +31,9 @@ def summary(comparison: Comparison) -> str:
     parts = [table(list(COLUMNS.values()), cells), sentence(comparison.rows)]
     if comparison.published:
         parts += [published(comparison.published)]
+    for check in comparison.checks:
+        cells = [[shown(getattr(each, name)) for name in check.columns] for each in check.records]
+        parts += [table(list(check.columns.values()), cells), check.sentence]
     return "\n\n".join(parts)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attn_exp import forms, positions
 from attn_exp.config import Config, UserError, Variant, shown, unknown
+from attn_exp.conventions import convention, empty_rows
 from attn_exp.heads import Heads, heads, pooled, split, together
 from attn_exp.mistakes import MISTAKES
 from attn_exp.normalizers import NORMALIZERS, TAKES_EXTRA
@@ -39,6 +40,8 @@ class Settled:
     rules: Rules
     positions: tuple[Position, ...]
     words: Mapping[str, str]
+    starts_late: bool
+    empty: str
 
     @property
     def head(self) -> int:
@@ -48,6 +51,8 @@ class Settled:
     @property
     def refused(self) -> str | None:
         """Why the form cannot compute these rules, or None where it can."""
+        if self.starts_late and not hasattr(forms.module(self.form), "mix"):
+            return f"form={self.form} forms no weights, and this problem starts at given ones"
         return forms.refuses(self.form, self.rules)
 
 
@@ -63,7 +68,8 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
     mistake = chosen("mistake")
     if mistake not in MISTAKES:
         raise UserError(unknown(mistake, tuple(MISTAKES), "mistake"))
-    shares = heads(chosen("head"), chosen("kv_head"), problem)
+    follows = variant.head is None or variant.kv_head is not None  # pinned heads bring their own keys and values
+    shares = heads(chosen("head"), chosen("kv_head") if follows else None, problem)
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
     multiplier = factor(chosen("scale"), size)
     rules, placed, words = ruled(chosen, problem, shares.query, multiplier)
@@ -79,6 +85,8 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         rules=rules,
         positions=placed,
         words=words,
+        starts_late=problem.weights is not None,
+        empty=convention(chosen("convention")).empty,
     )
 
 
@@ -99,15 +107,16 @@ def ruled(
 ) -> tuple[Rules, tuple[Position, ...], dict[str, str]]:
     """Return the rules and positions of a variant, and what a table calls them."""
     check_start(chosen, problem)
-    rows, keys = len(problem.tokens), problem.keys
+    rows, keys, means = len(problem.tokens), problem.keys, convention(chosen("convention"))
     if chosen("normalizer") not in NORMALIZERS:
         raise UserError(unknown(chosen("normalizer"), tuple(NORMALIZERS), "normalizer"))
     rules = Rules(
         scale=multiplier,
-        masks=masks(chosen("mask"), chosen("mask_join")),
+        masks=masks(chosen("mask"), chosen("mask_join"), means.blocks),
         scores=scores(chosen("score")),
         normalizer=chosen("normalizer"),
-        offset=keys - rows if chosen("align") == "bottom_right" else 0,
+        offset=keys - rows if (chosen("align") or means.align) == "bottom_right" else 0,
+        softmax_dtype=means.softmax_dtype,
     )
     for rule in (*rules.masks, *rules.scores):
         misfit = rule.misfit(head, rows, keys)
@@ -119,7 +128,7 @@ def ruled(
     return (
         rules,
         positions.make(chosen("position")),
-        {group: named(chosen(group), join) for group, join in words.items()},
+        {group: named(chosen(group), join) for group, join in words.items()} | {"convention": chosen("convention")},
     )
 
 
@@ -164,7 +173,7 @@ def execute(settled: Settled, problem: Problem) -> Trace:
         stages = forms.module(settled.form).mix(Trace(v=v, weights=weights))
     else:
         stages = forms.attend(settled.form)(q, k, v, settled.rules)
-    stages = MISTAKES[settled.mistake](stages)
+    stages = MISTAKES[settled.mistake](empty_rows(stages, settled.rules, settled.empty))
     if stages.context is None:
         return stages
     return stages.replace(output=joined(stages.context, settled, problem))

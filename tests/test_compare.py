@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from attn_exp import variant
-from attn_exp.compare import Comparison, Row, letter
+from attn_exp.compare import Comparison, Row
+from attn_exp.sameness import letter
 from tests.compose import comparison
 
 RANDOM = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=3")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_exp.forms.matrix import mix, product, repeated
+from attn_exp.forms import matrix
+from attn_exp.forms.matrix import product, repeated
 from attn_exp.rules.rule import AllOf, whole_grid
 from attn_exp.stages import Trace
 
@@ -32,7 +33,9 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
             products = product(kernel_q, kernel_k.swapaxes(-1, -2))
         shares = np.where(allowed, products, q.dtype.type(0))
-        return mix(stages.replace(weights=divided(shares, shares.sum(axis=-1, keepdims=True)))).replace(weights=None)
+        return matrix.mix(stages.replace(weights=divided(shares, shares.sum(axis=-1, keepdims=True)))).replace(
+            weights=None
+        )
     if v is None:
         return stages
     numerator = product(kernel_q, product(kernel_k.swapaxes(-1, -2), repeated(v, q.shape[-3])))

@@ -26,4 +26,4 @@ class Sinusoidal(Position):
         length, width = x.shape
         column = np.arange(width)
         angles = np.arange(length)[:, None] / self.base ** (column // 2 * 2 / width)
-        return np.asarray(x + np.where(column % 2, np.cos(angles), np.sin(angles)))
+        return np.asarray(x + np.where(column % 2, np.cos(angles), np.sin(angles)).astype(x.dtype))

@@ -40,12 +40,16 @@ def word(kind: type[Rule]) -> str:
     return "mask" if issubclass(kind, Mask) else "score"
 
 
-def masks(given: Mapping[str, Any], join: str, key: str = "mask") -> tuple[Mask, ...]:
-    """Return the masks of a mapping from names to settings, joined by `and` (all must allow) or `or` (any may)."""
-    made = tuple(rule for name in given if isinstance(rule := make(Mask, name, given[name], key), Mask))
+def masks(given: Mapping[str, Any], join: str, blocks: bool = False) -> tuple[Mask, ...]:
+    """Return the masks of a mapping from names to settings, joined by `and` (all must allow) or `or` (any may).
+
+    With `blocks`, booleans that a user wrote are read as True = blocked.
+    """
+    made = tuple(rule for name in given if isinstance(rule := make(Mask, name, given[name], "mask"), Mask))
+    made = tuple(rule.turned() for rule in made) if blocks else made
     return (AnyOf(made),) if join == "or" and len(made) > 1 else made
 
 
-def scores(given: Mapping[str, Any], key: str = "score") -> tuple[Score, ...]:
+def scores(given: Mapping[str, Any]) -> tuple[Score, ...]:
     """Return the score rules of a mapping from names to settings, in its order."""
-    return tuple(rule for name in given if isinstance(rule := make(Score, name, given[name], key), Score))
+    return tuple(rule for name in given if isinstance(rule := make(Score, name, given[name], "score"), Score))

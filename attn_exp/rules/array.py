@@ -29,5 +29,8 @@ class Allowed(Mask):
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         return misfit("mask", self.values, heads, rows, keys)
 
+    def turned(self) -> Mask:
+        return Allowed(~self.values)
+
     def allows(self, grid: Grid) -> Array | bool:
         return at(self.values, grid)

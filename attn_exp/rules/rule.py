@@ -84,6 +84,10 @@ class Mask(Rule):
         """Bound the keys of one batch entry's queries at positions `first` to `last`, both included."""
         return Span(0, keys, 0, 0)
 
+    def turned(self) -> Mask:
+        """Return what the mask means where True blocks; only masks that a user writes as booleans have two readings."""
+        return self
+
     def __and__(self, other: Mask) -> Mask:
         return AllOf((self, other))
 
