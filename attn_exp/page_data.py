@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.compare import Comparison, answer
+from attn_exp.compare import Comparison
+from attn_exp.sameness import answer
 from attn_exp.views import panels, scores_and_rest, standard_multiplier
 from attn_exp.walk import distinct
 

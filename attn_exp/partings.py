@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from attn_exp.compare import SAME_FUNCTION, Comparison, Row
+from attn_exp.compare import Comparison, Row
 from attn_exp.metrics import error_in_ulp, largest_error
+from attn_exp.sameness import SAME_FUNCTION
 from attn_exp.stages import Trace
 
 SPOKEN = {
