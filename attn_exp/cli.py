@@ -10,7 +10,7 @@ from typing import NoReturn
 from attn_exp.commands import COMMANDS, run
 from attn_exp.config import Config, UserError
 
-USAGE, INTERRUPTED = 2, 130
+USAGE, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -23,8 +23,12 @@ def main() -> None:
         if words and words[0] in COMMANDS:
             sys.exit(run(words))
         compose(words)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader, such as head, had enough; there is nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(PIPE_CLOSED)
     except UserError as error:
         complain(str(error))
 

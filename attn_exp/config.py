@@ -202,7 +202,8 @@ def unknown(word: str, choices: Sequence[str], kind: str) -> str:
     """Say that there is no such thing, and which one was perhaps meant."""
     near = difflib.get_close_matches(word, choices, 1, 0.6)
     hint = f"did you mean {near[0]}? " if near else ""
-    return f"unknown {kind} {word!r}; {hint}choose one of {', '.join(choices)}"
+    known = f"choose one of {', '.join(choices)}" if choices else "there is none to choose"
+    return f"unknown {kind} {word!r}; {hint}{known}"
 
 
 def as_is(value: Any, key: str) -> Any:
@@ -255,7 +256,9 @@ def file_name(value: Any, key: str) -> str:
 def texts(value: Any, key: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise UserError(f"{key}={shown(value)}: expected a list of words, such as [a,b]")
-    return tuple(str(word) for word in value)
+    if any(word is None or isinstance(word, list | tuple | Mapping) for word in value):
+        raise UserError(f"{key}={shown(value)}: expected a list of words, such as [a,b]")
+    return tuple(shown(word) for word in value)
 
 
 def words(value: Any, key: str) -> tuple[str, ...]:
@@ -325,7 +328,15 @@ def mapping(value: Any, key: str) -> dict[str, Any]:
 
 
 def tokens(value: Any, key: str) -> tuple[str, ...] | int:
+    if isinstance(value, bool | float):
+        raise UserError(f"{key}={shown(value)}: expected a list of names, or how many")
     return whole(1)(value, key) if isinstance(value, int) else texts(value, key)
+
+
+def folder(value: Any, key: str) -> str:
+    if not text(value, key).strip():
+        raise UserError(f"{key}=: expected a folder, such as outputs, or . for this one")
+    return str(value)
 
 
 def array_or_draw(value: Any, key: str) -> Any:
@@ -341,9 +352,13 @@ def array_or_draw(value: Any, key: str) -> Any:
 
 def shown(value: Any) -> str:
     """Write a value as the user would have typed it."""
-    return (
-        {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else str(value)
-    )
+    if value is None or isinstance(value, bool):
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(shown, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{name}:{shown(each)}' for name, each in value.items())}}}"
+    return str(value)
 
 
 EMBEDDINGS = {
@@ -430,7 +445,7 @@ READERS = RULES | {
     "bias": flag,
     "mistake": text,
     "sweep": section(Sweep, SWEEP),
-    "output_dir": text,
+    "output_dir": folder,
     "title": text,
     "notes": texts,
     "published": each_of(section(Published, PUBLISHED)),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.config import Draw, Embeddings, UserError
+from attn_exp.config import Draw, Embeddings, UserError, shown
 from attn_exp.streams import draw, legacy_draw
 
 Array = NDArray[Any]
@@ -75,7 +75,7 @@ def array(given: Any, key: str) -> Array:
     if isinstance(given, Draw):
         return legacy_draw(np.random.RandomState(given.legacy_seed), given.distribution, given.shape)
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(row, (list, tuple)) for row in given):
-        raise UserError(f"{key}={given}: expected a list of rows, such as [[1,0],[0,1]]")
+        raise UserError(f"{key}={shown(given)}: expected a list of rows, such as [[1,0],[0,1]]")
     widths = {len(row) for row in given}
     if len(widths) > 1:
         raise UserError(f"{key} is ragged: rows of {', '.join(str(len(row)) for row in given)} numbers")
@@ -84,7 +84,8 @@ def array(given: Any, key: str) -> Array:
     for place, row in enumerate(given):
         for entry in row:
             if isinstance(entry, bool) or not isinstance(entry, (int, float)):
-                raise UserError(f"{key}: row {place} holds {entry!r}, which is not a number")
+                held = repr(entry) if isinstance(entry, str) else shown(entry)
+                raise UserError(f"{key}: row {place} holds {held}, which is not a number")
     return finite(np.array(given, dtype=np.float64), key)
 
 
@@ -107,6 +108,7 @@ def read_file(path: Path) -> tuple[tuple[str, ...] | None, Array]:
             rows = [row for row in csv.reader(lines) if row]
     except (OSError, ValueError, EOFError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = "no NumPy file of plain numbers" if "pickle" in reason else reason
         raise UserError(f"embeddings.file={path}: cannot be read ({reason})") from error
     named = bool(rows) and not all(is_number(row[0]) for row in rows)
     names = tuple(row[0] for row in rows) if named else None

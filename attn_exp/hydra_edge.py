@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shlex
+import sys
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 import hydra
 import omegaconf
@@ -20,13 +23,17 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from attn_exp.config import Config, UserError, read
 
 VERSION_BASE = "1.3"
 HYDRAS_SWEEPS = ("hydra/sweeper=", "hydra/launcher=")
+ONE_CHOICE = ("embeddings", "projections", "experiment", "report")
+NO_WORD = re.compile(r"(null|true|false|[+-]?[\d._]+)", re.IGNORECASE)
 
 
 def compose_and_run(
@@ -39,12 +46,15 @@ def compose_and_run(
     """
     check_dashes(words)
     register_schema()
-    given = get_args_parser().parse_args(words)
+    given = parsed(words)
     flags = {name for name, value in vars(given).items() if value} - {"overrides", "config_dir"}
+    if flags:
+        check_choices(given.overrides)
     folders = [] if given.config_dir is None else [given.config_dir]
     if flags == {"multirun"} and not any(word.startswith(HYDRAS_SWEEPS) for word in given.overrides):
         sweep(given.overrides, folders)
     elif flags:
+        sys.argv[1:] = [*(word for word in words if word not in given.overrides), *given.overrides]
         run_by_hydra(task)
     else:
         task(composed(given.overrides, folders), repeat_command(given.overrides, folders))
@@ -57,6 +67,7 @@ def composed(overrides: list[str], folders: list[str]) -> Config:
 
 def values(overrides: Sequence[str], folders: Sequence[str]) -> dict[str, Any]:
     """Return the plain values of a configuration, before anything checks them."""
+    check_choices(overrides)
     with initialize_config_dir(str(conf_dir()), version_base=VERSION_BASE):
         loader = GlobalHydra.instance().hydra
         assert loader is not None
@@ -90,7 +101,12 @@ def run_by_hydra(task: Callable[[Config, str], None]) -> None:
         except Exception as error:
             errors.append(error)
 
-    hydra.main(config_path=str(conf_dir()), config_name="config", version_base=VERSION_BASE)(job)()
+    try:
+        hydra.main(config_path=str(conf_dir()), config_name="config", version_base=VERSION_BASE)(job)()
+    except (HydraException, OmegaConfBaseException):
+        raise
+    except ValueError as error:  # a flag of Hydra's that stands alone, or names a file that is not there
+        raise UserError(str(error).partition("\n")[0]) from error
     if errors:
         raise errors[0]
 
@@ -152,3 +168,33 @@ def check_dashes(arguments: list[str]) -> None:
             bare = word.lstrip("-")
             example = bare if "=" in bare else f"{bare}=..."
             raise UserError(f"unknown option {word}; settings take no dashes: write {example}")
+
+
+def parsed(words: list[str]) -> Namespace:
+    """Return what Hydra's parser makes of the words, wherever among the settings an option stands.
+
+    Raises:
+        UserError: an option without its value, or with one that it does not take.
+    """
+
+    def refuse(message: str) -> NoReturn:
+        raise UserError(f"{message}; --help shows what there is")
+
+    parser = get_args_parser()
+    parser.error = refuse  # type: ignore[method-assign] # argparse prints its usage on errors and leaves no other way
+    return parser.parse_intermixed_args(words)
+
+
+def check_choices(overrides: Sequence[str]) -> None:
+    """Refuse choices of a group that Hydra fails on without naming them: no words, or several where there is one."""
+    for word in overrides:
+        key, _, choice = word.partition("=")
+        if not key:
+            raise UserError(f"cannot read {word!r}; write key=value")
+        if not (conf_dir() / key).is_dir():
+            continue
+        if key in ONE_CHOICE and choice.startswith("["):
+            raise UserError(f"{word}: {key} takes one choice; to run several, sweep with -m {key}={choice.strip('[]')}")
+        if any(NO_WORD.fullmatch(each.strip()) for each in choice.strip("[]").split(",")):
+            names = ", ".join(sorted(path.stem for path in (conf_dir() / key).glob("*.yaml")))
+            raise UserError(f"{word}: expected the name of a choice, one of {names}; ~{key} leaves it out")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.config import Config, UserError
@@ -42,8 +43,30 @@ def build(config: Config) -> Problem:
     """Return the problem of a configuration.
 
     Raises:
-        UserError: arrays that do not fit each other, projections where there is no x, or x without projections.
+        UserError: arrays that do not fit each other, projections where there is no x, x without projections, or
+            numbers so large that scores overflow.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        problem = assembled(config)
+        check_size(problem)
+    return problem
+
+
+def check_size(problem: Problem) -> None:
+    """Refuse numbers whose scores `q k^T` may overflow: attention would end in NaN, or in no weights at all."""
+    largest = {
+        name: float(np.abs(each).max())
+        for name, each in (("q", problem.q), ("k", problem.k), ("v", problem.v))
+        if each is not None
+    }
+    width = 1 if problem.q is None else problem.q.shape[1]
+    if not np.isfinite(np.float64(largest.get("q", 0)) * largest.get("k", 0) * width + largest.get("v", 0)):
+        told = ", ".join(f"{name} up to {number:.1e}" for name, number in largest.items())
+        raise UserError(f"the input is too large: {told}; scores overflow a 64-bit float; scale it down")
+
+
+def assembled(config: Config) -> Problem:
+    """Return the problem of a configuration, its numbers as large as they are."""
     given = start(config.embeddings, config.seed)
     if given.x is None:
         return starting_late(config, given.tokens, given.q, given.k, given.v, given.weights)

@@ -27,7 +27,10 @@ from attn_exp.variant import settle
 
 Array = NDArray[Any]
 
-USER_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EEXIST)
+USER_ERRORS = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR, errno.EEXIST,
+    errno.ENOENT, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+)  # fmt: skip
 """What the system says when a folder cannot be written to: no fault of the program."""
 
 
@@ -181,10 +184,13 @@ def check_writable(output_dir: Path) -> None:
     Raises:
         UserError: its nearest existing parent is no folder, or a folder that may not be written to.
     """
-    nearest = next(each for each in (output_dir.absolute(), *output_dir.absolute().parents) if each.exists())
+    nearest = next(each for each in (output_dir.absolute(), *output_dir.absolute().parents) if os.path.exists(each))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         reason = "is no folder" if not nearest.is_dir() else "may not be written to"
         raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} {reason})")
+    latest = output_dir / "latest"
+    if os.path.isdir(latest) and not latest.is_symlink():
+        raise UserError(f"output_dir={output_dir}: {latest} is a folder, and would have to become a link; rename it")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -88,3 +88,10 @@ def test_values_without_a_row_for_each_key_are_refused() -> None:
             "embeddings.k=[[1],[2]]",
             "embeddings.v=[[1]]",
         )
+
+
+@pytest.mark.parametrize("largest", ["1e308", "1e200"])
+def test_an_input_whose_scores_overflow_is_refused(largest: str) -> None:
+    """1e200 squared is beyond 1.8e308; the scores would be infinite, and every row of weights zero or NaN."""
+    with pytest.raises(UserError, match="the input is too large: q up to"):
+        problem("embeddings=inline", f"embeddings.vectors=[[{largest},{largest}],[1,2]]")

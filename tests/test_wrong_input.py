@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from attn_exp import cli
 
+COMMAND = [sys.executable, "-m", "attn_exp"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
 VECTORS = "embeddings=inline embeddings.vectors={}"
 
 MISTAKES = [
@@ -50,8 +53,45 @@ MISTAKES = [
     ("embeddings=inline", "embeddings has nothing to start from"),
     ("embeddings=inline embeddings.file=nowhere.npy", "embeddings.file=nowhere.npy: cannot be read"),
     ("--config-dir nowhere", "--config-dir nowhere: no such folder"),
+    ("--config-dir mine variant=broken", "broken.yaml, line 2: expected the node content"),
+    ("--config-dir mine embeddings=list", "embeddings/list.yaml does not fit the settings: Merge error"),
     ("output_dir=a_file/inside", "output_dir=a_file/inside"),
+    ("output_dir=", "output_dir=: expected a folder"),
+    (f"output_dir={'a' * 300}", "cannot be written to (File name too long)"),
+    ("output_dir=mine", "is a folder, and would have to become a link"),
+    ("=2", "cannot read '=2'"),
+    ("report=false", "report=false: expected the name of a choice, one of full, none, tables"),
+    ("experiment=null", "experiment=null: expected the name of a choice"),
+    ("variant=[1,2]", "variant=[1,2]: expected the name of a choice"),
+    ("embeddings=[udl,the_cat_sat]", "embeddings takes one choice; to run several, sweep with -m embeddings=udl,the"),
+    ("seed=range(1,3)", "to run several values, sweep with -m seed=range(1,3)"),
+    ("+head=2", "head has a value already; write head=... without the +"),
+    ("variant.looped=null", "variant.looped=null does not fit the settings: field 'variant.looped' is not Optional"),
+    ("title=für", "other letters as key='välue'"),
+    ("score=alibi score.alibi.x=1", "unknown setting 'score.alibi.x'; there is none to choose"),
+    ("embeddings.tokens=[a,null,c]", "embeddings.tokens=[a,null,c]: expected a list of words"),
+    ("embeddings.tokens=1.5", "embeddings.tokens=1.5: expected a list of names, or how many"),
+    (VECTORS.format("[[1,null]]"), "row 0 holds null, which is not a number"),
+    (VECTORS.format("[[1,2],null]"), "embeddings.vectors=[[1,2],null]: expected a list of rows"),
+    (VECTORS.format("[[1e200,1],[1,1e200]]"), "the input is too large"),
+    ("embeddings=inline embeddings.file=a_pickle.npy", "cannot be read (no NumPy file of plain numbers)"),
+    ("--config-dir", "expected one argument"),
+    ("--cfg jobs", "invalid choice: 'jobs'"),
+    ("--resolve", "The --resolve flag can only be used"),
 ]
+
+
+def lay_out(folder: Path) -> None:
+    """Make the files and folders that the mistakes speak of."""
+    (folder / "a_file").write_text("")
+    (folder / "a_pickle.npy").write_text("no array")
+    for path, text in (("variant/broken.yaml", "bad: [\n"), ("embeddings/list.yaml", "- 1\n"), ("latest/x", "")):
+        (folder / "mine" / path).parent.mkdir(parents=True)
+        (folder / "mine" / path).write_text(text)
+
+
+def everything(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
 
 
 @pytest.mark.parametrize(("words", "message"), MISTAKES, ids=[words for words, _ in MISTAKES])
@@ -59,7 +99,8 @@ def test_one_line_and_exit_code_2(
     words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a_file").write_text("")
+    lay_out(tmp_path)
+    before = everything(tmp_path)
     monkeypatch.setattr(sys, "argv", ["attn-exp", *words.split(" ")])
     with pytest.raises(SystemExit) as stop:
         cli.main()
@@ -69,7 +110,7 @@ def test_one_line_and_exit_code_2(
     assert printed.err.startswith("attn_exp: error: ")
     assert printed.err.count("\n") == 1
     assert message in printed.err
-    assert os.listdir(tmp_path) == ["a_file"]
+    assert everything(tmp_path) == before
 
 
 def test_an_error_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -94,3 +135,34 @@ def test_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         cli.main()
     assert stop.value.code == 130
     assert os.listdir(tmp_path) == []
+
+
+def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    told = subprocess.run(
+        [*COMMAND, "--help"], check=False, cwd=tmp_path, env=ENVIRONMENT, stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    assert (told.returncode, told.stderr) == (cli.PIPE_CLOSED, b"")
+
+
+def test_options_may_stand_among_the_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["attn-exp", "head=4", "--cfg", "job", "seed=7"])
+    cli.main()
+    printed = capsys.readouterr().out
+    assert "\nhead: 4\n" in printed
+    assert "\nseed: 7\n" in printed
+
+
+@pytest.mark.parametrize("kibibytes", [1, 60])
+def test_a_disk_that_takes_no_more_gives_one_line_and_leaves_no_run(kibibytes: int, tmp_path: Path) -> None:
+    """A limit on the size of files stops the tables, or the figures and the page."""
+    limited = ["sh", "-c", f'ulimit -f {kibibytes * 2}; exec "$@"', "sh", *COMMAND]
+    told = subprocess.run(limited, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert told.returncode == 2
+    assert told.stderr == "attn_exp: error: output_dir=outputs: cannot be written to (File too large)\n"
+    assert os.listdir(tmp_path / "outputs") == ["runs"]
+    assert os.listdir(tmp_path / "outputs" / "runs") == []
