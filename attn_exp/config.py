@@ -166,6 +166,7 @@ class Config:
     convention: str = "none"
     check: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
     variant: Mapping[str, Variant]
     report: Report = Report()
     sweep: Sweep = Sweep()
@@ -435,6 +436,7 @@ READERS = RULES | {
     "convention": text,
     "check": words,
     "dtype": words,
+    "metrics": words,
     "embeddings": section(Embeddings, EMBEDDINGS),
     "projections": section(Projections, PROJECTIONS),
     "variant": named(Variant, VARIANT),

@@ -45,7 +45,7 @@ def schema(name: str) -> type:
 
 
 def wanted(config: Config) -> tuple[str, ...]:
-    """Return the checks that a configuration asks for; dtypes ask for `precision`.
+    """Return the checks that a configuration asks for; dtypes ask for `precision`, metrics for `measures`.
 
     Raises:
         UserError: a check that does not exist.
@@ -53,7 +53,7 @@ def wanted(config: Config) -> tuple[str, ...]:
     for name in config.check:
         if name not in NAMES:
             raise UserError(unknown(name, NAMES, "check"))
-    asked = [*config.check, *(["precision"] if config.dtype else [])]
+    asked = [*config.check, *(["precision"] if config.dtype else []), *(["measures"] if config.metrics else [])]
     return tuple(dict.fromkeys(asked))
 
 

@@ -1,0 +1,148 @@
+"""Metrics, each held to a number from outside: a published table, or arithmetic by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from attn_exp import divergences, measures, metrics
+from attn_exp.checks.measures import METRICS
+from attn_exp.config import UserError
+from tests.compose import comparison
+
+Array = NDArray[Any]
+
+UDL = np.array([[[0, 0.99828149, 0.00171851], [0, 0.00585506, 0.99414494], [0.00505708, 0.00654776, 0.98839516]]])
+UDL_SCALED = np.array(
+    [[[3.4e-7, 0.96016197, 0.03983769], [1.56e-6, 0.0712735, 0.92872495], [0.06204187, 0.07059622, 0.86736191]]]
+)
+"""Weights of "Understanding Deep Learning", notebook 12.1, unscaled and scaled, a row per query."""
+
+UNIFORM, ONE = np.full((1, 2, 4), 0.25), np.eye(4)[None, :2]
+
+
+def test_entropy_of_the_udl_notebook() -> None:
+    np.testing.assert_allclose(metrics.entropy(UDL)[0], [0.01265759, 0.03593554, 0.07120013], atol=6e-8)
+    np.testing.assert_allclose(metrics.entropy(UDL_SCALED)[0], [0.16743336, 0.25694297, 0.4830327], atol=3e-7)
+    assert metrics.largest_weight(UDL).mean() == pytest.approx(0.99360720, abs=1e-8)
+    assert metrics.largest_weight(UDL_SCALED).mean() == pytest.approx(0.91874961, abs=1e-8)
+
+
+def test_effective_rank_of_the_udl_notebook() -> None:
+    assert measures.effective_rank(UDL)[0] == pytest.approx(1.99196, abs=5e-6)
+    assert measures.effective_rank(UDL_SCALED)[0] == pytest.approx(2.15004, abs=5e-6)
+
+
+def test_divergences_of_the_udl_notebook() -> None:
+    np.testing.assert_allclose(divergences.kl(UDL, UDL_SCALED)[0], [0.0334645, 0.05303875, 0.10086255], atol=1e-6)
+    np.testing.assert_allclose(
+        divergences.total_variation(UDL, UDL_SCALED)[0], [0.0381195, 0.06542, 0.1210333], atol=1e-6
+    )
+    np.testing.assert_allclose(divergences.js(UDL, UDL_SCALED)[0], [0.01100943, 0.01692665, 0.03179163], atol=1e-6)
+
+
+def test_divergences_by_hand() -> None:
+    half, first = np.array([0.5, 0.5]), np.array([1.0, 0.0])
+    assert divergences.kl(first, half) == pytest.approx(math.log(2))
+    assert divergences.kl(half, first) == math.inf
+    assert divergences.js(first, first[::-1]) == pytest.approx(math.log(2))
+    assert divergences.total_variation(first, half) == 0.5
+    assert divergences.head_divergence(np.stack([first, first[::-1], first])[:, None]) == pytest.approx(
+        math.log(2) * 2 / 3
+    )
+    assert math.isnan(divergences.head_divergence(UNIFORM))
+
+
+@pytest.mark.parametrize(
+    ("measure", "uniform", "one_key"),
+    [
+        (lambda w: measures.normalized_entropy(w, np.ones_like(w, bool)), 1.0, 0.0),
+        (measures.participation, 4.0, 1.0),
+        (lambda w: measures.saturation(w, 0.9), 0.0, 1.0),
+        (measures.stable_rank, 1.0, 2.0),
+        (measures.effective_rank, 1.0, 2.0),
+        (measures.gini, 0.0, 0.75),
+        (measures.hoyer, 0.0, 1.0),
+        (measures.keys_for, 4.0, 1.0),
+        (measures.sparsity, 0.0, 0.75),
+        (measures.jacobian_norm, 0.25, 0.0),
+        (measures.sink, 0.25, 0.5),
+        (measures.sink_rate, 0.0, 1.0),
+        (measures.distance, 1.25, 0.0),
+        (measures.looks_back, 0.125, 0.0),
+        (lambda w: measures.at_distance(w, 0), 0.25, 1.0),
+        (lambda w: measures.at_distance(w, -1), 0.25, 0.0),
+    ],
+)
+def test_two_rows_that_share_among_four_keys_or_each_take_their_own(
+    measure: Any, uniform: float, one_key: float
+) -> None:
+    assert np.mean(measure(UNIFORM)) == pytest.approx(uniform, abs=1e-12)
+    assert np.mean(measure(ONE)) == pytest.approx(one_key, abs=1e-12)
+
+
+def test_the_jacobian_of_a_tossed_coin_is_a_half() -> None:
+    assert measures.jacobian_norm(np.array([[[0.5, 0.5]]])) == pytest.approx(0.5)
+
+
+def test_gini_and_keys_by_hand() -> None:
+    row = np.array([[[0.1, 0.2, 0.3, 0.4]]])
+    assert measures.gini(row) == pytest.approx(0.25)
+    assert measures.keys_for(row, 0.7) == 2
+    assert measures.keys_for(row, 0.71) == 3
+    assert measures.keys_for(np.zeros((1, 1, 4))) == 0
+
+
+def test_rank_collapse_by_hand() -> None:
+    assert measures.rank_collapse(np.ones((3, 2))) == 0.0
+    assert measures.rank_collapse(np.array([[1.0, -1.0], [-1.0, 1.0]])) == 1.0
+
+
+def test_log_sum_exp_by_hand() -> None:
+    found = measures.log_sum_exp(np.array([[[0.0, 0.0, -np.inf], [1000.0, 1000.0, 0.0], [-np.inf] * 3]]))
+    np.testing.assert_allclose(found, [[math.log(2), 1000 + math.log(2), -np.inf]])
+
+
+def test_blocks_of_a_causal_mask() -> None:
+    assert measures.block_emptiness(np.tril(np.ones((64, 64), bool))) == 6 / 16
+    assert measures.block_emptiness(np.tril(np.ones((64, 64), bool)), 32) == 1 / 4
+
+
+def test_errors_by_hand() -> None:
+    answer, expected = np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 1.0])
+    assert divergences.mean_error(answer, expected) == 1.0
+    assert divergences.rms_error(answer, expected) == pytest.approx(math.sqrt(3))
+    assert divergences.relative_rms(answer, expected) == pytest.approx(math.sqrt(3 / 2))
+    assert not divergences.close(answer, expected)
+    assert divergences.close(expected + 1e-6, expected, "float32")
+    np.testing.assert_allclose(divergences.row_cosine(np.eye(2), np.array([[2.0, 0.0], [1.0, 1.0]])), [1, 0.5**0.5])
+
+
+def test_a_run_shows_the_metrics_that_it_is_asked_for() -> None:
+    found = comparison("metrics=[kl,gini]", "scale=false", "variant=[matrix,scaled,multi_head]").checks[0]
+    values = {(each.variant, each.metric): each.value for each in found.records}
+    assert values["matrix", "kl"] == 0
+    assert values["scaled", "kl"] > 0
+    assert math.isnan(values["multi_head", "kl"])
+    assert set(values) == {(name, metric) for name in ("matrix", "scaled", "multi_head") for metric in ("kl", "gini")}
+
+
+def test_every_metric_is_a_number_where_every_stage_is_formed() -> None:
+    found = comparison("metrics=all", "mask=causal", "head=2", "variant=[multi_head]").checks[0].records
+    assert {each.metric for each in found} == set(METRICS)
+    assert [each.metric for each in found if math.isnan(each.value)] == []
+
+
+def test_metrics_of_a_form_without_weights_are_left_out() -> None:
+    found = {each.metric: each.value for each in comparison("metrics=all", "variant=[linear]").checks[0].records}
+    assert math.isnan(found["entropy"])
+    assert found["max_error"] < 1e-15
+
+
+def test_an_unknown_metric() -> None:
+    with pytest.raises(UserError, match="unknown metrics 'entropi'; did you mean entropy"):
+        comparison("metrics=entropi")
