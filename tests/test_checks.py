@@ -265,4 +265,4 @@ def test_checks_are_printed_saved_and_read_back(tmp_path: Path) -> None:
 
 
 def test_every_check_is_found_by_its_name() -> None:
-    assert checks.NAMES == ("conventions", "invariants", "measures", "precision")
+    assert checks.NAMES == ("conventions", "invariants", "mask", "measures", "precision")

@@ -1,0 +1,63 @@
+"""Masks as pictures and words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attn_exp.config import UserError
+from attn_exp.picture import density, picture, places, sentence
+from attn_exp.rules.causal import Causal
+from attn_exp.rules.window import Window
+from tests.compose import comparison
+
+NAMES = [f"k{place}" for place in range(12)]
+
+
+def test_a_causal_mask_in_blocks_of_two() -> None:
+    assert picture(places([Causal()], 6, 6)[0], 2) == ["▒··", "█▒·", "██▒"]
+
+
+def test_a_mask_larger_than_a_page_is_drawn_in_larger_blocks() -> None:
+    drawn = picture(places([Causal(), Window(16, 0)], 64, 64)[0])
+    assert len(drawn) == len(drawn[0]) == 32
+    assert drawn[31] == "·" * 23 + "▒" + "█" * 7 + "▒"
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ([], "q sees no key"),
+        (range(12), "q sees every key"),
+        ([0, 1], "q sees k0, k1"),
+        ([0, 1, 2, 3], "q sees k0..k3"),
+        ([0, 1, 2, 7], "q sees k0..k2 and k7"),
+        ([0, 2, 4, 6, 8, 10], "q sees k0, k2, k4, k6 and 2 more runs"),
+    ],
+)
+def test_what_a_query_sees(seen: list[int], said: str) -> None:
+    assert sentence("q", np.isin(np.arange(12), list(seen)), NAMES) == said
+
+
+def test_density() -> None:
+    assert density(places([Causal()], 4, 4)[0]) == 10 / 16
+    assert density(places([], 4, 4)[0]) == 1.0
+
+
+def test_check_mask_tells_it_for_a_run() -> None:
+    found = comparison("check=mask", "mask=causal", "variant=[matrix]").checks[0]
+    assert [each.sees for each in found.records] == ["she sees she", "likes sees she, likes", "coffee sees every key"]
+    assert [each.blocks for each in found.records] == ["█··", "██·", "███"]
+    assert found.sentence == "matrix: 6 full, 0 partial and 3 empty blocks, 67% open."
+
+
+def test_heads_that_see_different_keys_have_a_picture_each() -> None:
+    values = "mask.array.values=[[[true]],[[false]]]"
+    found = comparison("check=mask", "mask=array", values, "variant=[multi_head]", "head=2").checks[0]
+    assert [each.variant for each in found.records] == ["multi_head 0"] * 3 + ["multi_head 1"] * 3
+    assert found.sentence.endswith("multi_head 1: 0 full, 0 partial and 9 empty blocks, 0% open; 3 rows see no key.")
+
+
+def test_a_mask_too_large_to_draw_is_refused() -> None:
+    with pytest.raises(UserError, match="too large to draw"):
+        places([Causal()], 65536, 65536)
