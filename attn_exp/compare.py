@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import checks, metrics, oracle
@@ -103,7 +104,7 @@ def compare(config: Config) -> Comparison:
     checks.wanted(config)
     problem = build(config)
     variants = tuple(settle(name, each, config, problem) for name, each in config.variant.items())
-    traces = {each.name: Trace() if each.refused else execute(each, problem) for each in variants}
+    traces = {each.name: Trace() if each.refused else execute(each, problem, summarized=True) for each in variants}
     computed = {each.name: traces[each.name] for each in variants if not each.refused}
     if not computed:
         raise UserError("; ".join(f"{each.name}: {each.refused}" for each in variants))
@@ -177,20 +178,21 @@ def measured(settled: Settled, problem: Problem, trace: Trace, computed: Mapping
         "cosine": metrics.cosine(mine, first) if mine.shape == first.shape else math.nan,
         "sameness": apart.word,
         "parts_at": apart.parts_at,
-        **spread(trace.weights),
+        **spread(trace),
     }
 
 
-def spread(weights: Array | None) -> dict[str, float]:
-    """Return how the weights are spread over the keys, as means over heads and queries; NaN where there are none."""
-    if weights is None:
-        return dict.fromkeys(("entropy", "effective_keys", "largest_weight", "row_sum_error"), math.nan)
-    return {
-        "entropy": float(metrics.entropy(weights).mean()),
-        "effective_keys": float(metrics.effective_keys(weights).mean()),
-        "largest_weight": float(metrics.largest_weight(weights).mean()),
-        "row_sum_error": metrics.row_sum_error(weights),
-    }
+def spread(trace: Trace) -> dict[str, float]:
+    """Return how the weights are spread over the keys, as means over heads and queries; NaN where nothing tells."""
+    if trace.weights is not None:
+        weights, sums = trace.weights, metrics.row_sum_error(trace.weights)
+        rows = metrics.entropy(weights), metrics.effective_keys(weights), metrics.largest_weight(weights)
+    elif trace.summary is not None:
+        rows, sums = (trace.summary.entropy, trace.summary.effective_keys, trace.summary.largest_weight), math.nan
+    else:
+        rows, sums = (np.full(1, math.nan),) * 3, math.nan
+    names = ("entropy", "effective_keys", "largest_weight")
+    return {**{name: float(each.mean()) for name, each in zip(names, rows, strict=True)}, "row_sum_error": sums}
 
 
 def size(heads: Array | None) -> int:

@@ -165,14 +165,14 @@ def factor(scale: bool | float, size: int) -> float:
     return scale
 
 
-def execute(settled: Settled, problem: Problem) -> Trace:
-    """Compute the variant on the problem and return every stage that its form formed."""
+def execute(settled: Settled, problem: Problem, summarized: bool = False) -> Trace:
+    """Compute the variant on the problem and return every stage that its form formed, summarized where it can be."""
     q, k, v = placed(settled, problem)
     if problem.weights is not None:
         weights = np.broadcast_to(problem.weights, (settled.head, *problem.weights.shape))
         stages = forms.module(settled.form).mix(Trace(v=v, weights=weights))
     else:
-        stages = forms.attend(settled.form)(q, k, v, settled.rules)
+        stages = forms.attend(settled.form, summarized)(q, k, v, settled.rules)
     stages = MISTAKES[settled.mistake](empty_rows(stages, settled.rules, settled.empty))
     if stages.context is None:
         return stages

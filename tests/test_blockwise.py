@@ -29,6 +29,7 @@ from attn_exp.rules.sink import Sink
 from attn_exp.rules.softcap import Softcap
 from attn_exp.rules.t5 import T5
 from attn_exp.rules.window import Window
+from tests.compose import comparison
 
 Array = NDArray[Any]
 
@@ -413,3 +414,9 @@ def test_a_fork_in_the_middle_of_a_call(blas: ThreadpoolController) -> None:
         assert counts(blas) == {1}
     assert child.exitcode == 0
     assert counts(blas) == {2}
+
+
+def test_a_run_describes_the_weights_that_it_never_had_whole() -> None:
+    matrix_row, blockwise_row = comparison("variant=[matrix,blockwise]", "mask=causal").rows
+    for name in ("entropy", "effective_keys", "largest_weight"):
+        assert getattr(blockwise_row, name) == pytest.approx(getattr(matrix_row, name), rel=1e-12)

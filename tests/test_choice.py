@@ -38,7 +38,7 @@ def test_few_logits_and_stages_go_to_the_matrix(logits: Any, dtype: str, rules: 
 def test_a_named_form_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[str] = []
     attend = forms.attend
-    monkeypatch.setattr(forms, "attend", lambda name: used.append(name) or attend(name))
+    monkeypatch.setattr(forms, "attend", lambda name, summarized=False: used.append(name) or attend(name, summarized))
     arrays = drawn(1, 2, 70, 3)
     for name in ("auto", "matrix", "blockwise", "looped"):
         attn_exp.attention(*(each[..., :9, :] if name == "looped" else each for each in arrays), form=name)

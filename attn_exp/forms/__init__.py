@@ -21,9 +21,13 @@ def module(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def attend(name: str) -> Callable[..., Trace]:
-    """Return `attend(q, k, v, rules)` of the form of that name."""
-    found: Callable[..., Trace] = module(name).attend
+def attend(name: str, summarized: bool = False) -> Callable[..., Trace]:
+    """Return `attend(q, k, v, rules)` of the form of that name.
+
+    `summarized` asks for its `summarize` instead, where a form that never has its weights whole can describe them.
+    """
+    form = module(name)
+    found: Callable[..., Trace] = getattr(form, "summarize", form.attend) if summarized else form.attend
     return found
 
 

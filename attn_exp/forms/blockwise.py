@@ -13,6 +13,9 @@ from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at 
 from attn_exp.rules.rule import Array, Rules, Score
 from attn_exp.stages import Trace
 
+CELLS = 128
+"""Rows and columns of a heat map: what a picture of a page's width can show."""
+
 WORTH = 1 << 16
 """Logits that are worth a thread of their own."""
 
@@ -63,6 +66,11 @@ def attend(
         context=None if v is None else context.reshape(*q.shape[:-1], v.shape[-1]).astype(dtype, copy=False),
         summary=None if gallery is None else gallery.summary(q.shape[:-2]),
     )
+
+
+def summarize(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
+    """Compute the same with the summary of the weights, its heat map of at most `CELLS` by `CELLS`."""
+    return attend(q, k, v, rules, cells=CELLS)
 
 
 def operands(q: Array, k: Array, v: Array, rules: Rules) -> block.Operands:
