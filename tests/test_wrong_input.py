@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from attn_exp import cli
+from attn_exp.config import Config, Sweep
 
 COMMAND = [sys.executable, "-m", "attn_exp"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
@@ -166,3 +168,12 @@ def test_a_disk_that_takes_no_more_gives_one_line_and_leaves_no_run(kibibytes: i
     assert told.stderr == "attn_exp: error: output_dir=outputs: cannot be written to (File too large)\n"
     assert os.listdir(tmp_path / "outputs") == ["runs"]
     assert os.listdir(tmp_path / "outputs" / "runs") == []
+
+
+def test_help_has_a_line_for_every_setting(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["attn-exp", "--help"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    words = {line.split()[0].rstrip(":") for line in capsys.readouterr().out.splitlines() if line.strip()}
+    keys = {each.name for each in fields(Config)} - {"sweep"} | {f"sweep.{each.name}" for each in fields(Sweep)}
+    assert keys <= words
