@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from io import StringIO
@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from attn_exp.compare import Row, compare
+from attn_exp.compare import Comparison, Row, compare
 from attn_exp.config import Config, UserError, read
 from attn_exp.records import cell
 from attn_exp.sweep.plan import Job, Plan
@@ -34,7 +34,7 @@ class Done:
 
 def columns(plan: Plan) -> list[str]:
     """Return the head of the results: the point, what was swept, how it went, and the row of each variant."""
-    return ["point", *(axis.column for axis in plan.space.axes), "status", "message", *row_columns()]
+    return ["point", *(axis.column for axis in plan.space.axes), "status", "message", "agree", *row_columns()]
 
 
 @cache
@@ -51,8 +51,7 @@ def compute(plan: Plan, job: Job) -> Done:
     for number in job.numbers:
         computed += 1
         try:
-            rows = compare(read(plan.space.settings(plan.kept[number]))).rows
-            lines += ok_lines(plan, number, rows)
+            lines += ok_lines(plan, number, compare(read(plan.space.settings(plan.kept[number]))))
         except Exception as error:
             failed += 1
             lines.append(failed_line(plan, number, FAILED, told(error)))
@@ -67,17 +66,18 @@ def alone(plan: Plan, job: Job) -> Done:
         return compute(plan, job)
 
 
-def ok_lines(plan: Plan, number: int, rows: Iterable[Row]) -> Iterator[list[str]]:
-    """Yield a line for each variant of a point."""
-    start = [*settings_cells(plan, number), OK, ""]
+def ok_lines(plan: Plan, number: int, found: Comparison) -> Iterator[list[str]]:
+    """Yield a line for each variant of a point; `agree` says how many printed figures agree, as in 6 of 6."""
+    agree = f"{sum(each.agrees for each in found.published)} of {len(found.published)}" if found.published else ""
+    start = [*settings_cells(plan, number), OK, "", agree]
     names = [each.name for each in fields(Row)]
-    for row in rows:
+    for row in found.rows:
         yield [*start, *(cell(getattr(row, name)) for name in names)]
 
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
     """Return the line of a point without results."""
-    return [*settings_cells(plan, number), status, cell(message), *([""] * len(row_columns()))]
+    return [*settings_cells(plan, number), status, cell(message), *([""] * (1 + len(row_columns())))]
 
 
 def settings_cells(plan: Plan, number: int) -> list[str]:

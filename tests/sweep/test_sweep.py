@@ -306,3 +306,12 @@ def test_parquet_is_a_data_set_for_duckdb(tmp_path: Path, quick: Quick) -> None:
     assert left == right
     assert len(left) == 8
     assert json.loads((sweeps / "parquet" / "manifest.json").read_text())["failed"] == 8
+
+
+def test_all_documents_run_and_say_that_every_printed_figure_agrees(tmp_path: Path, quick: Quick) -> None:
+    quick("-m", "experiment=glob(*)")
+    told = {line["experiment"]: line["agree"] for line in results(tmp_path)}
+    assert set(told) == {path.stem for path in (ROOT / "conf/experiment").glob("*.yaml")}
+    for agree in told.values():
+        right, _, printed = agree.partition(" of ")
+        assert int(right) == int(printed) > 0
