@@ -122,6 +122,14 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Figures:
+    """How figures are written: in which formats, and how many inches wide."""
+
+    format: tuple[str, ...] = ("png", "svg")
+    width: float = 6.3
+
+
+@dataclass(frozen=True)
 class Sweep:
     """How `-m` runs its points; none of it changes a result.
 
@@ -169,6 +177,7 @@ class Config:
     metrics: tuple[str, ...] = ()
     variant: Mapping[str, Variant]
     report: Report = Report()
+    figures: Figures = Figures()
     sweep: Sweep = Sweep()
     output_dir: str = "outputs"
     title: str = ""
@@ -277,6 +286,31 @@ def choice(*choices: str) -> Any:
         return str(value)
 
     return read_choice
+
+
+def words_of(*choices: str) -> Any:
+    """Return a reader of one of these words, or of a list of them; each counts once."""
+    read_choice = choice(*choices)
+
+    def read_words(value: Any, key: str) -> tuple[str, ...]:
+        words = [value] if isinstance(value, str) else texts(value, key)
+        if not words:
+            raise UserError(f"{key}=[]: expected at least one of {', '.join(choices)}")
+        return tuple(dict.fromkeys(read_choice(word, key) for word in words))
+
+    return read_words
+
+
+def between(least: float, most: float) -> Any:
+    """Return a reader of numbers from `least` to `most`."""
+
+    def read_between(value: Any, key: str) -> float:
+        found = number(value, key)
+        if not least <= found <= most:
+            raise UserError(f"{key}={shown(value)}: expected a number from {least:g} to {most:g}")
+        return found
+
+    return read_between
 
 
 def optional(reader: Any) -> Any:
@@ -432,6 +466,8 @@ SWEEP = {
     "format": choice("csv", "parquet"),
 }
 
+FIGURES = {"format": words_of("png", "svg", "pdf"), "width": between(3, 20)}
+
 READERS = RULES | {
     "convention": text,
     "check": words,
@@ -441,6 +477,7 @@ READERS = RULES | {
     "projections": section(Projections, PROJECTIONS),
     "variant": named(Variant, VARIANT),
     "report": section(Report, dict.fromkeys(("tables", "figures", "pages"), flag)),
+    "figures": section(Figures, FIGURES),
     "seed": whole(0),
     "head": whole(1),
     "scale": scale,

@@ -35,19 +35,23 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = "osD^vPX"
 WEIGHT_MAP = "Blues"
 LINE, GAP = 0.17, 0.12
+NARROW, NARROWEST = 4.5, 1.05
+"""Inches: figures up to the first have one column of text; no map is narrower than the second while there is room."""
+
 NUMBERS_UP_TO = 8
 """Cells hold their number where a matrix has at most this many rows and columns."""
 
 
 def draw(comparison: Comparison) -> dict[str, Figure]:
-    """Return every figure of a comparison by its name."""
+    """Return every figure of a comparison by its name, as wide as its configuration says."""
     problem = comparison.problem
     fonts = fonts_for((*problem.tokens, *problem.key_tokens, *comparison.traces))
     with matplotlib.rc_context({"font.family": fonts}, STYLE):
-        drawn = {"weights": weights(comparison), "distances": distance_matrix(comparison)}
+        width = comparison.config.figures.width
+        drawn = {"weights": weights(comparison, width), "distances": distance_matrix(comparison, width)}
         if any(comparison.traces[name].scores is not None for name in comparison.traces):
-            drawn["sharpness"] = sharpness(comparison)
-        drawn["entropy"] = entropy_per_query(comparison)
+            drawn["sharpness"] = sharpness(comparison, width)
+        drawn["entropy"] = entropy_per_query(comparison, width)
         return drawn
 
 
@@ -65,9 +69,9 @@ def weights(comparison: Comparison, width: float = WIDTH) -> Figure:
     """Show the weights of each variant and head, queries down, keys across, on one colour scale from zero."""
     maps = [each for panel in panels(comparison) for each in heads_of(panel)]
     rows, columns = labels(comparison.problem.tokens), labels(comparison.problem.key_tokens)
-    across = min(len(maps), 4)
-    down = -(-len(maps) // across)
     left, right = widest(rows) + 0.32, 0.55
+    across = max(1, min(len(maps), 4, int((width - left - right) / NARROWEST)))
+    down = -(-len(maps) // across)
     side = (width - left - right - GAP * (across - 1)) / across
     side = min(side, 2.4)
     tall = side * max(0.4, min(2.5, len(rows) / len(columns)))
@@ -81,8 +85,8 @@ def weights(comparison: Comparison, width: float = WIDTH) -> Figure:
         line, column = divmod(place, across)
         box = (left + column * (side + GAP), bottom + (down - 1 - line) * pitch, side, tall)
         axes = axes_at(figure, box)
-        image = heat(axes, matrix, top, "Blues")
-        axes.set_title(fitted(drawable(title), side), parse_math=False)
+        image = heat(axes, matrix, top, "Blues", side / len(columns))
+        axes.set_title(short_title(drawable(title), side), parse_math=False)
         last = place + across >= len(maps)
         name_ticks(axes, rows if column == 0 else [], columns if last else [], slanted, (side, tall))
     figure.text(0.01 / width + 0.012, (bottom + tall / 2) / height, "query", rotation=90, va="center", ha="left")
@@ -93,28 +97,28 @@ def weights(comparison: Comparison, width: float = WIDTH) -> Figure:
     return figure
 
 
-def distance_matrix(comparison: Comparison) -> Figure:
+def distance_matrix(comparison: Comparison, width: float = WIDTH) -> Figure:
     """Show the largest difference between the outputs of every pair of variants."""
     names, matrix = distances(comparison)
     names_shown = labels(names)
     left = widest(names_shown) + 0.1
-    cell = min(0.65, (WIDTH - left - 0.2) / len(names))
+    cell = min(0.65, (width - left - 0.2) / len(names))
     side = cell * len(names)
     slanted = widest(names_shown) > 0.9 * cell
     bottom = 0.12 + (widest(names_shown) if slanted else LINE)
-    figure = Figure(figsize=(max(left + side + 0.2, 3.2), bottom + side + 1.8 * LINE))
+    figure = Figure(figsize=(max(left + side + 0.2, min(3.2, width)), bottom + side + 1.8 * LINE))
     axes = axes_at(figure, (left, bottom, side, side))
     finite = np.where(np.isfinite(matrix), matrix, np.nan)
-    heat(axes, finite, float(np.nanmax(finite)) or 1.0, "Oranges", form=".2g" if cell > 0.5 else ".0e", most=12)
+    heat(axes, finite, float(np.nanmax(finite)) or 1.0, "Oranges", cell, form=".2g" if cell > 0.5 else ".0e", most=12)
     name_ticks(axes, names_shown, names_shown, slanted, (side, side))
-    axes.set_title("largest difference between outputs", loc="left")
+    axes.set_title(fitted("largest difference between outputs", figure.get_figwidth() - left), loc="left")
     return figure
 
 
-def sharpness(comparison: Comparison) -> Figure:
+def sharpness(comparison: Comparison, width: float = WIDTH) -> Figure:
     """Show how the mean entropy of the weights falls as the multiplier of the scores grows; the run's own is marked."""
     found = sweeps(comparison)
-    figure, axes = plot_below_legend(len(found), 0.42, 1.85)
+    figure, axes = plot_below_legend(len(found), 0.42 if width > NARROW else 0.56, 1.85, width)
     for place, each in enumerate(found):
         colour = COLOURS[place % len(COLOURS)]
         axes.plot(each.multipliers, each.entropy, color=colour, label=each.title)
@@ -125,20 +129,21 @@ def sharpness(comparison: Comparison) -> Figure:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda multiplier, place: f"{multiplier:g}")
     axes.set_ylim(0, None)
-    axes.set_xlabel("multiplier of the scores (dotted: 1/sqrt(d); marked: this run)")
+    between = " " if width > NARROW else "\n"
+    axes.set_xlabel(f"multiplier of the scores{between}(dotted: 1/sqrt(d); marked: this run)")
     axes.set_ylabel("mean entropy (nats)")
-    legend_above(axes)
+    legend_above(axes, width)
     return figure
 
 
-def entropy_per_query(comparison: Comparison) -> Figure:
+def entropy_per_query(comparison: Comparison, width: float = WIDTH) -> Figure:
     """Show the entropy of each query's weights: the mean over heads as a mark, each head as a faint one."""
     names = labels(comparison.problem.tokens)
-    wide = WIDTH - 0.7
+    wide = width - 0.7
     slanted = widest(names) > 0.9 * wide / len(names)
     bottom = 0.2 + (widest(names) if slanted else LINE)
     shown = panels(comparison)
-    figure, axes = plot_below_legend(len(shown) + 1, bottom, 1.85)
+    figure, axes = plot_below_legend(len(shown) + 1, bottom, 1.85, width)
     small = 3 if len(names) <= 16 else 2
     for place, panel in enumerate(shown):
         colour, mark, each = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], entropy(panel.weights)
@@ -152,14 +157,27 @@ def entropy_per_query(comparison: Comparison) -> Figure:
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.set_ylabel("entropy (nats)")
     name_axis(axes.xaxis, names, slanted, wide)
-    legend_above(axes)
+    legend_above(axes, width)
     return figure
 
 
-def plot_below_legend(entries: int, bottom: float, height: float) -> tuple[Figure, Axes]:
-    """Return a figure of full width with axes `height` inches high and room above for a legend of so many entries."""
-    figure = Figure(figsize=(WIDTH, bottom + height + 0.1 + LINE * -(-entries // 2)))
-    return figure, axes_at(figure, (0.55, bottom, WIDTH - 0.7, height))
+def plot_below_legend(entries: int, bottom: float, height: float, width: float) -> tuple[Figure, Axes]:
+    """Return a figure with axes `height` inches high and room above for a legend of so many entries."""
+    lines = -(-entries // legend_columns(width))
+    figure = Figure(figsize=(width, bottom + height + 0.1 + LINE * lines))
+    return figure, axes_at(figure, (0.55, bottom, width - 0.7, height))
+
+
+def legend_columns(width: float) -> int:
+    return 2 if width > NARROW else 1
+
+
+def short_title(title: str, width: float) -> str:
+    """Return the title of a map, shortened to this width; of a head's, the number stays."""
+    name, comma, head = title.rpartition(", head ")
+    if not comma or widest([title]) <= width:
+        return fitted(title, width)
+    return f"{fitted(name, width - widest([f' {head}']))} {head}"
 
 
 def labels(tokens: Sequence[str]) -> list[str]:
@@ -173,11 +191,13 @@ def axes_at(figure: Figure, box: tuple[float, float, float, float]) -> Axes:
     return figure.add_axes((box[0] / width, box[1] / height, box[2] / width, box[3] / height))
 
 
-def heat(axes: Axes, matrix: Array, top: float, colours: str, form: str = ".2f", most: int = NUMBERS_UP_TO) -> Any:
-    """Draw a matrix as a heat map from 0 to `top`, with its numbers where they fit."""
+def heat(
+    axes: Axes, matrix: Array, top: float, colours: str, cell: float, form: str = ".2f", most: int = NUMBERS_UP_TO
+) -> Any:
+    """Draw a matrix as a heat map from 0 to `top`, with its numbers where cells of this width in inches hold them."""
     image = axes.imshow(matrix, vmin=0, vmax=top, cmap=colours, aspect="auto", interpolation="nearest")
     axes.spines[["left", "bottom"]].set_visible(False)
-    if max(matrix.shape) <= most:
+    if max(matrix.shape) <= most and cell > 0.06 * len(format(0.01, form)):
         for (row, column), value in np.ndenumerate(matrix):
             ink = "white" if value > 0.6 * top else "black"
             axes.text(column, row, format(value, form), ha="center", va="center", color=ink, fontsize=7)
@@ -198,9 +218,10 @@ def name_axis(axis: Any, names: list[str], slanted: bool, length: float) -> None
     axis.set_ticks(places, [names[place] for place in places], rotation=turn, parse_math=False)
 
 
-def legend_above(axes: Axes) -> None:
-    """Put the legend above the axes, in two columns, where it hides nothing."""
-    legend = axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2, labelspacing=0.3)
+def legend_above(axes: Axes, width: float) -> None:
+    """Put the legend above the axes, where it hides nothing."""
+    columns = legend_columns(width)
+    legend = axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2, labelspacing=0.3)
     for text in legend.get_texts():
         text.set_parse_math(False)
-        text.set_text(fitted(text.get_text(), (WIDTH - 0.7) / 2 - 0.4))
+        text.set_text(fitted(text.get_text(), (width - 0.7) / columns - 0.4))

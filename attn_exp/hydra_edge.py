@@ -134,7 +134,8 @@ def untyped_key(kind: Any, described: Field[Any]) -> tuple[Any, Any]:
     if described.default_factory is not dataclasses.MISSING:
         return Any, field(default_factory=described.default_factory)
     if isinstance(described.default, tuple):
-        return Any, field(default_factory=list)
+        default = list(described.default)
+        return Any, field(default_factory=lambda: list(default))
     return Any, omegaconf.MISSING if described.default is dataclasses.MISSING else described.default
 
 

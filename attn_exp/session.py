@@ -75,21 +75,23 @@ def render(run: store.Run, folder: Path) -> None:
         from attn_exp import report  # noqa: PLC0415 - `report=none` loads no templates
 
         if wanted.tables:
-            paths = {name: f"figures/{name}.png" for name in drawn}
+            form = next(each for each in ("png", "svg", "pdf") if each in run.comparison.config.figures.format)
+            paths = {name: f"figures/{name}.{form}" for name in drawn}
             store.write_text(folder / "report.md", report.markdown(run, paths))
         if wanted.pages:
             store.write_text(folder / "report.html", report.page(run, drawn))
 
 
 def figures_of(run: store.Run, folder: Path) -> dict[str, bytes]:
-    """Write every figure and return the SVG ones by name."""
+    """Write every figure in the formats that were asked for, and return each as SVG by name."""
     from attn_exp import figures  # noqa: PLC0415 - `report=none` loads no matplotlib
 
+    wanted = run.comparison.config.figures.format
     (folder / "figures").mkdir()
     drawn = {}
     for name, figure in figures.draw(run.comparison).items():
-        forms = {form: figures.encoded(figure, form) for form in ("png", "svg")}
-        for form, content in forms.items():
+        drawn[name] = figures.encoded(figure, "svg")
+        for form in wanted:
+            content = drawn[name] if form == "svg" else figures.encoded(figure, form)
             (folder / "figures" / f"{name}.{form}").write_bytes(content)
-        drawn[name] = forms["svg"]
     return drawn

@@ -95,18 +95,25 @@ HARD = [
 ]
 
 
-def tokens(names: list[str]) -> Comparison:
+def tokens(names: list[str], width: float = 6.3) -> Comparison:
     vectors = [[math.sin(row), math.cos(row)] for row in range(len(names))]
-    found = comparison("embeddings=inline", f"embeddings.vectors={vectors}", f"embeddings.tokens={len(names)}")
+    found = comparison(
+        "embeddings=inline",
+        f"embeddings.vectors={vectors}",
+        f"embeddings.tokens={len(names)}",
+        f"figures.width={width}",
+    )
     problem = type(found.problem)(**(vars(found.problem) | {"tokens": tuple(names), "key_tokens": tuple(names)}))
     return type(found)(**(vars(found) | {"problem": problem}))
 
 
+@pytest.mark.parametrize("inches", [3.0, 3.4, 6.3, 12.0])
 @pytest.mark.parametrize(
     "names", [*HARD, [f"token {place}" for place in range(64)]], ids=["long", "marked", "odd", "64"]
 )
-def test_no_label_is_cut_off(names: list[str]) -> None:
-    for figure in figures.draw(tokens(names)).values():
+def test_no_label_is_cut_off(names: list[str], inches: float) -> None:
+    for figure in figures.draw(tokens(names, inches)).values():
+        assert figure.get_figwidth() <= inches
         box = figure.get_tightbbox()
         width, height = figure.get_size_inches()
         assert box.x0 >= -0.01 and box.x1 <= width + 0.01
@@ -132,3 +139,8 @@ def test_a_problem_that_starts_late_is_drawn() -> None:
         "variant=[matrix]",
     )  # fmt: skip
     assert sorted(figures.draw(found)) == ["distances", "entropy", "weights"]
+
+
+def test_a_short_title_keeps_the_number_of_its_head() -> None:
+    assert figures.short_title("multi_head, head 12", 9.0) == "multi_head, head 12"
+    assert figures.short_title("multi_head, head 12", 0.6).endswith("… 12")

@@ -202,3 +202,10 @@ def test_frames_carry_tokens_as_labels() -> None:
     assert tables.comparison(found).loc["multi_head", "same_as"] == "B"
     with pytest.raises(UserError, match="unknown stage of looped 'wieghts'; did you mean weights"):
         tables.stage(found, "looped", "wieghts")
+
+
+def test_figures_come_in_the_formats_asked_for(tmp_path: Path) -> None:
+    outcome = session.run(config("figures.format=pdf", "variant=[matrix]", f"output_dir={tmp_path}"), "again")
+    assert {path.suffix for path in (outcome.folder / "figures").iterdir()} == {".pdf"}
+    assert "(figures/weights.pdf)" in (outcome.folder / "report.md").read_text()
+    assert "data:image/svg+xml" in (outcome.folder / "report.html").read_text()
