@@ -91,4 +91,5 @@ def head(name: str) -> Head:
 
 def cost(timing: Timing) -> dict[str, Any]:
     peak = "" if timing.peak_bytes is None else str(timing.peak_bytes)
-    return {"median_s": f"{1e6 * timing.median_s:.3g}", "peak_bytes": peak}
+    micro = 1e6 * timing.median_s
+    return {"median_s": f"{micro:.0f}" if micro >= 100 else f"{micro:.3g}", "peak_bytes": peak}

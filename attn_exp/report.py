@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from attn_exp import columns, partings, walk
 from attn_exp.compare import Comparison
+from attn_exp.markdown import fenced, md, piped
 from attn_exp.page_data import page_data
 from attn_exp.pixels import picture
 from attn_exp.store import Run
@@ -219,31 +220,7 @@ def column_mark(step: walk.Step, place: int) -> Markup:
     return Markup(' data-k="{}"').format(place) if by_key(step) else Markup("")
 
 
-def piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown, the first column to the left."""
-    rule = [":--", *("--:" for _ in head[1:])]
-    return "\n".join(f"| {' | '.join(line)} |" for line in ([md(each) for each in head], rule, *map(mds, lines)))
-
-
 def markdown_table(table: walk.Table, step: walk.Step) -> str:
     cells_of = [[number(value, step.decimals) for value in row] for row in table.matrix.tolist()]
     rows = [[name, *row] for name, row in zip(table.rows, cells_of, strict=True)]
     return piped(["", *table.columns], rows)
-
-
-def md(text: str) -> str:
-    """Return a text that Markdown shows as it is: on one line, marks escaped."""
-    line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text))
-    escaped = re.sub(r"([\\`*{}\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+-])", r"\\\1", line)
-    return escaped.replace("&", "&amp;")
-
-
-def mds(texts: Sequence[str]) -> list[str]:
-    return [md(each) for each in texts]
-
-
-def fenced(text: str) -> str:
-    """Return a block of code; its fence is longer than any run of backticks in it."""
-    longest = max((len(each) for each in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{text}\n{fence}"

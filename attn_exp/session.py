@@ -75,11 +75,22 @@ def render(run: store.Run, folder: Path) -> None:
         from attn_exp import report  # noqa: PLC0415 - `report=none` loads no templates
 
         if wanted.tables:
+            write_tables(run, folder)
             form = next(each for each in ("png", "svg", "pdf") if each in run.comparison.config.figures.format)
             paths = {name: f"figures/{name}.{form}" for name in drawn}
             store.write_text(folder / "report.md", report.markdown(run, paths))
         if wanted.pages:
             store.write_text(folder / "report.html", report.page(run, drawn))
+
+
+def write_tables(run: store.Run, folder: Path) -> None:
+    """Write the tables for papers in every form."""
+    from attn_exp import papers  # noqa: PLC0415 - `report=none` writes none
+
+    (folder / "tables").mkdir()
+    for table in papers.tables(run.comparison):
+        for ending, form in papers.FORMS.items():
+            store.write_text(folder / "tables" / f"{table.name}.{ending}", form(table))
 
 
 def figures_of(run: store.Run, folder: Path) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp import report, session, store, tables, walk
+from attn_exp import markdown, report, session, store, tables, walk
 from attn_exp.compare import Comparison
 from attn_exp.config import UserError
 from attn_exp.pixels import png
@@ -64,7 +64,7 @@ def page() -> str:
 
 
 @pytest.fixture(scope="module")
-def markdown() -> str:
+def told() -> str:
     return report.markdown(a_run(comparison()), {"weights": "figures/weights.png"})
 
 
@@ -88,24 +88,24 @@ def test_links_within_the_page_lead_somewhere(page: str) -> None:
     assert all(address[1:] in places for address in addresses(reader) if address.startswith("#"))
 
 
-def test_both_say_what_was_run_and_what_agrees(page: str, markdown: str) -> None:
-    for text in ("".join(Reader(page).words), markdown):
+def test_both_say_what_was_run_and_what_agrees(page: str, told: str) -> None:
+    for text in ("".join(Reader(page).words), told):
         assert "python -m attn_exp seed=0" in text
         assert "looped, matrix and scaled compute the same function" in text
 
 
-def test_each_token_has_its_sum(page: str, markdown: str) -> None:
+def test_each_token_has_its_sum(page: str, told: str) -> None:
     spaced = " ".join("".join(Reader(page).words).split())
-    for text in (spaced, markdown):
+    for text in (spaced, told):
         assert "output(she) = 0.31 v(she) + 0.31 v(likes) + 0.38 v(coffee)" in text
         assert "context 2(coffee) = 0.36 v(she) + 0.28 v(likes) + 0.36 v(coffee)" in text
 
 
-def test_every_stage_is_a_labelled_table(markdown: str) -> None:
+def test_every_stage_is_a_labelled_table(told: str) -> None:
     for stage in ("X input", "W_q", "Q queries", "K keys", "V values", "S scores", "L logits", "A weights", "Y output"):
-        assert f"\n### {stage}" in markdown
-    assert "| she | 0.2 | 0.9 | 0.1 | 0.5 |" in markdown
-    assert "c = 1/sqrt(d) = 1/sqrt(4) = 0.5" in markdown
+        assert f"\n### {stage}" in told
+    assert "| she | 0.2 | 0.9 | 0.1 | 0.5 |" in told
+    assert "c = 1/sqrt(d) = 1/sqrt(4) = 0.5" in told
 
 
 def test_hostile_tokens_are_only_text() -> None:
@@ -141,11 +141,11 @@ def test_titles_notes_and_published_figures_are_escaped() -> None:
     ],
 )
 def test_markdown_escapes_marks_and_nothing_else(text: str, expected: str) -> None:
-    assert report.md(text) == expected
+    assert markdown.md(text) == expected
 
 
 def test_a_fence_is_longer_than_what_it_holds() -> None:
-    assert report.fenced("a```b") == "````\na```b\n````"
+    assert markdown.fenced("a```b") == "````\na```b\n````"
 
 
 def test_a_long_run_shows_corners_and_says_so() -> None:
@@ -173,7 +173,7 @@ def test_a_picture_of_weights_is_a_png_of_its_size() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("none", set()), ("tables", {"report.md"}), ("full", {"report.md", "report.html", "figures"})],
+    [("none", set()), ("tables", {"report.md", "tables"}), ("full", {"report.md", "report.html", "figures", "tables"})],
 )
 def test_a_run_writes_what_was_asked_for(tmp_path: Path, kind: str, expected: set[str]) -> None:
     always = {"comparison.csv", "distances.csv", "timings.csv", "results.npz", "run.json"}

@@ -1,0 +1,82 @@
+"""Tables for papers: the digits that stand, and texts that no format obeys."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from attn_exp import papers, session
+from tests.compose import comparison, config
+from tests.test_report import Reader
+
+HARD = papers.Table("t", "100% of $x_1$", ("a_b", "n (ulp)"), (("<b>&amp;|\\^~", "-2.2e-16"), ("x\ny\x1b", "0.50")))
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "expected"),
+    [
+        (1.09397652, 2e-16, "1.094"),
+        (0.6597782, 1e-3, "0.660"),  # the error's first digit is the third decimal
+        (0.6597782, 0.04, "0.66"),
+        (0.6597782, 0.2, "0.7"),
+        (0.6597782, 0.7, "0"),
+        (2.2e-16, 2.2e-16, "0"),
+        (0.5, 0.0, "0.5000"),
+        (12.0, 1.0, "12"),
+        (float("nan"), 0.0, "-"),
+    ],
+)
+def test_a_number_has_the_digits_that_its_error_lets_stand(value: float, error: float, expected: str) -> None:
+    assert papers.significant(value, error) == expected
+
+
+def test_latex_sets_texts_as_they_are() -> None:
+    text = papers.latex(HARD)
+    assert r"\caption{100\% of \$x\_1\$}" in text
+    assert r"a\_b & n (ulp) \\" in text
+    assert r"\textless{}b\textgreater{}\&amp;\textbar{}\textbackslash{}\textasciicircum{}\textasciitilde{}" in text
+    assert r"$-2.2\times10^{-16}$" in text
+    assert r"x\textbackslash{}ny\textbackslash{}x1b & $0.50$ \\" in text
+    assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 1
+
+
+def test_latex_compiles(tmp_path: Path) -> None:
+    if shutil.which("pdflatex") is None:
+        pytest.skip("no pdflatex on this machine")
+    body = papers.latex(HARD) + papers.latex(papers.tables(comparison())[0])
+    packages = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs}"
+    (tmp_path / "t.tex").write_text(packages + r"\begin{document}" + body + r"\end{document}")
+    subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+
+
+def test_html_holds_texts_as_text() -> None:
+    reader = Reader(papers.html(HARD))
+    assert "<b>&amp;|\\^~" in reader.words
+    assert not {"b"} & {tag for tag, _ in reader.elements}
+
+
+def test_units_stand_in_the_head_and_rows_are_the_variants() -> None:
+    found = comparison()
+    table = papers.tables(found)[0]
+    assert "entropy (nats)" in table.head
+    assert [line[0] for line in table.lines] == [row.variant for row in found.rows]
+    assert "| multi_head | B | 2 |" in papers.markdown(table)
+
+
+def test_a_shift_below_the_error_is_nothing() -> None:
+    found = comparison()
+    row = replace(found.rows[1], error=1e-15, shift=2e-16)
+    assert papers.cell(row, "shift") == "0"
+    assert papers.cell(row, "error") == "1.0e-15"
+
+
+def test_a_run_writes_them_in_every_form(tmp_path: Path) -> None:
+    chosen = config("experiment=she_likes_coffee", "report=tables", f"output_dir={tmp_path}")
+    first, second = (session.run(chosen, "again").folder / "tables" for _ in range(2))
+    names = sorted(path.name for path in first.iterdir())
+    assert names == [f"{table}.{form}" for table in ("comparison", "published") for form in ("html", "md", "tex")]
+    assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
