@@ -2,7 +2,8 @@
 
 Every part prints its figures; the goals come last, each with what was measured and whether it is met. The figures go to
 `outputs/benchmarks/attention.csv` with a plot beside them. The run starts itself again without `OPENBLAS_CORETYPE` and
-`OPENBLAS_L2_SIZE`: they can hold the BLAS below what the processor can do.
+`OPENBLAS_L2_SIZE`: they can hold the BLAS below what the processor can do. `--one-core` keeps everybody on one core and
+counts processor time, which other work on the machine disturbs least.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, fields
@@ -25,6 +27,8 @@ PINS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 if __name__ == "__main__":
     if any(pin in os.environ for pin in PINS):
         os.execve(sys.executable, [sys.executable, *sys.argv], {k: v for k, v in os.environ.items() if k not in PINS})
+    if "--one-core" in sys.argv:  # before any library counts the cores
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     sys.path.insert(0, str(ROOT))
 
 import numpy as np
@@ -74,7 +78,8 @@ class Goal:
 class Bench:
     """The figures and goals of one run."""
 
-    def __init__(self, quick: bool) -> None:
+    def __init__(self, quick: bool, one_core: bool) -> None:
+        self.clock = time.process_time if one_core else time.perf_counter
         self.figures: list[Figure] = []
         self.goals: list[Goal] = []
         self.rounds, self.burst = (2, 0.05) if quick else (5, 0.15)
@@ -82,15 +87,16 @@ class Bench:
 
     def time(self, part: str, shape: tuple[int, ...], dtype: str, calls: dict[str, Call], work: float = 1.0) -> Any:
         """Time calls in turn, print them, and return each one's time over the first one's."""
-        seconds = interleaved(calls, self.rounds, self.burst)
+        seconds = interleaved(calls, self.rounds, self.burst, self.clock)
         first = next(iter(seconds.values()))
         batches, heads, length, size = shape
         flops = 4 * batches * heads * length * length * size * work
-        for who, time in seconds.items():
-            self.figures.append(Figure(part, str(shape), dtype, who, time * 1e3, flops / time / 1e9, time / first))
-        words = "  ".join(f"{who} {time * 1e3:.3f} ms ({time / first:.2f})" for who, time in seconds.items())
+        for who, spent in seconds.items():
+            rate = flops / spent / 1e9
+            self.figures.append(Figure(part, str(shape), dtype, who, spent * 1e3, rate, spent / first))
+        words = "  ".join(f"{who} {spent * 1e3:.3f} ms ({spent / first:.2f})" for who, spent in seconds.items())
         print(f"{part:8} {shape!s:18} {dtype:8} {words}", flush=True)
-        return {who: time / first for who, time in seconds.items()}
+        return {who: spent / first for who, spent in seconds.items()}
 
     def goal(self, what: str, goal: float, measured: float | None) -> None:
         self.goals.append(Goal(what, goal, measured))
@@ -226,7 +232,10 @@ def threads(bench: Bench) -> None:
         bench.time("threads", shape, dtype, calls)
         ours_rate = bench.figures[-1].gigaflops
         peak = (
-            2 * 2048**3 / interleaved({"product": lambda a=square: a @ a}, bench.rounds, bench.burst)["product"] / 1e9
+            2
+            * 2048**3
+            / interleaved({"product": lambda a=square: a @ a}, bench.rounds, bench.burst, bench.clock)["product"]
+            / 1e9
         )
         print(f"peak     {dtype}: {ours_rate:.0f} of {peak:.0f} GF/s of one large product: {ours_rate / peak:.0%}")
 
@@ -297,8 +306,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, up to 2,048 tokens")
     parser.add_argument("--only", default=",".join(parts), help=f"some of {', '.join(parts)}")
     parser.add_argument("--folder", type=Path, default=ROOT / "outputs" / "benchmarks")
+    parser.add_argument("--one-core", action="store_true", help="everybody on one core, in processor time")
     options = parser.parse_args()
-    bench = Bench(options.quick)
+    bench = Bench(options.quick, options.one_core)
     pytorch(*drawn((1, 1, 1, 1)), False)  # loads the library, so that it is shown
     show_libraries()
     for name in options.only.split(","):

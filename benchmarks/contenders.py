@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_exp
+from attn_exp.engine.threads import usable_cores
 from attn_exp.forms import blockwise
 
 Array = NDArray[Any]
@@ -44,7 +45,9 @@ def onnx_runtime(q: Array, k: Array, v: Array, causal: bool) -> Call | None:
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "qkvy"]
     graph = helper.make_graph([node], "attention", values[:3], values[3:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = usable_cores()  # by itself it takes all cores, also those it may not use
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return partial(session.run, None, {"q": q, "k": k, "v": v})
 
 
@@ -94,7 +97,9 @@ def by_threads(threads: int, q: Array, k: Array, v: Array, rules: Any) -> Call:
     return partial(blockwise.attend, q, k, v, rules, threads=threads)
 
 
-def interleaved(calls: Mapping[str, Call], rounds: int, burst: float) -> dict[str, float]:
+def interleaved(
+    calls: Mapping[str, Call], rounds: int, burst: float, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
     """Return the seconds of each call: the median over rounds of the fastest call in a burst.
 
     Every round gives each contender one burst, so that a busy machine slows all alike. A pause and one call that is not
@@ -105,10 +110,10 @@ def interleaved(calls: Mapping[str, Call], rounds: int, burst: float) -> dict[st
         for name, call in calls.items():
             time.sleep(0.03)
             call()
-            start, times = time.perf_counter(), list[float]()
-            while not times or time.perf_counter() - start < burst:
-                before = time.perf_counter()
+            start, times = clock(), list[float]()
+            while not times or clock() - start < burst:
+                before = clock()
                 call()
-                times.append(time.perf_counter() - before)
+                times.append(clock() - before)
             fastest[name].append(min(times))
     return {name: statistics.median(times) for name, times in fastest.items()}

@@ -420,3 +420,21 @@ def test_a_run_describes_the_weights_that_it_never_had_whole() -> None:
     matrix_row, blockwise_row = comparison("variant=[matrix,blockwise]", "mask=causal").rows
     for name in ("entropy", "effective_keys", "largest_weight"):
         assert getattr(blockwise_row, name) == pytest.approx(getattr(matrix_row, name), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mask", "length", "rows"),
+    [
+        (None, 512, 256),
+        (Padding(100), 512, 256),
+        (Causal(), 64, 256),
+        (Causal(), 256, 64),
+        (Causal(), 900, 112),
+        (Window(255, 0), 9000, 128),
+    ],
+    ids=str,
+)
+def test_blocks_are_smaller_where_a_mask_lets_them_skip_keys(mask: Mask | None, length: int, rows: int) -> None:
+    q, k, v = problem(17, 2, 2, 1, length, length, 2, 2)
+    whole = blockwise.operands(q, k, v, Rules(masks=() if mask is None else (mask,)))
+    assert block.rows_per_task(whole) == rows

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from attn_exp.engine.plan import KEYS, PLACES, Run, Shape, Task, intersection, runs, union
+from attn_exp.engine.plan import KEYS, LEAST, PLACES, ROWS, Run, Shape, Task, intersection, runs, union
 from attn_exp.normalizers import NORMALIZERS
 from attn_exp.rules.rule import Array, Grid, Mask, Rules, Score, Span
 
@@ -102,6 +102,16 @@ def reach(whole: Operands, task: Task) -> Span:
         last = first + task.rows.stop - task.rows.start - 1
         spans.append(intersection([mask.span(batch, first, last, keys) for mask in masks], keys))
     return union(spans)
+
+
+def rows_per_task(whole: Operands) -> int:
+    """Return how many queries a task takes: fewer where masks let some queries see other keys than others do."""
+    rows, every = whole.shape.rows, slice(0, whole.shape.batches)
+    halves = slice(0, rows // 2), slice(rows // 2, rows)
+    if not whole.rules.masks or rows <= LEAST:
+        return ROWS
+    first, second = (reach(whole, Task(every, slice(None), slice(None), half)) for half in halves)
+    return ROWS if first == second else min(ROWS // 2, max(LEAST, rows // 8))
 
 
 def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:

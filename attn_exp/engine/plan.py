@@ -12,6 +12,9 @@ from attn_exp.rules.rule import Span
 ROWS = 256
 """Queries per task: enough for the matrix product to run at full speed, few enough for causal masks to skip much."""
 
+LEAST = 64
+"""Queries per task where more would only compute what a mask forbids."""
+
 KEYS = 2048
 """Keys per tile; with `ROWS` queries a tile of float32 logits takes 2 MiB."""
 
@@ -55,14 +58,14 @@ class Run(NamedTuple):
     masked: bool
 
 
-def tasks(shape: Shape, threads: int, block: int = ROWS, entire: bool = False) -> list[Task]:
-    """Cut the problem so that each task fills one tile, or less where there would be fewer tasks than threads.
+def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> list[Task]:
+    """Cut the problem so that each task fills one tile, or less where there would be fewer than `parts`.
 
     A tile holds a run of keys, or all of them where `entire` rows are needed at once.
     """
     keys = max(1, shape.keys if entire else min(shape.keys, KEYS))
     rows = even(shape.rows, max(1, min(block, PLACES // keys)))
-    sizes = packed(shape, rows, max(1, PLACES // (max(1, rows) * keys)), threads)
+    sizes = packed(shape, rows, max(1, PLACES // (max(1, rows) * keys)), parts)
     return [
         Task(*cut)
         for cut in product(
@@ -79,10 +82,10 @@ def even(length: int, most: int) -> int:
     return -(-length // max(1, -(-length // most)))
 
 
-def packed(shape: Shape, rows: int, fit: int, threads: int) -> tuple[int, int, int]:
+def packed(shape: Shape, rows: int, fit: int, parts: int) -> tuple[int, int, int]:
     """Return how many batch entries, key/value heads and their query heads share a tile that has room for `fit`."""
     blocks = shape.batches * shape.groups * shape.members * -(-shape.rows // max(1, rows))
-    fit = min(fit, -(-blocks // threads))
+    fit = min(fit, -(-blocks // parts))
     members = max(1, min(shape.members, fit))
     groups = max(1, min(shape.groups, fit // members)) if members == shape.members else 1
     batches = max(1, min(shape.batches, fit // (members * groups))) if groups == shape.groups else 1

@@ -27,15 +27,15 @@ def attend(
     rules: Rules,
     *,
     threads: int | None = None,
-    rows: int = plan.ROWS,
+    rows: int | None = None,
     cells: int | None = None,
 ) -> Trace:
     """Compute the same function as `matrix`; only the context and, for softmax, the log-sum-exp are formed.
 
     `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]`, with or without a batch axis. `threads` is the number
-    of threads, by default the usable cores where the problem is worth them; `rows` the most queries in a block.
-    `cells` asks for the summary of the weights as well, with a heat map of at most `cells` by `cells`. Half precision
-    is computed in float32 and rounded once.
+    of threads, by default the usable cores where the problem is worth them; `rows` the most queries in a block, by
+    default fewer where a mask lets blocks skip keys. `cells` asks for the summary of the weights as well, with a heat
+    map of at most `cells` by `cells`. Half precision is computed in float32 and rounded once.
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention".
     """
@@ -56,7 +56,7 @@ def attend(
                 gallery.hang(task, portrait)
             finish(sums, context[task], lse[task])
 
-    spread(work, shape, threads, rows, entire=not soft)
+    spread(work, shape, threads, block.rows_per_task(whole) if rows is None else rows, entire=not soft)
     dtype = np.result_type(q, k, values)
     return Trace(
         q=q,
@@ -101,8 +101,9 @@ def spread(
 
     if threads is None and shape.places < 2 * WORTH:  # products so small that the BLAS needs no holding
         return quietly(iter(plan.tasks(shape, 1, rows, entire)))
+    parts = wanted if rows >= plan.ROWS else 2 * wanted  # blocks that skip keys have unequal work
     with one_blas_thread(wanted, insist=threads is not None) as granted:
-        return together(quietly, plan.tasks(shape, wanted, rows, entire), granted)
+        return together(quietly, plan.tasks(shape, parts, rows, entire), granted)
 
 
 def finish(sums: block.Sums, context: Array, lse: Array) -> None:
