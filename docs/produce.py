@@ -1,0 +1,160 @@
+"""Runs what the pages show: the commands, the Python and the figures are those of this build.
+
+In a page, a block of kind `console` holds lines `$ command`, and one of kind `python` holds Python; what they print is
+put below. A block of kind `yaml:path` or `python:path` is a file, written to the page's own folder for what follows. A
+picture under `outputs/` is the one that the commands above it have left. `<!-- checkout -->` gives the page a copy of
+the repository to change, and `<!-- notebook: path -->` stands for the cells of a notebook. What fails ends the build,
+unless the block is of kind `console fails`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PIECE = re.compile(
+    r"^```(?P<kind>console|python|yaml)(?P<fails> fails)?(?::(?P<path>\S+))?\n(?P<body>.*?)^```$"
+    r"|^<!-- (?P<order>checkout|notebook: (?P<notebook>\S+)) -->$"
+    r"|\]\((?P<file>outputs/[^)]+)\)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class PageError(Exception):
+    """Something that a page shows does not run."""
+
+
+@dataclass
+class Page:
+    """One page while it is produced: its name, its own empty folder, and where its pictures go."""
+
+    name: str
+    folder: Path
+    pictures: Path
+    python: dict[str, Any] = field(default_factory=dict)
+    drawn: int = 0
+
+    @property
+    def home(self) -> Path:
+        """Where Python finds the package: the page's own copy of the repository, if it has one."""
+        return self.folder if (self.folder / "attn_exp").is_dir() else ROOT
+
+
+def produced(text: str, page: Page) -> str:
+    """Return the text of a page with everything in it run, from top to bottom."""
+    done, end = [], 0
+    for found in PIECE.finditer(text):
+        done += [text[end : found.start()], piece(found, page)]
+        end = found.end()
+    return "".join([*done, text[end:]])
+
+
+def piece(found: re.Match[str], page: Page) -> str:
+    """Return what stands in the page for one block, picture or order."""
+    if found["file"]:
+        return f"]({kept(page, found['file'])})"
+    if found["notebook"]:
+        return produced(cells(ROOT / "docs" / found["notebook"]), page)
+    if found["order"]:
+        return checkout(page)
+    if found["path"]:
+        return file(page, found["kind"], found["path"], found["body"])
+    if found["kind"] == "console":
+        return f"```console\n{''.join(session(page, found['body'], found['fails'] is not None))}```"
+    return python(page, found["body"]) if found["kind"] == "python" else found[0]
+
+
+def session(page: Page, body: str, fails: bool) -> Iterator[str]:
+    """Yield each command and what it prints."""
+    for command in body.splitlines():
+        words = re.sub(r"(^|&& )(python -m attn_exp|attn-exp)\b", rf"\1{sys.executable} -m attn_exp", command[2:])
+        environment = os.environ | {"PYTHONPATH": str(page.home), "COLUMNS": "100"}
+        done = subprocess.run(
+            ["bash", "-c", words], cwd=page.folder, env=environment, check=False, capture_output=True, text=True,
+            timeout=300,
+        )  # fmt: skip
+        if not command.startswith("$ ") or (done.returncode != 0) != fails:
+            raise PageError(f"{page.name}: {command}\nexit code {done.returncode}\n{done.stderr}")
+        progress = re.sub(r".*\r", "", done.stderr) if fails else ""
+        yield f"{command}\n{done.stdout}{progress}"
+
+
+def python(page: Page, body: str) -> str:
+    """Run Python in the namespace of the page, and show what it prints and the value of its last line."""
+    *most, last = ast.parse(body).body
+    printed, value = io.StringIO(), None
+    with contextlib.chdir(page.folder), contextlib.redirect_stdout(printed):
+        if isinstance(last, ast.Expr):
+            exec(compile(ast.Module(most, []), page.name, "exec"), page.python)
+            value = eval(compile(ast.Expression(last.value), page.name, "eval"), page.python)
+        else:
+            exec(compile(body, page.name, "exec"), page.python)
+    text = f"```text\n{printed.getvalue()}```\n\n" if printed.getvalue() else ""
+    return f"```python\n{body}```\n\n{text}{display(page, value)}"
+
+
+def display(page: Page, value: Any) -> str:
+    """Show a value as a notebook would: a figure, HTML, or text."""
+    if value is None:
+        return ""
+    if hasattr(value, "_repr_svg_"):
+        path = picture(page, ".svg")
+        path.write_text(value._repr_svg_(), encoding="utf-8")
+        return f"![What the code above draws.](/{path.relative_to(ROOT / 'docs')})"
+    if hasattr(value, "_repr_html_"):
+        return f'```{{raw}} html\n<div class="shown">{value._repr_html_()}</div>\n```'
+    return f"```text\n{value!r}\n```"
+
+
+def file(page: Page, kind: str, path: str, body: str) -> str:
+    """Write a file that a page shows, and return the block that shows it under its name."""
+    (page.folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (page.folder / path).write_text(body, encoding="utf-8")
+    return f"```{{code-block}} {kind}\n:caption: {path}\n{body}```"
+
+
+def kept(page: Page, path: str) -> str:
+    """Keep a file that the commands have left, and return its address in the site."""
+    source = page.folder / path
+    if not source.is_file():
+        raise PageError(f"{page.name}: {path} is not there")
+    target = picture(page, source.suffix)
+    shutil.copy(source, target)
+    return f"/{target.relative_to(ROOT / 'docs')}"
+
+
+def picture(page: Page, suffix: str) -> Path:
+    """Return where the page's next picture goes."""
+    page.drawn += 1
+    page.pictures.mkdir(parents=True, exist_ok=True)
+    return page.pictures / f"{page.name}-{page.drawn}{suffix}"
+
+
+def checkout(page: Page) -> str:
+    """Give the page a copy of the repository."""
+    for name in ("attn_exp", "conf"):
+        shutil.copytree(ROOT / name, page.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", page.folder)
+    return ""
+
+
+def cells(path: Path) -> str:
+    """Return the cells of a notebook as the text of a page."""
+    found = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = unescape("".join(cell["source"]))
+        found.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+    return "\n\n".join(found) + "\n"

@@ -1,0 +1,111 @@
+"""What the documentation shows is run: the notebooks here, the pages when the site is built, by `docs/produce.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import math
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+
+
+def outputs(name: str) -> list[str]:
+    """Run a notebook in a kernel of its own and return what its cells show, as text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of the Jupyter libraries are not ours
+        nbformat, nbclient = importlib.import_module("nbformat"), importlib.import_module("nbclient")
+        notebook = nbformat.read(DOCS / "notebooks" / f"{name}.ipynb", as_version=4)
+        client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}})
+        asyncio.run(client.async_execute())
+    shown = [each for cell in notebook.cells if cell.cell_type == "code" for each in cell.outputs]
+    return [each.get("text") or each["data"].get("text/html") or each["data"]["text/plain"] for each in shown]
+
+
+def test_the_notebook_of_the_documents_runs_and_every_printed_result_agrees() -> None:
+    shown = outputs("five_documents")
+    agreement = table(shown[0])
+    assert len(agreement) == 8
+    assert all(results == agree for _, results, agree in agreement)
+    assert any("multi_head" in each and "printed_answer" in each for each in shown)
+
+
+def table(html: str) -> list[list[str]]:
+    """Return the cells of a data frame's body."""
+    body = html.split("<tbody>")[1]
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in body.split("<tr>")[1:]]
+
+
+def test_the_notebook_on_the_square_root_shows_what_it_says() -> None:
+    shown = outputs("why_divide_by_sqrt_d")
+    for size, unscaled, scaled, _ in table(shown[0]):
+        assert float(unscaled) == pytest.approx(float(size), rel=0.1)
+        assert float(scaled) == pytest.approx(1, rel=0.1)
+    entropies = [(float(row[1]), float(row[2])) for row in table(shown[1])]
+    assert all(0.85 * math.log(64) < scaled < math.log(64) for scaled, _ in entropies)
+    assert [unscaled for _, unscaled in entropies] == sorted((each for _, each in entropies), reverse=True)
+    assert entropies[-1][1] < 0.2
+    slopes = [(float(row[1]), float(row[2])) for row in table(shown[2])]
+    assert all(scaled > 0.9 for scaled, _ in slopes)
+    assert slopes[-1][1] < 0.1
+    assert "<svg" in shown[3] or "Drawing" in shown[3]
+
+
+@pytest.fixture(scope="module")
+def produce() -> Any:
+    found = importlib.util.spec_from_file_location("produce", DOCS / "produce.py")
+    assert found and found.loader
+    module = importlib.util.module_from_spec(found)
+    sys.modules["produce"] = module
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def page(produce: Any, tmp_path: Path) -> Any:
+    (tmp_path / "page").mkdir()
+    return produce.Page("page", tmp_path / "page", DOCS / "_produced/test")
+
+
+def test_commands_and_python_are_run_and_what_they_print_is_shown(produce: Any, page: Any) -> None:
+    text = "A\n```console\n$ echo one > file\n$ cat file\n```\nB\n```python\nx = 2\nprint(x)\nx + 1\n```\nC\n"
+    assert produce.produced(text, page) == (
+        "A\n```console\n$ echo one > file\n$ cat file\none\n```\nB\n"
+        "```python\nx = 2\nprint(x)\nx + 1\n```\n\n```text\n2\n```\n\n```text\n3\n```\nC\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```console\n$ false\n```\n",
+        "```console fails\n$ true\n```\n",
+        "```console\nno dollar\n```\n",
+        "![It](outputs/latest/figures/weights.svg)\n",
+    ],
+)
+def test_what_does_not_run_ends_the_build(text: str, produce: Any, page: Any) -> None:
+    with pytest.raises(produce.PageError):
+        produce.produced(text, page)
+
+
+def test_what_fails_as_it_should_is_shown_with_what_it_says(produce: Any, page: Any) -> None:
+    text = produce.produced("```console fails\n$ python -m attn_exp head=0\n```\n", page)
+    said = "attn_exp: error: head=0: expected a whole number of at least 1"
+    assert text == f"```console\n$ python -m attn_exp head=0\n{said}\n```\n"
+
+
+def test_files_are_written_where_they_say(produce: Any, page: Any) -> None:
+    text = produce.produced("```yaml:mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\n```\n", page)
+    assert text == "```{code-block} yaml\n:caption: mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\na: 1\n```\n"
+
+
+def test_ci_builds_the_site_with_warnings_as_errors() -> None:
+    assert "sphinx-build --fail-on-warning" in (ROOT / ".ci/run").read_text(encoding="utf-8")
