@@ -61,18 +61,53 @@ def concatenated(mixed: bool, bias: bool) -> Explained:
     )
 
 
-def explained(stage: str, *, given: bool = False, mixed: bool = False, bias: bool = False) -> Explained:
+def weighted(logit: str, normalizer: str, extra: bool) -> Explained:
+    """Explain the weights: what the normalizer makes of the logits, whose symbol is `logit`."""
+    if normalizer != "softmax":
+        return Explained(
+            symbol="A",
+            axes="t s",
+            meaning=f"{normalizer} turns each row of logits into weights.",
+            formula=f"A = {normalizer}({logit})",
+            mathml=math(name("A") + EQUALS + f"<mi>{normalizer}</mi><mo>(</mo>" + name(logit) + "<mo>)</mo>"),
+        )
+    rest = PLUS + "<msup><mi>e</mi><mi>z</mi></msup>" if extra else ""
+    below = f"<mrow>{SUM.format('k')}{POWER.format(logit, 'k')}{rest}</mrow>"
+    end = "; one more logit z takes its share and gives no value" if extra else " that sum to 1"
+    plain = f"{logit}_ij) / (sum_k exp({logit}_ik){' + exp(z)' if extra else ''})"
+    return Explained(
+        symbol="A",
+        axes="t s",
+        meaning=f"Softmax turns each row into shares of attention{end}.",
+        formula=f"A_ij = exp({plain}",
+        mathml=math(name("A", "i", "j") + EQUALS + f"<mfrac>{POWER.format(logit, 'j')}{below}</mfrac>"),
+    )
+
+
+def explained(
+    stage: str,
+    *,
+    given: bool = False,
+    mixed: bool = False,
+    bias: bool = False,
+    logit: str = "L",
+    normalizer: str = "softmax",
+    extra: bool = False,
+) -> Explained:
     """Return the words for a stage; without a formula where it is given, or where nothing is known of it."""
     if stage in PROJECTED:
         found = projected(stage.upper(), PROJECTED[stage], bias)
     elif stage == "output":
         found = concatenated(mixed, bias)
+    elif stage == "weights":
+        found = weighted(logit, normalizer, extra)
     else:
         found = STAGES.get(stage, Explained(stage, "", "", "", ""))
     return replace(found, formula=f"{found.symbol}, given", mathml="") if given else found
 
 
-POWER = "<msup><mi>e</mi><mrow><msub><mi>L</mi><mrow><mi>i</mi><mi>{}</mi></mrow></msub></mrow></msup>"
+POWER = "<msup><mi>e</mi><mrow><msub><mi>{}</mi><mrow><mi>i</mi><mi>{}</mi></mrow></msub></mrow></msup>"
+SUM = "<munder><mo>∑</mo><mi>{}</mi></munder>"
 
 STAGES = {
     "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows of them.", "X", ""),
@@ -112,16 +147,12 @@ STAGES = {
         "M = L + bias, -inf where masked",
         math(name("M") + EQUALS + name("L") + PLUS + "<mi>bias</mi>"),
     ),
-    "weights": Explained(
-        "A",
-        "t s",
-        "Softmax turns each row into shares of attention that sum to 1.",
-        "A_ij = exp(L_ij) / sum_j' exp(L_ij')",
-        math(
-            name("A", "i", "j")
-            + EQUALS
-            + f"<mfrac>{POWER.format('j')}<mrow><munder><mo>∑</mo><mi>k</mi></munder>{POWER.format('k')}</mrow></mfrac>"
-        ),
+    "lse": Explained(
+        "Z",
+        "h t",
+        "The logarithm of each row's sum of exponentials: with it, parts of an answer can be merged.",
+        "Z_i = log sum_j exp(M_ij)",
+        math(name("Z", "i") + EQUALS + "<mi>log</mi>" + SUM.format("j") + POWER.format("M", "j")),
     ),
     "context": Explained(
         "C",

@@ -43,15 +43,20 @@ NUMBERS_UP_TO = 8
 
 
 def draw(comparison: Comparison) -> dict[str, Figure]:
-    """Return every figure of a comparison by its name, as wide as its configuration says."""
+    """Return every figure of a comparison by its name, as wide as its configuration says.
+
+    A form that never forms its weights has none to show.
+    """
     problem = comparison.problem
     fonts = fonts_for((*problem.tokens, *problem.key_tokens, *comparison.traces))
     with matplotlib.rc_context({"font.family": fonts}, STYLE):
         width = comparison.config.figures.width
-        drawn = {"weights": weights(comparison, width), "distances": distance_matrix(comparison, width)}
-        if any(comparison.traces[name].scores is not None for name in comparison.traces):
+        drawn = {"distances": distance_matrix(comparison, width)}
+        if panels(comparison):
+            drawn = {"weights": weights(comparison, width)} | drawn
+            drawn["entropy"] = entropy_per_query(comparison, width)
+        if sweeps(comparison):
             drawn["sharpness"] = sharpness(comparison, width)
-        drawn["entropy"] = entropy_per_query(comparison, width)
         return drawn
 
 

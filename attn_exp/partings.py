@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,15 +32,16 @@ class Parting:
 
 def parting(mine: Trace, other: Trace) -> Parting | None:
     """Return where two traces part; None where every stage that both formed is the same, to rounding."""
-    for each in fields(Trace):
-        left, right = getattr(mine, each.name), getattr(other, each.name)
-        if left is None or right is None:
+    theirs = dict(other.stages())
+    for name, left in mine.stages():
+        right = theirs.get(name)
+        if right is None:
             continue
         if left.shape != right.shape:
-            return Parting(each.name, None)
-        left, right = (np.where(np.isneginf(array), 0.0, array) for array in (left, right))
-        if error_in_ulp(left, right) > SAME_FUNCTION:
-            return Parting(each.name, largest_error(left, right))
+            return Parting(name, None)
+        finite = [np.where(np.isneginf(array), 0.0, array) for array in (left, right)]
+        if error_in_ulp(*finite) > SAME_FUNCTION:
+            return Parting(name, largest_error(*finite))
     return None
 
 

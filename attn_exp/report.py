@@ -39,7 +39,15 @@ CAPTIONS = {
     "entropy": "Entropy of each query's weights.",
 }
 
-SPOKEN = {"x": "input", "q": "queries", "k": "keys", "v": "values", "context": "context", "output": "output"}
+SPOKEN = {
+    "lse": "log-sum-exp",
+    "x": "input",
+    "q": "queries",
+    "k": "keys",
+    "v": "values",
+    "context": "context",
+    "output": "output",
+}
 
 
 def page(run: Run, figures: Mapping[str, bytes]) -> str:

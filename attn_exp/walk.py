@@ -104,14 +104,14 @@ def beside(step: Step) -> str:
 
 def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step:
     settled = next(each for each in comparison.variants if each.name == variant)
-    heads = array if array.ndim == 3 else np.atleast_2d(array)[None]
+    heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
     shown = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))
     rows, columns = names(stage, comparison, heads.shape[1:], vector=array.ndim == 1)
     finite = np.abs(heads[np.isfinite(heads)])
     return Step(
         stage=stage,
         explained=in_words(stage, comparison, settled),
-        note=scaling(comparison, settled) if stage == "logits" else "",
+        note=remark(stage, comparison, settled),
         shape=array.shape,
         tables=tuple(
             Table(
@@ -133,9 +133,28 @@ def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
     """Return the words for a stage of this variant."""
     problem = comparison.problem
     projections = problem.projections
-    given = (stage in ("q", "k", "v") and problem.x is None) or (stage == "weights" and problem.weights is not None)
-    bias = "b_o" in projections if stage == "output" else f"b_{stage}" in projections
-    return explained(stage, given=given, mixed=settled.output_projection and "W_o" in projections, bias=bias)
+    formed = [name for name, _ in during(comparison.traces[settled.name])]
+    return explained(
+        stage,
+        given=(stage in ("q", "k", "v") and problem.x is None) or (stage == "weights" and problem.weights is not None),
+        mixed=settled.output_projection and "W_o" in projections,
+        bias="b_o" in projections if stage == "output" else f"b_{stage}" in projections,
+        logit="M" if "masked" in formed else "L′" if "capped" in formed else "L",
+        normalizer=settled.rules.normalizer,
+        extra=any(rule.extra(0) is not None for rule in settled.rules.scores),
+    )
+
+
+def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
+    """Say which settings made a stage what it is."""
+    words = {key: f"{key}={word}" for key, word in settled.words.items() if word != "none"}
+    if stage == "logits":
+        return scaling(comparison, settled)
+    if stage in ("q", "k") and "position" in words:
+        return f"with {words['position']}"
+    if stage == "capped":
+        return words.get("score", "")
+    return ", ".join(words[key] for key in ("mask", "score") if key in words) if stage == "masked" else ""
 
 
 def scaling(comparison: Comparison, settled: Settled) -> str:
@@ -163,6 +182,8 @@ def names(
     numbers = tuple(str(place + 1) for place in range(max(shape)))
     if stage[:2] in ("W_", "b_"):
         return (("",) if vector else numbers[: shape[0]]), numbers[: shape[1]]
+    if stage == "lse":
+        return queries, tuple(f"head {number}" for number in numbers[: shape[1]])
     rows = keys if stage in ("k", "v") else queries
     columns = keys if stage in ("scores", "logits", "capped", "masked", "weights") else numbers[: shape[1]]
     return rows, columns

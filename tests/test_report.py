@@ -209,3 +209,40 @@ def test_figures_come_in_the_formats_asked_for(tmp_path: Path) -> None:
     assert {path.suffix for path in (outcome.folder / "figures").iterdir()} == {".pdf"}
     assert "(figures/weights.pdf)" in (outcome.folder / "report.md").read_text()
     assert "data:image/svg+xml" in (outcome.folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "variant=[looped,blockwise,linear,linear_recurrent,multi_query]",
+        "variant=[blockwise]",
+        "mask=causal score=alibi position=rope variant=[decode,blockwise,multi_head]",
+        "score=sink bias=true",
+        "normalizer=sigmoid mask=window",
+        "score=softcap",
+        "kv_head=1 head=4",
+        "scale=0",
+        "embeddings=random embeddings.tokens=1 embeddings.d_model=4",
+        "experiment=attention_times_value",
+        "experiment=qk_transpose",
+        "experiment=udl_multi_head",
+    ],
+)
+def test_whatever_runs_is_told(words: str, tmp_path: Path) -> None:
+    folder = session.run(config(*words.split(), "figures.format=svg", f"output_dir={tmp_path}"), words).folder
+    assert Reader((folder / "report.html").read_text()).open == []
+    found = store.load(folder)
+    assert report.markdown(found, {}).startswith("# ")
+
+
+def test_formulas_follow_the_rules() -> None:
+    def told(*words: str) -> str:
+        return report.markdown(a_run(comparison("variant=[matrix]", *words)), {})
+
+    assert "`A_ij = exp(L_ij) / (sum_k exp(L_ik))`" in told()
+    assert "`A_ij = exp(M_ij) / (sum_k exp(M_ik))`" in told("mask=causal")
+    assert "(mask=causal, score=alibi)" in told("mask=causal", "score=alibi")
+    assert "+ exp(z))`" in told("score=sink")
+    assert "`A = sigmoid(L)`" in told("normalizer=sigmoid")
+    assert "(with position=rope" in told("position=rope")
+    assert "`Q = X W_q + b_q`" in told("bias=true")
