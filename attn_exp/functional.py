@@ -71,7 +71,7 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     side, and give `[b t h*e]`. `[t d]`, `[s d]`, `[s e]` are one head of one sequence, as notebooks have it.
 
     - `attn_mask`: booleans, True = may attend, or numbers added to the logits. It broadcasts to `[b h t s]` from the
-      right; a shorter last axis forbids the keys past its end.
+      right; a shorter last axis forbids the keys past its end (one of length 1 serves every key).
     - `is_causal`: query i sees key j iff `j <= i + offset`. Every mask given must allow a place.
     - `scale`: what scores are multiplied by, `1 / sqrt(d)` where None.
     - `softcap`: c bends each logit to `c tanh(logit / c)`, before any mask; 0 is off.
