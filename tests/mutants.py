@@ -16,16 +16,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ["tests/test_compare.py", "tests/test_problem.py"]
+TESTS = ("tests/test_compare.py", "tests/test_problem.py")
+
+
+RULES, RUNS, ONNX = ("tests/test_rules.py",), ("tests/test_ruled_runs.py",), ("tests/test_onnx.py",)
+FORMS = ("tests/test_oracle_matrix.py", "-k", "every_rule")
 
 
 class Mutant(NamedTuple):
-    """One way to be wrong: in this file, `right` becomes `wrong`."""
+    """One way to be wrong: in this file, `right` becomes `wrong`; `tests` are those that should notice."""
 
     name: str
     file: str
     right: str
     wrong: str
+    tests: tuple[str, ...] = TESTS
 
 
 MUTANTS = [
@@ -41,6 +46,33 @@ MUTANTS = [
     Mutant("W_o forgotten", "variant.py", "if settled.output_projection and", "if False and"),
     Mutant("no max-subtraction", "normalizers.py", "np.where(np.isneginf(largest), largest.dtype.type(0), largest)", "np.zeros_like(largest)"),
     Mutant("one shared random stream", "streams.py", "np.random.SeedSequence([seed, *name.encode()])", "seed"),
+    Mutant("causal hides the query itself", "rules/causal.py", "grid.key <= grid.query", "grid.key < grid.query", RULES),
+    Mutant("windows one key too wide", "rules/window.py", "ahead >= -self.left if", "ahead >= -self.left - 1 if", RULES),
+    Mutant("later documents are seen", "rules/document.py", "== ids[grid.key]", "<= ids[grid.key]", RULES),
+    Mutant("padding one key too long", "rules/padding.py", "grid.key < lengths", "grid.key <= lengths", RULES),
+    Mutant("masks joined the other way", "rules/rule.py", "operator.and_", "operator.or_", RULES),
+    Mutant("ALiBi by the closed formula", "rules/alibi.py", "2 ** math.floor(math.log2(heads))", "heads", RULES),
+    Mutant("T5 counts the query as later", "rules/t5.py", "np.where(ahead > 0", "np.where(ahead >= 0", RULES),
+    Mutant("soft-cap at 1", "rules/softcap.py", "np.tanh(logits / kind(self.cap)) * kind(self.cap)", "np.tanh(logits / kind(self.cap))", RULES),
+    Mutant("sink forgotten", "normalizers.py", "total = total + np.exp(extra - anchor)", "total = total + 0", RULES),
+    Mutant("sparsemax off the simplex", "normalizers.py", "axis=-1) - 1) / np.maximum(kept, 1)", "axis=-1)) / np.maximum(kept, 1)", RULES),
+    Mutant("sigmoid turned", "normalizers.py", "np.where(masked < 0, powers, one)", "np.where(masked > 0, powers, one)", RULES),
+    Mutant("rope turns the other way", "positions/rope.py", "cosines - heads[..., second] * sines", "cosines + heads[..., second] * sines", RULES),
+    Mutant("rope pairs the other way", "positions/rope.py", "first = slice(0, 2 * pairs, 2) if interleaved", "first = slice(0, 2 * pairs, 2) if not interleaved", RULES),
+    Mutant("every column its own wave", "positions/sinusoidal.py", "(column // 2 * 2 / width)", "(column / width)", RULES),
+    Mutant("rope forgets the offset", "variant.py", "np.arange(q.shape[1]) + settled.rules.offset", "np.arange(q.shape[1])", RUNS),
+    Mutant("bottom-right is top-left", "variant.py", 'means.align) == "bottom_right" else 0', 'means.align) == "" else 0', ("tests/test_checks.py", "-k", "conventions")),
+    Mutant("shared heads are summed", "heads.py", ".mean(axis=1)", ".sum(axis=1)", RUNS),
+    Mutant("query heads take turns", "forms/matrix.py", "np.repeat(shared, heads // groups, axis=-3)", "np.concatenate([shared] * (heads // groups), axis=-3)", FORMS),
+    Mutant("a value of NaN leaks", "forms/matrix.py", "if finite.all():", "if True:", ("tests/test_properties.py", "-k", "leak and matrix")),
+    Mutant("a looped value of NaN leaks", "forms/looped.py", "if weight != 0:", "if True:", ("tests/test_properties.py", "-k", "leak and looped")),
+    Mutant("rows without keys are NaN", "normalizers.py", "np.where(total == 0, total.dtype.type(1), total)", "total", ("tests/test_properties.py", "-k", "zeros")),
+    Mutant("the kernel loses its one", "forms/linear.py", "x + x.dtype.type(1)", "x", FORMS),
+    Mutant("decoding forgets the new key", "forms/decode.py", "row + offset.max() + 1", "row + offset.max()", FORMS),
+    Mutant("past keys move no query", "functional.py", "offset=given.past if", "offset=0 if", ONNX),
+    Mutant("softmax precision ignored", "functional.py", "None if softmax_precision is None else precision(softmax_precision)", "None", ONNX),
+    Mutant("heads not turned to the front", "arrange.py", "reshape(batches, length, heads, width // heads).swapaxes(1, 2)", "reshape(batches, heads, length, width // heads)", ONNX),
+    Mutant("a mask's end is open", "functional.py", "return False if mask.dtype == np.bool_ else -np.inf", "return True if mask.dtype == np.bool_ else 0.0", ONNX),
 ]  # fmt: skip
 
 
@@ -55,7 +87,7 @@ def caught(mutant: Mutant) -> bool | None:
         if text.count(mutant.right) != 1:
             return None
         target.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *TESTS]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *mutant.tests]
         return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 1
 
 

@@ -207,6 +207,12 @@ def test_a_mask_of_large_finite_numbers_forbids_nothing() -> None:
     np.testing.assert_allclose(np.asarray(found).sum(axis=-1), 1.0)
 
 
+@pytest.mark.parametrize("mask", [np.ones((2, 3), bool), np.zeros((2, 3)), np.array([True, True, True])])
+def test_a_mask_that_ends_early_forbids_the_keys_past_its_end(mask: Array) -> None:
+    q, k, v = draw(0, 2, 4), draw(1, 5, 4), draw(2, 5, 4)
+    np.testing.assert_allclose(attn_exp.attention(q, k, v, attn_mask=mask), attn_exp.attention(q, k[:3], v[:3]))
+
+
 SETTINGS = st.fixed_dictionaries(
     {
         "is_causal": st.booleans(),
