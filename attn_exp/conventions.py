@@ -23,7 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from attn_exp.config import UserError, unknown
-from attn_exp.rules.rule import Array, Rules, whole_grid
+from attn_exp.picture import places
+from attn_exp.rules.rule import Array, Rules
 from attn_exp.stages import Trace
 
 
@@ -71,10 +72,7 @@ def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
     if empty == "zeros" or stages.context is None or stages.q is None or stages.k is None or stages.v is None:
         return stages
     heads, rows, keys = len(stages.q), stages.q.shape[1], stages.k.shape[1]
-    allowed = np.ones((heads, rows, keys), dtype=bool)
-    for mask in rules.masks:
-        allowed = allowed & mask.allows(whole_grid(rules, heads, rows, keys))
-    blind = ~allowed.any(axis=-1, keepdims=True)
+    blind = ~places(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)
     values = np.repeat(stages.v.mean(axis=1, keepdims=True), heads // len(stages.v), axis=0)
     held: tuple[Array | float, float] = (values, 1 / keys) if empty == "mean" else (np.nan, np.nan)
     weights = None if stages.weights is None else np.where(blind, held[1], stages.weights)

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from attn_exp import columns, partings, walk
+from attn_exp.checks import Check
 from attn_exp.compare import Comparison
 from attn_exp.markdown import fenced, md, piped
 from attn_exp.page_data import page_data
@@ -78,6 +79,7 @@ def markdown(run: Run, figures: Mapping[str, str]) -> str:
         told,
         comparison_table=piped(heads, told["comparison"].lines),
         published_table=piped(PUBLISHED, printed),
+        check_tables=[piped(each["head"], each["lines"]) for each in told["checks"]],
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -101,10 +103,17 @@ def contents(run: Run, figures: Mapping[str, str]) -> dict[str, Any]:
         "comparison": columns.table(comparison, run.timings),
         "published": comparison.published,
         "agreement": agreed(comparison.published),
+        "checks": [checked(each) for each in comparison.checks],
         "walks": walks(comparison),
         "figures": [{"source": source, "caption": CAPTIONS.get(name, name)} for name, source in figures.items()],
         "origin": list(origin(run.about)),
     }
+
+
+def checked(check: Check) -> dict[str, Any]:
+    """Return what a check found as a table with its sentence."""
+    lines = [[shown(getattr(record, name)) for name in check.columns] for record in check.records]
+    return {"name": check.name, "head": list(check.columns.values()), "lines": lines, "sentence": check.sentence}
 
 
 def maps(comparison: Comparison, top: float) -> Iterator[dict[str, Any]]:

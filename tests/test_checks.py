@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp import checks, forms, store
+from attn_exp import checks, forms, report, store
 from attn_exp.checks import Check, precision
 from attn_exp.config import UserError
 from attn_exp.gradients import gradient
@@ -266,3 +266,13 @@ def test_checks_are_printed_saved_and_read_back(tmp_path: Path) -> None:
 
 def test_every_check_is_found_by_its_name() -> None:
     assert checks.NAMES == ("conventions", "invariants", "mask", "measures", "precision")
+
+
+def test_both_reports_show_the_checks(tmp_path: Path) -> None:
+    compared_run = comparison("check=[invariants,mask]", "mask=causal", "variant=[matrix]")
+    found = store.Run(compared_run, (), store.about(compared_run.config, "", {}))
+    for text in (report.page(found, {}), report.markdown(found, {})):
+        assert "Check: invariants" in text
+        assert "prefill against decode" in text
+        assert "coffee sees every key" in text
+        assert "6 full, 0 partial and 3 empty blocks" in text

@@ -11,9 +11,10 @@ from attn_exp import divergences, forms, measures, metrics
 from attn_exp.checks.precision import as_plain
 from attn_exp.config import Config, UserError, unknown
 from attn_exp.gradients import gradient
+from attn_exp.picture import places
 from attn_exp.problem import Problem
 from attn_exp.rounding import rounded
-from attn_exp.rules.rule import Array, whole_grid
+from attn_exp.rules.rule import Array
 from attn_exp.sameness import answer
 from attn_exp.stages import Trace
 from attn_exp.variant import Settled, execute
@@ -43,11 +44,7 @@ class Subject:
     def allowed(self) -> Array:
         """Return which places may attend, `[h t s]`."""
         q, k = stage(self.trace, "q"), stage(self.trace, "k")
-        shape = len(q), q.shape[1], k.shape[1]
-        allowed = np.ones(shape, dtype=bool)
-        for mask in self.settled.rules.masks:
-            allowed = allowed & mask.allows(whole_grid(self.settled.rules, *shape))
-        return allowed
+        return places(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
 
     @property
     def offset(self) -> int:
