@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp import markdown, report, session, store, tables, walk
+from attn_exp import figures, markdown, report, session, store, tables, walk
 from attn_exp.compare import Comparison
 from attn_exp.config import UserError
 from attn_exp.pixels import png
@@ -229,10 +229,11 @@ def test_figures_come_in_the_formats_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_whatever_runs_is_told(words: str, tmp_path: Path) -> None:
-    folder = session.run(config(*words.split(), "figures.format=svg", f"output_dir={tmp_path}"), words).folder
-    assert Reader((folder / "report.html").read_text()).open == []
-    found = store.load(folder)
-    assert report.markdown(found, {}).startswith("# ")
+    run = a_run(comparison(*words.split()))
+    again = store.load(store.save(run, tmp_path, lambda run, folder: None))
+    assert figures.draw(again.comparison)
+    assert Reader(report.page(again, {})).open == []
+    assert report.markdown(again, {}).startswith("# ")
 
 
 def test_formulas_follow_the_rules() -> None:
