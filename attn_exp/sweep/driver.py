@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from attn_exp.config import Sweep
-from attn_exp.sweep import engines, parts
+from attn_exp.sweep import parts
 from attn_exp.sweep.engines import Died, Engine
 from attn_exp.sweep.parts import Part, Shelf
 from attn_exp.sweep.plan import Job, Plan
@@ -44,15 +43,11 @@ class Driver:
         """How many points of the parts that are there failed."""
         return sum(self.found[name].failed for name in self.plan.names if name in self.found)
 
-    def run(self, sweep: Sweep) -> bool:
+    def run(self, engine: Engine, todo: deque[Job]) -> bool:
         """Compute what is missing or failed, and write it; say whether every point now has its row.
 
         With `fail_fast` the first failure ends it early.
         """
-        todo = deque(self.jobs())
-        if not todo:
-            return True
-        engine = engines.start(self.plan, sweep, len(todo))
         try:
             self.drain(todo, engine)
         finally:

@@ -62,6 +62,8 @@ def start(plan: Plan, sweep: Sweep, jobs: int) -> Engine:
         UserError: an engine that is not installed, or a cluster that does not answer.
     """
     workers = max(1, min(sweep.workers or processors(), jobs))
+    if not jobs:
+        return Serial(plan)
     if sweep.engine == "process":
         from attn_exp.sweep.pool import Pool  # noqa: PLC0415 - the engines that are not used are not imported
 

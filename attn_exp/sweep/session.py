@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from attn_exp.provenance import provenance
 from attn_exp.store import USER_ERRORS, check_writable
 from attn_exp.sweep import collect, lock, manifest, parquet, parts
 from attn_exp.sweep.driver import Driver
-from attn_exp.sweep.engines import processors
+from attn_exp.sweep.engines import processors, start
 from attn_exp.sweep.plan import Job, Plan, identity, make_plan
 from attn_exp.sweep.progress import Progress, span
 from attn_exp.sweep.space import Axis
@@ -63,23 +64,26 @@ def run(plan: Plan, folder: Path, config: Config, told: dict[str, Any]) -> int:
     parts.tidy(folder / "parts", plan.names)
     shelf = collect.shelf(folder, told)
     driver = Driver(plan, shelf, Progress(plan.points), shelf.find())
-    done_before = finished(folder, told)
-    if not done_before:
-        manifest.write(folder, told)
+    todo = deque(driver.jobs())
+    if not todo and finished(folder, told):
+        driver.progress.show(last=True)
+        print(manifest.load(folder)["told"])
+        return SOME_FAILED if driver.failed else DONE
+    engine = start(plan, config.sweep, len(todo))
+    manifest.write(folder, told)
     status = "partial"
     try:
-        if driver.run(config.sweep):
+        if driver.run(engine, todo):
             status = "complete"
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
         driver.progress.show(last=True)
-        if not (done_before and driver.progress.done == 0):
-            told |= {"status": status, "seconds": time.time() - told["clock"]}
-            collect.write(folder, told, driver.found)
-            with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
-                index.rebuild(Path(config.output_dir))
-    print(manifest.load(folder)["told"])
+        told |= {"status": status, "seconds": time.time() - told["clock"]}
+        said = collect.write(folder, told, driver.found)
+        with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
+            index.rebuild(Path(config.output_dir))
+    print(said)
     return INTERRUPTED if status == "interrupted" else SOME_FAILED if driver.failed else DONE
 
 
