@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp import checks, metrics, oracle
+from attn_exp import checks, forms, metrics, oracle
 from attn_exp.checks import Check
 from attn_exp.config import Config, UserError
 from attn_exp.problem import Problem, build
@@ -93,47 +94,72 @@ class Comparison:
     checks: tuple[Check, ...] = ()
 
 
+class Tabulated(NamedTuple):
+    """The rows of a run and what they were made from: what a sweep needs of a comparison."""
+
+    problem: Problem
+    variants: tuple[Settled, ...]
+    traces: Mapping[str, Trace]
+    rows: tuple[Row, ...]
+    published: tuple[Agreement, ...]
+
+
 def compare(config: Config) -> Comparison:
     """Compute every variant of the configuration on its problem and compare them.
 
     Raises:
         UserError: settings that do not fit the problem, or a problem that does not fit itself.
     """
+    checks.wanted(config)
+    problem, variants, traces, rows, published = tabulate(config)
+    distances = tuple(every_distance({each.name: traces[each.name] for each in variants if not each.refused}))
+    return Comparison(
+        config, problem, variants, rows, distances, traces, published, checks.run(config, problem, variants)
+    )
+
+
+def tabulate(config: Config) -> Tabulated:
+    """Compute every variant of the configuration on its problem, a row of each, and hold them to printed figures.
+
+    Raises:
+        UserError: as `compare`.
+    """
     if not config.variant:
         raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
-    checks.wanted(config)
     problem = build(config)
     variants = tuple(settle(name, each, config, problem) for name, each in config.variant.items())
     traces = {each.name: Trace() if each.refused else execute(each, problem, summarized=True) for each in variants}
     computed = {each.name: traces[each.name] for each in variants if not each.refused}
     if not computed:
         raise UserError("; ".join(f"{each.name}: {each.refused}" for each in variants))
-    distances = tuple(every_distance(computed))
-    classes = letters(computed)
+    classes, expected = letters(computed), answers(variants, problem)
     rows = tuple(
-        row(each, problem, config, traces[each.name], computed, classes.get(each.name, "")) for each in variants
+        row(each, config, problem, computed, expected.get(each.name), classes.get(each.name, "")) for each in variants
     )
-    return Comparison(
-        config,
-        problem,
-        variants,
-        rows,
-        distances,
-        traces,
-        hold(config, problem, variants, traces),
-        checks.run(config, problem, variants),
-    )
+    return Tabulated(problem, variants, traces, rows, hold(config, problem, variants, traces))
+
+
+def answers(variants: Sequence[Settled], problem: Problem) -> dict[str, oracle.Answer]:
+    """Ask the reference for each variant, and once for all that put the very same question in different forms."""
+    known: dict[bytes, oracle.Answer] = {}
+    found = {}
+    for each in variants:
+        if not each.refused:
+            question = pickle.dumps((forms.reference(each.form), replace(each, name="", form="")))
+            found[each.name] = known[question] = known.get(question) or oracle.ask(each, problem)
+    return found
 
 
 def row(
     settled: Settled,
-    problem: Problem,
     config: Config,
-    trace: Trace,
+    problem: Problem,
     computed: Mapping[str, Trace],
+    expected: oracle.Answer | None,
     letter: str,
 ) -> Row:
-    """Return the row of one variant."""
+    """Return the row of one variant; nothing is expected of one that the form refuses."""
+    trace = computed.get(settled.name, Trace())
     return Row(
         variant=settled.name,
         form=settled.form,
@@ -144,7 +170,7 @@ def row(
         output_projection=settled.output_projection,
         mistake=settled.mistake,
         same_as=letter,
-        **(unmeasured() if settled.refused else measured(settled, problem, trace, computed)),
+        **(unmeasured() if expected is None else measured(trace, computed, expected)),
         flops=metrics.flops(len(problem.tokens), problem.keys, settled.head, size(trace.q), size(trace.v)),
         kv_head=settled.heads.shared,
         mask=settled.words["mask"],
@@ -162,9 +188,8 @@ def unmeasured() -> dict[str, Any]:
     return {"checked": 0, "sameness": "", "parts_at": ""} | dict.fromkeys(names, math.nan)
 
 
-def measured(settled: Settled, problem: Problem, trace: Trace, computed: Mapping[str, Trace]) -> dict[str, Any]:
+def measured(trace: Trace, computed: Mapping[str, Trace], expected: oracle.Answer) -> dict[str, Any]:
     """Return how right a variant is, how far from the first row, and what its weights look like."""
-    expected = oracle.ask(settled, problem)
     first_trace = next(iter(computed.values()))
     mine, first = answer(trace), answer(first_trace)
     apart = sameness(first_trace, trace)

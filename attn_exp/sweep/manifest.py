@@ -18,10 +18,8 @@ from attn_exp.sweep.task import columns
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
 
 
-def described(
-    plan: Plan, config: Config, command: str, folders: Sequence[str], origin: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return all that a reader of the folder needs: the axes, the parts in order, and where the results come from."""
+def described(plan: Plan, config: Config, command: str, folders: Sequence[str]) -> dict[str, Any]:
+    """Return all that a reader of the folder needs: the axes, and the parts in order."""
     return {
         "status": "running",
         "command": command,
@@ -40,7 +38,6 @@ def described(
         "sweep": asdict(config.sweep),
         "report": asdict(config.report),
         "version": plan.version,
-        **origin,
         "kept": ranges(plan.kept),
         "parts": list(plan.names),
     }

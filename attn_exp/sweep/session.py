@@ -13,17 +13,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from attn_exp import index
-from attn_exp.config import Config, UserError
+from attn_exp import checks, index
+from attn_exp.config import Config, UserError, read
 from attn_exp.hydra_sweep import expand
-from attn_exp.provenance import provenance
+from attn_exp.provenance import Git, ask_git, origin
 from attn_exp.store import USER_ERRORS, check_writable
 from attn_exp.sweep import collect, lock, manifest, parquet, parts
 from attn_exp.sweep.driver import Driver
 from attn_exp.sweep.engines import processors, start
 from attn_exp.sweep.plan import Job, Plan, identity, make_plan
 from attn_exp.sweep.progress import Progress, span
-from attn_exp.sweep.space import Axis
+from attn_exp.sweep.space import Axis, Space
 from attn_exp.sweep.task import compute
 from attn_exp.sweep.words import quoted
 
@@ -38,6 +38,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
         UserError: a mistake in the words, found before anything starts, or a folder that cannot be written to.
     """
     space, first = expand([skip_quoted(word) for word in words], folders)
+    check_rows(space)
     plan = make_plan(space, first.sweep)
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     if first.sweep.dry_run:
@@ -49,8 +50,8 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
     command = shlex.join(["python", "-m", "attn_exp", *dir_words(folders), "-m", *words])
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
-        with lock.held(folder), interruptible():
-            return run(plan, folder, first, manifest.described(plan, first, command, folders, provenance()))
+        with lock.held(folder), interruptible(), ask_git() as git:
+            return run(plan, folder, first, manifest.described(plan, first, command, folders), git)
     except OSError as error:
         if error.errno not in (*USER_ERRORS, errno.EFBIG):
             raise
@@ -59,7 +60,14 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
         return SOME_FAILED
 
 
-def run(plan: Plan, folder: Path, config: Config, told: dict[str, Any]) -> int:
+def check_rows(space: Space) -> None:
+    """Refuse checks, which make tables of their own: a sweep has rows of variants alone."""
+    for base in space.bases.values():
+        if checks.wanted(read(base)) or any(axis.key in ("check", "dtype") for axis in space.axes):
+            raise UserError("a sweep runs no check and no dtype; run them one at a time, or add hydra/sweeper=basic")
+
+
+def run(plan: Plan, folder: Path, config: Config, told: dict[str, Any], git: Git | None) -> int:
     """Compute what is missing, and write the table and the report of what there is, however it ends."""
     parts.tidy(folder / "parts", plan.names)
     shelf = collect.shelf(folder, told)
@@ -70,6 +78,7 @@ def run(plan: Plan, folder: Path, config: Config, told: dict[str, Any]) -> int:
         print(manifest.load(folder)["told"])
         return SOME_FAILED if driver.failed else DONE
     engine = start(plan, config.sweep, len(todo))
+    told |= origin(git)
     manifest.write(folder, told)
     status = "partial"
     try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from attn_exp.compare import Comparison, Row, compare
+from attn_exp.compare import Row, Tabulated, tabulate
 from attn_exp.config import Config, UserError, read
 from attn_exp.records import cell
 from attn_exp.sweep.plan import Job, Plan
@@ -51,7 +51,7 @@ def compute(plan: Plan, job: Job) -> Done:
     for number in job.numbers:
         computed += 1
         try:
-            lines += ok_lines(plan, number, compare(read(plan.space.settings(plan.kept[number]))))
+            lines += ok_lines(plan, number, tabulate(read(plan.space.settings(plan.kept[number]))))
         except Exception as error:
             failed += 1
             lines.append(failed_line(plan, number, FAILED, told(error)))
@@ -66,7 +66,7 @@ def alone(plan: Plan, job: Job) -> Done:
         return compute(plan, job)
 
 
-def ok_lines(plan: Plan, number: int, found: Comparison) -> Iterator[list[str]]:
+def ok_lines(plan: Plan, number: int, found: Tabulated) -> Iterator[list[str]]:
     """Yield a line for each variant of a point; `agree` says how many printed figures agree, as in 6 of 6."""
     agree = f"{sum(each.agrees for each in found.published)} of {len(found.published)}" if found.published else ""
     start = [*settings_cells(plan, number), OK, "", agree]

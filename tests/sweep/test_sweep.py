@@ -173,15 +173,15 @@ def test_ten_thousand_points_where_a_tenth_fails(tmp_path: Path) -> None:
 CRASH = """
 import os, signal
 from attn_exp.sweep import task
-whole = task.compare
-def compare(config):
+whole = task.tabulate
+def tabulate(config):
     if config.seed == 5:
         os.kill(os.getpid(), signal.SIGKILL)
     if config.seed == 9 and not os.path.exists("once"):
         open("once", "w").close()
         os._exit(3)
     return whole(config)
-task.compare = compare
+task.tabulate = tabulate
 """
 
 

@@ -1,0 +1,144 @@
+"""How fast sweeps are: python benchmarks/sweeps.py [--only NAME ...] [--million 1000000]
+
+Every line is one command in a folder of its own, timed from its start to its end, reports included. The table says what
+was wanted, what was measured, and whether that meets it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+EMPTY = """
+import hydra
+@hydra.main(version_base="1.3", config_path=None)
+def app(config): pass
+app()
+"""
+
+PEAK = """
+import atexit, resource
+atexit.register(lambda: open("peak", "w").write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)))
+from attn_exp.cli import main
+main()
+"""
+
+SMALLEST = ["embeddings=random", "embeddings.tokens=2", "embeddings.d_model=2", "variant=[matrix]"]
+THREE_TOKENS = ["-m", "seed=range(10000)"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table."""
+
+    what: str
+    goal: str
+    measured: str
+    met: bool
+
+
+def timed(folder: Path, *arguments: str) -> float:
+    """Return the wall time of one Python process in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return time.perf_counter() - start
+
+
+def sweep(folder: Path, *words: str) -> float:
+    return timed(folder, "-m", "attn_exp", *words)
+
+
+def against_hydra(folder: Path) -> Iterator[Line]:
+    """Fifty default runs against fifty empty jobs of Hydra's own sweeper, in turn, the best of three."""
+    (folder / "hydra").mkdir()
+    (folder / "hydra" / "empty.py").write_text(EMPTY)
+    times: dict[str, list[float]] = {"hydra": [], "tables": [], "full": []}
+    for turn in range(3):
+        times["hydra"].append(timed(folder / "hydra", "empty.py", "-m", "+seed=range(50)"))
+        for report in ("tables", "full"):
+            times[report].append(sweep(folder / f"{report}{turn}", "-m", "seed=range(50)", f"report={report}"))
+    floor = min(times["hydra"])
+    for report, goal in (("tables", 0.15), ("full", 0.45)):
+        best = min(times[report])
+        told = f"{best / floor:.2f} ({best:.2f} s / {floor:.2f} s)"
+        yield Line(f"50 points / 50 empty Hydra jobs, report={report}", f"<= {goal}", told, best / floor <= goal)
+
+
+def ten_thousand(folder: Path) -> Iterator[Line]:
+    seconds = sweep(folder, *THREE_TOKENS)
+    yield Line("10,000 points of 3 tokens, 4 variants, to the report", "<= 30 s", f"{seconds:.1f} s", seconds <= 30)
+
+
+def resumed(folder: Path) -> Iterator[Line]:
+    words = ["-m", *SMALLEST, "seed=range(100000)", "report=tables"]
+    sweep(folder, *words)
+    seconds = sweep(folder, *words)
+    yield Line("resuming a finished sweep of 100,000 points", "<= 2 s", f"{seconds:.2f} s", seconds <= 2)
+
+
+def million(folder: Path, points: int) -> Iterator[Line]:
+    words = ["-m", *SMALLEST, f"seed=range({points})"]
+    minutes = timed(folder, "-c", PEAK, *words) / 60
+    peak = int((folder / "peak").read_text()) / 1024
+    files = sum(path.is_file() for path in folder.rglob("*"))
+    name = f"{points:,} points of the smallest task"
+    yield Line(f"{name}, to the report", "<= 10 min", f"{minutes:.1f} min", minutes <= 10)
+    yield Line(f"{name}, memory of the driver", "<= 600 MiB", f"{peak:.0f} MiB", peak <= 600)
+    yield Line(f"{name}, files", "<= 1000", str(files), files <= 1000)
+
+
+def clusters(folder: Path) -> Iterator[Line]:
+    """Ray and Dask with two workers against the pool; their start-up is that of a sweep of two points."""
+    pool, start = sweep(folder / "pool", *THREE_TOKENS, "report=none"), {}
+    for engine, library in (("ray", "ray"), ("dask", "distributed")):
+        if importlib.util.find_spec(library) is None:
+            continue
+        words = ["report=none", f"sweep.engine={engine}", "sweep.workers=2"]
+        start[engine] = sweep(folder / f"{engine}-start", "-m", "seed=0,1", *words)
+        seconds = sweep(folder / engine, *THREE_TOKENS, *words)
+        goal = 1.5 * pool + start[engine]
+        told = f"{seconds:.1f} s (pool {pool:.1f} s, start-up {start[engine]:.1f} s)"
+        yield Line(f"10,000 points on {engine}", f"<= {goal:.1f} s", told, seconds <= goal)
+
+
+def main() -> None:
+    """Run the benchmarks that were asked for and print the table."""
+    parser = argparse.ArgumentParser(description="How fast sweeps are.")
+    parser.add_argument("--only", nargs="*", help="hydra, ten_thousand, resumed, million, clusters (all)")
+    parser.add_argument("--million", type=int, default=1_000_000, help="points of the largest sweep (1,000,000)")
+    given = parser.parse_args()
+    benchmarks: dict[str, Callable[[Path], Iterator[Line]]] = {
+        "hydra": against_hydra,
+        "ten_thousand": ten_thousand,
+        "resumed": resumed,
+        "million": lambda folder: million(folder, given.million),
+        "clusters": clusters,
+    }
+    print("| what | goal | measured | |\n| --- | --- | --- | --- |", flush=True)
+    for name, benchmark in benchmarks.items():
+        if given.only and name not in given.only:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            for line in benchmark(Path(folder)):
+                met = "met" if line.met else "missed"
+                print(f"| {line.what} | {line.goal} | {line.measured} | {met} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
