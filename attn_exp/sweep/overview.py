@@ -165,10 +165,12 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
 
 
 def worth_plotting(summary: Summary) -> Sequence[str]:
-    """Return up to four metrics that differ by more than rounding between the cells."""
+    """Return up to four metrics that differ by more than rounding, between the cells or over the seeds of the only."""
     chosen = []
     for name in ("entropy", "largest_weight", "shift", "cosine", "effective_keys", "error_ulp"):
-        means = [cell[name].mean for cell in summary.cells.values() if name in cell]
-        if means and max(means) - min(means) > 1e-9 * max(map(abs, means)):
+        found = [cell[name].mean for cell in summary.cells.values() if name in cell]
+        if len(summary.cells) == 1 and found:
+            found = [summary.least[name][0][0], summary.most[name][0][0]]
+        if found and max(found) - min(found) > 1e-9 * max(map(abs, found)):
             chosen.append(name)
     return chosen[:4]
