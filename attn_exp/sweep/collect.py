@@ -14,7 +14,7 @@ from attn_exp.sweep.summary import Summary, summarized
 def shelf(folder: Path, about: Mapping[str, Any]) -> Shelf:
     """Return where the parts of a sweep lie."""
     columns = about["columns"]
-    types = parquet.kinds(columns, about["axes"]) if about["format"] == "parquet" else None
+    types = parquet.kinds(columns, about["axes"], about["metrics"]) if about["format"] == "parquet" else None
     return Shelf(folder / "parts", columns, types)
 
 
@@ -32,7 +32,7 @@ def write(folder: Path, about: Mapping[str, Any], found: Mapping[str, Part]) -> 
     where = shelf(folder, about)
     if about["format"] == "csv":
         join(folder / "results.csv", parts.joined(about["columns"], there))
-    summary = summarized(about["columns"], where.lines(there), about["axes"])
+    summary = summarized(about["columns"], where.lines(there), about["axes"], about["metrics"])
     shown = render(folder, about, summary)
     told = f"{overview.terminal(about, summary)}\n\n{shown}"
     counts = {"done": summary.points - summary.failed, "failed": summary.failed, "told": told}

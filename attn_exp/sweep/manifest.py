@@ -34,6 +34,7 @@ def described(plan: Plan, config: Config, command: str, folders: Sequence[str]) 
         "dimensions": plan.space.dimensions,
         "skipped": plan.space.size - plan.points,
         "columns": columns(plan),
+        "metrics": plan.metrics,
         "format": config.sweep.format,
         "sweep": asdict(config.sweep),
         "report": asdict(config.report),

@@ -82,7 +82,7 @@ def heads(summary: Summary) -> list[str]:
 
 
 def metrics(summary: Summary) -> list[str]:
-    return [name for name in TABLE if name in summary.most]
+    return [name for name in TABLE if name in summary.most] + summary.more
 
 
 def table(about: Mapping[str, Any], summary: Summary, most: int) -> list[Line]:
@@ -167,7 +167,7 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
 def worth_plotting(summary: Summary) -> Sequence[str]:
     """Return up to four metrics that differ by more than rounding, between the cells or over the seeds of the only."""
     chosen = []
-    for name in ("entropy", "largest_weight", "shift", "cosine", "effective_keys", "error_ulp"):
+    for name in (*summary.more, "entropy", "largest_weight", "shift", "cosine", "effective_keys", "error_ulp"):
         found = [cell[name].mean for cell in summary.cells.values() if name in cell]
         if len(summary.cells) == 1 and found:
             found = [summary.least[name][0][0], summary.most[name][0][0]]

@@ -28,7 +28,7 @@ def check() -> None:
         raise UserError(MISSING) from error
 
 
-def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, str]:
     """Return the type of each column: those of a row as its fields say, an axis of numbers as numbers, else texts."""
     known = {int: "int64", float: "double", bool: "bool"}
     hints = get_type_hints(Row)
@@ -36,6 +36,7 @@ def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str
     found |= {
         name: known.get(hints[each.name], "string") for name, each in zip(row_columns(), fields(Row), strict=True)
     }
+    found |= dict.fromkeys(metrics, "double")
     swept = {"int": "int64", "float": "double", "bool": "bool"}
     found |= {axis["column"]: swept.get(axis["kind"], "string") for axis in axes}
     return found

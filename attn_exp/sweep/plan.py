@@ -33,13 +33,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """The points that are left after `sweep.skip`, and how many of them make a chunk."""
+    """The points that are left after `sweep.skip`, how many of them make a chunk, and metrics beyond a row's own."""
 
     space: Space
     kept: Sequence[int]
     chunk: int
     version: str
     fail_fast: bool = False
+    metrics: tuple[str, ...] = ()
 
     @property
     def points(self) -> int:
@@ -112,14 +113,14 @@ def task_version() -> str:
     return digest.hexdigest()
 
 
-def make_plan(space: Space, sweep: Sweep) -> Plan:
+def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan:
     """Return the plan of a sweep.
 
     Raises:
         UserError: a `sweep.skip` that cannot be read or decided.
     """
     kept: Sequence[int] = array("Q", left(space, sweep.skip)) if sweep.skip else range(space.size)
-    return Plan(space, kept, sweep.chunk or chunk_size(len(kept)), task_version(), sweep.fail_fast)
+    return Plan(space, kept, sweep.chunk or chunk_size(len(kept)), task_version(), sweep.fail_fast, metrics)
 
 
 def chunk_size(points: int) -> int:

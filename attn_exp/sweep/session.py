@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import checks, index
+from attn_exp.checks import measures
 from attn_exp.config import Config, UserError, read
 from attn_exp.hydra_sweep import expand
 from attn_exp.provenance import Git, ask_git, origin
@@ -24,7 +25,7 @@ from attn_exp.sweep.engines import processors, start
 from attn_exp.sweep.plan import Job, Plan, identity, make_plan
 from attn_exp.sweep.progress import Progress, span
 from attn_exp.sweep.space import Axis, Space
-from attn_exp.sweep.task import compute
+from attn_exp.sweep.task import compute, row_columns
 from attn_exp.sweep.words import quoted
 
 DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
@@ -38,8 +39,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
         UserError: a mistake in the words, found before anything starts, or a folder that cannot be written to.
     """
     space, first = expand([skip_quoted(word) for word in words], folders)
-    check_rows(space)
-    plan = make_plan(space, first.sweep)
+    plan = make_plan(space, first.sweep, more_metrics(space))
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     if first.sweep.dry_run:
         print(preview(plan, folder, first))
@@ -60,11 +60,20 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
         return SOME_FAILED
 
 
-def check_rows(space: Space) -> None:
-    """Refuse checks, which make tables of their own: a sweep has rows of variants alone."""
-    for base in space.bases.values():
-        if checks.wanted(read(base)) or any(axis.key in ("check", "dtype") for axis in space.axes):
+def more_metrics(space: Space) -> tuple[str, ...]:
+    """Return the metrics that the sweep adds to a row's own; other checks make tables that a sweep has no place for.
+
+    Raises:
+        UserError: another check, or metrics that are not the same everywhere.
+    """
+    asked = set()
+    for config in map(read, space.bases.values()):
+        if set(checks.wanted(config)) - {"measures"}:
             raise UserError("a sweep runs no check and no dtype; run them one at a time, or add hydra/sweeper=basic")
+        asked.add(measures.chosen(config))
+    if len(asked) > 1 or any(axis.key in ("check", "dtype", "metrics") for axis in space.axes):
+        raise UserError("metrics, check and dtype belong to the whole sweep and take one value")
+    return tuple(name for name in asked.pop() if name not in row_columns())
 
 
 def run(plan: Plan, folder: Path, config: Config, told: dict[str, Any], git: Git | None) -> int:

@@ -102,9 +102,10 @@ class Summary:
     failures: dict[str, list[int]] = field(default_factory=dict)
     failure_counts: Counter[str] = field(default_factory=Counter)
 
-    def metrics(self) -> list[str]:
-        """The metrics that have numbers, in order."""
-        return [name for name in METRICS if name in self.most]
+    @property
+    def more(self) -> list[str]:
+        """The metrics beyond a row's own that have numbers."""
+        return [name for name in self.most if name not in METRICS]
 
 
 def folds(head: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str, Fold]:
@@ -128,12 +129,17 @@ def folds(head: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str, F
     return found
 
 
-def summarized(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Sequence[Mapping[str, Any]]) -> Summary:
-    """Return the summary of result lines, read once and not kept."""
+def summarized(
+    head: Sequence[str],
+    lines: Iterable[Sequence[str]],
+    axes: Sequence[Mapping[str, Any]],
+    metrics: Sequence[str] = (),
+) -> Summary:
+    """Return the summary of result lines, read once and not kept; `metrics` are those beyond a row's own."""
     folded = folds(head, axes)
     seeds = [int(axis["count"]) for axis in axes if axis["key"] == "seed"]
     summary = Summary(tuple(folded), math.prod(seeds))
-    columns = [(name, head.index(name)) for name in METRICS if name in head]
+    columns = [(name, head.index(name)) for name in (*METRICS, *metrics) if name in head]
     status, message, variant = (head.index(name) for name in ("status", "message", "variant"))
     last = ""
     for line in lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -11,6 +12,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from attn_exp.checks import measures
 from attn_exp.compare import Row, Tabulated, tabulate
 from attn_exp.config import Config, UserError, read
 from attn_exp.records import cell
@@ -34,7 +36,15 @@ class Done:
 
 def columns(plan: Plan) -> list[str]:
     """Return the head of the results: the point, what was swept, how it went, and the row of each variant."""
-    return ["point", *(axis.column for axis in plan.space.axes), "status", "message", "agree", *row_columns()]
+    return [
+        "point",
+        *(axis.column for axis in plan.space.axes),
+        "status",
+        "message",
+        "agree",
+        *row_columns(),
+        *plan.metrics,
+    ]
 
 
 @cache
@@ -51,7 +61,8 @@ def compute(plan: Plan, job: Job) -> Done:
     for number in job.numbers:
         computed += 1
         try:
-            lines += ok_lines(plan, number, tabulate(read(plan.space.settings(plan.kept[number]))))
+            config = read(plan.space.settings(plan.kept[number]))
+            lines += ok_lines(plan, number, config, tabulate(config))
         except Exception as error:
             failed += 1
             lines.append(failed_line(plan, number, FAILED, told(error)))
@@ -66,18 +77,32 @@ def alone(plan: Plan, job: Job) -> Done:
         return compute(plan, job)
 
 
-def ok_lines(plan: Plan, number: int, found: Tabulated) -> Iterator[list[str]]:
+def ok_lines(plan: Plan, number: int, config: Config, found: Tabulated) -> Iterator[list[str]]:
     """Yield a line for each variant of a point; `agree` says how many printed figures agree, as in 6 of 6."""
     agree = f"{sum(each.agrees for each in found.published)} of {len(found.published)}" if found.published else ""
     start = [*settings_cells(plan, number), OK, "", agree]
     names = [each.name for each in fields(Row)]
+    more = more_numbers(plan, config, found) if plan.metrics else {}
     for row in found.rows:
-        yield [*start, *(cell(getattr(row, name)) for name in names)]
+        numbers = (cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
+        yield [*start, *(cell(getattr(row, name)) for name in names), *numbers]
+
+
+def more_numbers(plan: Plan, config: Config, found: Tabulated) -> dict[tuple[str, str], float]:
+    """Return what `metrics=` asks for, by variant and metric."""
+    computed = [each for each in found.variants if not each.refused]
+    records = measures.run(config, found.problem, computed)
+    return {(each.variant, each.metric): each.value for each in records}
 
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
     """Return the line of a point without results."""
-    return [*settings_cells(plan, number), status, cell(message), *([""] * (1 + len(row_columns())))]
+    return [
+        *settings_cells(plan, number),
+        status,
+        cell(message),
+        *([""] * (1 + len(row_columns()) + len(plan.metrics))),
+    ]
 
 
 def settings_cells(plan: Plan, number: int) -> list[str]:

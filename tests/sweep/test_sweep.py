@@ -228,6 +228,8 @@ def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path, quick: Quick) -> Non
         ("head=1,2 sweep.skip=__import__('os')", "is not part of what an expression may hold"),
         ("head=1,2 sweep.engine=slurm", "unknown sweep.engine 'slurm'"),
         ("head=1,2 output_dir=a_file/inside", "cannot be written to"),
+        ("head=1,2 metrics=[ginny]", "unknown metrics 'ginny'; did you mean gini?"),
+        ("head=1,2 check=[invariants]", "a sweep runs no check"),
         ("head=1,2 sweep.worker=2", "unknown setting 'sweep.worker'; did you mean sweep.workers?"),
     ],
 )
@@ -279,6 +281,17 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(tmp_path: Path) -> Non
     assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".part")]
     run(tmp_path, *words)
     assert len(results(tmp_path)) == 256
+
+
+def test_more_metrics_are_more_columns(tmp_path: Path, quick: Quick) -> None:
+    words = ("metrics=[gini,entropy,hoyer]", "mask=causal")
+    quick("-m", "head=1,2", "seed=0", *words, "report=tables")
+    (check,) = compare(config("head=2", *words)).checks
+    expected = {(each.variant, each.metric): each.value for each in check.records}
+    for line in results(tmp_path)[4:]:
+        for name in ("gini", "entropy", "hoyer"):
+            assert float(line[name]) == expected[line["variant"], name]
+    assert "gini" in (the_sweep(tmp_path) / "report.md").read_text()
 
 
 def test_hydras_own_sweeper_is_still_there(tmp_path: Path, quick: Quick) -> None:
