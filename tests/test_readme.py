@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import subprocess
@@ -37,15 +38,29 @@ def printed(command: str, folder: Path) -> str:
 def settled(text: str) -> str:
     """Return a text without what may differ from run to run: folders named by the time, seconds, and last digits."""
     text = re.sub(r"\d{8}-\d{6}-[0-9a-f]{6}", "<run>", text)
-    text = re.sub(r"\b\d+(\.\d+)? (m?s|points/s)\b", "<time>", text)
+    text = re.sub(r"\b\d+(\.\d+)?( m?s|/s)\b", "<time>", text)
     return " ".join(
-        "<rounding>" if re.fullmatch(r"\d\.\de-1[4-9]|0|\d\.\d{1,4}", word) else word for word in text.split()
+        "<rounding>" if re.fullmatch(r"\d(\.\d)?e-1[4-9]|0|\d\.\d{1,4}", word) else word for word in text.split()
     )
 
 
 @pytest.mark.parametrize(("command", "shown"), blocks(), ids=[command for command, _ in blocks()])
 def test_the_command_prints_what_the_readme_shows(command: str, shown: str, tmp_path: Path) -> None:
     assert settled(printed(command, tmp_path)) == settled(shown)
+
+
+def test_python_in_the_readme_says_what_it_shows() -> None:
+    found = re.findall(r"```pycon\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    for text in found:
+        examples = doctest.DocTestParser().get_doctest(text, {}, "README", None, None)
+        assert doctest.DocTestRunner().run(examples).failed == 0
+        assert examples.examples
+
+
+def test_the_picture_in_the_readme_is_there() -> None:
+    for path in re.findall(r"!\[[^\]]*\]\(([^)]*)\)", README.read_text(encoding="utf-8")):
+        assert (ROOT / path).is_file()
 
 
 def test_ci_runs_the_readmes_own_test_command() -> None:
