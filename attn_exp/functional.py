@@ -238,7 +238,7 @@ def from_mask(attn_mask: ArrayLike | None, given: Arranged) -> tuple[list[Mask],
     check_broadcast(np.asarray(attn_mask).shape, mask.shape, given.logits_shape)
     if mask.dtype == np.bool_:
         return [Allowed(mask)], []
-    values = mask.astype(np.float64)
+    values = mask if mask.dtype in (np.float32, np.float64) else mask.astype(np.float64)
     if np.isnan(values).any():
         raise ValueError(f"attn_mask holds NaN at {np.argwhere(np.isnan(values))[0].tolist()}")
     forbidden = np.isneginf(values)

@@ -7,10 +7,11 @@ import inspect
 import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from types import ModuleType
-from typing import Any, TypeVar
+from math import isfinite
+from types import ModuleType, NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
 
-from attn_exp.config import UserError, unknown
+from attn_exp.config import UserError, shown, unknown
 
 Kind = TypeVar("Kind")
 
@@ -38,6 +39,24 @@ def found(package: str, name: str, kind: type[Kind]) -> type[Kind]:
     return kinds[0]
 
 
+def check_kind(value: Any, kind: Any, key: str) -> None:
+    """Refuse a value that is not of the kind of its field, where that is a plain one.
+
+    Raises:
+        UserError: the value, and what was expected.
+    """
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if not set(kinds) <= set(PLAIN) or (value is None and NoneType in kinds):
+        return
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    fits = {bool: isinstance(value, bool), int: number and isinstance(value, int), float: number and isfinite(value)}
+    if not any(fits.get(each, False) for each in kinds):
+        raise UserError(f"{key}={shown(value)}: expected {' or '.join(PLAIN[each] for each in kinds if PLAIN[each])}")
+
+
+PLAIN = {bool: "true or false", int: "a whole number", float: "a finite number", NoneType: ""}
+
+
 def make(schema: type[Kind], settings: Any, key: str) -> Kind:
     """Return an object of the class with these settings, which are its dataclass fields.
 
@@ -54,6 +73,9 @@ def make(schema: type[Kind], settings: Any, key: str) -> Kind:
     for name, each in known.items():
         if each.default is MISSING and each.default_factory is MISSING and name not in settings:
             raise UserError(f"{key}.{name} is missing")
+    for name, kind in get_type_hints(schema).items():
+        if name in settings:
+            check_kind(settings[name], kind, f"{key}.{name}")
     try:
         return schema(**settings)
     except (TypeError, ValueError) as error:

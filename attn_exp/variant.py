@@ -137,6 +137,8 @@ def check_start(chosen: Follow, problem: Problem) -> None:
     for group in ("mask", "score", "position"):
         if problem.weights is not None and chosen(group):
             raise UserError(f"{group}={'+'.join(chosen(group))} changes logits, but this problem starts at the weights")
+    if problem.weights is not None and chosen("normalizer") != "softmax":
+        raise UserError(f"normalizer={chosen('normalizer')} makes weights, but this problem starts at given ones")
 
 
 def named(group: Mapping[str, Any], join: str) -> str:

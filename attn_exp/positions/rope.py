@@ -28,7 +28,7 @@ class Rope(Position):
 
     def __post_init__(self) -> None:
         for name, value in (("base", self.base), ("stretch", self.stretch)):
-            if isinstance(value, bool) or not value > 0:
+            if not value > 0:
                 raise ValueError(f"rope {name}={value}: expected a number above 0")
 
     def misfit(self, size: int) -> str | None:

@@ -22,6 +22,10 @@ class Sinusoidal(Position):
 
     changes_x = True
 
+    def __post_init__(self) -> None:
+        if not self.base > 0:
+            raise ValueError(f"sinusoidal base={self.base}: expected a number above 0")
+
     def embed(self, x: Array) -> Array:
         length, width = x.shape
         column = np.arange(width)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.rules.rule import Array, Grid, Score, at, misfit
+from attn_exp.rules.rule import Array, Grid, Score, at, grid_of, misfit
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class Added(Score):
     values: Any
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.values)
+        values = grid_of(self.values, "values to add")
         if not np.isfinite(values.astype(np.float64)).all():
             raise ValueError("values to add must be finite; places to forbid are mask=array")
         object.__setattr__(self, "values", values)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.rules.rule import Array, Grid, Mask, at, misfit
+from attn_exp.rules.rule import Array, Grid, Mask, at, grid_of, misfit
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Allowed(Mask):
     values: Any
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.values)
+        values = grid_of(self.values, "mask values")
         if values.dtype != np.bool_ and not np.isin(values, (0, 1)).all():
             raise ValueError("mask values must be true or false; numbers to add are score=added")
         object.__setattr__(self, "values", values.astype(np.bool_))

@@ -200,6 +200,22 @@ def at(values: Array, grid: Grid) -> Array:
     return np.asarray(whole[taken])
 
 
+def grid_of(values: Any, name: str) -> Array:
+    """Return nested lists as an array.
+
+    Raises:
+        ValueError: rows of different lengths, or what are no numbers.
+    """
+    try:
+        array = np.asarray(values)
+        array.astype(np.float64)
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be rows of equal length, such as [[1,0],[1,1]]")
+    return array
+
+
 def misfit(name: str, values: Array, heads: int, rows: int, keys: int) -> str | None:
     """Say which axis of an array does not broadcast to `[heads rows keys]`, or None."""
     for axis, size, what in ((-1, keys, "keys"), (-2, rows, "queries"), (-3, heads, "heads")):

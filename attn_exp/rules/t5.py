@@ -35,6 +35,8 @@ class T5(Score):
         least = 4 if self.bidirectional else 2
         if not is_whole(self.buckets, least) or not is_whole(self.max_distance, 2):
             raise ValueError(f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected whole numbers")
+        if self.seed < 0:
+            raise ValueError(f"t5 seed={self.seed}: expected a whole number of at least 0")
         if self.buckets % 2 or self.max_distance <= self.buckets // least:
             raise ValueError(
                 f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected an even number of "
