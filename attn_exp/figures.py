@@ -38,6 +38,9 @@ LINE, GAP = 0.17, 0.12
 NARROW, NARROWEST = 4.5, 1.05
 """Inches: figures up to the first have one column of text; no map is narrower than the second while there is room."""
 
+MARKED = 200
+"""Up to this many queries are marked one by one, with their heads; more are a line."""
+
 NUMBERS_UP_TO = 8
 """Cells hold their number where a matrix has at most this many rows and columns."""
 
@@ -155,9 +158,11 @@ def entropy_per_query(comparison: Comparison, width: float = WIDTH) -> Figure:
     for place, panel in enumerate(shown):
         colour, mark, each = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], entropy(panel.weights)
         queries = np.arange(len(names)) + 0.6 * ((place + 0.5) / len(shown) - 0.5)
-        if len(each) > 1:
+        if len(each) > 1 and len(names) <= MARKED:
             axes.plot(queries, each.T, mark, color=colour, alpha=0.3, markersize=small)
-        axes.plot(queries, each.mean(axis=0), mark, color=colour, label=panel.title, markersize=1.5 * small)
+        line, size = (mark, 1.5 * small) if len(names) <= MARKED else ("-", 0.0)
+        means = each.mean(axis=0)
+        axes.plot(queries, means, line, color=colour, label=panel.title, markersize=size, linewidth=0.8)
     ceiling = float(np.log(comparison.problem.keys))
     axes.axhline(ceiling, color="0.5", linewidth=0.7, linestyle=":", label=f"ln {comparison.problem.keys}: uniform")
     axes.set_ylim(0, 1.08 * ceiling or 1.0)

@@ -10,23 +10,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-INK = (0, 114, 178)
+Array = NDArray[Any]
+
+INK = bytes((0, 114, 178))
+SIDE = 256
+"""A picture has at most this many pixels a side; each then stands for the mean of its neighbours."""
 
 
-def picture(matrix: NDArray[Any], top: float) -> str:
+def picture(matrix: Array, top: float) -> str:
     """Return a matrix `[t s]` as the address of a picture, one pixel per number, opaque at `top` and clear at 0."""
-    opacity = np.clip(255 * matrix / top, 0, 255).round().astype(np.uint8)
-    pixels = np.empty((*opacity.shape, 4), np.uint8)
-    pixels[..., :3], pixels[..., 3] = INK, opacity
-    return "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
+    opacity = np.clip(255 * coarse(matrix) / top, 0, 255).round().astype(np.uint8)
+    return "data:image/png;base64," + base64.b64encode(png(opacity)).decode()
 
 
-def png(pixels: NDArray[np.uint8]) -> bytes:
-    """Encode RGBA pixels `[height width 4]`. Source: W3C, "Portable Network Graphics", third edition, section 5."""
-    height, width = pixels.shape[:2]
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)
-    head = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
-    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+def coarse(matrix: Array, side: int = SIDE) -> Array:
+    """Return the means over equal runs of rows and columns, at most `side` of each."""
+    for axis in (0, 1):
+        length = matrix.shape[axis]
+        if length > side:
+            edges = np.linspace(0, length, side + 1).round().astype(int)
+            sums = np.add.reduceat(matrix, edges[:-1], axis=axis)
+            matrix = sums / np.expand_dims(np.diff(edges), 1 - axis)
+    return matrix
+
+
+def png(opacity: NDArray[np.uint8]) -> bytes:
+    """Encode a picture `[height width]` in one colour of 256 opacities.
+
+    Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
+    """
+    height, width = opacity.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), opacity], axis=1)
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+        (b"PLTE", INK * 256),
+        (b"tRNS", bytes(range(256))),
+        (b"IDAT", zlib.compress(lines.tobytes(), 6)),
+        (b"IEND", b""),
+    )
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 

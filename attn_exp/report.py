@@ -129,7 +129,7 @@ def maps(comparison: Comparison, top: float) -> Iterator[dict[str, Any]]:
                 "panel": place,
                 "step": step,
                 "table": replace(step.tables[head], title="") if small else None,
-                "picture": image.format(picture(matrix, top), alt, matrix.shape[1], matrix.shape[0]),
+                "picture": "" if small else image.format(picture(matrix, top), alt, matrix.shape[1], matrix.shape[0]),
             }
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from attn_exp import figures, markdown, report, session, store, tables, walk
+from attn_exp import figures, markdown, pixels, report, session, store, tables, walk
 from attn_exp.compare import Comparison
 from attn_exp.config import UserError
-from attn_exp.pixels import png
 from attn_exp.published import Agreement
 from attn_exp.timing import measure
 from tests.compose import comparison, config
@@ -166,9 +167,18 @@ def test_equal_tokens_are_told_apart() -> None:
 
 
 def test_a_picture_of_weights_is_a_png_of_its_size() -> None:
-    image = png(np.zeros((2, 5, 4), np.uint8))
-    assert image[:8] == b"\x89PNG\r\n\x1a\n"
-    assert image[16:24] == (5).to_bytes(4, "big") + (2).to_bytes(4, "big")
+    opacity = np.array([[0, 1, 128, 254, 255], [5, 4, 3, 2, 1]], np.uint8)
+    image = Image.open(BytesIO(pixels.png(opacity))).convert("RGBA")
+    assert image.size == (5, 2)
+    np.testing.assert_array_equal(np.asarray(image)[..., 3], opacity)
+    assert np.asarray(image)[0, 4].tolist() == [0, 114, 178, 255]
+
+
+def test_a_large_picture_shows_means() -> None:
+    weights = np.arange(600.0)[:, None] * np.ones((1, 2))
+    small = pixels.coarse(weights, side=3)
+    assert small.tolist() == [[99.5, 99.5], [299.5, 299.5], [499.5, 499.5]]
+    assert pixels.coarse(weights[:3], side=3).shape == (3, 2)
 
 
 @pytest.mark.parametrize(

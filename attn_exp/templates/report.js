@@ -208,7 +208,7 @@
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") { pinned = null; mark(null); } });
 
   // What needs this script appears only now.
-  bar.hidden = false;
+  bar.hidden = data.tokens.length > 256;
   byId("touch").hidden = !(movable.length || variants.length > 1);
   if (movable.length) { remark(); move(movable[0].own > 0 ? movable[0].own : movable[0].standard); } else slider.closest(".controls").hidden = true;
   if (variants.length > 1) { left.addEventListener("change", showMinus); right.addEventListener("change", showMinus); showMinus(); }
