@@ -257,3 +257,13 @@ def test_formulas_follow_the_rules() -> None:
     assert "`A = sigmoid(L)`" in told("normalizer=sigmoid")
     assert "(with position=rope" in told("position=rope")
     assert "`Q = X W_q + b_q`" in told("bias=true")
+
+
+def test_checks_are_told() -> None:
+    found = comparison("check=mask", "mask=causal", "variant=[matrix]")
+    run = a_run(found)
+    sentence = found.checks[0].sentence
+    page, text = report.page(run, {}), report.markdown(run, {})
+    assert "Check: mask" in "".join(Reader(page).words)
+    assert sentence in "".join(Reader(page).words)
+    assert markdown.md(sentence) in text
