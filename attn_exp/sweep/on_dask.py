@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import suppress
 from typing import Any
 
 from attn_exp.config import UserError
 from attn_exp.sweep.engines import Died
 from attn_exp.sweep.plan import Job, Plan
-from attn_exp.sweep.task import Done, alone
+from attn_exp.sweep.task import Done, elsewhere
 
 SECONDS_TO_ANSWER = 20
+COUNT_EVERY = 5.0
+"""Seconds between two looks at how large the cluster is."""
+
 PLUGIN = "attn-exp-plan"
 
 
@@ -33,7 +37,7 @@ class OnDask:
         except (OSError, ValueError) as error:
             raise UserError(f"sweep.address={address}: no Dask scheduler answers there ({error})") from error
         self.client.register_plugin(plugin(self.dask, plan), name=PLUGIN)
-        self.capacity = 2 * max(workers if address is None else 1, len(self.client.scheduler_info()["workers"]))
+        self.capacity, self.counted = 2 * workers, 0.0
         self.jobs: dict[Any, Job] = {}
 
     def local(self, workers: int) -> Any:
@@ -45,6 +49,9 @@ class OnDask:
         self.jobs[self.client.submit(with_the_plan, job, pure=False)] = job
 
     def finished(self, seconds: float) -> list[Done | Died]:
+        if time.monotonic() - self.counted > COUNT_EVERY:  # a cluster may grow and shrink
+            threads = sum(self.client.nthreads().values())
+            self.capacity, self.counted = max(2, 2 * threads), time.monotonic()
         with suppress(TimeoutError, self.dask.CancelledError):
             self.dask.wait(list(self.jobs), timeout=seconds, return_when="FIRST_COMPLETED")
         return [self.ended(future) for future in list(self.jobs) if future.status != "pending"]
@@ -83,4 +90,4 @@ def with_the_plan(job: Job) -> Done:
     from distributed import get_worker  # noqa: PLC0415 - an extra
 
     given: Any = get_worker().plugins[PLUGIN]
-    return alone(given.plan, job)
+    return elsewhere(given.plan, job)

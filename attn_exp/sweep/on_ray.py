@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import attn_exp
 from attn_exp.config import UserError
 from attn_exp.sweep.engines import Died
 from attn_exp.sweep.plan import Job, Plan
-from attn_exp.sweep.task import Done, alone
+from attn_exp.sweep.task import Done, elsewhere
+
+COUNT_EVERY = 5.0
+"""Seconds between two looks at how large the cluster is."""
 
 
 class OnRay:
@@ -28,8 +32,8 @@ class OnRay:
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UserError(f"sweep.address={address}: no Ray cluster answers there ({error})") from error
         self.plan = self.ray.put(plan)
-        self.task = self.ray.remote(num_cpus=1, max_retries=0)(alone)
-        self.capacity = 2 * int(self.ray.cluster_resources().get("CPU", workers))
+        self.task = self.ray.remote(num_cpus=1, max_retries=0)(elsewhere)
+        self.capacity, self.counted = 2 * workers, 0.0
         self.jobs: dict[Any, Job] = {}
 
     @staticmethod
@@ -49,6 +53,9 @@ class OnRay:
         self.jobs[self.task.remote(self.plan, job)] = job
 
     def finished(self, seconds: float) -> list[Done | Died]:
+        if time.monotonic() - self.counted > COUNT_EVERY:  # a cluster may grow and shrink
+            processors = int(self.ray.cluster_resources().get("CPU", 1))
+            self.capacity, self.counted = max(2, 2 * processors), time.monotonic()
         ready, _ = self.ray.wait(list(self.jobs), num_returns=1, timeout=seconds)
         if ready:
             ready, _ = self.ray.wait(list(self.jobs), num_returns=len(self.jobs), timeout=0)

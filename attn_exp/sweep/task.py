@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -16,7 +18,7 @@ from attn_exp.checks import measures
 from attn_exp.compare import Row, Tabulated, tabulate
 from attn_exp.config import Config, UserError, read
 from attn_exp.records import cell
-from attn_exp.sweep.plan import Job, Plan
+from attn_exp.sweep.plan import Job, Plan, task_version
 from attn_exp.sweep.words import bare
 
 OK, FAILED, CRASHED = "ok", "failed", "crashed"
@@ -75,6 +77,23 @@ def alone(plan: Plan, job: Job) -> Done:
     """Compute a job with the BLAS held to one thread, whatever the process had before."""
     with threadpool_limits(1):
         return compute(plan, job)
+
+
+def elsewhere(plan: Plan, job: Job) -> Done:
+    """Compute a job in a process that another machine may have started.
+
+    Raises:
+        UserError: its program is not the driver's, so that its numbers could differ.
+    """
+    if own_version() != plan.version:
+        where = f"{socket.gethostname()}, {Path(__file__).parent.parent}"
+        raise UserError(f"a worker ({where}) has another version of attn_exp or NumPy; install the driver's there")
+    return alone(plan, job)
+
+
+@cache
+def own_version() -> str:
+    return task_version()
 
 
 def ok_lines(plan: Plan, number: int, config: Config, found: Tabulated) -> Iterator[list[str]]:

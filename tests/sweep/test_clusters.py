@@ -9,10 +9,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from attn_exp.config import Sweep, UserError
+from attn_exp.hydra_sweep import expand
+from attn_exp.sweep.plan import Job, make_plan
+from attn_exp.sweep.task import elsewhere
 from tests.sweep.command import environment, run, start, the_sweep, wait_until
 
 WORDS = ("-m", "embeddings=random", "embeddings.tokens=20", "embeddings.d_model=8", "seed=range(240)",
@@ -130,3 +135,11 @@ def test_a_cluster_that_does_not_answer_is_told_in_one_line(tmp_path: Path) -> N
     _, err = run(tmp_path, *WORDS, "sweep.engine=dask", "sweep.address='tcp://127.0.0.1:9'", patch=SHORT, code=2)
     assert err.count("\n") == 1
     assert "sweep.address=tcp://127.0.0.1:9: no Dask scheduler answers there" in err
+
+
+def test_a_worker_of_another_version_is_refused() -> None:
+    space, _ = expand(["head=1,2"], [])
+    plan = make_plan(space, Sweep())
+    assert elsewhere(plan, Job(0, [0])).computed == 1
+    with pytest.raises(UserError, match="has another version of attn_exp or NumPy"):
+        elsewhere(replace(plan, version="another"), Job(0, [0]))
