@@ -9,9 +9,13 @@
 | `jax` | may attend | first beside first | mean of all values | float32 |
 | `keras` | may attend | first beside first | mean of all values | float32 |
 | `udl` | may attend | first beside first | NaN | the input's type |
+| `onnx_old` | may attend | first beside first | zeros | the input's type |
 
-All of them cap logits before masking (ONNX up to 1.21 after it) and give query head i the key/value head `i // (h /
-g)`. Sources: PyTorch 2.5 to 2.13, `scaled_dot_product_attention`, `nn.MultiheadAttention` with `need_weights=True`;
+All but the last cap logits before masking and give query head i the key/value head `i // (h / g)`. `onnx_old` is ONNX's
+reference code as it was: up to 1.21 it capped after masking, which leaks weight to masked keys, and until September
+2025 it gave query head i the key/value head `i mod g`.
+
+Sources: PyTorch 2.5 to 2.13, `scaled_dot_product_attention`, `nn.MultiheadAttention` with `need_weights=True`;
 FlashAttention 2.1, README; ONNX opsets 23-25, `Attention`; JAX, `jax/_src/nn/functions.py`; Keras 3,
 `keras/src/layers/attention`; Prince 2023, "Understanding Deep Learning", notebook 12.1.
 """
@@ -41,6 +45,8 @@ class Convention:
     align: str = "top_left"
     empty: str = "zeros"
     softmax_dtype: str | None = None
+    caps_last: bool = False
+    tiled: bool = False
 
 
 CONVENTIONS = {
@@ -51,6 +57,7 @@ CONVENTIONS = {
     "jax": Convention(empty="mean", softmax_dtype="float32"),
     "keras": Convention(empty="mean", softmax_dtype="float32"),
     "udl": Convention(empty="nan"),
+    "onnx_old": Convention(caps_last=True, tiled=True),
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import forms, reference
+from attn_exp.heads import Heads
 from attn_exp.positions.rope import Rope
 from attn_exp.positions.sinusoidal import Sinusoidal
 from attn_exp.problem import Problem
@@ -68,7 +69,17 @@ def sources(settled: Settled, problem: Problem) -> tuple[Any, ...]:
         if isinstance(position, Rope):
             q = turned(q, shares.query, position, int(settled.rules.offset))
             k = turned(k, shares.shared, position, 0)
+    if settled.tiled:
+        k, v = (None if each is None else tiled(each, shares) for each in (k, v))
     return q, k, v
+
+
+def tiled(sides: Any, shares: Heads) -> list[list[float]]:
+    """Return rows in which every query head has a key/value head of its own: the shared ones, over and over."""
+    return [
+        [number for head in range(shares.query) for number in reference.part(row, shares.shared, head % shares.shared)]
+        for row in sides
+    ]
 
 
 def projected(settled: Settled, problem: Problem) -> tuple[Any, ...]:
@@ -121,10 +132,11 @@ def row_weights(settled: Settled, problem: Problem, q: Any, k: Any, head: int, r
 def row_output(settled: Settled, problem: Problem, weights: Array, v: Any) -> list[float]:
     """Return one row of the output: the heads' contexts side by side, times W_o where the variant has one."""
     shares = settled.heads
+    groups = shares.query if settled.tiled else shares.shared
     together = [
         number
         for head in range(shares.query)
-        for number in reference.context(weights[head].tolist(), v, shares.shared, head * shares.shared // shares.query)
+        for number in reference.context(weights[head].tolist(), v, groups, head * groups // shares.query)
     ]
     if not (settled.output_projection and problem.projections):
         return together

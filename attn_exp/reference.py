@@ -70,11 +70,18 @@ def context(weights: Vector, v: Matrix, groups: int, group: int) -> list[float]:
 
 def judge(logit: float, place: Grid, rules: Rules) -> float:
     """Return the logit after the score rules, or -inf where a mask forbids the place."""
-    for rule in rules.scores:
-        logit = float(rule.bend(logit))
+    if not rules.bend_last:
+        logit = bent(logit, rules)
     for rule in rules.scores:
         logit += float(rule.bias(place) or 0.0)
-    return logit if all(mask.allows(place) for mask in rules.masks) else -math.inf
+    logit = logit if all(mask.allows(place) for mask in rules.masks) else -math.inf
+    return bent(logit, rules) if rules.bend_last else logit
+
+
+def bent(logit: float, rules: Rules) -> float:
+    for rule in rules.scores:
+        logit = float(rule.bend(logit))
+    return logit
 
 
 def softmax(logits: Vector, extras: Vector = ()) -> list[float]:

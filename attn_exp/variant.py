@@ -42,6 +42,7 @@ class Settled:
     words: Mapping[str, str]
     starts_late: bool
     empty: str
+    tiled: bool
 
     @property
     def head(self) -> int:
@@ -87,6 +88,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         words=words,
         starts_late=problem.weights is not None,
         empty=convention(chosen("convention")).empty,
+        tiled=convention(chosen("convention")).tiled,
     )
 
 
@@ -117,6 +119,7 @@ def ruled(
         normalizer=chosen("normalizer"),
         offset=keys - rows if (chosen("align") or means.align) == "bottom_right" else 0,
         softmax_dtype=means.softmax_dtype,
+        bend_last=means.caps_last,
     )
     for rule in (*rules.masks, *rules.scores):
         misfit = rule.misfit(head, rows, keys)
@@ -194,6 +197,9 @@ def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | No
         if q is not None and k is not None:
             q = position.turn(q, np.arange(q.shape[1]) + settled.rules.offset)
             k = position.turn(k, np.arange(k.shape[1]))
+    if settled.tiled and k is not None:
+        turns = np.arange(shares.query) % shares.shared
+        k, v = k[turns], None if v is None else v[turns]
     return q, k, v
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,13 @@ def test_gradients_against_finite_differences_of_every_number() -> None:
 def test_conventions_part_where_their_libraries_do() -> None:
     found = check("conventions", "check=conventions", "variant=[matrix]", *CROSS, "mask=causal")
     by_name = {each.convention: each for each in found.records}
-    assert {name for name, each in by_name.items() if each.same_as == "A"} == {"torch_sdpa", "torch_mha", "onnx", "udl"}
+    assert {name for name, each in by_name.items() if each.same_as == "A"} == {
+        "torch_sdpa",
+        "torch_mha",
+        "onnx",
+        "udl",
+        "onnx_old",
+    }
     assert by_name["flash"].parts_at == "masked"
     assert by_name["jax"].same_as == by_name["keras"].same_as not in ("A", by_name["flash"].same_as)
     assert by_name["jax"].parts_at == "weights"
@@ -145,6 +152,29 @@ def test_conventions_of_a_row_that_sees_nothing() -> None:
     assert np.isnan(rows["udl"]).all()
     assert np.isnan(np.asarray(outputs["torch_mha"])[0]).all()
     assert np.isfinite(rows["torch_mha"]).all()
+
+
+def test_old_onnx_caps_after_masking_and_leaks() -> None:
+    words = ("convention=onnx_old", "mask=causal", "score=softcap", "score.softcap.cap=2", "scale=0", *CROSS[:-1])
+    compared = comparison(*words, "head=1", "variant=[looped,matrix,decode]")
+    leaked = np.asarray(compared.traces["matrix"].weights)[0, 0]
+    np.testing.assert_allclose(leaked, np.array([1, *[math.exp(-2)] * 3]) / (1 + 3 * math.exp(-2)), rtol=1e-12)
+    assert [each.error < 1e-14 for each in compared.rows] == [True, True, False]
+    assert compared.rows[2].note == "form=decode bends logits before masking them alone"
+
+
+def test_old_onnx_lets_query_heads_take_turns() -> None:
+    words = ("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=8", "head=4", "kv_head=2", "position=rope")
+    tiled, grouped = (comparison(*words, f"convention={name}", "variant=[multi_head]") for name in ("onnx_old", "onnx"))
+    assert tiled.rows[0].error < 1e-14
+    found, expected = (np.asarray(each.traces["multi_head"].scores) for each in (tiled, grouped))
+    np.testing.assert_allclose(found[[0, 3]], expected[[0, 3]])
+    assert not np.allclose(found[1], expected[1])
+
+
+def test_a_form_that_refuses_a_convention_says_so() -> None:
+    found = check("conventions", "check=conventions", "variant=[decode]", "mask=causal", "score=softcap")
+    assert {each.convention: each.sameness for each in found.records}["onnx_old"].startswith("form=decode bends")
 
 
 def test_a_convention_is_held_to_the_reference_like_any_variant() -> None:

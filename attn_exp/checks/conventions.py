@@ -9,7 +9,6 @@ from attn_exp.config import Config
 from attn_exp.conventions import CONVENTIONS
 from attn_exp.problem import Problem
 from attn_exp.sameness import Sameness, letters, sameness
-from attn_exp.stages import Trace
 from attn_exp.variant import Settled, execute, settle
 
 COLUMNS = {
@@ -19,6 +18,8 @@ COLUMNS = {
     "align": "align",
     "empty": "empty row",
     "softmax": "softmax",
+    "caps": "soft-cap",
+    "groups": "groups",
     "same_as": "same_as",
     "sameness": "to the first",
     "parts_at": "parts at",
@@ -35,6 +36,8 @@ class Record:
     align: str
     empty: str
     softmax: str
+    caps: str
+    groups: str
     same_as: str
     sameness: str
     parts_at: str
@@ -44,31 +47,32 @@ def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterat
     """Compute every variant under every convention."""
     for each in variants:
         pinned = config.variant[each.name]
-        traces = {
-            name: execute(settle(each.name, pinned, replace(config, convention=name), problem), problem)
-            for name in CONVENTIONS
-        }
-        yield from described(each.name, traces)
+        settled = {name: settle(each.name, pinned, replace(config, convention=name), problem) for name in CONVENTIONS}
+        traces = {name: execute(one, problem) for name, one in settled.items() if not one.refused}
+        classes = letters(traces)
+        first = next(iter(traces.values()))
+        for name, one in settled.items():
+            refused = Sameness(one.refused or "", "")
+            apart = sameness(first, traces[name]) if name in traces else refused
+            yield described(each.name, name, classes.get(name, ""), apart)
 
 
-def described(variant: str, traces: dict[str, Trace]) -> Iterator[Record]:
-    """Yield a record per convention."""
-    classes = letters(traces)
-    first = next(iter(traces.values()))
-    for name, trace in traces.items():
-        means = CONVENTIONS[name]
-        apart: Sameness = sameness(first, trace)
-        yield Record(
-            convention=name,
-            variant=variant,
-            true_means="blocked" if means.blocks else "may attend",
-            align=means.align,
-            empty=means.empty,
-            softmax=means.softmax_dtype or "input's type",
-            same_as=classes[name],
-            sameness=apart.word,
-            parts_at=apart.parts_at,
-        )
+def described(variant: str, name: str, letter: str, apart: Sameness) -> Record:
+    """Return the record of one convention."""
+    means = CONVENTIONS[name]
+    return Record(
+        convention=name,
+        variant=variant,
+        true_means="blocked" if means.blocks else "may attend",
+        align=means.align,
+        empty=means.empty,
+        softmax=means.softmax_dtype or "input's type",
+        caps="after mask" if means.caps_last else "before mask",
+        groups="i mod g" if means.tiled else "i // (h/g)",
+        same_as=letter,
+        sameness=apart.word,
+        parts_at=apart.parts_at,
+    )
 
 
 def sentence(records: Sequence[Record]) -> str:
@@ -77,7 +81,7 @@ def sentence(records: Sequence[Record]) -> str:
     for variant in dict.fromkeys(each.variant for each in records):
         classes: dict[str, list[str]] = {}
         for each in records:
-            if each.variant == variant:
+            if each.variant == variant and each.same_as:
                 classes.setdefault(each.same_as, []).append(each.convention)
         told.append(f"{variant}: " + "; ".join(" = ".join(names) for names in classes.values()))
     return ". ".join(told) + "."

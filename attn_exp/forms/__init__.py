@@ -36,6 +36,8 @@ def refuses(name: str, rules: Rules) -> str | None:
 
     A form says so in a function `refuses(rules)` of its own; one without it computes everything.
     """
+    if rules.bend_last and rules.scores and not hasattr(module(name), "BENDS_LAST"):
+        return f"form={name} bends logits before masking them alone"
     judge: Callable[[Rules], str | None] | None = getattr(module(name), "refuses", None)
     return None if judge is None else judge(rules)
 

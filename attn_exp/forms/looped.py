@@ -13,6 +13,9 @@ from attn_exp.stages import Trace
 if TYPE_CHECKING:
     from attn_exp.rules.rule import Array, Rules
 
+BENDS_LAST = True
+"""This form can bend logits after masking them."""
+
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the same function as `matrix`, by explicit loops over batches, heads, queries and keys.
@@ -28,8 +31,9 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
             with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
                 scores[line][key] = dot(q[line], shared)
                 logits[line][key] = scores[line][key] * q.dtype.type(rules.scale)
-                capped[line][key] = bent(logits[line][key], rules)
+                capped[line][key] = logits[line][key] if rules.bend_last else bent(logits[line][key], rules)
             masked[line][key] = judged(capped[line][key], place(line, key, heads, rows, keys, rules), rules)
+            masked[line][key] = bent(masked[line][key], rules) if rules.bend_last else masked[line][key]
         logit = masked[line] if rules.softmax_dtype is None else masked[line].astype(rules.softmax_dtype)
         weights[line] = NORMALIZERS[rules.normalizer](logit, extra_logit(head, rules, logit))
     return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))

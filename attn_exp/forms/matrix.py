@@ -13,6 +13,9 @@ from attn_exp.stages import Trace
 if TYPE_CHECKING:
     from attn_exp.rules.rule import Array, Grid, Rules
 
+BENDS_LAST = True
+"""This form can bend logits after masking them."""
+
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute `normalizer(mask(scale * q k^T)) v` over whole arrays.
@@ -33,8 +36,9 @@ def weigh(stages: Trace, grid: Grid, rules: Rules) -> Trace:
     with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything, and comes to nothing
         scores = product(q, repeated(k, q.shape[-3]).swapaxes(-1, -2))
         logits = scores * kind(rules.scale)
-        capped = bent(logits, rules)
+        capped = logits if rules.bend_last else bent(logits, rules)
         masked = forbidden(biased(capped, grid, rules), grid, rules)
+        masked = bent(masked, rules) if rules.bend_last else masked
     wide = masked if rules.softmax_dtype is None else masked.astype(rules.softmax_dtype)
     weights = NORMALIZERS[rules.normalizer](wide, extra_logit(grid, rules, wide)).astype(q.dtype, copy=False)
     return mix(stages.replace(scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))

@@ -166,6 +166,7 @@ class Rules:
     `logits = scale * q k^T`; `capped` = each score rule's `bend`, in order; `masked` = capped + every `bias`,
     and -inf where any mask forbids; `weights = normalizer(masked)`. `offset` is an integer, or `[b]` integers.
     `softmax_dtype` is the type the normalizer works in where a form rounds stage by stage; None keeps the input's.
+    `bend_last` bends after biases and masks instead of before, as old code did: a bent -inf is finite, and leaks.
     """
 
     scale: float = 1.0
@@ -174,6 +175,7 @@ class Rules:
     normalizer: str = "softmax"
     offset: int | Array = field(default=0)
     softmax_dtype: Any = None
+    bend_last: bool = False
 
 
 def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | None = None) -> Grid:
