@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -31,6 +31,8 @@ Array = NDArray[Any]
 SMALL = 12
 """Maps of the weights with at most this many rows and columns are tables with numbers; larger ones are pictures."""
 
+NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?|-|inf|")
+
 TEMPLATES = Path(__file__).with_name("templates")
 
 CAPTIONS = {
@@ -56,6 +58,7 @@ def page(run: Run, figures: Mapping[str, bytes]) -> str:
     sources = {name: "data:image/svg+xml;base64," + base64.b64encode(svg).decode() for name, svg in figures.items()}
     environment = templates(autoescape=True)
     environment.filters |= {"cells": cells, "row_mark": row_mark, "column_mark": column_mark, "numbers": numbers}
+    environment.filters["kinds"] = kinds
     found = panels(run.comparison)
     top = max((float(panel.weights.max(initial=0)) for panel in found), default=0.0) or 1.0
     return environment.get_template("report.html").render(
@@ -203,6 +206,13 @@ def number(value: float, decimals: int) -> str:
 
 def numbers(values: Array) -> str:
     return ", ".join(number(value, 4) for value in values.tolist())
+
+
+def kinds(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Say of each column of a table whether it holds numbers, to be lined up at the right, or words."""
+    return [
+        "number" if all(NUMBER.fullmatch(cell) for cell in column) else "word" for column in zip(*lines, strict=True)
+    ]
 
 
 def cells(table: walk.Table, step: walk.Step) -> list[Markup]:

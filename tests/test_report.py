@@ -267,3 +267,8 @@ def test_checks_are_told() -> None:
     assert "Check: mask" in "".join(Reader(page).words)
     assert sentence in "".join(Reader(page).words)
     assert markdown.md(sentence) in text
+
+
+def test_columns_of_numbers_are_told_from_words() -> None:
+    lines = [["looped", "2.2e-16", "-", "yes"], ["b", "0", "-1.5", "1"], ["c", "", "inf", "-"]]
+    assert report.kinds(lines) == ["word", "number", "number", "word"]
