@@ -98,7 +98,7 @@ def test_what_is_gone_broken_or_half_written_is_left_out(tmp_path: Path) -> None
     shutil.rmtree(tmp_path / "runs/b")
     (add(tmp_path, "c") / "run.json").write_text("{")
     (add(tmp_path, "d") / "run.json").write_text("[]")
-    (tmp_path / "runs/.e").mkdir()
+    add(tmp_path, "e").rename(tmp_path / "runs/.e")
     (tmp_path / "runs/stray").touch()
     assert len(table(page(tmp_path))) == 1
 
