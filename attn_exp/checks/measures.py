@@ -169,7 +169,7 @@ METRICS: dict[str, tuple[str, Callable[[Subject], float]]] = {
 
 
 def chosen(config: Config) -> tuple[str, ...]:
-    """Return the metrics that a configuration asks for; `all`, or `check=measures` alone, is every one.
+    """Return the metrics that a configuration asks for; `all` is every one.
 
     Raises:
         UserError: a metric that does not exist.
@@ -177,12 +177,12 @@ def chosen(config: Config) -> tuple[str, ...]:
     for name in config.metrics:
         if name not in ("all", *METRICS):
             raise UserError(unknown(name, ("all", *METRICS), "metrics"))
-    return tuple(METRICS) if "all" in config.metrics or not config.metrics else config.metrics
+    return tuple(METRICS) if "all" in config.metrics else config.metrics
 
 
 def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Measure every variant."""
-    names = chosen(config)
+    names = chosen(config) or tuple(METRICS)  # `check=measures` alone
     exact_problem = rounded(problem, np.dtype(np.longdouble))
     first = execute(variants[0], problem)
     for settled in variants:
