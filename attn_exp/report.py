@@ -64,7 +64,7 @@ def page(run: Run, figures: Mapping[str, bytes]) -> str:
     return environment.get_template("report.html").render(
         contents(run, sources),
         top=top,
-        maps=list(maps(run.comparison, top)),
+        maps=[*maps(run.comparison, top), *coarse_maps(run.comparison)],
         data=page_data(run.comparison),
         style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
@@ -111,6 +111,18 @@ def contents(run: Run, figures: Mapping[str, str]) -> dict[str, Any]:
         "figures": [{"source": source, "caption": CAPTIONS.get(name, name)} for name, source in figures.items()],
         "origin": list(origin(run.about)),
     }
+
+
+def coarse_maps(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Yield the mean weights over blocks, for variants that never form their weights whole; each on its own scale."""
+    image = Markup('<img class="map" src="{}" alt="{}" width="{}" height="{}">')
+    for variant, trace in comparison.traces.items():
+        heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
+        for head, matrix in enumerate(heads):
+            top = float(matrix.max(initial=0)) or 1.0
+            title = f"{variant}{f', head {head + 1}' if len(heads) > 1 else ''}: means of blocks, up to {shown(top)}"
+            drawn = image.format(picture(matrix, top), f"weights of {title}", matrix.shape[1], matrix.shape[0])
+            yield {"title": title, "panel": "", "step": None, "table": None, "picture": drawn}
 
 
 def checked(check: Check) -> dict[str, Any]:

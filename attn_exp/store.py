@@ -21,7 +21,7 @@ from attn_exp.compare import Comparison, Distance, Row
 from attn_exp.config import Config, UserError, read
 from attn_exp.problem import Problem
 from attn_exp.published import Agreement
-from attn_exp.stages import Trace
+from attn_exp.stages import Summary, Trace
 from attn_exp.timing import Timing
 from attn_exp.variant import settle
 
@@ -135,6 +135,8 @@ def arrays_of(comparison: Comparison) -> dict[str, Any]:
     named |= named.pop("projections")
     for variant, trace in comparison.traces.items():
         named |= {f"{variant}/{stage}": array for stage, array in trace.stages()}
+        if trace.summary is not None:
+            named |= {f"{variant}/summary/{name}": array for name, array in vars(trace.summary).items()}
     return {name: np.asarray(array) for name, array in named.items() if array is not None}
 
 
@@ -149,7 +151,9 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
 
 def trace_from(results: Mapping[str, Array], variant: str) -> Trace:
     stages: dict[str, Any] = {each.name: results.get(f"{variant}/{each.name}") for each in fields(Trace)}
-    return Trace(**stages)
+    parts: dict[str, Any] = {each.name: results.get(f"{variant}/summary/{each.name}") for each in fields(Summary)}
+    whole = all(part is not None for part in parts.values())
+    return Trace(**stages | {"summary": Summary(**parts) if whole else None})
 
 
 def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -272,3 +273,24 @@ def test_checks_are_told() -> None:
 def test_columns_of_numbers_are_told_from_words() -> None:
     lines = [["looped", "2.2e-16", "-", "yes"], ["b", "0", "-1.5", "1"], ["c", "", "inf", "-"]]
     assert report.kinds(lines) == ["word", "number", "number", "word"]
+
+
+def test_tokens_that_no_format_expects_are_written_and_read_back(tmp_path: Path) -> None:
+    names = ("\ud800", "x" * 10_000, "\x1b[31m\x07\u202e", "=1+1")
+    chosen = config("embeddings=inline", "embeddings.vectors=[[1,0],[0,1],[1,1],[2,1]]", f"output_dir={tmp_path}")
+    chosen = dataclasses.replace(chosen, embeddings=dataclasses.replace(chosen.embeddings, tokens=names))
+    outcome = session.run(chosen, "again")
+    assert store.load(outcome.folder).comparison.problem.tokens == names
+    page = (outcome.folder / "report.html").read_text(encoding="utf-8")
+    assert "\x1b" not in page and "x" * 300 not in page
+    assert "\x1b" not in (outcome.folder / "report.md").read_text(encoding="utf-8") + outcome.text
+
+
+def test_weights_that_were_never_whole_are_shown_as_means_of_blocks(tmp_path: Path) -> None:
+    run = a_run(comparison("variant=[blockwise]", "embeddings=random", "embeddings.tokens=40", "embeddings.d_model=8"))
+    again = store.load(store.save(run, tmp_path, lambda run, folder: None))
+    before, after = (each.comparison.traces["blockwise"].summary for each in (run, again))
+    assert before is not None and after is not None
+    np.testing.assert_array_equal(before.heat, after.heat)
+    np.testing.assert_array_equal(before.row_edges, after.row_edges)
+    assert "blockwise: means of blocks" in report.page(again, {})
