@@ -20,7 +20,7 @@ from attn_exp.checks import Check
 from attn_exp.compare import Comparison
 from attn_exp.markdown import fenced, md, piped
 from attn_exp.page_data import page_data
-from attn_exp.pixels import picture
+from attn_exp.pixels import coarse, picture
 from attn_exp.store import Run
 from attn_exp.terminal import shown
 from attn_exp.verdict import agreed, sentence
@@ -60,7 +60,8 @@ def page(run: Run, figures: Mapping[str, bytes]) -> str:
     environment.filters |= {"cells": cells, "row_mark": row_mark, "column_mark": column_mark, "numbers": numbers}
     environment.filters["kinds"] = kinds
     found = panels(run.comparison)
-    top = max((float(panel.weights.max(initial=0)) for panel in found), default=0.0) or 1.0
+    drawn = (coarse(matrix) for panel in found for matrix in panel.weights)
+    top = max((float(matrix.max(initial=0)) for matrix in drawn), default=0.0) or 1.0
     return environment.get_template("report.html").render(
         contents(run, sources),
         top=top,
