@@ -15,9 +15,9 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from attn_exp.config import Config, Sweep, UserError, read, unknown
+from attn_exp.config import READERS, Config, Sweep, UserError, as_is, read, unknown
 from attn_exp.hydra_edge import VERSION_BASE, conf_dir, plain, register_schema, search_words
-from attn_exp.sweep.space import Axis, Space, holds
+from attn_exp.sweep.space import Axis, Space, changed, holds
 
 INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
 
@@ -165,13 +165,8 @@ def interpolated(found: DictConfig, axes: Sequence[Axis]) -> set[int]:
 def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
     """Read every value of every plain axis once, alone, and raise the error of the first that is wrong."""
     for each in axes:
-        if each.composed:
-            continue
-        top, *path = each.key.split(".")
-        least: dict[str, Any] = {"embeddings": {}, "variant": {}}
-        for value in each.values:
-            read({**least, top: nested(base[top], path, value)})
-
-
-def nested(settings: Any, path: Sequence[str], value: Any) -> Any:
-    return {**settings, path[0]: nested(settings[path[0]], path[1:], value)} if path else value
+        if not each.composed:
+            top, *path = each.key.split(".")
+            reader = READERS.get(top, as_is)
+            for value in each.values:
+                reader(changed(base[top], path, value) if path else value, top)

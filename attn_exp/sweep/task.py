@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import math
 import socket
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from attn_exp.checks import measures
 from attn_exp.compare import Row, Tabulated, tabulate
-from attn_exp.config import Config, UserError, read
+from attn_exp.config import READERS, Config, UserError, as_is, read
 from attn_exp.records import cell
 from attn_exp.sweep.plan import Job, Plan, task_version
 from attn_exp.sweep.words import bare
@@ -60,10 +60,11 @@ def compute(plan: Plan, job: Job) -> Done:
     """Compute the points of a job; a point that fails is a line with its error."""
     lines: list[list[str]] = []
     failed = computed = 0
+    bases = {key: read(base) for key, base in plan.space.bases.items()}
     for number in job.numbers:
         computed += 1
         try:
-            config = read(plan.space.settings(plan.kept[number]))
+            config = config_of(plan, plan.kept[number], bases)
             lines += ok_lines(plan, number, config, tabulate(config))
         except Exception as error:
             failed += 1
@@ -71,6 +72,14 @@ def compute(plan: Plan, job: Job) -> Done:
             if plan.fail_fast:
                 break
     return Done(job, as_csv(lines), computed, failed)
+
+
+def config_of(plan: Plan, index: int, bases: Mapping[tuple[int, ...], Config]) -> Config:
+    """Return the configuration of a point: that of its base, with the swept settings read anew."""
+    settings = plan.space.settings(index)
+    swept = {axis.key.split(".")[0] for axis in plan.space.axes if not axis.composed}
+    base = bases[plan.space.base_key(plan.space.places(index))]
+    return replace(base, **{key: READERS.get(key, as_is)(settings[key], key) for key in swept})
 
 
 def alone(plan: Plan, job: Job) -> Done:
