@@ -32,7 +32,7 @@ def printed(command: str, folder: Path) -> str:
     done = subprocess.run(
         ["bash", "-c", words], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=120
     )
-    return done.stdout + done.stderr
+    return done.stdout + re.sub(r".*\r(\x1b\[K)?", "", done.stderr)  # the last state of a line that is overwritten
 
 
 def settled(text: str) -> str:
