@@ -205,6 +205,11 @@ def test_public_names_are_in_order_and_load_nothing_by_themselves() -> None:
 def test_rows_are_computed_by_the_same_function_as_the_command_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[object] = []
     real = session.compute
-    monkeypatch.setattr(session, "compute", lambda config: called.append(config) or real(config))
+
+    def recorded(config: Any) -> Any:
+        called.append(config)
+        return real(config)
+
+    monkeypatch.setattr(session, "compute", recorded)
     run(head=1)
     assert len(called) == 1

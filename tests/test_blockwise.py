@@ -89,7 +89,7 @@ def test_equal_to_the_formula(shape: tuple[int, ...], workers: int, spread: floa
     q, k, v = problem(3, *shape, spread=spread)
     context, lse = formula(q, k, v, 0.4)
     for rows in (1, BLOCK - 1, BLOCK, BLOCK + 1, 300):
-        trace = blockwise.attend(q, k, v, Rules(scale=0.4), threads=workers, rows=rows)
+        trace: Any = blockwise.attend(q, k, v, Rules(scale=0.4), threads=workers, rows=rows)
         np.testing.assert_allclose(trace.context, context, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(trace.lse, lse, rtol=1e-13, atol=1e-12)
 
@@ -116,7 +116,7 @@ def test_masks(name: str, spread: float) -> None:
     allowed = allows(*places(42, 42)) if allows else mask.values  # type: ignore[attr-defined]  # the array itself
     context, lse = formula(q, k, v, 0.4, allowed)
     for workers, rows in ((1, 1), (2, 15), (2, 16), (7, 17), (1, 32)):
-        trace = blockwise.attend(q, k, v, Rules(scale=0.4, masks=(mask,)), threads=workers, rows=rows)
+        trace: Any = blockwise.attend(q, k, v, Rules(scale=0.4, masks=(mask,)), threads=workers, rows=rows)
         np.testing.assert_allclose(trace.context, context, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(trace.lse, lse, rtol=1e-13, atol=1e-12)
 
@@ -139,9 +139,9 @@ def test_equal_to_the_matrix(name: str, groups: int, spread: float, tiles: str, 
     if tiles == "small":
         request.getfixturevalue("small_tiles")
     q, k, v = problem(5, 3, 4, groups, 37, 53, 3, 5, spread=spread)
-    expected = matrix.attend(q, k, v, RULES[name]).context
+    expected: Any = matrix.attend(q, k, v, RULES[name]).context
     for workers in (1, 2, 7):
-        found = blockwise.attend(q, k, v, RULES[name], threads=workers).context
+        found: Any = blockwise.attend(q, k, v, RULES[name], threads=workers).context
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
@@ -154,7 +154,7 @@ def test_the_summary_is_that_of_the_matrix(name: str, spread: float) -> None:
     weights = np.asarray(expected.weights)
     logs = np.log(np.where(weights > 0, weights, 1))
     for workers in (1, 7):
-        trace = blockwise.attend(q, k, v, RULES[name], threads=workers, cells=10)
+        trace: Any = blockwise.attend(q, k, v, RULES[name], threads=workers, cells=10)
         summary = trace.summary
         assert summary is not None and "summary" not in dict(trace.stages())
         near = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-11)
@@ -172,7 +172,7 @@ def test_the_summary_is_that_of_the_matrix(name: str, spread: float) -> None:
 def test_a_summary_of_few_rows_and_of_none() -> None:
     for rows, keys in ((3, 5), (1, 1), (0, 4), (4, 0)):
         q, k, v = problem(15, 1, 2, 2, rows, keys, 3, 4)
-        trace = blockwise.attend(q[0], k[0], v[0], Rules(), cells=128)
+        trace: Any = blockwise.attend(q[0], k[0], v[0], Rules(), cells=128)
         assert trace.summary is not None
         assert trace.summary.heat.shape == (2, rows, keys)
         assert trace.summary.entropy.shape == (2, rows)
@@ -206,7 +206,7 @@ def test_without_a_batch_axis_and_without_values() -> None:
 @pytest.mark.parametrize(("rows", "keys"), [(0, 0), (0, 3), (3, 0), (1, 1)])
 def test_no_rows_or_no_keys(rows: int, keys: int) -> None:
     q, k, v = problem(7, 1, 2, 1, rows, keys, 3, 4)
-    trace = blockwise.attend(q, k, v, Rules())
+    trace: Any = blockwise.attend(q, k, v, Rules())
     context, lse = formula(q, k, v, 1.0)
     np.testing.assert_allclose(trace.context, context, rtol=1e-14)
     np.testing.assert_array_equal(np.isneginf(np.asarray(trace.lse)), np.isneginf(lse) | (keys == 0))
@@ -222,15 +222,21 @@ def test_logits_around_the_bound(dtype: Any, side: float, sign: int, monkeypatch
     k = np.array([sign, sign * 0.99, sign * 0.5, sign], dtype).reshape(1, 1, 4, 1)
     v = np.array([1.0, 2.0, 4.0, -7.0], dtype).reshape(1, 1, 4, 1)
     context, lse = formula(q, k, v, 1.0)
-    trace = blockwise.attend(q, k, v, Rules())
+    trace: Any = blockwise.attend(q, k, v, Rules())
     np.testing.assert_allclose(trace.context, context, rtol=limit * 4 * np.finfo(dtype).eps)
     np.testing.assert_allclose(trace.lse, lse, rtol=4 * np.finfo(dtype).eps)
 
 
 def test_both_sides_of_the_bound_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block, "TRIED", 0)
-    taken = []
-    monkeypatch.setattr(block, "safe", lambda each, safe=block.safe: taken.append("safe") or safe(each))
+    taken: list[str] = []
+    safe = block.safe
+
+    def recorded(each: Any) -> Any:
+        taken.append("safe")
+        return safe(each)
+
+    monkeypatch.setattr(block, "safe", recorded)
     limit = math.log(np.finfo(np.float64).max)
     for factor in (0.99, 1.01):
         q, one = np.full((1, 1, 1, 1), limit * factor), np.ones((1, 1, 1, 1))
@@ -241,9 +247,9 @@ def test_both_sides_of_the_bound_are_taken(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rows_whose_powers_underflow_are_done_again(dtype: Any) -> None:
     q = np.full((1, 1, 5, 1), math.log(np.finfo(dtype).tiny) * 0.99, dtype)
-    k, v = (np.linspace(*ends, 6, dtype=dtype).reshape(1, 1, 6, 1) for ends in ((1.0, 1.05), (-1, 2)))
+    k, v = (np.linspace(ends[0], ends[1], 6, dtype=dtype).reshape(1, 1, 6, 1) for ends in ((1.0, 1.05), (-1, 2)))
     context, lse = formula(q, k, v, 1.0)
-    trace = blockwise.attend(q, k, v, Rules())
+    trace: Any = blockwise.attend(q, k, v, Rules())
     np.testing.assert_allclose(trace.context, context, rtol=1000 * np.finfo(dtype).eps)
     np.testing.assert_allclose(trace.lse, lse, rtol=4 * np.finfo(dtype).eps)
 
@@ -253,9 +259,9 @@ def test_denormals(dtype: Any) -> None:
     tiny, unit = np.finfo(dtype).tiny, np.finfo(dtype).smallest_subnormal
     q, k, v = (each.astype(dtype) for each in problem(8, 1, 2, 2, 9, 11, 3, 4))
     context, _ = formula(q, k, v, 1.0)
-    small = blockwise.attend(q, k, v * tiny / 8, Rules()).context
+    small: Any = blockwise.attend(q, k, v * tiny / 8, Rules()).context
     np.testing.assert_allclose(np.asarray(small) / unit, context * (tiny / 8 / unit), atol=16)
-    lone = blockwise.attend(q * tiny / 8, k, v, Rules()).context
+    lone: Any = blockwise.attend(q * tiny / 8, k, v, Rules()).context
     np.testing.assert_allclose(lone, np.broadcast_to(v.mean(-2, keepdims=True), lone.shape), rtol=1e-5, atol=1e-6)
 
 
@@ -293,7 +299,7 @@ def test_arguments_are_left_as_they_were() -> None:
 
 def test_parts_merge_into_the_whole() -> None:
     q, k, v = problem(12, 1, 2, 2, 13, 29, 3, 4, spread=30.0)
-    whole = blockwise.attend(q, k, v, Rules())
+    whole: Any = blockwise.attend(q, k, v, Rules())
     parts = [blockwise.attend(q, k[..., cut, :], v[..., cut, :], Rules()) for cut in (slice(0, 11), slice(11, 29))]
     context, lse = merge(*((each.context, each.lse)[i] for each in parts for i in (0, 1)))  # type: ignore[arg-type]
     np.testing.assert_allclose(context, whole.context, rtol=1e-12, atol=1e-13)

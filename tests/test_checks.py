@@ -107,13 +107,13 @@ def test_order_dependence_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gradients_against_finite_differences_of_every_number() -> None:
     rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(shape) for shape in ((4, 3, 2), (2, 5, 2), (2, 5, 3))]
+    arrays: Any = [rng.standard_normal(shape) for shape in ((4, 3, 2), (2, 5, 2), (2, 5, 3))]
     received, rules = rng.standard_normal((4, 3, 3)), Rules(0.7, (Causal(),), (Softcap(1.5),), offset=2)
 
     def total(*given: Array) -> float:
         return float((received * np.asarray(forms.attend("matrix")(*given, rules).context)).sum())
 
-    for which, slope in enumerate(gradient(*arrays, rules, received)):
+    for which, slope in enumerate(gradient(arrays[0], arrays[1], arrays[2], rules, received)):
         for place in np.ndindex(slope.shape):
             ends = []
             for step in (1e-6, -1e-6):
@@ -263,8 +263,8 @@ def test_words_of_a_ratio(ratio: float, word: str) -> None:
 def test_units_in_the_last_place_are_those_of_numpy() -> None:
     rng = np.random.default_rng(0)
     for kind in (np.float16, np.float32, np.float64):
-        numbers = rng.standard_normal(50).astype(kind)
-        moved = np.nextafter(np.nextafter(numbers, kind(9)), kind(9))
+        numbers: Any = rng.standard_normal(50).astype(kind)
+        moved: Any = np.nextafter(np.nextafter(numbers, kind(9)), kind(9))
         assert ulp_distance(numbers, moved) == 2
         np.testing.assert_array_max_ulp(numbers, moved, 2)
     assert ulp_distance(np.array([-0.0]), np.array([0.0])) == 0

@@ -38,7 +38,12 @@ def test_few_logits_and_stages_go_to_the_matrix(logits: Any, dtype: str, rules: 
 def test_a_named_form_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[str] = []
     attend = forms.attend
-    monkeypatch.setattr(forms, "attend", lambda name, summarized=False: used.append(name) or attend(name, summarized))
+
+    def recorded(name: str, summarized: bool = False) -> Any:
+        used.append(name)
+        return attend(name, summarized)
+
+    monkeypatch.setattr(forms, "attend", recorded)
     arrays = drawn(1, 2, 70, 3)
     for name in ("auto", "matrix", "blockwise", "looped"):
         attn_exp.attention(*(each[..., :9, :] if name == "looped" else each for each in arrays), form=name)
@@ -54,14 +59,14 @@ def test_what_is_done_at_once_is_what_the_matrix_gives(dtype: str, scale: float 
     found = attn_exp.attention(q, k, v, scale=scale)
     assert found.dtype == dtype
     np.testing.assert_allclose(
-        found, expected, rtol=8 * np.finfo(dtype).eps, atol=1e-6 if dtype == "float32" else 1e-15
+        found, expected, rtol=8 * float(np.finfo(dtype).eps), atol=1e-6 if dtype == "float32" else 1e-15
     )
 
 
 def test_what_is_out_of_the_ordinary_is_not_done_at_once() -> None:
     q, k, v = drawn(3, 4)
     bad = np.where(np.eye(3, 4, dtype=bool), np.nan, k)
-    for arrays in (
+    ordinary_no_more: tuple[Any, ...] = (
         (q[:, :3], k, v),
         (q, k, v[:2]),
         (q[None], k[None], v[None]),
@@ -71,8 +76,9 @@ def test_what_is_out_of_the_ordinary_is_not_done_at_once() -> None:
         (q[:0], k, v),
         (q, bad, v),
         drawn(100, 100),
-    ):
-        assert choice.at_once(*arrays, None) is None
+    )
+    for query, key, value in ordinary_no_more:
+        assert choice.at_once(query, key, value, None) is None
     with pytest.raises(ValueError, match="key holds nan"):
         attn_exp.attention(q, bad, v)
 

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from attn_exp import variant
 from attn_exp.compare import Comparison, Row
+from attn_exp.heads import split
 from attn_exp.sameness import letter
 from tests.compose import comparison
 
@@ -74,7 +74,7 @@ def test_uniform_weights_have_the_entropy_of_their_number() -> None:
 
 def test_heads_take_neighbouring_columns() -> None:
     numbers = np.arange(12.0).reshape(2, 6)
-    np.testing.assert_array_equal(variant.split(numbers, 3)[1], [[2, 3], [8, 9]])
+    np.testing.assert_array_equal(split(numbers, 3)[1], [[2, 3], [8, 9]])
 
 
 def test_a_mistaken_variant_is_far_from_its_own_reference() -> None:

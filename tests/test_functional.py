@@ -59,7 +59,7 @@ def test_a_mistake_is_one_clear_sentence(change: dict[str, Any], said: str) -> N
     ],
 )
 def test_nan_where_a_query_looks_is_reported_with_its_place(name: str, place: tuple[int, ...], said: str) -> None:
-    given = {"query": Q.copy(), "key": K.copy(), "value": V.copy()}
+    given: dict[str, Any] = {"query": Q.copy(), "key": K.copy(), "value": V.copy()}
     given[name][place] = np.nan
     with pytest.raises(ValueError, match="nan") as error:
         attn_exp.attention(**given)
@@ -90,9 +90,10 @@ def test_whole_numbers_are_floats() -> None:
 
 def test_the_tensorflow_tutorials_weights() -> None:
     k, v = [[10, 0, 0], [0, 10, 0], [0, 0, 10], [0, 0, 10]], [[1, 0], [10, 0], [100, 5], [1000, 6]]
-    found = attn_exp.trace([[0, 10, 0], [0, 0, 10], [10, 10, 0]], k, v)
-    np.testing.assert_allclose(found.weights, [[0, 1, 0, 0], [0, 0, 0.5, 0.5], [0.5, 0.5, 0, 0]], atol=1e-12)
-    np.testing.assert_allclose(found.output, [[10, 0], [550, 5.5], [5.5, 0]], atol=1e-9)
+    found: Any = attn_exp.trace([[0, 10, 0], [0, 0, 10], [10, 10, 0]], k, v)
+    weights = np.array([[0, 1, 0, 0], [0, 0, 0.5, 0.5], [0.5, 0.5, 0, 0]])
+    np.testing.assert_allclose(found.weights, weights, atol=1e-12)
+    np.testing.assert_allclose(found.output, np.array([[10, 0], [550, 5.5], [5.5, 0]]), atol=1e-9)
 
 
 def test_karims_illustrated_self_attention() -> None:

@@ -11,6 +11,7 @@ import subprocess
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,12 @@ def test_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     page(tmp_path)
     read: list[str] = []
     real = index.described
-    monkeypatch.setattr(index, "described", lambda home, name, when: read.append(name) or real(home, name, when))
+
+    def recorded(home: Path, name: str, when: Any) -> Any:
+        read.append(name)
+        return real(home, name, when)
+
+    monkeypatch.setattr(index, "described", recorded)
     add(tmp_path, "c")
     assert len(table(page(tmp_path))) == 4
     assert read == ["runs/c"]

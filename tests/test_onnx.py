@@ -21,7 +21,7 @@ pytest.importorskip("onnx", reason="ONNX is not installed: it comes with the tes
 pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: it comes with the test group")
 
 import onnx.backend.test.case.node as onnx_cases
-from onnx import helper
+from onnx import defs, helper
 from onnx.reference.ops.op_attention import _compute_attention
 
 Array = NDArray[Any]
@@ -34,7 +34,8 @@ MODES = ("logits", "capped", "masked", "weights")
 @functools.cache
 def cases(operator: str) -> dict[str, Any]:
     """Return the operator's cases by name, without the copies that spell it out in smaller operators."""
-    onnx_cases._TargetOpType = operator  # the suite's own filter: all operators together take ten times as long
+    suite: Any = onnx_cases
+    suite._TargetOpType = operator  # the suite's own filter: all operators together take ten times as long
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         importlib.import_module(f"{onnx_cases.__name__}.{operator.lower()}")
@@ -49,7 +50,7 @@ def given(case: Any) -> tuple[Any, dict[str, Any], dict[str, Any], Any]:
     """Return a case's node, inputs and attributes by name, and expected outputs."""
     node, (inputs, expected) = case.model.graph.node[0], case.data_sets[0]
     attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-    schema = onnx_cases.onnx.defs.get_schema(node.op_type, max(each.version for each in case.model.opset_import))
+    schema = defs.get_schema(node.op_type, max(each.version for each in case.model.opset_import))
     names = [schema.inputs[place].name for place, name in enumerate(node.input) if name]
     outputs = [schema.outputs[place].name for place, name in enumerate(node.output) if name]
     return node, dict(zip(names, inputs, strict=True)), attributes, dict(zip(outputs, expected, strict=True))
@@ -79,9 +80,9 @@ def test_attention(name: str, form: str | None) -> None:
     mode = attributes.pop("qk_matmul_output_mode", 0)
     left, right = (attributes.pop(side, -1) for side in WINDOW)
     query, key, value = (inputs.pop(letter) for letter in RENAMED)
-    chosen = {} if form is None else {"form": form}
+    chosen: dict[str, Any] = {} if form is None else {"form": form}
     try:
-        found = attn_exp.trace(query, key, value, window=(left, right), **inputs, **attributes, **chosen)
+        found: Any = attn_exp.trace(query, key, value, window=(left, right), **inputs, **attributes, **chosen)
     except ValueError as error:
         assert form not in STAGEWISE
         assert f"form={form} cannot compute this" in str(error)
@@ -122,7 +123,7 @@ def draw(seed: int, *shape: int, kind: Any = np.float64) -> Array:
 
 def test_logits_are_raw_also_where_they_are_capped() -> None:
     q, k, v = draw(0, 1, 1, 2, 4), draw(1, 1, 1, 3, 4), draw(2, 1, 1, 3, 4)
-    found = attn_exp.trace(q, k, v, softcap=0.5)
+    found: Any = attn_exp.trace(q, k, v, softcap=0.5)
     np.testing.assert_allclose(found.logits, q @ k.swapaxes(-1, -2) / 2)
     np.testing.assert_allclose(found.capped, 0.5 * np.tanh(q @ k.swapaxes(-1, -2) / 2 / 0.5))
 
@@ -184,12 +185,13 @@ def test_what_masked_keys_and_values_hold_leaks_nowhere(poison: float, masked_by
     bad_k, bad_v = k.copy(), v.copy()
     bad_k[:, :, 3:], bad_v[:, :, 3:] = poison, poison
     seen = np.arange(5) < 3
-    settings: dict[str, Any] = {
+    ways: dict[str, dict[str, Any]] = {
         "bool": {"attn_mask": seen},
         "float": {"attn_mask": np.where(seen, 0.0, -np.inf)},
         "lengths": {"nonpad_kv_seqlen": np.array([3])},
         "causal": {"is_causal": True},
-    }[masked_by]
+    }
+    settings = ways[masked_by]
     clean = attn_exp.attention(q, k, v, **settings)
     np.testing.assert_array_equal(attn_exp.attention(q, bad_k, bad_v, **settings), clean)
 

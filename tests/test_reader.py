@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp import cli, compare, forms, reader, session, variant
+from attn_exp.commands import COMMANDS
 from attn_exp.config import UserError
 from attn_exp.forms import matrix
 from tests.compose import config
@@ -89,7 +90,12 @@ def test_the_newest_report_is_opened_or_its_path_is_said(
     date(newest, "2026-11-21T04:00:01+0000")
     (tmp_path / ".index.json").unlink()
     opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or there)
+
+    def browser(address: str) -> bool:
+        opened.append(address)
+        return there
+
+    monkeypatch.setattr(webbrowser, "open", browser)
     said = reader.show(tmp_path)
     assert opened == [(newest / "report.md").as_uri()]
     assert said == ("" if there else str(newest / "report.md"))
@@ -123,7 +129,7 @@ def test_a_wrong_command_is_one_line_and_2(
 
 
 def test_each_command_says_how_it_is_used(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in cli.COMMANDS:
+    for name in COMMANDS:
         monkeypatch.setattr("sys.argv", ["attn-exp", name, "--help"])
         with pytest.raises(SystemExit) as stopped:
             cli.main()

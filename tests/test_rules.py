@@ -146,7 +146,8 @@ def test_sparsemax_by_hand(logits: list[float], expected: list[float]) -> None:
 
 def test_sinusoids_are_those_of_the_paper() -> None:
     marked = Sinusoidal().embed(np.zeros((2, 4)))
-    np.testing.assert_allclose(marked, [[0, 1, 0, 1], [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)]])
+    expected = np.array([[0, 1, 0, 1], [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)]])
+    np.testing.assert_allclose(marked, expected)
 
 
 def test_rope_turns_by_the_position() -> None:
@@ -154,8 +155,10 @@ def test_rope_turns_by_the_position() -> None:
     halves = Rope().turn(head, np.array([0, 1]))[0]
     pairs = Rope(interleaved=True).turn(head, np.array([0, 1]))[0]
     c, s, c2, s2 = math.cos(1), math.sin(1), math.cos(0.01), math.sin(0.01)
-    np.testing.assert_allclose(halves, [[1, 2, 3, 4], [c - 3 * s, 2 * c2 - 4 * s2, s + 3 * c, 2 * s2 + 4 * c2]])
-    np.testing.assert_allclose(pairs, [[1, 2, 3, 4], [c - 2 * s, s + 2 * c, 3 * c2 - 4 * s2, 3 * s2 + 4 * c2]])
+    apart = np.array([[1, 2, 3, 4], [c - 3 * s, 2 * c2 - 4 * s2, s + 3 * c, 2 * s2 + 4 * c2]])
+    np.testing.assert_allclose(halves, apart)
+    beside = np.array([[1, 2, 3, 4], [c - 2 * s, s + 2 * c, 3 * c2 - 4 * s2, 3 * s2 + 4 * c2]])
+    np.testing.assert_allclose(pairs, beside)
 
 
 def test_rope_turns_a_part_of_a_head_and_stretches_positions() -> None:
