@@ -7,19 +7,21 @@ import math
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp import checks, forms, metrics, oracle
+from attn_exp import checks, forms, memory, metrics, oracle
 from attn_exp.checks import Check
 from attn_exp.config import Config, UserError
 from attn_exp.problem import Problem, build
+from attn_exp.progress import Progress
 from attn_exp.published import Agreement, hold
 from attn_exp.sameness import answer, letters, sameness
 from attn_exp.stages import Trace
-from attn_exp.variant import Settled, execute, settle
+from attn_exp.variant import Settled, keep, settle
 
 Array = NDArray[Any]
 
@@ -102,6 +104,7 @@ class Tabulated(NamedTuple):
     traces: Mapping[str, Trace]
     rows: tuple[Row, ...]
     published: tuple[Agreement, ...]
+    seconds: Mapping[str, float]
 
 
 def compare(config: Config) -> Comparison:
@@ -111,14 +114,19 @@ def compare(config: Config) -> Comparison:
         UserError: settings that do not fit the problem, or a problem that does not fit itself.
     """
     checks.wanted(config)
-    problem, variants, traces, rows, published = tabulate(config)
+    return compared(config, tabulate(config))
+
+
+def compared(config: Config, found: Tabulated) -> Comparison:
+    """Compare the variants that were computed, and run the checks that the configuration asks for."""
+    problem, variants, traces, rows, published, _ = found
     distances = tuple(every_distance({each.name: traces[each.name] for each in variants if not each.refused}))
     return Comparison(
         config, problem, variants, rows, distances, traces, published, checks.run(config, problem, variants)
     )
 
 
-def tabulate(config: Config) -> Tabulated:
+def tabulate(config: Config, progress: Progress | None = None) -> Tabulated:
     """Compute every variant of the configuration on its problem, a row of each, and hold them to printed figures.
 
     Raises:
@@ -126,9 +134,11 @@ def tabulate(config: Config) -> Tabulated:
     """
     if not config.variant:
         raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
+    memory.check_drawn(config)
     problem = build(config)
+    memory.check(config, len(problem.tokens), problem.keys)
     variants = tuple(settle(name, each, config, problem) for name, each in config.variant.items())
-    traces = {each.name: Trace() if each.refused else execute(each, problem, summarized=True) for each in variants}
+    traces, seconds = clocked(variants, problem, config.weights, progress)
     computed = {each.name: traces[each.name] for each in variants if not each.refused}
     if not computed:
         raise UserError("; ".join(f"{each.name}: {each.refused}" for each in variants))
@@ -136,7 +146,25 @@ def tabulate(config: Config) -> Tabulated:
     rows = tuple(
         row(each, config, problem, computed, expected.get(each.name), classes.get(each.name, "")) for each in variants
     )
-    return Tabulated(problem, variants, traces, rows, hold(config, problem, variants, traces))
+    return Tabulated(problem, variants, traces, rows, hold(config, problem, variants, traces), seconds)
+
+
+def clocked(
+    variants: Sequence[Settled], problem: Problem, weights: str, progress: Progress | None
+) -> tuple[dict[str, Trace], dict[str, float]]:
+    """Compute every variant that its form does not refuse; return the traces, and the seconds that each took."""
+    traces = {each.name: Trace() for each in variants}
+    seconds = {}
+    for each in variants:
+        if progress:
+            progress.begin(each.name)
+        start = perf_counter()
+        if not each.refused:
+            traces[each.name] = keep(each, problem, weights, progress.tell if progress else None)
+            seconds[each.name] = perf_counter() - start
+        if progress:
+            progress.end()
+    return traces, seconds
 
 
 def answers(variants: Sequence[Settled], problem: Problem) -> dict[str, oracle.Answer]:

@@ -155,6 +155,7 @@ class Config:
 
     `kv_head`: key/value heads, None = as many as the input has; `align`: beside which key the first query stands;
     `mask`, `score`, `position`: rules by name with their settings; `mask_join`: all masks must allow, or any may.
+    `weights`: what is kept of them, whole matrices, blocks (a summary and a coarse map), or what each form has anyway.
     """
 
     embeddings: Embeddings
@@ -175,6 +176,7 @@ class Config:
     check: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
+    weights: str = "auto"
     variant: Mapping[str, Variant]
     report: Report = Report()
     figures: Figures = Figures()
@@ -473,6 +475,7 @@ READERS = RULES | {
     "check": words,
     "dtype": words,
     "metrics": words,
+    "weights": choice("auto", "full", "blocks"),
     "embeddings": section(Embeddings, EMBEDDINGS),
     "projections": section(Projections, PROJECTIONS),
     "variant": named(Variant, VARIANT),

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from attn_exp.compare import Comparison
 from attn_exp.lettering import drawable, fitted, fonts_for, widest
-from attn_exp.views import distances, entropy, heads_of, label, panels, sweeps
+from attn_exp.views import coarse, distances, entropy, heads_of, label, panels, sweeps
 
 Array = NDArray[Any]
 
@@ -58,6 +58,8 @@ def draw(comparison: Comparison) -> dict[str, Figure]:
         if panels(comparison):
             drawn = {"weights": weights(comparison, width)} | drawn
             drawn["entropy"] = entropy_per_query(comparison, width)
+        if coarse(comparison):
+            drawn = {"blocks": blocks(comparison, width)} | drawn
         if sweeps(comparison):
             drawn["sharpness"] = sharpness(comparison, width)
         return drawn
@@ -77,7 +79,23 @@ def encoded(figure: Figure, form: str) -> bytes:
 def weights(comparison: Comparison, width: float = WIDTH) -> Figure:
     """Show the weights of each variant and head, queries down, keys across, on one colour scale from zero."""
     maps = [each for panel in panels(comparison) for each in heads_of(panel)]
-    rows, columns = labels(comparison.problem.tokens), labels(comparison.problem.key_tokens)
+    return weight_maps(maps, labels(comparison.problem.tokens), labels(comparison.problem.key_tokens), width)
+
+
+def blocks(comparison: Comparison, width: float = WIDTH) -> Figure:
+    """Show the mean weight of each block of queries and keys, named by the number of its first."""
+    found = coarse(comparison)
+    maps = [each for panel in found for each in heads_of(panel)]
+    summary = comparison.traces[found[0].variants[0]].summary
+    assert summary is not None
+    rows, columns = ([str(edge + 1) for edge in edges[:-1]] for edges in (summary.row_edges, summary.key_edges))
+    return weight_maps(maps, rows, columns, width, "mean")
+
+
+def weight_maps(
+    maps: Sequence[tuple[str, Array]], rows: list[str], columns: list[str], width: float, unit: str = "weight"
+) -> Figure:
+    """Show maps with their titles side by side, on one colour scale from zero."""
     left, right = widest(rows) + 0.32, 0.55
     across = max(1, min(len(maps), 4, int((width - left - right) / NARROWEST)))
     down = -(-len(maps) // across)
@@ -101,8 +119,8 @@ def weights(comparison: Comparison, width: float = WIDTH) -> Figure:
     figure.text(0.01 / width + 0.012, (bottom + tall / 2) / height, "query", rotation=90, va="center", ha="left")
     figure.text((left + side / 2) / width, 0.03 / height, "key", va="bottom", ha="center")
     bar = axes_at(figure, (left + across * (side + GAP), bottom + (down - 1) * pitch, 0.1, tall))
-    figure.colorbar(image, cax=bar)
-    bar.set_title("weight", loc="left")
+    figure.colorbar(image, cax=bar, format="%.2g")
+    bar.set_title(unit, loc="left")
     return figure
 
 

@@ -37,6 +37,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 CAPTIONS = {
     "weights": "Weights of each variant and head: queries down, keys across, one colour scale.",
+    "blocks": "Mean weight of each block of queries (down) and keys (across), exact, named by their first token.",
     "distances": "Largest difference between the outputs of every two variants.",
     "sharpness": "How the weights sharpen as the multiplier of the scores grows: mean entropy, with 1/sqrt(d) dotted.",
     "entropy": "Entropy of each query's weights.",

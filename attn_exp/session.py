@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from attn_exp import index, store, terminal
-from attn_exp.compare import Comparison, compare
+from attn_exp import checks, index, store, terminal
+from attn_exp.compare import Comparison, compared, tabulate
 from attn_exp.config import Config, Report, UserError
+from attn_exp.progress import Progress
 from attn_exp.provenance import ask_git, origin
 from attn_exp.timing import Timing, measure
 
@@ -39,8 +40,10 @@ def run(config: Config, command: str) -> Outcome:
 
 def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
     """Compute and compare every variant, and time each."""
-    comparison = compare(config)
-    return comparison, measure(comparison.variants, comparison.problem)
+    checks.wanted(config)
+    found = tabulate(config, Progress(len(config.variant)))
+    comparison = compared(config, found)
+    return comparison, measure(comparison.variants, comparison.problem, known=found.seconds)
 
 
 def write(found: store.Run) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -15,8 +15,11 @@ from attn_exp.variant import Settled, execute
 BUDGET = 0.005
 """Seconds that all variants of a run share; a variant slower than its share runs once."""
 
-PATIENCE = 5.0
+PATIENCE = 0.5
 """Seconds beyond which a variant is not run again for its peak memory, which slows Python loops several times."""
+
+ENOUGH = 0.5
+"""Seconds beyond which the comparison's own computation is the measurement: a long one is done once."""
 
 MOST_RUNS = 100
 
@@ -32,12 +35,20 @@ class Timing:
     peak_bytes: int | None
 
 
-def measure(variants: Sequence[Settled], problem: Problem, budget: float = BUDGET) -> tuple[Timing, ...]:
-    """Run every variant as often as its share of the budget, in seconds, allows, and once more for its peak memory."""
-    return tuple(measure_one(each, problem, budget / len(variants)) for each in variants)
+def measure(
+    variants: Sequence[Settled], problem: Problem, budget: float = BUDGET, known: Mapping[str, float] | None = None
+) -> tuple[Timing, ...]:
+    """Run every variant as often as its share of the budget, in seconds, allows, and once more for its peak memory.
+
+    `known` are the seconds that variants took before; what took long is not run again, and has no peak.
+    """
+    before, computed = known or {}, [each for each in variants if not each.refused]
+    return tuple(measure_one(each, problem, budget / len(computed), before.get(each.name, 0.0)) for each in computed)
 
 
-def measure_one(settled: Settled, problem: Problem, share: float) -> Timing:
+def measure_one(settled: Settled, problem: Problem, share: float, before: float = 0.0) -> Timing:
+    if before > ENOUGH:
+        return Timing(settled.name, before, before, 1, None)
     times: list[float] = []
     while not times or (sum(times) + times[-1] < share and len(times) < MOST_RUNS):
         start = perf_counter()

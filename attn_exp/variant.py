@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attn_exp import forms, positions
 from attn_exp.config import Config, UserError, Variant, shown, unknown
 from attn_exp.conventions import convention, empty_rows
+from attn_exp.engine.summary import CELLS, summary_of
 from attn_exp.heads import Heads, heads, pooled, split, together
 from attn_exp.mistakes import MISTAKES
 from attn_exp.normalizers import NORMALIZERS, TAKES_EXTRA
@@ -170,14 +171,32 @@ def factor(scale: bool | float, size: int) -> float:
     return scale
 
 
-def execute(settled: Settled, problem: Problem, summarized: bool = False) -> Trace:
-    """Compute the variant on the problem and return every stage that its form formed, summarized where it can be."""
+def execute(settled: Settled, problem: Problem) -> Trace:
+    """Compute the variant on the problem and return every stage that its form formed."""
+    return computed(settled, problem, forms.attend(settled.form))
+
+
+def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None) -> Trace:
+    """Compute it and keep of the weights what `weights` says: all, blocks alone, or what the form has anyway.
+
+    A problem without values ends in its weights: they are kept.
+    """
+    trace = computed(settled, problem, forms.keeping(settled.form, weights, tell))
+    if weights != "blocks" or trace.weights is None or trace.output is None:
+        return trace
+    return trace.replace(
+        **dict.fromkeys(("scores", "logits", "capped", "masked", "weights")), summary=summary_of(trace.weights, CELLS)
+    )
+
+
+def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
+    """Put the problem through a form, from marked positions to the output."""
     q, k, v = placed(settled, problem)
     if problem.weights is not None:
         weights = np.broadcast_to(problem.weights, (settled.head, *problem.weights.shape))
         stages = forms.module(settled.form).mix(Trace(v=v, weights=weights))
     else:
-        stages = forms.attend(settled.form, summarized)(q, k, v, settled.rules)
+        stages = attend(q, k, v, settled.rules)
     stages = MISTAKES[settled.mistake](empty_rows(stages, settled.rules, settled.empty))
     if stages.context is None:
         return stages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.compare import Comparison
+from attn_exp.stages import Trace
 from attn_exp.variant import Settled
 
 Array = NDArray[Any]
@@ -45,17 +47,39 @@ class Sweep:
 
 
 def panels(comparison: Comparison) -> tuple[Panel, ...]:
-    """Return the distinct weights of a comparison, in the order of its rows."""
+    """Return the distinct weights of a comparison, in the order of its rows.
+
+    A summary whose cells hold one weight each has them all.
+    """
+    shape = len(comparison.problem.tokens), comparison.problem.keys
+    whole = (
+        (name, trace.weights if trace.weights is not None else map_of(trace))
+        for name, trace in comparison.traces.items()
+    )
+    return gathered((name, each) for name, each in whole if each is not None and each.shape[-2:] == shape)
+
+
+def coarse(comparison: Comparison) -> tuple[Panel, ...]:
+    """Return the distinct heat maps of block means `[h a c]` of variants whose weights are not there."""
+    shape = len(comparison.problem.tokens), comparison.problem.keys
+    maps = ((name, map_of(trace)) for name, trace in comparison.traces.items() if trace.weights is None)
+    return gathered((name, each) for name, each in maps if each is not None and each.shape[-2:] != shape)
+
+
+def map_of(trace: Trace) -> Array | None:
+    return None if trace.summary is None else trace.summary.heat
+
+
+def gathered(named: Iterable[tuple[str, Array]]) -> tuple[Panel, ...]:
+    """Put those together that are the same."""
     found: list[tuple[list[str], Array]] = []
-    for name, trace in comparison.traces.items():
-        if trace.weights is None:
-            continue
-        names = next((names for names, weights in found if same(weights, trace.weights)), None)
+    for name, array in named:
+        names = next((names for names, each in found if same(each, array)), None)
         if names is None:
-            found.append(([name], trace.weights))
+            found.append(([name], array))
         else:
             names.append(name)
-    return tuple(Panel(tuple(names), weights) for names, weights in found)
+    return tuple(Panel(tuple(names), array) for names, array in found)
 
 
 def same(left: Array, right: Array) -> bool:

@@ -29,8 +29,8 @@ def never(*arguments: object, **settings: object) -> None:
 def forbid_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every way to compute attention fail."""
     monkeypatch.setattr(variant, "execute", never)
-    monkeypatch.setattr(compare, "execute", never)
-    monkeypatch.setattr(session, "compare", never)
+    monkeypatch.setattr(compare, "keep", never)
+    monkeypatch.setattr(session, "tabulate", never)
     monkeypatch.setattr(session, "measure", never)
     for name in forms.NAMES:
         monkeypatch.setattr(forms.module(name), "attend", never)

@@ -11,6 +11,9 @@ from attn_exp.engine.plan import Run, Shape, Task, runs
 from attn_exp.rules.rule import Array
 from attn_exp.stages import Summary
 
+CELLS = 128
+"""Rows and columns of a heat map: what a picture of a page's width can show."""
+
 
 class Portrait(NamedTuple):
     """Numbers of each row `[b g r t]`, and `cells` `[b g r t c]`: its weights summed over runs of keys."""
@@ -19,6 +22,22 @@ class Portrait(NamedTuple):
     largest: Array
     sink: Array
     cells: Array
+
+
+def summary_of(weights: Array, most: int) -> Summary:
+    """Return the summary of weights `[... h t s]` that are there as a whole."""
+    rows, keys = (edges(size, most) for size in weights.shape[-2:])
+    sums = np.add.reduceat(np.add.reduceat(weights, rows[:-1], axis=-2), keys[:-1], axis=-1)
+    entropy = -np.where(weights > 0, weights * np.log(np.where(weights > 0, weights, 1)), 0).sum(axis=-1)
+    return Summary(
+        entropy=entropy,
+        effective_keys=np.exp(entropy),
+        largest_weight=weights.max(axis=-1, initial=0),
+        sink_mass=weights[..., :1].sum(axis=-1),
+        heat=sums / (np.diff(rows)[:, None] * np.diff(keys)),
+        row_edges=rows,
+        key_edges=keys,
+    )
 
 
 def edges(size: int, most: int) -> Array:

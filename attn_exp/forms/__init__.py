@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from typing import TYPE_CHECKING
@@ -21,14 +22,25 @@ def module(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def attend(name: str, summarized: bool = False) -> Callable[..., Trace]:
-    """Return `attend(q, k, v, rules)` of the form of that name.
+def attend(name: str) -> Callable[..., Trace]:
+    """Return `attend(q, k, v, rules)` of the form of that name."""
+    found: Callable[..., Trace] = module(name).attend
+    return found
 
-    `summarized` asks for its `summarize` instead, where a form that never has its weights whole can describe them.
+
+def keeping(name: str, weights: str, tell: Callable[[float], None] | None = None) -> Callable[..., Trace]:
+    """Return the same function with what `weights` says is kept of them, where the form does not have them anyway.
+
+    `full` asks for the form's `complete`, `auto` and `blocks` for its `summarize`; both tell how far they are.
     """
     form = module(name)
-    found: Callable[..., Trace] = getattr(form, "summarize", form.attend) if summarized else form.attend
-    return found
+    found = getattr(form, "complete" if weights == "full" else "summarize", None)
+    return attend(name) if found is None else functools.partial(found, tell=tell)
+
+
+def matrices(name: str) -> int:
+    """Return how many arrays `[h t s]` the form holds at once: all five stages unless it says otherwise."""
+    return getattr(module(name), "MATRICES", 5)
 
 
 def refuses(name: str, rules: Rules) -> str | None:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 
 import numpy as np
 
 from attn_exp.engine import block, plan
-from attn_exp.engine.summary import Gallery, portrait_of
+from attn_exp.engine.summary import CELLS, Gallery, portrait_of
 from attn_exp.engine.threads import default_threads, one_blas_thread, together
 from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at its weights there are no blocks
 from attn_exp.rules.rule import Array, Rules, Score
 from attn_exp.stages import Trace
 
-CELLS = 128
-"""Rows and columns of a heat map: what a picture of a page's width can show."""
+Tell = Callable[[float], None] | None
+"""Hears which part is done, from several threads."""
 
 WORTH = 1 << 16
 """Logits that are worth a thread of their own."""
 
+MATRICES = 0
+"""It never forms one."""
 
-def attend(
+
+def attend(  # noqa: PLR0913 - four operands, and settings of their own by keyword
     q: Array,
     k: Array,
     v: Array | None,
@@ -29,13 +33,15 @@ def attend(
     threads: int | None = None,
     rows: int | None = None,
     cells: int | None = None,
+    tell: Tell = None,
 ) -> Trace:
     """Compute the same function as `matrix`; only the context and, for softmax, the log-sum-exp are formed.
 
     `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]`, with or without a batch axis. `threads` is the number
     of threads, by default the usable cores where the problem is worth them; `rows` the most queries in a block, by
     default fewer where a mask lets blocks skip keys. `cells` asks for the summary of the weights as well, with a heat
-    map of at most `cells` by `cells`. Half precision is computed in float32 and rounded once.
+    map of at most `cells` by `cells`; `tell` hears which part is done. Half precision is computed in float32 and
+    rounded once.
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention".
     """
@@ -56,7 +62,7 @@ def attend(
                 gallery.hang(task, portrait)
             finish(sums, context[task], lse[task])
 
-    spread(work, shape, threads, block.rows_per_task(whole) if rows is None else rows, entire=not soft)
+    spread(work, shape, threads, block.rows_per_task(whole) if rows is None else rows, entire=not soft, tell=tell)
     dtype = np.result_type(q, k, values)
     return Trace(
         q=q,
@@ -68,9 +74,24 @@ def attend(
     )
 
 
-def summarize(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
+def summarize(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
     """Compute the same with the summary of the weights, its heat map of at most `CELLS` by `CELLS`."""
-    return attend(q, k, v, rules, cells=CELLS)
+    return attend(q, k, v, rules, cells=CELLS, tell=tell)
+
+
+def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
+    """Compute the same with the whole matrix of weights `[... h t s]`, a block of rows at a time."""
+    whole = block.natural(operands(q, k, np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v, rules))
+    weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
+
+    def work(tasks: Iterator[plan.Task]) -> None:
+        scratch = block.room(whole, entire=True)
+        for task in tasks:
+            weights[task] = block.weigh(block.cut(whole, task, scratch))
+
+    spread(work, whole.shape, None, plan.ROWS, entire=True, tell=tell)
+    kept = weights.reshape(*q.shape[:-1], k.shape[-2]).astype(np.result_type(q, k), copy=False)
+    return attend(q, k, v, rules).replace(weights=kept)
 
 
 def operands(q: Array, k: Array, v: Array, rules: Rules) -> block.Operands:
@@ -90,20 +111,34 @@ def operands(q: Array, k: Array, v: Array, rules: Rules) -> block.Operands:
 
 
 def spread(
-    work: Callable[[Iterator[plan.Task]], None], shape: plan.Shape, threads: int | None, rows: int, entire: bool
+    work: Callable[[Iterator[plan.Task]], None],
+    shape: plan.Shape,
+    threads: int | None,
+    rows: int,
+    entire: bool,
+    tell: Tell = None,
 ) -> None:
     """Cut a problem into tasks and work on them with several threads; small problems stay on the caller's."""
     wanted = min(default_threads(), max(1, shape.places // WORTH)) if threads is None else threads
+    small = threads is None and shape.places < 2 * WORTH  # products so small that the BLAS needs no holding
+    parts = 1 if small else wanted if rows >= plan.ROWS else 2 * wanted  # blocks that skip keys have unequal work
+    cut = plan.tasks(shape, parts, rows, entire)
+    finished = count(1)
 
     def quietly(tasks: Iterator[plan.Task]) -> None:
         with np.errstate(all="ignore"):  # each thread starts with NumPy's defaults
-            work(tasks)
+            work(tasks if tell is None else told(tasks))
 
-    if threads is None and shape.places < 2 * WORTH:  # products so small that the BLAS needs no holding
-        return quietly(iter(plan.tasks(shape, 1, rows, entire)))
-    parts = wanted if rows >= plan.ROWS else 2 * wanted  # blocks that skip keys have unequal work
+    def told(tasks: Iterator[plan.Task]) -> Iterator[plan.Task]:
+        for task in tasks:
+            yield task
+            if tell is not None:
+                tell(next(finished) / len(cut))
+
+    if small:
+        return quietly(iter(cut))
     with one_blas_thread(wanted, insist=threads is not None) as granted:
-        return together(quietly, plan.tasks(shape, parts, rows, entire), granted)
+        return together(quietly, cut, granted)
 
 
 def finish(sums: block.Sums, context: Array, lse: Array) -> None:

@@ -13,6 +13,9 @@ from attn_exp.stages import Trace
 if TYPE_CHECKING:
     from attn_exp.rules.rule import Array, Rules
 
+MATRICES = 1
+"""Of the stages it keeps the weights."""
+
 LOOKS = (0, 1, 2, 7, 31)
 """Positions among 64 keys at which the masks are asked whether they look ahead."""
 

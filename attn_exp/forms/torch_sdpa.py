@@ -15,6 +15,10 @@ LEAKS = "PyTorch adds -inf to the logit of a masked key, and NaN stays NaN"
 """Why what masked keys hold can reach the answer; forms without this constant promise that it cannot."""
 
 
+MATRICES = 0
+"""PyTorch's kernel works by blocks, and hands out no weights."""
+
+
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the context with PyTorch; masks and biases go in as one array `[... h t s]`.
 
