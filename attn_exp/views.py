@@ -47,16 +47,8 @@ class Sweep:
 
 
 def panels(comparison: Comparison) -> tuple[Panel, ...]:
-    """Return the distinct weights of a comparison, in the order of its rows.
-
-    A summary whose cells hold one weight each has them all.
-    """
-    shape = len(comparison.problem.tokens), comparison.problem.keys
-    whole = (
-        (name, trace.weights if trace.weights is not None else map_of(trace))
-        for name, trace in comparison.traces.items()
-    )
-    return gathered((name, each) for name, each in whole if each is not None and each.shape[-2:] == shape)
+    """Return the distinct weights of a comparison, in the order of its rows."""
+    return gathered((name, each.weights) for name, each in comparison.traces.items() if each.weights is not None)
 
 
 def coarse(comparison: Comparison) -> tuple[Panel, ...]:

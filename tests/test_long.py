@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp import figures, memory, session, store, views
+from attn_exp import figures, memory, session, store
 from attn_exp.compare import tabulate
 from attn_exp.config import UserError
 from attn_exp.forms import blockwise
@@ -83,12 +83,6 @@ def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> No
     drawn = figures.draw(again)["blocks"].axes[0]
     np.testing.assert_array_equal(np.asarray(drawn.images[0].get_array()), summary.heat[0])
     assert drawn.get_yticklabels()[0].get_text() == "1"
-
-
-def test_a_map_of_single_weights_is_shown_with_those_it_equals() -> None:
-    found = session.compute(config("variant=[matrix,blockwise]", "report=none"))[0]
-    assert [panel.title for panel in views.panels(found)] == ["matrix = blockwise"]
-    assert views.coarse(found) == ()
 
 
 def test_a_long_computation_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
