@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import threadpoolctl
+
+from attn_exp import pins
 
 HERE = Path(__file__).resolve().parent
 BLAS_KEYS = ("internal_api", "version", "architecture", "num_threads", "threading_layer")
@@ -30,6 +33,7 @@ def origin(git: Git | None) -> dict[str, Any]:
         "git": git_state(git),
         "cpu": cpu(),
         "blas": [{key: pool.get(key) for key in BLAS_KEYS} for pool in threadpoolctl.threadpool_info()],
+        "pins": list(pins.pins(os.environ, pins.cpu_flags())),
     }
 
 

@@ -189,6 +189,8 @@ def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for pool in about.get("blas", ()):
         name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))
         yield "BLAS", f"{name}, {pool.get('num_threads')} threads"
+    for pin in about.get("pins", ()):
+        yield "held back", pin
 
 
 def templates(autoescape: bool) -> Environment:
