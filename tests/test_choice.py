@@ -39,9 +39,9 @@ def test_a_named_form_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[str] = []
     attend = forms.attend
 
-    def recorded(name: str, summarized: bool = False) -> Any:
+    def recorded(name: str) -> Any:
         used.append(name)
-        return attend(name, summarized)
+        return attend(name)
 
     monkeypatch.setattr(forms, "attend", recorded)
     arrays = drawn(1, 2, 70, 3)
