@@ -30,10 +30,10 @@ def heat_of(weights: Any, cells: int) -> Any:
 
 
 def test_full_keeps_matrices_and_blocks_keep_none() -> None:
-    whole = tabulate(config(*LONG, "variant=[matrix,blockwise]", "weights=full")).traces
+    whole: Any = tabulate(config(*LONG, "variant=[matrix,blockwise]", "weights=full")).traces
     blocks = tabulate(config(*LONG, "variant=[matrix,blockwise]", "weights=blocks")).traces
     auto = tabulate(config(*LONG, "variant=[matrix,blockwise]")).traces
-    expected = whole["matrix"].weights
+    expected: Any = whole["matrix"].weights
     np.testing.assert_allclose(whole["blockwise"].weights, expected, rtol=1e-12, atol=1e-15)
     assert auto["matrix"].weights is not None and auto["blockwise"].weights is None
     for name in ("matrix", "blockwise"):
