@@ -164,6 +164,15 @@ def jacobian_norm(weights: Array) -> Array:
     return np.array(norms).reshape(weights.shape[:-1])
 
 
+def expected_variance(q: Array, k: Array) -> float:
+    """Return `d mean(q^2) mean(k^2)`: the variance of `q . k` if all their numbers were independent with mean zero.
+
+    `q` `[h t d]`, `k` `[g s d]`. It grows with d, which dividing the logits by sqrt(d) undoes. Source: Vaswani et al.
+    2017, "Attention Is All You Need", section 3.2.1, footnote 4.
+    """
+    return float(q.shape[-1] * np.mean(q**2) * np.mean(k**2))
+
+
 def log_sum_exp(masked: Array) -> Array:
     """Return `ln sum_j exp(l_j)` of each row; -inf where it sees nothing.
 

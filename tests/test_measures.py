@@ -102,6 +102,15 @@ def test_rank_collapse_by_hand() -> None:
     assert measures.rank_collapse(np.array([[1.0, -1.0], [-1.0, 1.0]])) == 1.0
 
 
+def test_expected_variance_is_that_of_independent_numbers() -> None:
+    """Two values each with variance 4 and 9 and 16 of them: 16 * 4 * 9; drawn numbers come near it."""
+    q, k = np.tile([2.0, -2.0], (1, 3, 8)), np.tile([3.0, -3.0], (1, 5, 8))
+    assert measures.expected_variance(q, k) == 16 * 4 * 9
+    rng = np.random.default_rng(0)
+    q, k = rng.normal(scale=2, size=(1, 300, 64)), rng.normal(scale=3, size=(1, 300, 64))
+    assert measures.expected_variance(q, k) == pytest.approx((q @ k.swapaxes(-1, -2)).var(), rel=0.05)
+
+
 def test_log_sum_exp_by_hand() -> None:
     found = measures.log_sum_exp(np.array([[[0.0, 0.0, -np.inf], [1000.0, 1000.0, 0.0], [-np.inf] * 3]]))
     np.testing.assert_allclose(found, [[math.log(2), 1000 + math.log(2), -np.inf]])

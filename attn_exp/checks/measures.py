@@ -72,6 +72,10 @@ def logits(subject: Subject) -> Array:
     return masked[np.isfinite(masked)]
 
 
+def queries_and_keys(subject: Subject) -> tuple[Array, Array]:
+    return stage(subject.trace, "q"), stage(subject.trace, "k")
+
+
 def ends(subject: Subject) -> tuple[Array, Array]:
     """Return the answer and the exact one."""
     return answer(subject.trace), answer(subject.exact)
@@ -157,6 +161,8 @@ METRICS: dict[str, tuple[str, Callable[[Subject], float]]] = {
     "logit_min": ("", lambda subject: logits(subject).min()),
     "logit_max": ("", lambda subject: logits(subject).max()),
     "logit_std": ("", lambda subject: logits(subject).std()),
+    "score_variance": ("", lambda subject: stage(subject.trace, "scores").var()),
+    "expected_variance": ("", lambda subject: measures.expected_variance(*queries_and_keys(subject))),
     "mask_density": ("of places", lambda subject: subject.allowed().mean()),
     "empty_blocks": ("of 16 x 16", lambda subject: measures.block_emptiness(np.asarray(subject.allowed().any(axis=0)))),
     "jacobian_norm": ("", lambda subject: measures.jacobian_norm(weights(subject)).mean()),
