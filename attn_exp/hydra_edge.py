@@ -69,10 +69,20 @@ def values(overrides: Sequence[str], folders: Sequence[str]) -> dict[str, Any]:
     """Return the plain values of a configuration, before anything checks them."""
     check_choices(overrides)
     with initialize_config_dir(str(conf_dir()), version_base=VERSION_BASE):
-        loader = GlobalHydra.instance().hydra
-        assert loader is not None
-        words = [*overrides, *search_words(folders)]
-        return plain(loader.compose_config("config", words, RunMode.RUN, from_shell=True, with_log_configuration=False))
+        return plain(composed_once([*overrides, *search_words(folders)]))
+
+
+def composed_once(words: list[str]) -> DictConfig:
+    """Return what Hydra, initialized, composes of these words, its own settings included."""
+    loader = GlobalHydra.instance().hydra
+    assert loader is not None
+    try:
+        return loader.compose_config("config", words, RunMode.RUN, from_shell=True, with_log_configuration=False)
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise UserError(
+            f"a YAML file in --config-dir is not UTF-8 (byte {byte:#x} at position {error.start})"
+        ) from error
 
 
 def search_words(folders: Sequence[str]) -> list[str]:

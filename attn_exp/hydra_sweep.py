@@ -12,11 +12,10 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.config import READERS, Config, Sweep, UserError, as_is, read, unknown
-from attn_exp.hydra_edge import VERSION_BASE, conf_dir, plain, register_schema, search_words
+from attn_exp.hydra_edge import VERSION_BASE, composed_once, conf_dir, plain, register_schema, search_words
 from attn_exp.sweep.space import Axis, Space, changed, holds
 
 INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
@@ -96,13 +95,9 @@ class Composer:
         self.known: dict[tuple[str, ...], DictConfig] = {}
 
     def compose(self, words: Sequence[str]) -> DictConfig:
-        hydra = GlobalHydra.instance().hydra
-        assert hydra is not None
         all_words = (*words, *self.search)
         if all_words not in self.known:
-            self.known[all_words] = hydra.compose_config(
-                "config", list(all_words), RunMode.RUN, from_shell=True, with_log_configuration=False
-            )
+            self.known[all_words] = composed_once(list(all_words))
         return self.known[all_words]
 
     def settings(self, words: Sequence[str]) -> dict[str, Any]:

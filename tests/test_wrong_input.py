@@ -59,6 +59,7 @@ MISTAKES = [
     ("embeddings=inline embeddings.file=nowhere.npy", "embeddings.file=nowhere.npy: cannot be read"),
     ("--config-dir nowhere", "--config-dir nowhere: no such folder"),
     ("--config-dir mine variant=broken", "broken.yaml, line 2: expected the node content"),
+    ("--config-dir mine variant=latin", "a YAML file in --config-dir is not UTF-8 (byte 0xe9 at position 3)"),
     ("--config-dir mine embeddings=list", "embeddings/list.yaml does not fit the settings: Merge error"),
     ("output_dir=a_file/inside", "output_dir=a_file/inside"),
     ("output_dir=", "output_dir=: expected a folder"),
@@ -93,6 +94,7 @@ def lay_out(folder: Path) -> None:
     for path, text in (("variant/broken.yaml", "bad: [\n"), ("embeddings/list.yaml", "- 1\n"), ("latest/x", "")):
         (folder / "mine" / path).parent.mkdir(parents=True)
         (folder / "mine" / path).write_text(text)
+    (folder / "mine/variant/latin.yaml").write_bytes("café:\n  form: matrix\n".encode("latin-1"))
 
 
 def everything(folder: Path) -> list[Path]:
