@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_exp
-from attn_exp.engine.threads import usable_cores
+from attn_exp.engine.blas import usable_cores
 from attn_exp.forms import blockwise
 
 Array = NDArray[Any]

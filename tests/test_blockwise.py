@@ -15,7 +15,8 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from attn_exp.engine import block, plan, threads
+from attn_exp.engine import blas as holding
+from attn_exp.engine import block, plan
 from attn_exp.engine.merge import merge
 from attn_exp.forms import blockwise, matrix
 from attn_exp.normalizers import NORMALIZERS
@@ -368,7 +369,7 @@ def test_the_blas_is_left_as_it_was(blas: ThreadpoolController, workers: int, fa
         blockwise.attend(q, k, v, Rules(scores=(watch,)), threads=workers)
     assert watch.seen == {1}
     assert counts(blas) == {2}
-    assert (threads.HOLDER.calls, threads.HOLDER.busy) == (0, 0)
+    assert (holding.HOLDER.calls, holding.HOLDER.busy) == (0, 0)
 
 
 def work(seed: int) -> float:
@@ -385,11 +386,11 @@ def test_from_several_threads_at_once(blas: ThreadpoolController) -> None:
 
 
 def test_calls_at_once_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "usable_cores", lambda: 5)
+    monkeypatch.setattr(holding, "usable_cores", lambda: 5)
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
-    with threads.one_blas_thread(3) as first, threads.one_blas_thread(5) as second, threads.one_blas_thread(5) as third:
+    with holding.one_blas_thread(3) as first, holding.one_blas_thread(5) as second, holding.one_blas_thread(5) as third:
         assert (first, second, third) == (3, 2, 1)
-        with threads.one_blas_thread(4, insist=True) as fourth:
+        with holding.one_blas_thread(4, insist=True) as fourth:
             assert fourth == 4
 
 
@@ -401,11 +402,11 @@ def test_inside_process_pools(method: str) -> None:
     work(0)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
         assert max(pool.map(work, range(4))) < 1e-13
-        assert pool.submit(threads.default_threads).result() == 1
+        assert pool.submit(holding.default_threads).result() == 1
 
 
 def forked_within(blas: ThreadpoolController) -> None:
-    assert counts(blas) == {2} and threads.HOLDER.calls == 0 and threads.HOLDER.busy == 0
+    assert counts(blas) == {2} and holding.HOLDER.calls == 0 and holding.HOLDER.busy == 0
     assert work(1) < 1e-13
 
 
@@ -413,7 +414,7 @@ def forked_within(blas: ThreadpoolController) -> None:
 def test_a_fork_in_the_middle_of_a_call(blas: ThreadpoolController) -> None:
     if "fork" not in multiprocessing.get_all_start_methods():
         pytest.skip("no fork here")
-    with threads.one_blas_thread(2):
+    with holding.one_blas_thread(2):
         child = multiprocessing.get_context("fork").Process(target=forked_within, args=(blas,))
         child.start()
         child.join(60)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp import choice, forms
+from attn_exp.engine import blas
 from attn_exp.rules.rule import Rules
 
 Array = NDArray[Any]
@@ -44,23 +45,49 @@ def test_a_named_form_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
         return attend(name)
 
     monkeypatch.setattr(forms, "attend", recorded)
-    arrays = drawn(1, 2, 70, 3)
+    arrays = drawn(1, 2, 400, 3)
     for name in ("auto", "matrix", "blockwise", "looped"):
         attn_exp.attention(*(each[..., :9, :] if name == "looped" else each for each in arrays), form=name)
     assert used == ["blockwise", "matrix", "blockwise", "looped"]
 
 
+AT_ONCE = [(3, 4), (65, 8), (1, 2, 7, 5), (2, 3, 64, 64), (1, 8, 128, 16)]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("scale", [None, 0.3, 1000.0, 0.0])
-def test_what_is_done_at_once_is_what_the_matrix_gives(dtype: str, scale: float | None) -> None:
-    q, k, v = drawn(3, 4, dtype=dtype)
-    expected = attn_exp.attention(q, k, v, scale=scale, form="matrix")
-    assert choice.at_once(q, k, v, scale) is not None
-    found = attn_exp.attention(q, k, v, scale=scale)
+@pytest.mark.parametrize("scale", [None, 0.3, -0.2, 0.0])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("shape", AT_ONCE, ids=str)
+def test_what_is_done_at_once_is_what_the_matrix_gives(
+    shape: tuple[int, ...], dtype: str, scale: float | None, is_causal: bool
+) -> None:
+    q, k, v = drawn(*shape, dtype=dtype)
+    q, v = q[..., 1:, :], v[..., 1:]
+    expected = attn_exp.attention(q, k, v, scale=scale, is_causal=is_causal, form="matrix")
+    assert (choice.at_once(q, k, v, scale, is_causal) is None) == (is_causal and q.size < 2000)
+    found = attn_exp.attention(q, k, v, scale=scale, is_causal=is_causal)
     assert found.dtype == dtype
     np.testing.assert_allclose(
-        found, expected, rtol=8 * float(np.finfo(dtype).eps), atol=1e-6 if dtype == "float32" else 1e-15
+        found, expected, rtol=1e-4 if dtype == "float32" else 1e-12, atol=5e-6 / 1e8 ** (dtype == "float64")
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("scale", "large"), [(1000.0, 1.0), (-1000.0, 1.0), (1.0, 1e30), (1.0, np.inf)])
+def test_what_overflows_or_underflows_is_done_again_with_care(dtype: str, scale: float, large: float) -> None:
+    q, k, v = (np.abs(each) + 1 for each in drawn(3, 4, dtype=dtype))
+    v[0, 0] = large if dtype == "float32" else large**6
+    assert choice.at_once(q, k, v, scale) is None
+    expected = attn_exp.attention(q, k, v, scale=scale, form="matrix") if np.isfinite(large) else None
+    if expected is not None:
+        found = attn_exp.attention(q, k, v, scale=scale)
+        np.testing.assert_allclose(found, expected, rtol=1e-4 if dtype == "float32" else 1e-12)
+
+
+def test_a_worker_of_a_pool_keeps_to_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "default_threads", lambda: 1)
+    assert choice.at_once(*drawn(1, 4, 100, 4), None) is not None
+    assert choice.at_once(*drawn(1, 8, 100, 4), None) is None
 
 
 def test_what_is_out_of_the_ordinary_is_not_done_at_once() -> None:
@@ -70,12 +97,15 @@ def test_what_is_out_of_the_ordinary_is_not_done_at_once() -> None:
         (q[:, :3], k, v),
         (q, k, v[:2]),
         (q[None], k[None], v[None]),
+        (q[None, None], k[None, None], v[None]),
+        (q[None, None], np.stack([k, k])[None], v[None, None]),
         (q.astype("f4"), k, v),
         (q.astype("f2"), k.astype("f2"), v.astype("f2")),
         (q.tolist(), k, v),
         (q[:0], k, v),
         (q, bad, v),
-        drawn(100, 100),
+        drawn(600, 4),
+        (q, k[:0], v[:0]),
     )
     for query, key, value in ordinary_no_more:
         assert choice.at_once(query, key, value, None) is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log, prod
 from typing import Any, NamedTuple
 
@@ -45,20 +45,13 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Operands:
-    """A whole problem, cut into heads: `q` `[b g r t d]`, `k` `[b g 1 s d]`, `v` `[b g 1 s e]`.
-
-    `unit` is what a logit of 1 is in the tiles and `power` the exponential that fits: NumPy's `exp2` is half as
-    fast again as `exp`, so `log2(e)` goes into the scale. Where a rule changes logits they stay as they are: it needs
-    them so, or could make them very negative, and what underflows takes `exp2` twenty times as long.
-    """
+    """A whole problem, cut into heads: `q` `[b g r t d]`, `k` `[b g 1 s d]`, `v` `[b g 1 s e]`."""
 
     q: Array
     k: Array
     v: Array
     rules: Rules
     shape: Shape
-    unit: float
-    power: Callable[..., Array]
 
 
 @dataclass(frozen=True)
@@ -74,11 +67,6 @@ class Block:
     scratch: Scratch
 
 
-def natural(whole: Operands) -> Operands:
-    """Return the operands with logits as they are."""
-    return replace(whole, unit=1.0, power=np.exp)
-
-
 def room(whole: Operands, entire: bool) -> Scratch:
     """Make the working memory of one thread; `entire` where whole rows of logits must fit."""
     places = min(whole.shape.places, max(PLACES, whole.shape.keys if entire else 0))
@@ -87,7 +75,7 @@ def room(whole: Operands, entire: bool) -> Scratch:
 
 def cut(whole: Operands, task: Task, scratch: Scratch) -> Block:
     """Take a task's part of the operands."""
-    q = np.multiply(whole.q[task].mT, whole.q.dtype.type(whole.rules.scale * whole.unit), order="C")
+    q = np.multiply(whole.q[task].mT, whole.q.dtype.type(whole.rules.scale), order="C")
     return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], reach(whole, task), scratch)
 
 
@@ -115,7 +103,7 @@ def rows_per_task(whole: Operands) -> int:
 
 
 def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
-    """Return the scaled, bent and biased logits of a run of keys `[b g r s t]`, times the unit, in the scratch.
+    """Return the scaled, bent and biased logits of a run of keys `[b g r s t]`, in the scratch.
 
     `after` is a last step for each of them; where logits are bent, it follows while a piece is still in the cache.
     """
@@ -147,11 +135,11 @@ def bend(tile: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[...
 
 
 def added(rule: Score, block: Block, run: Run) -> Array | None:
-    """Return what a rule adds to a run of keys, times the unit, or None for nothing."""
+    """Return what a rule adds to a run of keys, or None for nothing."""
 
     def ask(grid: Grid) -> Array | None:
         bias = rule.bias(grid)
-        return None if bias is None else np.multiply(bias, block.whole.unit).astype(block.q.dtype, copy=False)
+        return None if bias is None else np.asarray(bias).astype(block.q.dtype, copy=False)
 
     return None if type(rule).bias is Score.bias else told(ask, rule, block, run)
 
@@ -195,17 +183,17 @@ def grid(block: Block, key: Array, row: Array, query: int | None = None) -> Grid
 
 
 def sink(block: Block) -> Array | None:
-    """Return the extra logits of all score rules together `[g r 1]`, times the unit."""
+    """Return the extra logits of all score rules together `[g r 1]`."""
     heads = grid(block, np.zeros(1, int), np.zeros(1, int)).head
     extras = [extra for rule in block.whole.rules.scores if (extra := rule.extra(heads)) is not None]
-    return np.logaddexp.reduce(extras)[..., 0] * block.whole.unit if extras else None
+    return np.logaddexp.reduce(extras)[..., 0] if extras else None
 
 
 def quick(block: Block, context: Array) -> Sums:
     """Return the sums with an anchor of 0, the context in place: right where nothing overflows or underflows."""
-    power, total = block.whole.power, None
+    total = None
     for run in runs(block.span):
-        powers = logits(block, run, after=power)
+        powers = logits(block, run, after=np.exp)
         if run.masked:
             powers *= allowed(block, run)
         summed = block.scratch.ones[: powers.shape[-2]] @ powers
@@ -218,7 +206,7 @@ def quick(block: Block, context: Array) -> Sums:
     if total is None:
         return nothing(block)
     extra = sink(block) if block.whole.rules.scores else None
-    return Sums(context, total if extra is None else total + power(extra), 0.0)
+    return Sums(context, total if extra is None else total + np.exp(extra), 0.0)
 
 
 def trusted(sums: Sums) -> bool:
@@ -246,7 +234,7 @@ def safe(block: Block) -> Sums:
 
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
-    power, (context, total, anchor) = block.whole.power, nothing(block)
+    context, total, anchor = nothing(block)
     extra = sink(block)
     if extra is not None:
         anchor, total = np.broadcast_to(extra, anchor.shape), total + 1
@@ -254,19 +242,19 @@ def safe(block: Block) -> Sums:
         tile = logits(block, run)
         if run.masked:
             np.copyto(tile, -np.inf, where=~allowed(block, run))
-        anchor, faded = anchored(anchor, tile, power)
-        power(tile, out=tile)
+        anchor, faded = anchored(anchor, tile)
+        np.exp(tile, out=tile)
         total = total * faded + tile.sum(axis=-2)
         context = context * faded[..., None] + mix(tile, block.v[..., run.start : run.stop, :])
     return Sums(context, total, anchor)
 
 
-def anchored(anchor: Array, tile: Array, power: Callable[..., Array]) -> tuple[Array, Array]:
+def anchored(anchor: Array, tile: Array) -> tuple[Array, Array]:
     """Subtract the largest logit so far from a tile; return it, and what sums with the old anchor are worth."""
     largest = np.maximum(anchor, tile.max(axis=-2))
     finite = np.where(np.isneginf(largest), 0, largest)
     tile -= finite[..., None, :]
-    return largest, power(anchor - finite)
+    return largest, np.exp(anchor - finite)
 
 
 def mix(powers: Array, v: Array) -> Array:
@@ -299,9 +287,9 @@ def whole_rows(block: Block) -> Sums:
 def solve(whole: Operands, task: Task, scratch: Scratch, context: Array, bounded: bool) -> Sums:
     """Return the sums of a task, by the quick way where no logit can overflow and the outcome can be trusted."""
     if whole.rules.normalizer != "softmax":
-        return whole_rows(cut(natural(whole), task, scratch))
+        return whole_rows(cut(whole, task, scratch))
     sums = quick(cut(whole, task, scratch), context) if bounded else None
-    return sums if sums is not None and trusted(sums) else safe(cut(natural(whole), task, scratch))
+    return sums if sums is not None and trusted(sums) else safe(cut(whole, task, scratch))
 
 
 def bounded(whole: Operands) -> bool:

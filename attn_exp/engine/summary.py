@@ -52,7 +52,7 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
     With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`, so that besides the sums only
     `sum_j p_j x_j` is carried along, and faded with them as the anchor grows.
     """
-    (context, total, anchor), power = nothing(block), block.whole.power
+    context, total, anchor = nothing(block)
     top, moment, first, kept = anchor, total, total, total
     coarse = np.zeros((*total.shape, len(marks) - 1), total.dtype)
     extra = sink(block)
@@ -66,8 +66,8 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         old, anchor = anchor, np.maximum(anchor, top)
         level = np.where(np.isneginf(anchor), 0, anchor)
         tile -= level[..., None, :]
-        powers, step = power(tile), np.maximum(old - level, np.finfo(tile.dtype).min)
-        faded = power(step)
+        powers, step = np.exp(tile), np.maximum(old - level, np.finfo(tile.dtype).min)
+        faded = np.exp(step)
         np.maximum(tile, np.finfo(tile.dtype).min, out=tile)  # -inf times a power of 0 would be NaN
         tile *= powers
         moment = faded * (moment + step * kept) + tile.sum(axis=-2)
@@ -78,7 +78,7 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
     whole = np.where(total == 0, 1, total)
     level = np.where(np.isneginf(anchor), 0, anchor)
     entropy = (np.log(whole) * kept - moment) / whole
-    largest = np.where(total == 0, 0, power(top - level) / whole)
+    largest = np.where(total == 0, 0, np.exp(top - level) / whole)
     return Sums(context, total, anchor), Portrait(entropy, largest, first / whole, coarse / whole[..., None])
 
 

@@ -8,10 +8,11 @@ from itertools import count
 import numpy as np
 
 from attn_exp.engine import block, plan
+from attn_exp.engine.blas import default_threads, one_blas_thread
 from attn_exp.engine.summary import CELLS, Gallery, portrait_of
-from attn_exp.engine.threads import default_threads, one_blas_thread, together
+from attn_exp.engine.threads import together
 from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at its weights there are no blocks
-from attn_exp.rules.rule import Array, Rules, Score
+from attn_exp.rules.rule import Array, Rules
 from attn_exp.stages import Trace
 
 Tell = Callable[[float], None] | None
@@ -58,7 +59,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
             if gallery is None:
                 sums = block.solve(whole, task, scratch, context[task], bounded)
             else:
-                sums, portrait = portrait_of(block.cut(block.natural(whole), task, scratch), gallery.keys)
+                sums, portrait = portrait_of(block.cut(whole, task, scratch), gallery.keys)
                 gallery.hang(task, portrait)
             finish(sums, context[task], lse[task])
 
@@ -81,7 +82,7 @@ def summarize(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = No
 
 def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
     """Compute the same with the whole matrix of weights `[... h t s]`, a block of rows at a time."""
-    whole = block.natural(operands(q, k, np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v, rules))
+    whole = operands(q, k, np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v, rules)
     weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
 
     def work(tasks: Iterator[plan.Task]) -> None:
@@ -98,15 +99,12 @@ def operands(q: Array, k: Array, v: Array, rules: Rules) -> block.Operands:
     """Cut the heads of `q` into groups that share a key/value head."""
     dtype = np.result_type(q, k, v, rules.softmax_dtype or np.float32, np.float32)
     batches, heads, groups = (q.shape[0] if q.ndim == 4 else 1), q.shape[-3], k.shape[-3]
-    changed = any(type(rule).bend is not Score.bend or type(rule).bias is not Score.bias for rule in rules.scores)
     return block.Operands(
         q=q.reshape(batches, groups, heads // groups, *q.shape[-2:]).astype(dtype, copy=False),
         k=k.reshape(batches, groups, 1, *k.shape[-2:]).astype(dtype, copy=False),
         v=v.reshape(batches, groups, 1, *v.shape[-2:]).astype(dtype, copy=False),
         rules=rules,
         shape=plan.Shape(batches, groups, heads // groups, q.shape[-2], k.shape[-2]),
-        unit=1.0 if changed else float(np.log2(np.e)),
-        power=np.exp if changed else np.exp2,
     )
 
 
