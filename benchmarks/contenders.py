@@ -18,6 +18,9 @@ from attn_exp.forms import blockwise
 
 Array = NDArray[Any]
 Call = Callable[[], Any]
+PAUSE = 0.2
+"""Seconds between contenders: so long, and longer, threads of a BLAS go on spinning after their last call."""
+
 LOOPED = 1 << 15
 ONE_EXPRESSION = 1 << 27
 
@@ -103,12 +106,13 @@ def interleaved(
     """Return the seconds of each call: the median over rounds of the fastest call in a burst.
 
     Every round gives each contender one burst, so that a busy machine slows all alike. A pause and one call that is not
-    counted come first: threads of other libraries go on spinning for a while after their last call, on our cores.
+    counted come first: threads of other contenders go on spinning for a while after their last call, on the next one's
+    cores.
     """
     fastest: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            time.sleep(0.03)
+            time.sleep(PAUSE)
             call()
             start, times = clock(), list[float]()
             while not times or clock() - start < burst:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log, prod
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from attn_exp.engine.plan import KEYS, LEAST, PLACES, ROWS, Run, Shape, Task, in
 from attn_exp.normalizers import NORMALIZERS
 from attn_exp.rules.rule import Array, Grid, Mask, Rules, Score, Span
 
-TRIED = 1 << 17
+TRIED = 1 << 21
 """Up to so many logits, trying costs less than the bound."""
 
 PIECE = 1 << 16
@@ -37,10 +37,11 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class Scratch:
-    """One thread's working memory: room for a tile of logits, and ones to sum with."""
+    """One thread's working memory: room for a tile of logits, ones to sum with, and masks that come again."""
 
     tile: Array
     ones: Array
+    patterns: dict[tuple[int, int, int], Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Operands:
 
 @dataclass(frozen=True)
 class Block:
-    """One task's part of the operands, with `q` scaled and turned, `[b g r d t]`, which the BLAS takes fastest."""
+    """One task's part of the operands, with `q` scaled and turned, `[b g r d t]`."""
 
     whole: Operands
     task: Task
@@ -75,7 +76,8 @@ def room(whole: Operands, entire: bool) -> Scratch:
 
 def cut(whole: Operands, task: Task, scratch: Scratch) -> Block:
     """Take a task's part of the operands."""
-    q = np.multiply(whole.q[task].mT, whole.q.dtype.type(whole.rules.scale), order="C")
+    q = (whole.q[task] * whole.q.dtype.type(whole.rules.scale)).mT
+    q = np.ascontiguousarray(q) if q.shape[-1] <= LEAST else q  # few columns: the BLAS takes them faster in order
     return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], reach(whole, task), scratch)
 
 
@@ -99,7 +101,7 @@ def rows_per_task(whole: Operands) -> int:
     if not whole.rules.masks or rows <= LEAST:
         return ROWS
     first, second = (reach(whole, Task(every, slice(None), slice(None), half)) for half in halves)
-    return ROWS if first == second else min(ROWS // 2, max(LEAST, rows // 8))
+    return ROWS if first == second else min(ROWS // 2, max(LEAST, rows // 4))
 
 
 def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
@@ -142,6 +144,31 @@ def added(rule: Score, block: Block, run: Run) -> Array | None:
         return None if bias is None else np.asarray(bias).astype(block.q.dtype, copy=False)
 
     return None if type(rule).bias is Score.bias else told(ask, rule, block, run)
+
+
+def forbid(block: Block, run: Run, tile: Array) -> None:
+    """Write -inf into a tile of logits wherever a mask forbids."""
+    for start, stop in run.masked:
+        inside = tile[..., start - run.start : stop - run.start, :]
+        np.copyto(inside, -np.inf, where=~allowed(block, Run(start, stop)))
+
+
+def cancel(block: Block, run: Run, powers: Array) -> None:
+    """Multiply a tile of powers by 0 wherever a mask forbids; NaN and infinity leave a trace that `trusted` finds."""
+    for start, stop in run.masked:
+        inside = powers[..., start - run.start : stop - run.start, :]
+        inside *= pattern(block, start, stop)
+
+
+def pattern(block: Block, start: int, stop: int) -> Array:
+    """Return ones where all masks allow and zeros elsewhere; for relative masks, the same for equal differences."""
+    rules, queries = block.whole.rules, block.q.shape[-1]
+    if np.ndim(rules.offset) or not all(mask.relative for mask in rules.masks):
+        return allowed(block, Run(start, stop)).astype(block.q.dtype)
+    patterns, place = block.scratch.patterns, (start - block.task.rows.start, stop - start, queries)
+    if place not in patterns:
+        patterns[place] = allowed(block, Run(start, stop)).astype(block.q.dtype)
+    return patterns[place]
 
 
 def allowed(block: Block, run: Run) -> Array:
@@ -194,8 +221,7 @@ def quick(block: Block, context: Array) -> Sums:
     total = None
     for run in runs(block.span):
         powers = logits(block, run, after=np.exp)
-        if run.masked:
-            powers *= allowed(block, run)
+        cancel(block, run, powers)
         summed = block.scratch.ones[: powers.shape[-2]] @ powers
         if total is None:
             total = summed
@@ -240,8 +266,7 @@ def safe(block: Block) -> Sums:
         anchor, total = np.broadcast_to(extra, anchor.shape), total + 1
     for run in runs(block.span):
         tile = logits(block, run)
-        if run.masked:
-            np.copyto(tile, -np.inf, where=~allowed(block, run))
+        forbid(block, run, tile)
         anchor, faded = anchored(anchor, tile)
         np.exp(tile, out=tile)
         total = total * faded + tile.sum(axis=-2)
@@ -271,9 +296,10 @@ def mix(powers: Array, v: Array) -> Array:
 
 def weigh(block: Block) -> Array:
     """Return the weights of whole rows `[b g r t s]`, by any normalizer."""
-    run = Run(0, block.whole.shape.keys, True)
+    keys = block.whole.shape.keys
+    run = Run(0, keys, ((0, keys),))
     tile = logits(block, run)
-    np.copyto(tile, -np.inf, where=~allowed(block, run))
+    forbid(block, run, tile)
     extra = sink(block)
     return NORMALIZERS[block.whole.rules.normalizer](tile.mT, None if extra is None else extra[..., None])
 

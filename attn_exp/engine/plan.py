@@ -51,11 +51,11 @@ class Task(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Neighbouring keys, and whether a mask must be applied to them."""
+    """Neighbouring keys, and the stretches of them to which masks must be applied."""
 
     start: int
     stop: int
-    masked: bool
+    masked: tuple[tuple[int, int], ...] = ()
 
 
 def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> list[Task]:
@@ -98,13 +98,14 @@ def cuts(length: int, size: int) -> list[slice]:
 
 
 def runs(span: Span) -> Iterator[Run]:
-    """Yield the keys that anybody sees, in tiles, apart by whether everybody sees them."""
+    """Yield the keys that anybody sees, in tiles; masks are for those that not everybody sees."""
     start, stop, every_start, every_stop = span
     if every_stop - every_start < SLIVER:
-        every_start = every_stop = start
-    for first, last, masked in (start, every_start, True), (every_start, every_stop, False), (every_stop, stop, True):
-        for tile in cuts(last - first, KEYS):
-            yield Run(first + tile.start, first + tile.stop, masked)
+        every_start = every_stop = stop
+    for tile in cuts(stop - start, KEYS):
+        first, last = start + tile.start, start + tile.stop
+        edges = (first, min(last, every_start)), (max(first, every_stop), last)
+        yield Run(first, last, tuple((left, right) for left, right in edges if left < right))
 
 
 def union(spans: Sequence[Span]) -> Span:

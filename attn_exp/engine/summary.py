@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_exp.engine.block import Block, Sums, allowed, logits, mix, nothing, sink, weigh
+from attn_exp.engine.block import Block, Sums, forbid, logits, mix, nothing, sink, weigh
 from attn_exp.engine.plan import Run, Shape, Task, runs
 from attn_exp.rules.rule import Array
 from attn_exp.stages import Summary
@@ -60,8 +60,7 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         anchor, total = np.broadcast_to(extra, anchor.shape), total + 1
     for run in runs(block.span):
         tile = logits(block, run)
-        if run.masked:
-            np.copyto(tile, -np.inf, where=~allowed(block, run))
+        forbid(block, run, tile)
         top = np.maximum(top, tile.max(axis=-2))
         old, anchor = anchor, np.maximum(anchor, top)
         level = np.where(np.isneginf(anchor), 0, anchor)
@@ -100,7 +99,7 @@ def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         entropy=-(weights * logs).sum(axis=-1),
         largest=weights.max(axis=-1, initial=0),
         sink=weights[..., :1].sum(axis=-1),
-        cells=binned(weights.mT, Run(0, block.whole.shape.keys, True), marks),
+        cells=binned(weights.mT, Run(0, block.whole.shape.keys), marks),
     )
     return Sums(context, np.ones(context.shape[:-1], context.dtype), np.nan), portrait
 

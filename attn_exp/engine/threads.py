@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import _thread
+import ctypes
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -11,6 +13,9 @@ from threading import Lock
 from typing import TypeVar
 
 Task = TypeVar("Task")
+
+CPU: Callable[[], int] | None = getattr(ctypes.CDLL(None), "sched_getcpu", None) if os.name == "posix" else None
+"""Tells on which processor the calling thread runs, where the system's library can."""
 
 
 class Helper:
@@ -24,9 +29,12 @@ class Helper:
         self.given.acquire()
         self.ended.acquire()
         self.job: Callable[[], None] | None = None
+        self.number: int | None = None
+        self.shunned: int | None = None
         _thread.start_new_thread(self.live, ())
 
     def live(self) -> None:
+        self.number = threading.get_native_id()
         while True:
             self.given.acquire()
             job, self.job = self.job, None
@@ -39,7 +47,22 @@ class Helper:
     def start(self, job: Callable[[], None] | None) -> None:
         """Give it something to do, which must not raise; None ends it."""
         self.job = job
+        self.keep_away()
         self.given.release()
+
+    def keep_away(self) -> None:
+        """Keep off the processor that the caller runs on.
+
+        Linux wakes a thread beside the one that wakes it while other processors look busy, and those of a virtual
+        machine look so when they sleep: both threads then share one processor for as long as they work.
+        """
+        here = CPU() if CPU and hasattr(os, "sched_setaffinity") else None
+        if here is None or here == self.shunned or self.number is None:
+            return
+        others = os.sched_getaffinity(0) - {here}
+        with suppress(OSError):  # processors can be taken away at any time
+            os.sched_setaffinity(self.number, others)
+            self.shunned = here
 
 
 IDLE: deque[Helper] = deque()

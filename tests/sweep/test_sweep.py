@@ -307,7 +307,8 @@ def test_parquet_is_a_data_set_for_duckdb(tmp_path: Path, quick: Quick) -> None:
     quick(*words, "sweep.name=parquet", "sweep.format=parquet", code=1)
     _, told = quick(*words, "sweep.name=parquet", "sweep.format=parquet", code=1)
     assert "16 cached" in told
-    query = "select head, variant, min(entropy), max(entropy), max(error), count(*) from {} where status = 'ok' group by all order by all"
+    columns = "head, variant, min(entropy), max(entropy), max(error), count(*)"
+    query = f"select {columns} from {{}} where status = 'ok' group by all order by all"
     sweeps = tmp_path / "outputs" / "sweeps"
     with duckdb.connect() as connection:
         left, right = (
