@@ -13,6 +13,7 @@ from attn_exp import choice, forms
 from attn_exp.arrange import Arranged, arrange
 from attn_exp.blame import blame
 from attn_exp.config import unknown
+from attn_exp.engine.plain import at_once
 from attn_exp.rules.added import Added
 from attn_exp.rules.array import Allowed
 from attn_exp.rules.causal import Causal
@@ -105,7 +106,7 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     settings = (attn_mask, past_key, past_value, nonpad_kv_seqlen, softmax_precision, q_num_heads, kv_num_heads)
     plain = form == choice.AUTO and not softcap and tuple(window) == (-1, -1)
     if plain and all(each is None for each in settings):
-        answer = choice.at_once(query, key, value, scale, is_causal)
+        answer = at_once(query, key, value, scale, is_causal)
         if answer is not None:
             return answer
     return trace(

@@ -327,7 +327,7 @@ def test_tasks_cover_the_answer_once(shape: tuple[int, ...], workers: int) -> No
 
 @pytest.mark.parametrize("span", [Span(0, 0, 0, 0), Span(3, 5000, 100, 4900), Span(0, 70, 0, 60), Span(5, 9, 5, 5)])
 def test_runs_cover_what_is_seen_once(span: Span) -> None:
-    runs = list(plan.runs(span))
+    runs = list(plan.runs(span, plan.KEYS))
     assert sum(run.stop - run.start for run in runs) == span.some_stop - span.some_start
     assert all(left.stop == right.start for left, right in pairwise(runs))
     for run in runs:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from attn_exp.engine.plan import KEYS, LEAST, PLACES, ROWS, Run, Shape, Task, intersection, runs, union
+from attn_exp.engine.plan import LEAST, ROWS, Run, Shape, Task, intersection, runs, union
 from attn_exp.normalizers import NORMALIZERS
 from attn_exp.rules.rule import Array, Grid, Mask, Rules, Score, Span
 
@@ -28,7 +28,7 @@ PIECE = 1 << 16
 
 class Sums(NamedTuple):
     """What a block has come to: `sum_j p_ij v_j` `[b g r t e]` and `sum_j p_ij` `[b g r t]`, with the powers
-    `p_ij = exp(logit_ij - anchor_i)` and the anchors `[b g r t]`, or one for all."""
+    `p_ij = exp(logit_ij - anchor_i)` and the anchors `[b g r t]`; None where all are 0 and no total is."""
 
     context: Array
     total: Array
@@ -70,8 +70,9 @@ class Block:
 
 def room(whole: Operands, entire: bool) -> Scratch:
     """Make the working memory of one thread; `entire` where whole rows of logits must fit."""
-    places = min(whole.shape.places, max(PLACES, whole.shape.keys if entire else 0))
-    return Scratch(np.empty(places, whole.q.dtype), np.ones(KEYS, whole.q.dtype))
+    shape, dtype = whole.shape, whole.q.dtype
+    places = min(shape.places, max(shape.tile_places, shape.keys if entire else 0))
+    return Scratch(np.empty(places, dtype), np.ones(min(shape.keys, shape.tile_keys), dtype))
 
 
 def cut(whole: Operands, task: Task, scratch: Scratch) -> Block:
@@ -219,7 +220,7 @@ def sink(block: Block) -> Array | None:
 def quick(block: Block, context: Array) -> Sums:
     """Return the sums with an anchor of 0, the context in place: right where nothing overflows or underflows."""
     total = None
-    for run in runs(block.span):
+    for run in runs(block.span, block.whole.shape.tile_keys):
         powers = logits(block, run, after=np.exp)
         cancel(block, run, powers)
         summed = block.scratch.ones[: powers.shape[-2]] @ powers
@@ -232,7 +233,7 @@ def quick(block: Block, context: Array) -> Sums:
     if total is None:
         return nothing(block)
     extra = sink(block) if block.whole.rules.scores else None
-    return Sums(context, total if extra is None else total + np.exp(extra), 0.0)
+    return Sums(context, total if extra is None else total + np.exp(extra), None)
 
 
 def trusted(sums: Sums) -> bool:
@@ -264,7 +265,7 @@ def safe(block: Block) -> Sums:
     extra = sink(block)
     if extra is not None:
         anchor, total = np.broadcast_to(extra, anchor.shape), total + 1
-    for run in runs(block.span):
+    for run in runs(block.span, block.whole.shape.tile_keys):
         tile = logits(block, run)
         forbid(block, run, tile)
         anchor, faded = anchored(anchor, tile)
@@ -307,7 +308,7 @@ def weigh(block: Block) -> Array:
 def whole_rows(block: Block) -> Sums:
     """Return the context of a normalizer that has to see whole rows; it needs no total."""
     context = mix(weigh(block).mT, block.v)
-    return Sums(context, np.ones(context.shape[:-1], context.dtype), np.nan)
+    return Sums(context, np.ones(context.shape[:-1], context.dtype), None)
 
 
 def solve(whole: Operands, task: Task, scratch: Scratch, context: Array, bounded: bool) -> Sums:

@@ -16,10 +16,10 @@ LEAST = 64
 """Queries per task where more would only compute what a mask forbids."""
 
 KEYS = 2048
-"""Keys per tile; with `ROWS` queries a tile of float32 logits takes 2 MiB."""
+"""Keys per tile in float32, half as many in float64; with `ROWS` queries a tile of logits takes 2 MiB."""
 
 PLACES = ROWS * KEYS
-"""Logits per tile: short sequences put several heads into one."""
+"""Logits per tile in float32: short sequences put several heads into one."""
 
 SLIVER = 64
 """A run of keys that needs no mask and is shorter than this is masked along with its neighbour."""
@@ -27,13 +27,24 @@ SLIVER = 64
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a problem: batch entries, key/value heads, query heads that share one, queries, keys."""
+    """The sizes of a problem: batch entries, key/value heads, query heads that share one, queries, keys, bytes each."""
 
     batches: int
     groups: int
     members: int
     rows: int
     keys: int
+    itemsize: int = 4
+
+    @property
+    def tile_keys(self) -> int:
+        """The most keys in a tile."""
+        return max(1, KEYS * 4 // self.itemsize)
+
+    @property
+    def tile_places(self) -> int:
+        """The most logits in a tile."""
+        return max(1, PLACES * 4 // self.itemsize)
 
     @property
     def places(self) -> int:
@@ -63,9 +74,9 @@ def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> 
 
     A tile holds a run of keys, or all of them where `entire` rows are needed at once.
     """
-    keys = max(1, shape.keys if entire else min(shape.keys, KEYS))
-    rows = even(shape.rows, max(1, min(block, PLACES // keys)))
-    sizes = packed(shape, rows, max(1, PLACES // (max(1, rows) * keys)), parts)
+    keys = max(1, shape.keys if entire else min(shape.keys, shape.tile_keys))
+    rows = even(shape.rows, max(1, min(block, shape.tile_places // keys)))
+    sizes = packed(shape, rows, max(1, shape.tile_places // (max(1, rows) * keys)), parts)
     return [
         Task(*cut)
         for cut in product(
@@ -97,12 +108,12 @@ def cuts(length: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, length)) for start in range(0, length, max(1, size))]
 
 
-def runs(span: Span) -> Iterator[Run]:
-    """Yield the keys that anybody sees, in tiles; masks are for those that not everybody sees."""
+def runs(span: Span, most: int) -> Iterator[Run]:
+    """Yield the keys that anybody sees, at most so many in a run; masks are for those that not everybody sees."""
     start, stop, every_start, every_stop = span
     if every_stop - every_start < SLIVER:
         every_start = every_stop = stop
-    for tile in cuts(stop - start, KEYS):
+    for tile in cuts(stop - start, most):
         first, last = start + tile.start, start + tile.stop
         edges = (first, min(last, every_start)), (max(first, every_stop), last)
         yield Run(first, last, tuple((left, right) for left, right in edges if left < right))

@@ -58,7 +58,7 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
     extra = sink(block)
     if extra is not None:
         anchor, total = np.broadcast_to(extra, anchor.shape), total + 1
-    for run in runs(block.span):
+    for run in runs(block.span, block.whole.shape.tile_keys):
         tile = logits(block, run)
         forbid(block, run, tile)
         top = np.maximum(top, tile.max(axis=-2))
@@ -101,7 +101,7 @@ def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         sink=weights[..., :1].sum(axis=-1),
         cells=binned(weights.mT, Run(0, block.whole.shape.keys), marks),
     )
-    return Sums(context, np.ones(context.shape[:-1], context.dtype), np.nan), portrait
+    return Sums(context, np.ones(context.shape[:-1], context.dtype), None), portrait
 
 
 def portrait_of(block: Block, marks: Array) -> tuple[Sums, Portrait]:

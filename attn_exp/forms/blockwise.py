@@ -104,7 +104,7 @@ def operands(q: Array, k: Array, v: Array, rules: Rules) -> block.Operands:
         k=k.reshape(batches, groups, 1, *k.shape[-2:]).astype(dtype, copy=False),
         v=v.reshape(batches, groups, 1, *v.shape[-2:]).astype(dtype, copy=False),
         rules=rules,
-        shape=plan.Shape(batches, groups, heads // groups, q.shape[-2], k.shape[-2]),
+        shape=plan.Shape(batches, groups, heads // groups, q.shape[-2], k.shape[-2], dtype.itemsize),
     )
 
 
@@ -141,6 +141,8 @@ def spread(
 
 def finish(sums: block.Sums, context: Array, lse: Array) -> None:
     """Write a block's part of the answer: `context / total` and `anchor + log(total)`."""
-    np.divide(sums.context, np.maximum(sums.total, np.finfo(lse.dtype).tiny)[..., None], out=context)
+    total = sums.total if sums.anchor is None else np.maximum(sums.total, np.finfo(lse.dtype).tiny)
+    np.divide(sums.context, total[..., None], out=context)
     np.log(sums.total, out=lse)
-    lse += sums.anchor
+    if sums.anchor is not None:
+        lse += sums.anchor
