@@ -104,8 +104,7 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
         ValueError: inputs that do not fit (which axis, expected, got), a window below -1, NaN that a query can see.
     """
     settings = (attn_mask, past_key, past_value, nonpad_kv_seqlen, softmax_precision, q_num_heads, kv_num_heads)
-    plain = form == choice.AUTO and not softcap and tuple(window) == (-1, -1)
-    if plain and all(each is None for each in settings):
+    if form == choice.AUTO and all(each is None for each in settings) and not softcap and tuple(window) == (-1, -1):
         answer = at_once(query, key, value, scale, is_causal)
         if answer is not None:
             return answer
