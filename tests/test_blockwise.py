@@ -15,8 +15,8 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from attn_exp.engine import asked, block, plan
 from attn_exp.engine import blas as holding
-from attn_exp.engine import block, plan
 from attn_exp.engine.merge import merge
 from attn_exp.forms import blockwise, matrix
 from attn_exp.normalizers import NORMALIZERS
@@ -79,6 +79,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "PLACES", BLOCK * BLOCK * 2)
     monkeypatch.setattr(plan, "SLIVER", 3)
     monkeypatch.setattr(block, "PIECE", 8)
+    monkeypatch.setattr(asked, "WORTH", 8)
     monkeypatch.setattr(block, "TRIED", 0)
 
 
@@ -448,4 +449,4 @@ def test_a_run_describes_the_weights_that_it_never_had_whole() -> None:
 def test_blocks_are_smaller_where_a_mask_lets_them_skip_keys(mask: Mask | None, length: int, rows: int) -> None:
     q, k, v = problem(17, 2, 2, 1, length, length, 2, 2)
     whole = blockwise.operands(q, k, v, Rules(masks=() if mask is None else (mask,)))
-    assert block.rows_per_task(whole) == rows
+    assert asked.rows_per_task(whole) == rows

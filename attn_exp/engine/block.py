@@ -6,18 +6,17 @@ head size is small, and sums and maxima over keys run along whole rows of memory
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import log, prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
-from attn_exp.engine.plan import LEAST, ROWS, Run, Shape, Task, intersection, runs, union
+from attn_exp.engine.asked import added, allowed, pattern, reach, sink
+from attn_exp.engine.operands import Block, Operands, Scratch
+from attn_exp.engine.plan import LEAST, Run, Task, runs
 from attn_exp.normalizers import NORMALIZERS
-from attn_exp.rules.rule import Array, Grid, Mask, Rules, Score, Span
+from attn_exp.rules.rule import Array, Score
 
 TRIED = 1 << 21
 """Up to so many logits, trying costs less than the bound."""
@@ -35,74 +34,11 @@ class Sums(NamedTuple):
     anchor: Any
 
 
-@dataclass(frozen=True)
-class Scratch:
-    """One thread's working memory: room for a tile of logits, ones to sum with, and masks that come again."""
-
-    tile: Array
-    ones: Array
-    patterns: dict[tuple[int, int, int], Array] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Operands:
-    """A whole problem, cut into heads: `q` `[b g r t d]`, `k` `[b g 1 s d]`, `v` `[b g 1 s e]`."""
-
-    q: Array
-    k: Array
-    v: Array
-    rules: Rules
-    shape: Shape
-
-
-@dataclass(frozen=True)
-class Block:
-    """One task's part of the operands, with `q` scaled and turned, `[b g r d t]`."""
-
-    whole: Operands
-    task: Task
-    q: Array
-    k: Array
-    v: Array
-    span: Span
-    scratch: Scratch
-
-
-def room(whole: Operands, entire: bool) -> Scratch:
-    """Make the working memory of one thread; `entire` where whole rows of logits must fit."""
-    shape, dtype = whole.shape, whole.q.dtype
-    places = min(shape.places, max(shape.tile_places, shape.keys if entire else 0))
-    return Scratch(np.empty(places, dtype), np.ones(min(shape.keys, shape.tile_keys), dtype))
-
-
 def cut(whole: Operands, task: Task, scratch: Scratch) -> Block:
     """Take a task's part of the operands."""
     q = (whole.q[task] * whole.q.dtype.type(whole.rules.scale)).mT
     q = np.ascontiguousarray(q) if q.shape[-1] <= LEAST else q  # few columns: the BLAS takes them faster in order
     return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], reach(whole, task), scratch)
-
-
-def reach(whole: Operands, task: Task) -> Span:
-    """Bound the keys that a task's queries see."""
-    keys, masks, offset = whole.shape.keys, whole.rules.masks, np.asarray(whole.rules.offset)
-    if not masks:
-        return Span(0, keys, 0, keys)
-    spans = []
-    for batch in range(*task.batches.indices(whole.shape.batches)):
-        first = task.rows.start + int(offset[batch] if offset.ndim else offset)
-        last = first + task.rows.stop - task.rows.start - 1
-        spans.append(intersection([mask.span(batch, first, last, keys) for mask in masks], keys))
-    return union(spans)
-
-
-def rows_per_task(whole: Operands) -> int:
-    """Return how many queries a task takes: fewer where masks let some queries see other keys than others do."""
-    rows, every = whole.shape.rows, slice(0, whole.shape.batches)
-    halves = slice(0, rows // 2), slice(rows // 2, rows)
-    if not whole.rules.masks or rows <= LEAST:
-        return ROWS
-    first, second = (reach(whole, Task(every, slice(None), slice(None), half)) for half in halves)
-    return ROWS if first == second else min(ROWS // 2, max(LEAST, rows // 4))
 
 
 def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
@@ -137,16 +73,6 @@ def bend(tile: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[...
             after(bent, out=piece)
 
 
-def added(rule: Score, block: Block, run: Run) -> Array | None:
-    """Return what a rule adds to a run of keys, or None for nothing."""
-
-    def ask(grid: Grid) -> Array | None:
-        bias = rule.bias(grid)
-        return None if bias is None else np.asarray(bias).astype(block.q.dtype, copy=False)
-
-    return None if type(rule).bias is Score.bias else told(ask, rule, block, run)
-
-
 def forbid(block: Block, run: Run, tile: Array) -> None:
     """Write -inf into a tile of logits wherever a mask forbids."""
     for start, stop in run.masked:
@@ -159,62 +85,6 @@ def cancel(block: Block, run: Run, powers: Array) -> None:
     for start, stop in run.masked:
         inside = powers[..., start - run.start : stop - run.start, :]
         inside *= pattern(block, start, stop)
-
-
-def pattern(block: Block, start: int, stop: int) -> Array:
-    """Return ones where all masks allow and zeros elsewhere; for relative masks, the same for equal differences."""
-    rules, queries = block.whole.rules, block.q.shape[-1]
-    if np.ndim(rules.offset) or not all(mask.relative for mask in rules.masks):
-        return allowed(block, Run(start, stop)).astype(block.q.dtype)
-    patterns, place = block.scratch.patterns, (start - block.task.rows.start, stop - start, queries)
-    if place not in patterns:
-        patterns[place] = allowed(block, Run(start, stop)).astype(block.q.dtype)
-    return patterns[place]
-
-
-def allowed(block: Block, run: Run) -> Array:
-    """Return what all masks together allow of a run of keys; it broadcasts to `[b g r s t]`."""
-    answers = [told(mask.allows, mask, block, run) for mask in block.whole.rules.masks]
-    return np.asarray(functools.reduce(np.logical_and, answers)) if answers else np.ones((1, 1), bool)
-
-
-def told(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
-    """Ask a rule about a run of keys; a relative rule is asked once per difference `key - query` where that pays."""
-    offset, queries = np.asarray(block.whole.rules.offset), block.q.shape[-1]
-    rows = block.task.rows
-    if not rule.relative or offset.ndim or queries * (run.stop - run.start) < PIECE:
-        return ask(grid(block, np.arange(run.start, run.stop)[:, None], np.arange(rows.start, rows.stop)))
-    first = rows.start + int(offset)
-    line = ask(grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int), first))
-    if np.ndim(line) == 0 or line.shape[-1] == 1:
-        return line
-    line = line[..., 0, :] if line.ndim > 1 else line
-    return sliding_window_view(line, queries, axis=-1)[..., ::-1, :]
-
-
-def grid(block: Block, key: Array, row: Array, query: int | None = None) -> Grid:
-    """Return the places of a task's batch entries and heads at these keys and rows."""
-    whole, task = block.whole, block.task
-    shape, offset = whole.shape, np.asarray(whole.rules.offset)
-    heads = np.arange(shape.groups * shape.members).reshape(shape.groups, shape.members, 1, 1)
-    offset = offset[task.batches, None, None, None, None] if offset.ndim else offset
-    return Grid(
-        batch=np.arange(*task.batches.indices(shape.batches))[:, None, None, None, None],
-        head=heads[task.groups, task.members],
-        row=row,
-        query=row + offset if query is None else query,
-        key=key,
-        heads=shape.groups * shape.members,
-        rows=shape.rows,
-        keys=shape.keys,
-    )
-
-
-def sink(block: Block) -> Array | None:
-    """Return the extra logits of all score rules together `[g r 1]`."""
-    heads = grid(block, np.zeros(1, int), np.zeros(1, int)).head
-    extras = [extra for rule in block.whole.rules.scores if (extra := rule.extra(heads)) is not None]
-    return np.logaddexp.reduce(extras)[..., 0] if extras else None
 
 
 def quick(block: Block, context: Array) -> Sums:

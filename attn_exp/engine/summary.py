@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_exp.engine.block import Block, Sums, forbid, logits, mix, nothing, sink, weigh
+from attn_exp.engine.asked import sink
+from attn_exp.engine.block import Sums, forbid, logits, mix, nothing, weigh
+from attn_exp.engine.operands import Block
 from attn_exp.engine.plan import Run, Shape, Task, runs
 from attn_exp.rules.rule import Array
 from attn_exp.stages import Summary

@@ -8,7 +8,9 @@ from itertools import count
 import numpy as np
 
 from attn_exp.engine import block, plan
+from attn_exp.engine.asked import rows_per_task
 from attn_exp.engine.blas import default_threads, one_blas_thread
+from attn_exp.engine.operands import Operands, room
 from attn_exp.engine.summary import CELLS, Gallery, portrait_of
 from attn_exp.engine.threads import together
 from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at its weights there are no blocks
@@ -54,7 +56,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     gallery = None if cells is None else Gallery(shape, cells, lse.dtype)
 
     def work(tasks: Iterator[plan.Task]) -> None:
-        scratch = block.room(whole, entire=not soft)
+        scratch = room(whole, entire=not soft)
         for task in tasks:
             if gallery is None:
                 sums = block.solve(whole, task, scratch, context[task], bounded)
@@ -63,7 +65,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
                 gallery.hang(task, portrait)
             finish(sums, context[task], lse[task])
 
-    spread(work, shape, threads, block.rows_per_task(whole) if rows is None else rows, entire=not soft, tell=tell)
+    spread(work, shape, threads, rows_per_task(whole) if rows is None else rows, entire=not soft, tell=tell)
     dtype = np.result_type(q, k, values)
     return Trace(
         q=q,
@@ -86,7 +88,7 @@ def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = Non
     weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
 
     def work(tasks: Iterator[plan.Task]) -> None:
-        scratch = block.room(whole, entire=True)
+        scratch = room(whole, entire=True)
         for task in tasks:
             weights[task] = block.weigh(block.cut(whole, task, scratch))
 
@@ -95,11 +97,11 @@ def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = Non
     return attend(q, k, v, rules).replace(weights=kept)
 
 
-def operands(q: Array, k: Array, v: Array, rules: Rules) -> block.Operands:
+def operands(q: Array, k: Array, v: Array, rules: Rules) -> Operands:
     """Cut the heads of `q` into groups that share a key/value head."""
     dtype = np.result_type(q, k, v, rules.softmax_dtype or np.float32, np.float32)
     batches, heads, groups = (q.shape[0] if q.ndim == 4 else 1), q.shape[-3], k.shape[-3]
-    return block.Operands(
+    return Operands(
         q=q.reshape(batches, groups, heads // groups, *q.shape[-2:]).astype(dtype, copy=False),
         k=k.reshape(batches, groups, 1, *k.shape[-2:]).astype(dtype, copy=False),
         v=v.reshape(batches, groups, 1, *v.shape[-2:]).astype(dtype, copy=False),
