@@ -25,7 +25,7 @@ from attn_exp.rules.array import Allowed
 from attn_exp.rules.causal import Causal
 from attn_exp.rules.document import Document
 from attn_exp.rules.padding import Padding
-from attn_exp.rules.rule import Mask, Rules, Score, Span
+from attn_exp.rules.rule import Grid, Mask, Rules, Score, Span
 from attn_exp.rules.sink import Sink
 from attn_exp.rules.softcap import Softcap
 from attn_exp.rules.t5 import T5
@@ -96,6 +96,15 @@ def test_equal_to_the_formula(shape: tuple[int, ...], workers: int, spread: floa
         np.testing.assert_allclose(trace.lse, lse, rtol=1e-13, atol=1e-12)
 
 
+class Strided(Mask):
+    """A relative mask that cannot tell which keys it leaves out, so that each block has patterns of its own."""
+
+    relative = True
+
+    def allows(self, grid: Grid) -> Any:
+        return (grid.key - grid.query) % 3 == 0
+
+
 MASKS: dict[str, tuple[Mask, Any]] = {
     "causal": (Causal(), lambda i, j: j <= i),
     "window": (Window(3, 2), lambda i, j: (j >= i - 3) & (j <= i + 2)),
@@ -104,6 +113,7 @@ MASKS: dict[str, tuple[Mask, Any]] = {
         Document((0,) * 20 + (1,) * 19 + (0,) * 3),
         lambda i, j: ((i < 20) | (i > 38)) == ((j < 20) | (j > 38)),
     ),
+    "strided": (Strided(), lambda i, j: (j - i) % 3 == 0),
     "array": (Allowed(np.random.default_rng(5).random((42, 42)) < 0.3), None),
     "nothing": (Allowed(np.zeros((1, 1), bool)), lambda i, j: (i + j) < 0),
 }

@@ -17,7 +17,10 @@ FEW = 1 << 13
 """Up to so many logits, one expression over the whole matrix is done before blocks are cut."""
 
 ALONE = 1 << 16
-"""Up to so many logits, waking a thread takes longer than it saves; products are too small for threads of the BLAS."""
+"""Up to so many logits, waking a thread takes longer than it saves."""
+
+UNHELD = 1 << 18
+"""Up to so many multiplications, a product does not wake the BLAS's own threads."""
 
 TILE = 1 << 22
 """Bytes of logits at a time, in each thread: a head whose logits take more is better cut into blocks."""
@@ -41,7 +44,7 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
         return None  # few causal logits go to `matrix`, which is exact to the bit whatever masked keys hold
     factor = query.dtype.type(1 / math.sqrt(size) if scale is None else scale)
     context = np.empty((*heads, rows, value.shape[-1]), query.dtype)
-    if places <= ALONE:
+    if places <= ALONE and rows * keys * size <= UNHELD:
         tile = np.empty((*heads, rows, keys), query.dtype)
         with np.errstate(all="ignore"):
             return context if mixed(query, key, value, factor, is_causal, tile, context) else None
@@ -61,11 +64,15 @@ def ordinary(query: Any, key: Any, value: Any) -> bool:
 
 
 def side_by_side(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, context: Array, most: int) -> bool:
-    """Mix heads `[h t d]` on several threads, at most so many at a time, and say whether all can be trusted."""
+    """Mix heads `[h t d]` on several threads, at most so many at a time, and say whether all can be trusted.
+
+    Where there are fewer heads than threads, blocks of queries do better: nothing is done, and nothing to be trusted.
+    """
     from attn_exp.engine.blas import default_threads, one_blas_thread  # noqa: PLC0415 - three tokens need none of it
     from attn_exp.engine.threads import together  # noqa: PLC0415
 
     count, rows, keys = len(q), q.shape[1], k.shape[1]
+    wanted = min(default_threads(), count * rows * keys // ALONE + 1)
     answers: list[bool] = []
 
     def work(tasks: Iterator[slice]) -> None:
@@ -75,7 +82,9 @@ def side_by_side(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, con
                 logits = tile[: len(q[some])]
                 answers.append(mixed(q[some], k[some], v[some], factor, is_causal, logits, context[some]))
 
-    with one_blas_thread(min(default_threads(), count, count * rows * keys // ALONE + 1)) as granted:
+    if count < wanted:
+        return False
+    with one_blas_thread(wanted) as granted:
         size = min(most, -(-count // granted))
         together(work, [slice(start, start + size) for start in range(0, count, size)], granted)
     return all(answers)
@@ -98,4 +107,4 @@ def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, tile: Arra
 def turned(k: Array, rows: int) -> Array:
     """Return the keys `[... d s]`, copied where the products are so small that the BLAS takes them as they lie."""
     work = rows * k.shape[-2] * k.shape[-1]
-    return np.ascontiguousarray(k.mT) if 1 << 16 < work <= 1 << 18 else k.mT
+    return np.ascontiguousarray(k.mT) if UNHELD // 4 < work <= UNHELD else k.mT

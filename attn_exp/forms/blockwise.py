@@ -120,8 +120,7 @@ def spread(
 ) -> None:
     """Cut a problem into tasks and work on them with several threads; small problems stay on the caller's."""
     wanted = min(default_threads(), max(1, shape.places // WORTH)) if threads is None else threads
-    small = threads is None and shape.places < 2 * WORTH  # products so small that the BLAS needs no holding
-    parts = 1 if small else wanted if rows >= plan.ROWS else 2 * wanted  # blocks that skip keys have unequal work
+    parts = wanted if rows >= plan.ROWS or wanted == 1 else 2 * wanted  # blocks that skip keys have unequal work
     cut = plan.tasks(shape, parts, rows, entire)
     finished = count(1)
 
@@ -135,8 +134,6 @@ def spread(
             if tell is not None:
                 tell(next(finished) / len(cut))
 
-    if small:
-        return quietly(iter(cut))
     with one_blas_thread(wanted, insist=threads is not None) as granted:
         return together(quietly, cut, granted)
 
