@@ -72,7 +72,7 @@ MUTANTS = [
     Mutant("past keys move no query", "functional.py", "offset=given.past if", "offset=0 if", ONNX),
     Mutant("softmax precision ignored", "functional.py", "None if softmax_precision is None else precision(softmax_precision)", "None", ONNX),
     Mutant("heads not turned to the front", "arrange.py", "reshape(batches, length, heads, width // heads).swapaxes(1, 2)", "reshape(batches, heads, length, width // heads)", ONNX),
-    Mutant("a mask's end is open", "functional.py", "return False if mask.dtype == np.bool_ else -np.inf", "return True if mask.dtype == np.bool_ else 0.0", ONNX),
+    Mutant("a mask's end is open", "arguments.py", "return False if mask.dtype == np.bool_ else -np.inf", "return True if mask.dtype == np.bool_ else 0.0", ONNX),
 ]  # fmt: skip
 
 
