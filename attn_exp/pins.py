@@ -16,13 +16,13 @@ PINS = {
     "OPENBLAS_CORETYPE": ("OpenBLAS", {
         "prescott": 0, "core2": 0, "penryn": 0, "dunnington": 0, "nehalem": 0, "atom": 0, "athlon": 0, "opteron": 0,
         "opteron_sse3": 0, "barcelona": 0, "bobcat": 0, "sandybridge": 1, "bulldozer": 1, "piledriver": 1,
-        "steamroller": 1, "excavator": 2, "haswell": 2, "zen": 2, "skylakex": 3, "cooperlake": 3, "sapphirerapids": 3,
+        "steamroller": 1, "excavator": 1, "haswell": 2, "zen": 2, "skylakex": 3, "cooperlake": 3, "sapphirerapids": 3,
     }),
     "MKL_ENABLE_INSTRUCTIONS": ("MKL", {"sse4_2": 0, "avx": 1, "avx2": 2, "avx512": 3}),
     "ATEN_CPU_CAPABILITY": ("PyTorch", {"default": 0, "avx2": 2, "avx512": 3}),
     "ONEDNN_MAX_CPU_ISA": ("oneDNN", {"sse41": 0, "avx": 1, "avx2": 2, "avx512_core": 3}),
 }  # fmt: skip
-"""Which library obeys a variable, and up to which level each of its words lets it go.
+"""Which library obeys a variable, and up to which level each of its words lets it go. PyTorch alone minds their case.
 
 Source: OpenBLAS, `driver/others/dynamic.c`; the manuals of oneMKL, PyTorch and oneDNN.
 """
@@ -33,7 +33,7 @@ def pins(environment: Mapping[str, str], flags: Collection[str]) -> Iterator[str
     able = max((level for flag, level in FLAGS.items() if flag in flags), default=0)
     for variable, (library, words) in PINS.items():
         word = environment.get(variable, "")
-        level = words.get(word.lower(), able)
+        level = words.get(word if library == "PyTorch" else word.lower(), able)
         if level < able:
             yield (
                 f"{variable}={word} holds {library} to {LEVELS[level]}, and this processor has {LEVELS[able]}: "

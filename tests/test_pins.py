@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -27,6 +30,7 @@ AVX512 = ("fma", "avx", "avx2", "avx512f", "avx512bw")
             AVX512,
             ["holds MKL to AVX2", "holds PyTorch to SSE"],
         ),
+        ({"ATEN_CPU_CAPABILITY": "AVX2"}, AVX512, []),
     ],
 )
 def test_a_pin_below_the_processor_is_told(environment: Any, flags: Any, told: list[str]) -> None:
@@ -43,3 +47,18 @@ def test_a_run_records_it_and_the_report_says_it(monkeypatch: pytest.MonkeyPatch
     assert [each.partition(":")[0] for each in about["pins"]] == [words]
     assert ("held back", about["pins"][0]) in list(report.origin(about))
     assert os.environ["OPENBLAS_CORETYPE"] == "Prescott"
+
+
+KERNELS = {"katmai": 0, "prescott": 0, "nehalem": 0, "sandybridge": 1, "haswell": 2, "zen": 2, "skylakex": 3}
+"""The level of each kernel that OpenBLAS names; where NumPy's build lacks one, it takes an older one."""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="the words are for x86 and Linux")
+@pytest.mark.parametrize("word", ["penryn", "barcelona", "sandybridge", "excavator", "haswell", "zen", "skylakex"])
+def test_openblas_obeys_its_words(word: str) -> None:
+    able = max(level for flag, level in pins.FLAGS.items() if flag in pins.cpu_flags())
+    program = "import numpy, threadpoolctl; print(threadpoolctl.threadpool_info()[0]['architecture'])"
+    environment = os.environ | {"OPENBLAS_CORETYPE": word}
+    told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    level = pins.PINS["OPENBLAS_CORETYPE"][1][word]
+    assert KERNELS[told.stdout.strip().lower()] == min(level, able)
