@@ -17,7 +17,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ SHAPES = [
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured time."""
+    """One measured time, and the working memory where it was measured."""
 
     part: str
     shape: str
@@ -64,6 +64,7 @@ class Figure:
     milliseconds: float
     gigaflops: float
     to_ours: float
+    mebibytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -249,13 +250,20 @@ def lengths(bench: Bench, longest: int) -> None:
         bench.time("length", shape, "float32", {"ours": ours(*arrays, False)})
         tracemalloc.start()
         out = ours(*arrays, False)()
-        print(f"         working memory {(tracemalloc.get_traced_memory()[1] - out.nbytes) / 2**20:.2f} MiB")
+        mebibytes = (tracemalloc.get_traced_memory()[1] - out.nbytes) / 2**20
         tracemalloc.stop()
-    times = [each.milliseconds for each in bench.figures if each.part == "length"]
-    for name, start in (("all", 0), ("from 2048 on", len([each for each in sizes if each < 2048]))):
-        if len(times) - start > 1:
-            slope = np.polyfit(np.log(sizes[start:]), np.log(times[start:]), 1)[0]
-            print(f"length   slope of log time over log length, {name}: {slope:.2f} (2 is quadratic)")
+        bench.figures[-1] = replace(bench.figures[-1], mebibytes=mebibytes)
+        print(f"         {bench.figures[-1].gigaflops:.0f} GF/s, working memory {mebibytes:.2f} MiB")
+    measured = [each for each in bench.figures if each.part == "length"]
+    for what, numbers in (
+        ("time", [each.milliseconds for each in measured]),
+        ("memory", [each.mebibytes or 0.0 for each in measured]),
+    ):
+        for name, least in (("all", 0), ("from 2048 tokens on", 2048)):
+            places = [place for place, size in enumerate(sizes) if size >= least]
+            if len(places) > 1:
+                slope = np.polyfit(np.log([sizes[i] for i in places]), np.log([numbers[i] for i in places]), 1)[0]
+                print(f"length   slope of log {what} over log length, {name}: {slope:.2f} (time: 2 is quadratic)")
 
 
 def show_libraries() -> None:

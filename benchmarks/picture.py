@@ -6,22 +6,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 
 def draw(figures: Sequence[Any], path: Path) -> None:
     """Draw one bar per contender and shape for each part, and the length on log-log axes."""
     parts = [part for part in ("full", "causal") if any(each.part == part for each in figures)]
-    picture = Figure(figsize=(12, 3.4 * (len(parts) + 1)), layout="constrained")
-    axes = picture.subplots(len(parts) + 1, 1, squeeze=False)[:, 0]
-    for axis, part in zip(axes, parts, strict=False):
-        bars(axis, part, [each for each in figures if each.part == part and each.who not in ("looped", "ours")])
     line = [each for each in figures if each.part == "length"]
-    lengths = [int(each.shape.strip("()").split(", ")[2]) for each in line]
-    axes[-1].loglog(lengths, [each.milliseconds for each in line], "o-")
-    axes[-1].set(title="one head, size 64, float32", xlabel="tokens", ylabel="milliseconds")
-    axes[-1].grid(alpha=0.3)
+    picture = Figure(figsize=(12, 3.4 * (len(parts) + bool(line))), layout="constrained")
+    axes = picture.subplot_mosaic([[part] * 3 for part in parts] + [["time", "memory", "rate"]] * bool(line))
+    for part in parts:
+        bars(axes[part], part, [each for each in figures if each.part == part and each.who not in ("looped", "ours")])
+    if line:
+        lengths = [int(each.shape.strip("()").split(", ")[2]) for each in line]
+        curve(axes["time"], lengths, [each.milliseconds for each in line], "milliseconds")
+        curve(axes["memory"], lengths, [each.mebibytes for each in line], "MiB of working memory")
+        curve(axes["rate"], lengths, [each.gigaflops for each in line], "GF/s")
     picture.savefig(path, dpi=120)
+
+
+def curve(axis: Any, lengths: Sequence[int], numbers: Sequence[float], what: str) -> None:
+    """Draw a number over the length on log-log axes, its slope from 2,048 tokens on in the title."""
+    long = [place for place, length in enumerate(lengths) if length >= 2048]
+    axis.loglog(lengths, numbers, "o-")
+    axis.set(title="one head, size 64, float32", xlabel="tokens", ylabel=what)
+    axis.grid(alpha=0.3)
+    if len(long) > 1:
+        slope = np.polyfit(np.log([lengths[i] for i in long]), np.log([numbers[i] for i in long]), 1)[0]
+        axis.set(title=f"one head, size 64, float32: slope {slope:.2f}")
 
 
 def bars(axis: Any, part: str, figures: Sequence[Any]) -> None:

@@ -21,6 +21,7 @@ TESTS = ("tests/test_compare.py", "tests/test_problem.py")
 
 RULES, RUNS, ONNX = ("tests/test_rules.py",), ("tests/test_ruled_runs.py",), ("tests/test_onnx.py",)
 FORMS = ("tests/test_oracle_matrix.py", "-k", "every_rule")
+FAST = ("tests/test_fast_paths.py", "tests/test_choice.py", "tests/test_blockwise.py")
 
 
 class Mutant(NamedTuple):
@@ -73,6 +74,11 @@ MUTANTS = [
     Mutant("softmax precision ignored", "functional.py", "None if softmax_precision is None else precision(softmax_precision)", "None", ONNX),
     Mutant("heads not turned to the front", "arrange.py", "reshape(batches, length, heads, width // heads).swapaxes(1, 2)", "reshape(batches, heads, length, width // heads)", ONNX),
     Mutant("a mask's end is open", "arguments.py", "return False if mask.dtype == np.bool_ else -np.inf", "return True if mask.dtype == np.bool_ else 0.0", ONNX),
+    Mutant("masks of two blocks mixed up", "engine/asked.py", "(start - block.task.rows.start, stop - start, queries)", "(0, stop - start, queries)", FAST),
+    Mutant("underflow of few tokens trusted", "engine/plain.py", "EPS[total.dtype] <= least and most", "most", FAST),
+    Mutant("a second run forgets the first", "engine/block.py", "            total += summed", "            total = summed", FAST),
+    Mutant("a mask begins one key late", "engine/plan.py", "(max(first, every_stop), last)", "(max(first, every_stop + 1), last)", FAST),
+    Mutant("an overflow is kept", "engine/block.py", "return sums if sums is not None and trusted(sums) else", "return sums if sums is not None else", FAST),
 ]  # fmt: skip
 
 

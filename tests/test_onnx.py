@@ -98,17 +98,6 @@ def test_attention(name: str, form: str | None) -> None:
         np.testing.assert_allclose(mine[output].astype(np.float64), numbers.astype(np.float64), rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize("name", [name for name in ATTENTION if "16" not in name])
-def test_attention_by_blocks(name: str) -> None:
-    case = cases("Attention")[name]
-    _, inputs, attributes, expected = given(case)
-    attributes.pop("qk_matmul_output_mode", 0)
-    window = tuple(attributes.pop(side, -1) for side in WINDOW)
-    query, key, value = (inputs.pop(letter) for letter in RENAMED)
-    found = attn_exp.attention(query, key, value, window=window, form="blockwise", **inputs, **attributes)
-    np.testing.assert_allclose(found, expected["Y"], rtol=case.rtol, atol=case.atol)
-
-
 @pytest.mark.parametrize("name", ROTARY)
 def test_rotary_embedding(name: str) -> None:
     case = cases("RotaryEmbedding")[name]
