@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +26,9 @@ KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
 
 PAGES = ("report.html", "report.md")
 SHELL = Path(__file__).with_name("templates") / "index.html"
-MOST_COLUMNS = 12
+MOST_COLUMNS = 6
 MOST_ROUNDS = 20
+NOTHING = "Nothing here yet: python -m attn_exp computes a first run."
 
 Folders = Mapping[str, int]
 """Names such as `runs/20261121-035356-cd3286`, and when something in that folder last changed, in nanoseconds."""
@@ -154,14 +156,15 @@ def html(found: Sequence[Entry]) -> str:
     common = {key: value for key, value in (values[0] if values else {}).items() if shared(key, value, values)}
     columns = differing(values, common) if len(found) > 1 else []
     common = common if len(found) > 1 else {}
-    heads = ["started", "run", *columns, "other settings" if columns else "settings", "title"]
+    titled = any(entry.title for entry in found)
+    heads = ["run", *["title"] * titled, *columns, "other settings" if columns else "settings", "started"]
     rest = [{key: value for key, value in each.items() if key not in common} for each in values]
-    filled = [line(entry, each, columns) for entry, each in zip(found, rest, strict=True)]
-    told = f"All with {' '.join(map(word, common.items()))}." if common else ""
+    filled = [line(entry, each, columns, titled) for entry, each in zip(found, rest, strict=True)]
+    told = f"All with {' '.join(map(word, common.items()))}." if common else "" if found else NOTHING
     return Template(SHELL.read_text(encoding="utf-8")).substitute(
         count=f"{len(found):,}",
         common=safe(told, 1000),
-        heads="".join(f'<th scope="col">{safe(each)}</th>' for each in heads),
+        heads="".join(map(head, heads)),
         rows="\n".join(filled),
     )
 
@@ -191,20 +194,31 @@ def differing(values: Sequence[Mapping[str, str]], common: Mapping[str, str]) ->
     return sorted(counts, key=lambda key: (-counts[key], key))[:MOST_COLUMNS]
 
 
-def line(entry: Entry, values: Mapping[str, str], columns: Sequence[str]) -> str:
+def head(name: str) -> str:
+    """Return one head of the table, which begins in the order of `started`."""
+    order = ' aria-sort="descending"' if name == "started" else ""
+    return f'<th scope="col"{order}>{breakable(safe(name))}</th>'
+
+
+def line(entry: Entry, values: Mapping[str, str], columns: Sequence[str], titled: bool) -> str:
     """Return one row of the table; every text in it is escaped."""
     address = quote(f"{entry.folder}/{entry.page}", errors="backslashreplace")
     link = f'<a href="{address}">{safe(entry.folder.partition("/")[2])}</a>'
     ended = "" if entry.status == "complete" else f" ({safe(entry.status)})"
     others = " ".join(word(each) for each in values.items() if each[0] not in columns)
     cells = [
-        f"<td>{safe(entry.when[:19].replace('T', ' '))}</td>",
         f'<th scope="row">{link} <small>{entry.kind}{ended}</small></th>',
-        *(f"<td>{safe(values.get(each, ''))}</td>" for each in columns),
-        f"<td>{safe(others, 200)}</td>",
-        f"<td>{safe(entry.title, 200)}</td>",
+        *[f'<td class="wide">{safe(entry.title, 200)}</td>'] * titled,
+        *(f"<td>{breakable(safe(values.get(each, '')))}</td>" for each in columns),
+        f'<td class="wide">{breakable(safe(others, 200))}</td>' if others else "<td></td>",
+        f"<td>{safe(entry.when[:19].replace('T', ' '))}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"
+
+
+def breakable(text: str) -> str:
+    """Let a line end after the commas, and before the dots between words, of escaped text."""
+    return re.sub(r",|(?<=[a-z])(?=\.[a-z])", r"\g<0><wbr>", text)
 
 
 def safe(text: str, most: int = 80) -> str:

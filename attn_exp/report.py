@@ -31,7 +31,7 @@ Array = NDArray[Any]
 SMALL = 12
 """Maps of the weights with at most this many rows and columns are tables with numbers; larger ones are pictures."""
 
-NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?|-|inf|")
+NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?( ± [0-9.e+-]+)?|-|inf|")
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -59,7 +59,6 @@ def page(run: Run, figures: Mapping[str, bytes]) -> str:
     sources = {name: "data:image/svg+xml;base64," + base64.b64encode(svg).decode() for name, svg in figures.items()}
     environment = templates(autoescape=True)
     environment.filters |= {"cells": cells, "row_mark": row_mark, "column_mark": column_mark, "numbers": numbers}
-    environment.filters["kinds"] = kinds
     found = panels(run.comparison)
     drawn = (coarse(matrix) for panel in found for matrix in panel.weights)
     top = max((float(matrix.max(initial=0)) for matrix in drawn), default=0.0) or 1.0
@@ -198,7 +197,7 @@ def templates(autoescape: bool) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=autoescape, undefined=StrictUndefined, lstrip_blocks=True
     )
-    environment.filters |= {"short": shown, "spoken": spoken, "shape": shape}
+    environment.filters |= {"short": shown, "spoken": spoken, "shape": shape, "kinds": kinds}
     return environment
 
 

@@ -26,7 +26,7 @@ def described(plan: Plan, config: Config, command: str, folders: Sequence[str]) 
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "clock": time.time(),
         "folders": [str(Path(folder).resolve()) for folder in folders],
-        "title": config.title,
+        "title": title(plan),
         "points": plan.points,
         "chunk": plan.chunk,
         "fixed": list(plan.space.fixed),
@@ -42,6 +42,12 @@ def described(plan: Plan, config: Config, command: str, folders: Sequence[str]) 
         "kept": ranges(plan.kept),
         "parts": list(plan.names),
     }
+
+
+def title(plan: Plan) -> str:
+    """Return the title that all points share, if they do."""
+    found = {str(base["title"]) for base in plan.space.bases.values()}
+    return found.pop() if len(found) == 1 else ""
 
 
 def axis_described(axis: Axis) -> dict[str, Any]:
