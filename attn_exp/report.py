@@ -115,14 +115,20 @@ def contents(run: Run, figures: Mapping[str, str]) -> dict[str, Any]:
 
 
 def coarse_maps(comparison: Comparison) -> Iterator[dict[str, Any]]:
-    """Yield the mean weights over blocks, for variants that never form their weights whole; each on its own scale."""
-    image = Markup('<img class="map" src="{}" alt="{}" width="{}" height="{}">')
+    """Yield the mean weights over blocks, for variants that never form their weights whole; each on its own scale.
+
+    The colour is their square root: the first rows of a causal mask have thousands of times the weights of the last.
+    """
+    image = Markup('<img class="map coarse" src="{}" alt="{}" width="{}" height="{}">')
     for variant, trace in comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
         for head, matrix in enumerate(heads):
             top = float(matrix.max(initial=0)) or 1.0
-            title = f"{variant}{f', head {head + 1}' if len(heads) > 1 else ''}: means of blocks, up to {shown(top)}"
-            drawn = image.format(picture(matrix, top), f"weights of {title}", matrix.shape[1], matrix.shape[0])
+            name = f"{variant}, head {head + 1}" if len(heads) > 1 else variant
+            title = f"{name}: means of blocks, up to {shown(top)}, coloured by their square roots"
+            drawn = image.format(
+                picture(np.sqrt(matrix), top**0.5), f"weights of {title}", matrix.shape[1], matrix.shape[0]
+            )
             yield {"title": title, "panel": "", "step": None, "table": None, "picture": drawn}
 
 
