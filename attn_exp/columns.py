@@ -32,6 +32,7 @@ HEADS = {
     "output_projection": Head("W_o", "", "whether the heads are mixed by the output projection"),
     "error": Head("error", "", "largest difference from the variant's own reference: is it right?"),
     "error_ulp": Head("error", "ulp", "the same, in units in the last place of the largest number"),
+    "computed_in": Head("computed in", "", "the type of numbers that the form works in: its ulp are this type's"),
     "sameness": Head("sameness", "", "how near the output is to the first row's"),
     "parts_at": Head("parts at", "", "the first stage that differs from the first row's"),
     "shift": Head("shift", "", "largest difference from the first row: what did it change?"),

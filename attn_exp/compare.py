@@ -30,10 +30,10 @@ Array = NDArray[Any]
 class Row:
     """One variant in plain numbers.
 
-    `error` and `error_ulp` are against its own reference, over `checked` queries; `shift`, `cosine`, `sameness` and
-    `parts_at` (see `Distance`) against the first row; `entropy` in nats, `effective_keys` and `largest_weight` are
-    means over heads and queries. Where the form refuses the rules, `note` says why, `same_as` is empty and the numbers
-    are NaN; so are those of stages never formed.
+    `error` and `error_ulp` are against its own reference, over `checked` queries, in ulp of `computed_in`, the type
+    that the form works in; `shift`, `cosine`, `sameness` and `parts_at` (see `Distance`) against the first row;
+    `entropy` in nats, `effective_keys` and `largest_weight` are means over heads and queries. Where the form refuses
+    the rules, `note` says why, `same_as` is empty and the numbers are NaN; so are those of stages never formed.
     """
 
     variant: str
@@ -64,14 +64,15 @@ class Row:
     sameness: str = ""
     parts_at: str = ""
     note: str = ""
+    computed_in: str = "float64"
 
 
 @dataclass(frozen=True)
 class Distance:
     """How far two variants are apart: the largest absolute difference and the cosine of their answers.
 
-    `sameness` says how near the answers are, `parts_at` which stage is the first to differ: in its bits where they
-    compute the same function, beyond rounding where they do not.
+    `sameness` says how near the answers are, in the coarser of the types that they are computed in, `parts_at` which
+    stage is the first to differ: in its bits where they compute the same function, beyond rounding where they do not.
     """
 
     variant: str
@@ -120,7 +121,8 @@ def compare(config: Config) -> Comparison:
 def compared(config: Config, found: Tabulated) -> Comparison:
     """Compare the variants that were computed, and run the checks that the configuration asks for."""
     problem, variants, traces, rows, published, _ = found
-    distances = tuple(every_distance({each.name: traces[each.name] for each in variants if not each.refused}))
+    computed = {each.name: traces[each.name] for each in variants if not each.refused}
+    distances = tuple(every_distance(computed, kinds(variants)))
     return Comparison(
         config, problem, variants, rows, distances, traces, published, checks.run(config, problem, variants)
     )
@@ -142,9 +144,11 @@ def tabulate(config: Config, progress: Progress | None = None) -> Tabulated:
     computed = {each.name: traces[each.name] for each in variants if not each.refused}
     if not computed:
         raise UserError("; ".join(f"{each.name}: {each.refused}" for each in variants))
-    classes, expected = letters(computed), answers(variants, problem)
+    classes, expected = letters(computed, kinds(variants)), answers(variants, problem)
+    first = next(each for each in variants if not each.refused)
     rows = tuple(
-        row(each, config, problem, computed, expected.get(each.name), classes.get(each.name, "")) for each in variants
+        row(each, config, problem, first, computed, expected.get(each.name), classes.get(each.name, ""))
+        for each in variants
     )
     return Tabulated(problem, variants, traces, rows, hold(config, problem, variants, traces), seconds)
 
@@ -167,6 +171,11 @@ def clocked(
     return traces, seconds
 
 
+def kinds(variants: Sequence[Settled]) -> dict[str, Any]:
+    """Return the type that each variant computes in."""
+    return {each.name: each.computed_in for each in variants}
+
+
 def answers(variants: Sequence[Settled], problem: Problem) -> dict[str, oracle.Answer]:
     """Ask the reference for each variant, and once for all that put the very same question in different forms."""
     known: dict[bytes, oracle.Answer] = {}
@@ -182,6 +191,7 @@ def row(
     settled: Settled,
     config: Config,
     problem: Problem,
+    first: Settled,
     computed: Mapping[str, Trace],
     expected: oracle.Answer | None,
     letter: str,
@@ -198,7 +208,7 @@ def row(
         output_projection=settled.output_projection,
         mistake=settled.mistake,
         same_as=letter,
-        **(unmeasured() if expected is None else measured(trace, computed, expected)),
+        **(unmeasured() if expected is None else measured(settled, first, computed, expected)),
         flops=metrics.flops(len(problem.tokens), problem.keys, settled.head, size(trace.q), size(trace.v)),
         kv_head=settled.heads.shared,
         mask=settled.words["mask"],
@@ -207,6 +217,7 @@ def row(
         normalizer=settled.rules.normalizer,
         convention=settled.words["convention"],
         note=settled.refused or "",
+        computed_in=settled.computed_in.name,
     )
 
 
@@ -216,16 +227,18 @@ def unmeasured() -> dict[str, Any]:
     return {"checked": 0, "sameness": "", "parts_at": ""} | dict.fromkeys(names, math.nan)
 
 
-def measured(trace: Trace, computed: Mapping[str, Trace], expected: oracle.Answer) -> dict[str, Any]:
+def measured(
+    settled: Settled, leader: Settled, computed: Mapping[str, Trace], expected: oracle.Answer
+) -> dict[str, Any]:
     """Return how right a variant is, how far from the first row, and what its weights look like."""
-    first_trace = next(iter(computed.values()))
-    mine, first = answer(trace), answer(first_trace)
-    apart = sameness(first_trace, trace)
+    trace = computed[settled.name]
+    mine, first = answer(trace), answer(computed[leader.name])
+    apart = sameness(computed[leader.name], trace, forms.coarser(settled.computed_in, leader.computed_in))
     checked = mine[list(expected.rows)] if expected.output is not None else mine[:, list(expected.rows)]
     truth = expected.weights if expected.output is None else expected.output
     return {
         "error": metrics.largest_error(checked, truth),
-        "error_ulp": metrics.error_in_ulp(checked, truth),
+        "error_ulp": metrics.error_in_ulp(checked, truth, settled.computed_in),
         "checked": len(expected.rows),
         "shift": difference(mine, first),
         "cosine": metrics.cosine(mine, first) if mine.shape == first.shape else math.nan,
@@ -257,9 +270,10 @@ def difference(left: Array, right: Array) -> float:
     return metrics.largest_error(left, right) if left.shape == right.shape else float("nan")
 
 
-def every_distance(computed: Mapping[str, Trace]) -> Iterator[Distance]:
-    """Yield the distance of every pair of variants, each pair once, in order."""
+def every_distance(computed: Mapping[str, Trace], kinds: Mapping[str, Any]) -> Iterator[Distance]:
+    """Yield the distance of every pair of variants, each pair once, in order; `kinds` are the types they compute in."""
     for (name, trace), (other, second) in itertools.combinations(computed.items(), 2):
+        kind = forms.coarser(kinds[name], kinds[other])
         left, right = answer(trace), answer(second)
         cosine = metrics.cosine(left, right) if left.shape == right.shape else math.nan
-        yield Distance(name, other, difference(left, right), cosine, *sameness(trace, second))
+        yield Distance(name, other, difference(left, right), cosine, *sameness(trace, second, kind))

@@ -43,16 +43,17 @@ def ordered(numbers: Array) -> Array:
     return np.where(bits < 0, -(2 ** (8 * size - 1)) - bits, bits)
 
 
-def error_in_ulp(answer: Array, expected: Array) -> float:
+def error_in_ulp(answer: Array, expected: Array, kind: Any = None) -> float:
     """Return the largest error over the spacing of floats at the largest expected magnitude, in ulp.
 
     Measured against one magnitude for the whole array: a small entry that is the difference of large ones carries
-    their rounding, and would otherwise count as thousands of units in the last place. Source: Higham 2002, "Accuracy
-    and Stability of Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
+    their rounding, and would otherwise count as thousands of units in the last place. `kind` is the type whose spacing
+    it is, where the answer's own has more digits than it was computed with. Source: Higham 2002, "Accuracy and
+    Stability of Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
     if expected.size == 0:
         return 0.0
-    magnitude = np.abs(expected).max().astype(answer.dtype)
+    magnitude = np.abs(expected).max().astype(answer.dtype if kind is None else kind)
     return largest_error(answer, expected) / float(np.spacing(magnitude))
 
 

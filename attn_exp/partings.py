@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from attn_exp.compare import Comparison, Row
+from attn_exp.forms import coarser
 from attn_exp.metrics import error_in_ulp, largest_error
 from attn_exp.sameness import SAME_FUNCTION
 from attn_exp.stages import Trace
@@ -30,8 +32,11 @@ class Parting:
     difference: float | None
 
 
-def parting(mine: Trace, other: Trace) -> Parting | None:
-    """Return where two traces part; None where every stage that both formed is the same, to rounding."""
+def parting(mine: Trace, other: Trace, kind: Any = None) -> Parting | None:
+    """Return where two traces part; None where every stage that both formed is the same, to rounding.
+
+    `kind` is the coarser of the types that they were computed in, where that is not their arrays' own.
+    """
     theirs = dict(other.stages())
     for name, left in mine.stages():
         right = theirs.get(name)
@@ -39,9 +44,9 @@ def parting(mine: Trace, other: Trace) -> Parting | None:
             continue
         if left.shape != right.shape:
             return Parting(name, None)
-        finite = [np.where(np.isneginf(array), 0.0, array) for array in (left, right)]
-        if error_in_ulp(*finite) > SAME_FUNCTION:
-            return Parting(name, largest_error(*finite))
+        mine_finite, other_finite = (np.where(np.isneginf(array), 0.0, array) for array in (left, right))
+        if error_in_ulp(mine_finite, other_finite, kind) > SAME_FUNCTION:
+            return Parting(name, largest_error(mine_finite, other_finite))
     return None
 
 
@@ -55,7 +60,8 @@ def told(comparison: Comparison) -> list[str]:
 
 def sentence(comparison: Comparison, first: Row, row: Row) -> str:
     """Say where one variant parts from the first."""
-    found = parting(comparison.traces[row.variant], comparison.traces[first.variant])
+    kind = coarser(*(np.dtype(each.computed_in) for each in (row, first)))
+    found = parting(comparison.traces[row.variant], comparison.traces[first.variant], kind)
     if found is None:
         return f"{row.variant} is {first.variant} up to the output."
     stage = SPOKEN.get(found.stage, found.stage)
@@ -67,14 +73,24 @@ def sentence(comparison: Comparison, first: Row, row: Row) -> str:
 
 
 def accuracy(rows: list[Row]) -> str:
-    """Say how right the variants are."""
+    """Say how right the variants are, apart by the types that they compute in."""
     wrong = [row for row in rows if row.error_ulp > SAME_FUNCTION]
     right = [row for row in rows if row not in wrong]
-    whom = (
-        "Every variant" if not wrong else "Every other variant" if len(right) > 1 else "".join(r.variant for r in right)
-    )
-    parts = [f"{whom} is within {max(row.error for row in right):.1g} of the scalar reference"] if right else []
+    kinds = list(dict.fromkeys(row.computed_in for row in right))
+    groups = [[row for row in right if row.computed_in == kind] for kind in kinds]
+    parts = [
+        f"{whom(each, len(rows))}{f' in {kind}' if kinds[1:] else ''} is within "
+        f"{max(row.error for row in each):.1g} of the scalar reference"
+        for kind, each in zip(kinds, groups, strict=True)
+    ]
     for row in wrong:
         why = f" (mistake={row.mistake})" if row.mistake != "none" else ""
         parts.append(f"{row.variant} is wrong by up to {row.error:.2g}{why}")
     return f"{'; '.join(parts)}."
+
+
+def whom(right: list[Row], count: int) -> str:
+    """Name the rows of one type that are right, of all the run's."""
+    if len(right) == count:
+        return "Every variant"
+    return "Every other variant" if len(right) > 1 else right[0].variant

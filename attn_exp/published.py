@@ -78,10 +78,13 @@ def hold(
 
 
 def sources(entry: Published, config: Config, runs: Sequence[tuple[Settled, Problem, Trace]]) -> Iterator[Source]:
-    """Yield the variants that form what the entry shows, in order, on its own small inputs if it has any."""
+    """Yield the variants that form what the entry shows, on its own small inputs if it has any.
+
+    In order, but those that compute in a coarser type last: printed figures may have more digits than that.
+    """
     if entry.stage not in STAGES:
         raise UserError(unknown(entry.stage, STAGES, f"stage of published {entry.quantity}"))
-    for run in runs:
+    for run in sorted(runs, key=lambda run: -run[0].computed_in.itemsize):
         if entry.variant in (None, run[0].name):
             settled, problem, trace = own_run(entry, config, run[0].name) if entry.inputs else run
             array = product(entry, trace) if entry.product else stage(entry, problem, trace)

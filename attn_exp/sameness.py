@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import metrics
+from attn_exp.forms import coarser
 from attn_exp.stages import Trace
 
 Array = NDArray[Any]
@@ -30,18 +31,18 @@ class Sameness(NamedTuple):
     parts_at: str
 
 
-def sameness(one: Trace, other: Trace) -> Sameness:
-    """Compare two computations: their answers, then the stages in order.
+def sameness(one: Trace, other: Trace, kind: Any = None) -> Sameness:
+    """Compare two computations: their answers, then the stages in order, as `compared` does.
 
     `parts_at` is the first stage that both form and that is not bit-identical; where the answers differ beyond
     rounding, the first stage that does.
     """
-    word = compared(answer(one), answer(other))
+    word = compared(answer(one), answer(other), kind)
     if word == IDENTICAL:
         return Sameness(word, "")
     theirs = dict(other.stages())
     for name, array in one.stages():
-        if name in theirs and parted(compared(array, theirs[name]), word):
+        if name in theirs and parted(compared(array, theirs[name], kind), word):
             return Sameness(word, name)
     return Sameness(word, "output")
 
@@ -57,8 +58,12 @@ def answer(trace: Trace) -> Array:
     return last
 
 
-def compared(one: Array, other: Array) -> str:
-    """Say how near two arrays are: bit-identical, within k units in the last place, within rounding, different."""
+def compared(one: Array, other: Array, kind: Any = None) -> str:
+    """Say how near two arrays are: bit-identical, within k units in the last place, within rounding, different.
+
+    `kind` is the coarser of the types that they were computed in. Where their own has more digits, units and rounding
+    are those of `kind`, and the words say so: within 2 ulp of float32.
+    """
     if one.shape != other.shape or (np.isfinite(one) != np.isfinite(other)).any():
         return DIFFERENT
     if one.dtype == other.dtype and np.array_equal(one, other, equal_nan=True):
@@ -66,23 +71,29 @@ def compared(one: Array, other: Array) -> str:
     finite = np.isfinite(one)
     if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
         return DIFFERENT
-    units = metrics.ulp_distance(one[finite], other[finite])
+    kind = one.dtype if kind is None else np.dtype(kind)
+    of_kind = "" if kind == one.dtype else f" of {kind.name}"
+    units = metrics.ulp_distance(one[finite].astype(kind), other[finite])
     if units <= FEW_ULP:
-        return f"within {units} ulp"
-    return ROUNDING if metrics.error_in_ulp(one[finite], other[finite]) <= SAME_FUNCTION else DIFFERENT
+        return f"within {units} ulp{of_kind}"
+    far = metrics.error_in_ulp(one[finite], other[finite], kind) > SAME_FUNCTION
+    return DIFFERENT if far else f"{ROUNDING}{of_kind}"
 
 
-def letters(traces: Mapping[str, Trace]) -> dict[str, str]:
-    """Give computations of the same function, to rounding, the same letter."""
+def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, str]:
+    """Give computations of the same function, to rounding in the coarser of their types, the same letter."""
     leaders: list[str] = []
     found = {}
-    for name, trace in traces.items():
-        same = (each for each in leaders if compared(answer(trace), answer(traces[each])) != DIFFERENT)
-        leader = next(same, name)
+    for name in traces:
+        leader = next((each for each in leaders if alike(name, each, traces, kinds)), name)
         if leader == name:
             leaders.append(name)
         found[name] = letter(leaders.index(leader))
     return found
+
+
+def alike(name: str, other: str, traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> bool:
+    return compared(answer(traces[name]), answer(traces[other]), coarser(kinds[name], kinds[other])) != DIFFERENT
 
 
 def letter(place: int) -> str:

@@ -16,19 +16,22 @@ COLUMNS = {
     "scale": "scale",
     "error": "error",
     "error_ulp": "ulp",
+    "computed_in": "of",
     "shift": "shift",
     "cosine": "cosine",
     "entropy": "entropy",
     "effective_keys": "eff_keys",
     "largest_weight": "max_weight",
 }
-"""Fields of a row that fit side by side in 100 columns, and their heads."""
+"""Fields of a row that fit side by side in 100 columns, and their heads; the type is left out where it is float64."""
 
 
 def summary(comparison: Comparison) -> str:
     """Return the table of the variants, the published table where there is one, and the sentence on what agrees."""
-    cells = [[shown(getattr(row, name)) for name in COLUMNS] for row in comparison.rows]
-    parts = [table(list(COLUMNS.values()), cells), sentence(comparison.rows)]
+    ordinary = all(row.computed_in == "float64" for row in comparison.rows)
+    names = [name for name in COLUMNS if name != "computed_in" or not ordinary]
+    cells = [[shown(getattr(row, name)) for name in names] for row in comparison.rows]
+    parts = [table([COLUMNS[name] for name in names], cells), sentence(comparison.rows)]
     if comparison.published:
         parts += [published(comparison.published)]
     for check in comparison.checks:

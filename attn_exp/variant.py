@@ -42,6 +42,7 @@ class Settled:
     positions: tuple[Position, ...]
     words: Mapping[str, str]
     starts_late: bool
+    ends_early: bool
     empty: str
     tiled: bool
 
@@ -51,10 +52,17 @@ class Settled:
         return self.heads.query
 
     @property
+    def computed_in(self) -> np.dtype[Any]:
+        """The type that its form computes in, of a problem in float64."""
+        return forms.computed_in(self.form)
+
+    @property
     def refused(self) -> str | None:
         """Why the form cannot compute these rules, or None where it can."""
         if self.starts_late and not hasattr(forms.module(self.form), "mix"):
             return f"form={self.form} forms no weights, and this problem starts at given ones"
+        if self.ends_early and hasattr(forms.module(self.form), "CONTEXT_ALONE"):
+            return f"form={self.form} computes the context alone, and this problem has no values"
         return forms.refuses(self.form, self.rules)
 
 
@@ -88,6 +96,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         positions=placed,
         words=words,
         starts_late=problem.weights is not None,
+        ends_early=problem.v is None,
         empty=convention(chosen("convention")).empty,
         tiled=convention(chosen("convention")).tiled,
     )

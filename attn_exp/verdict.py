@@ -24,8 +24,13 @@ def sentence(rows: Sequence[Row]) -> str:
 
 
 def agreement(members: Sequence[Row]) -> str:
-    """Say that several variants compute one function."""
-    return f"{listed([each.variant for each in members])} compute the same function ({members[0].same_as})"
+    """Say that several variants compute one function, and which of them in another type than the first."""
+    others: dict[str, list[str]] = {}
+    for each in members:
+        if each.computed_in != members[0].computed_in:
+            others.setdefault(each.computed_in, []).append(each.variant)
+    types = "".join(f", {listed(names)} in {kind}" for kind, names in others.items())
+    return f"{listed([each.variant for each in members])} compute the same function ({members[0].same_as}){types}"
 
 
 def departure(members: Sequence[Row], first: Row) -> str:

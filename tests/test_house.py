@@ -23,8 +23,8 @@ EDGES = {
 CORE = (
     "compare", "config", "embeddings", "metrics", "mistakes", "normalizers", "oracle", "problem", "projections",
     "intervals", "printed", "published", "reference", "stages", "streams", "variant",
-    "arrange", "blame", "conventions", "divergences", "functional", "gradients", "heads", "measures", "picture",
-    "registry", "rounding", "sameness",
+    "arrange", "blame", "conventions", "divergences", "foreign", "functional", "gradients", "heads", "measures",
+    "picture", "registry", "rounding", "sameness",
 )  # fmt: skip
 
 EDGE = ("cli", "hydra_edge", "hydra_errors", "session", "store", "tables", "figures", "report")

@@ -22,6 +22,7 @@ from attn_exp.rules.padding import Padding
 from attn_exp.rules.rule import Rules
 from attn_exp.rules.sink import Sink
 from attn_exp.rules.window import Window
+from tests.by_form import largest_logit, tolerance
 
 Array = NDArray[Any]
 PLAIN = [name for name in forms.NAMES if not forms.refuses(name, Rules())]
@@ -54,8 +55,9 @@ def test_outputs_lie_in_the_hull_of_the_values(form: str, arrays: tuple[Array, A
     q, _, v = arrays
     found = context(form, arrays)
     each = np.repeat(v, len(q) // len(v), axis=0)
-    assert (found <= each.max(axis=1, keepdims=True) + 1e-9).all()
-    assert (found >= each.min(axis=1, keepdims=True) - 1e-9).all()
+    rounding = tolerance(form, 1e-9)
+    assert (found <= each.max(axis=1, keepdims=True) + rounding).all()
+    assert (found >= each.min(axis=1, keepdims=True) - rounding).all()
 
 
 @pytest.mark.parametrize("form", PLAIN)
@@ -65,7 +67,9 @@ def test_tokens_in_another_order_give_outputs_in_that_order(
 ) -> None:
     order = np.random.default_rng(seed).permutation(arrays[0].shape[1])
     shuffled = tuple(each[:, order] for each in arrays)
-    np.testing.assert_allclose(context(form, shuffled), context(form, arrays)[:, order], atol=1e-12, rtol=1e-9)
+    absolute, relative = (tolerance(form, each, largest_logit(*arrays[:2])) for each in (1e-12, 1e-9))
+    found = context(form, shuffled)
+    np.testing.assert_allclose(found, context(form, arrays)[:, order], atol=absolute, rtol=relative)
 
 
 @pytest.mark.parametrize("form", CAUSAL)
@@ -77,7 +81,8 @@ def test_the_future_cannot_change_a_causal_output(form: str, arrays: tuple[Array
     for each in changed:
         each[:, cut + 1 :] = rng.standard_normal(each[:, cut + 1 :].shape)
     before, after = (context(form, each, masks=(Causal(),))[:, : cut + 1] for each in (arrays, changed))
-    np.testing.assert_allclose(after, before, rtol=1e-12, atol=1e-13)
+    relative, absolute = (tolerance(form, each) for each in (1e-12, 1e-13))
+    np.testing.assert_allclose(after, before, rtol=relative, atol=absolute)
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf, 1e300])
@@ -123,9 +128,9 @@ def test_a_constant_added_to_every_logit_changes_nothing(
 ) -> None:
     settings: dict[str, Any] = {"masks": (Causal(),), "scores": (Added(np.array([[shift]])),)}
     if not forms.refuses(form, Rules(**settings)):
-        np.testing.assert_allclose(
-            context(form, arrays, **settings), context(form, arrays, masks=(Causal(),)), rtol=1e-9, atol=1e-11
-        )
+        relative, absolute = (tolerance(form, each, largest_logit(*arrays[:2]) + abs(shift)) for each in (1e-9, 1e-11))
+        found = context(form, arrays, **settings)
+        np.testing.assert_allclose(found, context(form, arrays, masks=(Causal(),)), rtol=relative, atol=absolute)
 
 
 @given(arrays=inputs(), normalizer=st.sampled_from(["softmax", "sparsemax"]), cut=st.integers(0, 3))

@@ -16,6 +16,7 @@ from attn_exp import forms
 from attn_exp.normalizers import NORMALIZERS
 from attn_exp.rules.rule import Rules
 from attn_exp.rules.t5 import bucket
+from tests.by_form import largest_logit
 
 Array = NDArray[Any]
 
@@ -73,14 +74,11 @@ def inputs(draw: Any) -> tuple[Array, Array, Array]:
     return q.astype(kind), k.astype(kind), rng.standard_normal((batches, g, s, e)).astype(kind)
 
 
-def agree(found: Array, expected: Array, logits_size: float = 1.0) -> None:
-    tolerance = KINDS[str(expected.dtype)] * max(1.0, logits_size)
+def agree(form: str, found: Array, expected: Array, logits_size: float = 1.0) -> None:
+    kind = forms.computed_in(form, expected.dtype)
+    tolerance = KINDS[kind.name] * max(1.0, logits_size)
     assert found.dtype == expected.dtype
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
-
-
-def largest_logit(q: Array, k: Array) -> float:
-    return float(np.abs(q).max() * np.abs(k).max() * q.shape[-1])
 
 
 @pytest.mark.parametrize("form", SOFTMAX_FORMS)
@@ -88,7 +86,10 @@ def largest_logit(q: Array, k: Array) -> float:
 def test_causal(form: str, arrays: tuple[Array, Array, Array]) -> None:
     q, k, v = arrays
     agree(
-        attn_exp.attention(q, k, v, is_causal=True, form=form), by_torch(q, k, v, is_causal=True), largest_logit(q, k)
+        form,
+        attn_exp.attention(q, k, v, is_causal=True, form=form),
+        by_torch(q, k, v, is_causal=True),
+        largest_logit(q, k),
     )
 
 
@@ -96,7 +97,9 @@ def test_causal(form: str, arrays: tuple[Array, Array, Array]) -> None:
 @given(arrays=inputs(), scale=st.sampled_from([None, 0.0, 0.3, -1.0]))
 def test_plain(form: str, arrays: tuple[Array, Array, Array], scale: float | None) -> None:
     q, k, v = arrays
-    agree(attn_exp.attention(q, k, v, scale=scale, form=form), by_torch(q, k, v, scale=scale), largest_logit(q, k))
+    agree(
+        form, attn_exp.attention(q, k, v, scale=scale, form=form), by_torch(q, k, v, scale=scale), largest_logit(q, k)
+    )
 
 
 @pytest.mark.parametrize("form", sorted(set(SOFTMAX_FORMS) - set(CAUSAL_ONLY)))
@@ -110,20 +113,22 @@ def test_masks(form: str, additive: bool, arrays: tuple[Array, Array, Array], se
     bias = np.where(allowed, rng.standard_normal(shape), -np.inf).astype(q.dtype)
     mask = bias if additive else allowed
     expected = by_torch(q, k, v, attn_mask=torch.from_numpy(mask))
-    agree(attn_exp.attention(q, k, v, attn_mask=mask, form=form), expected, largest_logit(q, k))
+    agree(form, attn_exp.attention(q, k, v, attn_mask=mask, form=form), expected, largest_logit(q, k))
 
 
 @pytest.mark.parametrize("form", SOFTMAX_FORMS)
 def test_logits_of_ten_thousand(form: str) -> None:
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((1, 2, 5, 8)) for _ in range(3))
-    agree(attn_exp.attention(1e4 * q, k, v, is_causal=True, form=form), by_torch(1e4 * q, k, v, is_causal=True), 1e4)
+    agree(
+        form, attn_exp.attention(1e4 * q, k, v, is_causal=True, form=form), by_torch(1e4 * q, k, v, is_causal=True), 1e4
+    )
 
 
 @pytest.mark.parametrize("form", SOFTMAX_FORMS)
 def test_one_token_of_one_number(form: str) -> None:
     one = np.ones((1, 1, 1, 1))
-    agree(attn_exp.attention(one, one, 3 * one, is_causal=True, form=form), by_torch(one, one, 3 * one))
+    agree(form, attn_exp.attention(one, one, 3 * one, is_causal=True, form=form), by_torch(one, one, 3 * one))
 
 
 def test_multi_head_attention_module_with_the_same_weights() -> None:

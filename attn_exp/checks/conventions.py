@@ -49,11 +49,11 @@ def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterat
         pinned = config.variant[each.name]
         settled = {name: settle(each.name, pinned, replace(config, convention=name), problem) for name in CONVENTIONS}
         traces = {name: execute(one, problem) for name, one in settled.items() if not one.refused}
-        classes = letters(traces)
+        classes = letters(traces, {name: one.computed_in for name, one in settled.items()})
         first = next(iter(traces.values()))
         for name, one in settled.items():
             refused = Sameness(one.refused or "", "")
-            apart = sameness(first, traces[name]) if name in traces else refused
+            apart = sameness(first, traces[name], one.computed_in) if name in traces else refused
             yield described(each.name, name, classes.get(name, ""), apart)
 
 

@@ -17,12 +17,15 @@ from attn_exp.positions.rope import Rope
 from attn_exp.problem import Problem
 from attn_exp.rules.added import Added
 from attn_exp.rules.rule import Array, Rules, whole_grid
+from attn_exp.sameness import SAME_FUNCTION
 from attn_exp.variant import Settled, placed
 
 COLUMNS = {"variant": "variant", "invariant": "invariant", "holds": "holds", "largest": "largest", "note": "note"}
 
 TOLERANCE = 1e-9
-"""Differences up to this, relative to the largest output, are rounding; those of finite differences up to its root."""
+"""Differences up to this, relative to the largest output, are rounding; those of finite differences up to its root.
+
+Where a form computes in a coarser type than float64, `SAME_FUNCTION` units of that are."""
 
 MOST_POISONED = 16
 """Of more hidden keys than this, evenly spaced ones are tried, each in a computation of its own."""
@@ -76,20 +79,21 @@ def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterat
         q, k, v = placed(settled, problem)
         for invariant, attempt in INVARIANTS.items():
             if q is None or k is None or v is None:
-                yield judged(settled.name, invariant, "the problem has no queries, keys and values")
+                yield judged(settled, invariant, "the problem has no queries, keys and values")
             else:
-                yield judged(settled.name, invariant, attempt(Case(settled, q, k, v, settled.rules)))
+                yield judged(settled, invariant, attempt(Case(settled, q, k, v, settled.rules)))
 
 
-def judged(variant: str, invariant: str, answer: Answer) -> Record:
+def judged(settled: Settled, invariant: str, answer: Answer) -> Record:
     """Return the record of one attempt."""
     if isinstance(answer, str):
-        return Record(variant, invariant, "-", float("nan"), answer)
+        return Record(settled.name, invariant, "-", float("nan"), answer)
     found, expected = answer
     size = float(np.abs(expected).max(initial=0.0)) or 1.0
     largest = largest_error(found, expected) / size
-    tolerance = TOLERANCE if invariant != "gradients" else TOLERANCE**0.5
-    return Record(variant, invariant, "yes" if largest <= tolerance else "no", largest, "")
+    rounding = max(TOLERANCE, SAME_FUNCTION * float(np.finfo(settled.computed_in).eps))
+    tolerance = rounding if invariant != "gradients" else rounding**0.5
+    return Record(settled.name, invariant, "yes" if largest <= tolerance else "no", largest, "")
 
 
 def sentence(records: Sequence[Record]) -> str:
@@ -206,6 +210,8 @@ def gradients(case: Case) -> Answer:
         return "the formula is that of normalized logits"
     if case.rules.normalizer == "sparsemax":
         return "sparsemax has corners"
+    if case.settled.computed_in != np.float64:
+        return f"{case.settled.computed_in.name} is too coarse for finite differences"
     rng, step = np.random.default_rng(0), 1e-5
     along = [rng.standard_normal(each.shape) for each in (case.q, case.k, case.v)]
     ends = []

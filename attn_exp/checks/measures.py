@@ -81,6 +81,11 @@ def ends(subject: Subject) -> tuple[Array, Array]:
     return answer(subject.trace), answer(subject.exact)
 
 
+def ulp(answer: Array, exact: Array, kind: np.dtype[np.generic]) -> int:
+    """Return how far they are apart in units in the last place of the type that the answer was computed in."""
+    return metrics.ulp_distance(answer.astype(kind), exact)
+
+
 def distributions(subject: Subject) -> tuple[Array, Array]:
     """Return the weights of the first row and of this one, where both have as many heads."""
     first = stage(subject.first, "weights")
@@ -126,8 +131,8 @@ METRICS: dict[str, tuple[str, Callable[[Subject], float]]] = {
     "mean_error": ("", lambda subject: divergences.mean_error(*ends(subject))),
     "rms_error": ("", lambda subject: divergences.rms_error(*ends(subject))),
     "relative_rms": ("", lambda subject: divergences.relative_rms(*ends(subject))),
-    "close": ("1 = yes", lambda subject: divergences.close(*ends(subject))),
-    "ulp": ("ulp", lambda subject: metrics.ulp_distance(*ends(subject))),
+    "close": ("1 = yes", lambda subject: divergences.close(*ends(subject), subject.settled.computed_in.name)),
+    "ulp": ("ulp", lambda subject: ulp(*ends(subject), subject.settled.computed_in)),
     "row_sum_error": ("", lambda subject: metrics.row_sum_error(weights(subject))),
     "entropy": ("nats", lambda subject: metrics.entropy(weights(subject)).mean()),
     "normalized_entropy": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -49,11 +50,16 @@ class Record:
 
 
 def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Judge every stage of every variant in every type that the run names, or in all of them."""
-    for name in config.dtype or TYPES:
+    """Judge every stage of every variant in every type that the run names, or in all of them.
+
+    A form that computes in a coarser type than one that is named is judged in its own.
+    """
+    asked = config.dtype or TYPES
+    own = {each.name: [forms.computed_in(each.form, kind(name)).name for name in asked] for each in variants}
+    for name in dict.fromkeys(itertools.chain(asked, *own.values())):
         low = rounded(problem, kind(name))
         exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
-        for settled in variants:
+        for settled in (each for each in variants if name in own[each.name]):
             exact = stages(execute(as_plain(settled), exact_problem))
             plain = stages(execute(as_plain(settled), low))
             yield from judged(settled.name, name, stages(execute(settled, low)), plain, exact)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +43,20 @@ def keeping(name: str, weights: str, tell: Callable[[float], None] | None = None
 def matrices(name: str) -> int:
     """Return how many arrays `[h t s]` the form holds at once: all five stages unless it says otherwise."""
     return getattr(module(name), "MATRICES", 5)
+
+
+def computed_in(name: str, given: Any = np.float64) -> np.dtype[Any]:
+    """Return the type that the form computes numbers of a given type in: theirs, or its `DTYPE` where that is coarser.
+
+    Units in the last place, and whether two answers differ by rounding alone, are judged in this type.
+    """
+    own, widest = np.dtype(given), getattr(module(name), "DTYPE", None)
+    return own if widest is None else coarser(own, np.dtype(widest))
+
+
+def coarser(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the one of two types of numbers that has fewer digits."""
+    return one if one.itemsize <= other.itemsize else other
 
 
 def refuses(name: str, rules: Rules) -> str | None:

@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.foreign import beyond, change
 from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at its weights there is no such call
-from attn_exp.rules.rule import Array, Rules, Score, whole_grid
+from attn_exp.rules.rule import Array, Rules
 from attn_exp.stages import Trace
 
 LEAKS = "PyTorch adds -inf to the logit of a masked key, and NaN stays NaN"
 """Why what masked keys hold can reach the answer; forms without this constant promise that it cannot."""
 
+CONTEXT_ALONE = True
+"""It hands out no weights, so that a problem without values has nothing to ask it."""
 
 MATRICES = 0
-"""PyTorch's kernel works by blocks, and hands out no weights."""
+"""PyTorch's kernel works by blocks."""
 
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
@@ -46,31 +49,6 @@ def refuses(rules: Rules) -> str | None:
     if not find_spec("torch"):
         return "PyTorch is not installed: pip install torch"
     return beyond(rules, "PyTorch's function")
-
-
-def beyond(rules: Rules, name: str) -> str | None:
-    """Return why one array added to the logits before a softmax does not express these rules."""
-    if rules.normalizer != "softmax":
-        return f"{name} has the softmax alone, not {rules.normalizer}"
-    if any(type(rule).bend is not Score.bend or type(rule).extra is not Score.extra for rule in rules.scores):
-        return f"{name} takes numbers to add to the logits, and no other change of them"
-    return None
-
-
-def change(q: Array, k: Array, rules: Rules) -> Array | None:
-    """Return booleans (True = may attend) or numbers to add, `[... h t s]`, or None where the rules change nothing."""
-    grid = whole_grid(rules, q.shape[-3], q.shape[-2], k.shape[-2], batches=q.shape[0] if q.ndim == 4 else None)
-    whole = (*q.shape[:-1], k.shape[-2])
-    biases = [bias for rule in rules.scores if (bias := rule.bias(grid)) is not None]
-    if not biases and not rules.masks:
-        return None
-    allowed = np.ones(whole, bool)
-    for mask in rules.masks:
-        allowed = allowed & mask.allows(grid)
-    if not biases:
-        return allowed
-    total = sum(biases, start=np.zeros(whole))
-    return np.asarray(np.where(allowed, total, -np.inf)).astype(q.dtype)
 
 
 def tensor(torch: Any, array: Array) -> Any:

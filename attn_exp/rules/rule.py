@@ -102,6 +102,10 @@ class Score(Rule):
         """Change each scaled logit, in an array or alone, by its own value, such as a soft-cap."""
         return logits
 
+    def bound(self) -> float | None:
+        """Return c where `bend` is `c tanh(logit / c)`, which other libraries know by that number, or None."""
+        return None
+
     def bias(self, grid: Grid) -> Array | float | None:
         """Return what is added to the logits at these places, or None for nothing."""
         return None

@@ -29,3 +29,6 @@ class Softcap(Score):
     def bend(self, logits: Any) -> Any:
         kind = getattr(logits, "dtype", np.dtype(np.float64)).type
         return np.tanh(logits / kind(self.cap)) * kind(self.cap)
+
+    def bound(self) -> float:
+        return self.cap

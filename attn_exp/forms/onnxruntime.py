@@ -1,0 +1,90 @@
+"""ONNX Runtime's operator `Attention` on the CPU, where it is installed: another row to compare with, in float32."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from attn_exp.engine.blas import default_threads
+from attn_exp.foreign import beyond, change
+from attn_exp.rules.rule import Array, Rules
+from attn_exp.stages import Trace
+
+DTYPE = "float32"
+"""The widest type that the operator's own code computes in: wider inputs are rounded to it."""
+
+LEAKS = "ONNX Runtime gives a masked key the weight 0, and 0 times NaN or infinity is NaN"
+"""Why what masked keys hold can reach the answer."""
+
+CONTEXT_ALONE = True
+"""It is asked for no weights, so that a problem without values has nothing to ask it."""
+
+MATRICES = 2
+"""It forms the logits, beside the mask."""
+
+OLDEST = (1, 28)
+"""Before, it gave a query that sees no key the mean of all values, and until 1.26 capped logits after masking them."""
+
+OPSET, IR_VERSION = 24, 10
+
+
+def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
+    """Compute the context with a model of one operator; masks and biases go in as one array `[... h t s]`.
+
+    Shapes as in `matrix`. The answer is rounded to the input's type, and no more exact than `DTYPE`. The operator wants
+    a scale above 0, a query and a key: a sign goes to the queries, and without keys the context is zero.
+
+    Source: ONNX, operator `Attention`, opset 24; onnxruntime, `core/providers/cpu/llm/attention.cc`.
+    """
+    if v is None:
+        return Trace(q=q, k=k)
+    kind = q.dtype if q.dtype == np.float16 else np.dtype(DTYPE)
+    if 0 in (*q.shape[:-1], *v.shape):
+        return Trace(q=q, k=k, v=v, context=np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype))
+    with np.errstate(over="ignore"):  # what is too large for the type is infinite in it
+        signed, keys, values = (each.astype(kind) for each in (q * np.sign(rules.scale), k, v))
+    inputs = {"Q": filled(signed), "K": filled(keys), "V": values}
+    added = change(inputs["Q"], keys, rules)
+    inputs |= {} if added is None else {"attn_mask": added}
+    batched = {name: each if each.ndim == 4 else each[None] for name, each in inputs.items()}
+    (found,) = session(batched, rules).run(None, batched)
+    context = found.reshape(*q.shape[:-1], v.shape[-1])
+    return Trace(q=q, k=k, v=v, context=context.astype(q.dtype, copy=False))
+
+
+def refuses(rules: Rules) -> str | None:
+    """Return what of these rules ONNX's operator has no argument for, or what is missing, in one line, or None."""
+    if not find_spec("onnxruntime") or not find_spec("onnx"):
+        return "ONNX Runtime is not installed: pip install onnxruntime onnx"
+    import onnxruntime  # noqa: PLC0415 - only where this form is asked for
+
+    version = onnxruntime.__version__
+    if tuple(int(each) for each in version.split(".")[:2]) < OLDEST:
+        return f"ONNX Runtime {version} reads masks otherwise: pip install 'onnxruntime>={'.'.join(map(str, OLDEST))}'"
+    return beyond(rules, "ONNX's operator", caps=1)
+
+
+def filled(heads: Array) -> Array:
+    """Return heads of size 0, which the operator refuses, as heads of one 0: their logits are 0 as well."""
+    return heads if heads.shape[-1] else np.zeros((*heads.shape[:-1], 1), heads.dtype)
+
+
+def session(inputs: dict[str, Array], rules: Rules) -> Any:
+    """Return a session of ONNX Runtime for a model that holds one operator `Attention` with these inputs."""
+    import onnxruntime  # noqa: PLC0415 - only where this form is asked for
+    from onnx import helper  # noqa: PLC0415
+
+    scale = float(abs(rules.scale)) or 1.0
+    cap = next((cap for rule in rules.scores if (cap := rule.bound()) is not None), 0.0)
+    types = {name: helper.np_dtype_to_tensor_dtype(each.dtype) for name, each in inputs.items()}
+    values = [helper.make_tensor_value_info(name, each, None) for name, each in types.items()]
+    answer = helper.make_tensor_value_info("Y", types["Q"], None)
+    node = helper.make_node("Attention", list(inputs), ["Y"], scale=scale, softcap=float(cap))
+    graph = helper.make_graph([node], "attention", values, [answer])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = default_threads()  # by itself it takes all cores, also those it may not use
+    options.log_severity_level = 4  # what goes wrong is raised, and need not be printed too
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
