@@ -21,6 +21,7 @@ TESTS = ("tests/test_compare.py", "tests/test_problem.py")
 
 RULES, RUNS, ONNX = ("tests/test_rules.py",), ("tests/test_ruled_runs.py",), ("tests/test_onnx.py",)
 FORMS = ("tests/test_oracle_matrix.py", "-k", "every_rule")
+LENT = ("tests/test_onnxruntime.py",)
 FAST = ("tests/test_fast_paths.py", "tests/test_choice.py", "tests/test_blockwise.py")
 
 
@@ -78,6 +79,9 @@ MUTANTS = [
     Mutant("underflow of few tokens trusted", "engine/plain.py", "EPS[total.dtype] <= least and most", "most", FAST),
     Mutant("a second run forgets the first", "engine/block.py", "            total += summed", "            total = summed", FAST),
     Mutant("a mask begins one key late", "engine/plan.py", "(max(first, every_stop), last)", "(max(first, every_stop + 1), last)", FAST),
+    Mutant("float32 said to be float64", "forms/onnxruntime.py", 'DTYPE = "float32"', 'DTYPE = "float64"', LENT),
+    Mutant("ulp of the wrong type", "compare.py", "checked, truth, settled.computed_in", "checked, truth", LENT),
+    Mutant("sign of the scale lost", "forms/onnxruntime.py", "q * np.sign(rules.scale), k, v", "q, k, v", LENT),
     Mutant("an overflow is kept", "engine/block.py", "return sums if sums is not None and trusted(sums) else", "return sums if sums is not None else", FAST),
 ]  # fmt: skip
 

@@ -50,6 +50,17 @@ def close(found: Array, wanted: Array) -> None:
     np.testing.assert_allclose(found, wanted, rtol=tolerance("onnxruntime", 0), atol=tolerance("onnxruntime", 0))
 
 
+def multiply(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Let the form answer a multiple of what it computes."""
+    sound = forms.module("onnxruntime").attend
+
+    def attend(q: Array, k: Array, v: Array, rules: Rules) -> Any:
+        found = sound(q, k, v, rules)
+        return found.replace(context=found.context * factor)
+
+    monkeypatch.setattr("attn_exp.forms.onnxruntime.attend", attend)
+
+
 @pytest.mark.parametrize("rules", ["", "mask=causal score=alibi position=rope", "mask=window scale=false bias=true"])
 def test_four_libraries_are_four_rows_of_one_table(rules: str) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
@@ -86,13 +97,7 @@ def test_a_row_in_float32_alone_is_right() -> None:
 def test_more_than_rounding_in_float32_is_another_function(
     monkeypatch: pytest.MonkeyPatch, factor: float, letter: str
 ) -> None:
-    sound = forms.module("onnxruntime").attend
-
-    def attend(q: Array, k: Array, v: Array, rules: Rules) -> Any:
-        found = sound(q, k, v, rules)
-        return found.replace(context=found.context * factor)
-
-    monkeypatch.setattr("attn_exp.forms.onnxruntime.attend", attend)
+    multiply(monkeypatch, factor)
     found = comparison(*RANDOM, BOTH)
     assert found.rows[1].same_as == letter
     assert ("onnxruntime is wrong" in partings.accuracy(list(found.rows))) == (letter == "B")
@@ -139,7 +144,9 @@ def test_invariants_hold_to_rounding_but_what_is_masked_leaks() -> None:
     assert {name for name, (holds, _) in held.items() if holds == "yes"} >= {"poison 1e30", "logit shift"}
 
 
-def test_metrics_are_in_the_type_of_the_row() -> None:
+def test_metrics_are_in_the_type_of_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One millionth off is close in float32, and not in float64."""
+    multiply(monkeypatch, 1 + 1e-6)
     (check,) = comparison(*RANDOM, BOTH, "metrics=[close,ulp]").checks
     found = {(each.variant, each.metric): each.value for each in check.records}
     assert found["onnxruntime", "close"] == found["matrix", "close"] == 1
