@@ -31,6 +31,8 @@ KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowRight": 39}
 TYPED = {"Enter": "\r", " ": " "}
 """Keys that also type something, without which they press no button."""
 
+DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))"
+"""Waits until the page is drawn as it is now; before that, a click lands on what was there."""
 UNSHADED = "<style>.scroll { background-image: none !important; }</style>"
 
 
@@ -118,9 +120,10 @@ class Tab:
         """Click on the middle of the first element that matches, scrolled into view."""
         middle = self.ask(
             f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
-            " found.scrollIntoView({block: 'center'}); const box = found.getBoundingClientRect();"
+            " found.scrollIntoView({block: 'center', behavior: 'instant'}); const box = found.getBoundingClientRect();"
             " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
         )
+        self.ask(DRAWN)
         where = {"x": middle[0], "y": middle[1], "button": "left", "clickCount": 1}
         for kind in ("mousePressed", "mouseReleased"):
             self.tell("Input.dispatchMouseEvent", type=kind, **where)
@@ -132,6 +135,7 @@ class Tab:
         )
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.tell("Emulation.setEmulatedMedia", media=media, features=features)
+        self.ask(DRAWN)
 
     def overflow(self) -> int:
         """Return by how many pixels the page is wider than the screen."""
