@@ -9,6 +9,7 @@ from pathlib import Path
 from attn_exp.config import UserError
 
 DONE = 0
+FIGURE_WORDS = "[figures.format=pdf] [figures.width=5]"
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ def open_newest(words: Sequence[str]) -> str:
 
 
 def render_again(words: Sequence[str]) -> str:
-    """Draw the report of a run anew."""
+    """Draw the report of a run anew, with figures of other settings if told so."""
     from attn_exp import reader  # noqa: PLC0415
 
-    return reader.render_again(Path(words[0]))
+    return reader.render_again(Path(words[0]), words[1:])
 
 
 def show_status(words: Sequence[str]) -> str:
@@ -95,7 +96,7 @@ def folder(words: Sequence[str]) -> Path:
 COMMANDS = {
     "index": Command(index, 0, 1, "index [DIR]          a page of all runs and sweeps under a folder (outputs)"),
     "open": Command(open_newest, 0, 1, "open [DIR]           the newest report in a browser, or its path"),
-    "report": Command(render_again, 1, 1, "report DIR           a run's report again, from its results alone"),
+    "report": Command(render_again, 1, 3, f"report DIR {FIGURE_WORDS}   a run's report again, from its results alone"),
     "runs": Command(show_runs, 0, 1, "runs [DIR]           the same in the terminal, newest first"),
     "status": Command(show_status, 1, 1, "status DIR           where a sweep stands, from its files"),
     "collect": Command(collect_again, 1, 1, "collect DIR          a sweep's table and report again, from its parts"),

@@ -6,12 +6,14 @@ import os
 import secrets
 import shutil
 import webbrowser
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from attn_exp import index, session, store
-from attn_exp.config import UserError
+from attn_exp.config import FIGURES, Figures, UserError, read_fields, unknown
 
 
 def show(output_dir: Path) -> str:
@@ -44,18 +46,20 @@ def newest(output_dir: Path) -> Path:
     return page
 
 
-def render_again(folder: Path) -> str:
+def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     """Draw the report of a run anew from its results, computing no attention, and return what to open.
 
-    What the run was told to write is written, or everything where it was told `report=none`. Files are replaced once
+    What the run was told to write is written, or everything where it was told `report=none`. Words such as
+    `figures.format=pdf` say how figures are drawn this time, whether the run drew any or not. Files are replaced once
     all are drawn.
 
     Raises:
-        UserError: no run there that can be read, or a folder that cannot be written to.
+        UserError: no run there that can be read, a word for something else, or a folder that cannot be written to.
     """
     if (folder / "manifest.json").is_file():
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
-    run = wanting_something(store.load(folder))
+    changes = figure_settings(words)
+    run = drawn_as(wanting_something(store.load(folder)), changes)
     draft = folder / f".{secrets.token_hex(4)}"
     try:
         draft.mkdir()
@@ -73,6 +77,43 @@ def render_again(folder: Path) -> str:
         with suppress(UserError):
             index.rebuild(home.parent)
     return str(session.newest(folder, run.comparison.config))
+
+
+def figure_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Return what the words set of `figures`, checked.
+
+    Raises:
+        UserError: another setting, which only a new run can change, or a value that does not fit.
+    """
+    known = [f"figures.{name}" for name in FIGURES]
+    values = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key not in known:
+            raise UserError(unknown(key, known, "setting of attn-exp report"))
+        if not equals:
+            raise UserError(f"{word}: expected {key}=VALUE")
+        values[key.removeprefix("figures.")] = spoken(value)
+    return read_fields(values, Figures, FIGURES, "figures.")
+
+
+def spoken(value: str) -> Any:
+    """Return what a value says: a number, a list in brackets, or a word."""
+    if value.startswith("[") and value.endswith("]"):
+        return [spoken(each.strip()) for each in value[1:-1].split(",") if each.strip()]
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def drawn_as(run: store.Run, changes: Mapping[str, Any]) -> store.Run:
+    """Return the run, wanting figures of these settings, if there are any."""
+    if not changes:
+        return run
+    config = run.comparison.config
+    figures, report = replace(config.figures, **changes), replace(config.report, figures=True)
+    return replace(run, comparison=replace(run.comparison, config=replace(config, figures=figures, report=report)))
 
 
 def wanting_something(run: store.Run) -> store.Run:

@@ -16,6 +16,7 @@ from attn_exp.forms import matrix
 from tests.compose import config
 
 COMMAND = "python -m attn_exp"
+KNOWN = "choose one of figures.format, figures.width"
 
 
 def a_run(folder: Path, *words: str) -> Path:
@@ -67,6 +68,20 @@ def test_a_run_without_a_report_gets_a_full_one_and_the_index_links_it(tmp_path:
     assert f'href="runs/{folder.name}/report.html"' in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("report", ["full", "tables", "none"])
+def test_figures_are_drawn_again_as_a_run_that_was_told_so_draws_them(
+    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_run(tmp_path, f"report={report}")
+    expected = a_run(tmp_path, "report=full", "figures.format=[pdf,svg]", "figures.width=4")
+    forbid_attention(monkeypatch)
+    reader.render_again(folder, ["figures.format=[pdf, svg]", "figures.width=4"])
+    before, after = ({path.name: path for path in (each / "figures").iterdir()} for each in (expected, folder))
+    assert {"weights.pdf", "weights.svg"} <= set(before) <= set(after)
+    assert all(after[name].read_bytes() == before[name].read_bytes() for name in before)
+    assert (folder / "report.html").exists() == (report != "tables")
+
+
 def test_what_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a finished run that can be read"):
         reader.render_again(tmp_path)
@@ -111,7 +126,22 @@ def test_without_a_report_there_is_nothing_to_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("report", "attn-exp report: expected attn-exp report DIR"),
+        ("report", "attn-exp report: expected attn-exp report DIR [figures.format=pdf] [figures.width=5]"),
+        ("report here title=a", f"unknown setting of attn-exp report 'title'; {KNOWN}"),
+        (
+            "report here figures.widht=5",
+            f"unknown setting of attn-exp report 'figures.widht'; did you mean figures.width? {KNOWN}",
+        ),
+        ("report here figures.format", "figures.format: expected figures.format=VALUE"),
+        ("report here figures.format=gif", "unknown figures.format 'gif'; choose one of png, svg, pdf"),
+        ("report here figures.format=[]", "figures.format=[]: expected at least one of png, svg, pdf"),
+        ("report here figures.format=", "unknown figures.format ''; choose one of png, svg, pdf"),
+        ("report here figures.width=wide", "figures.width=wide: expected a finite number"),
+        ("report here figures.width=nan", "figures.width=nan: expected a finite number"),
+        (
+            "report here figures.width=5",
+            "here: not a finished run that can be read ([Errno 2] No such file or directory: 'here/run.json')",
+        ),
         ("open a b", "attn-exp open a b: expected attn-exp open [DIR]"),
         ("open nowhere", "nowhere: cannot be read (No such file or directory)"),
         ("index nowhere", "nowhere: no index can be written there (No such file or directory)"),
