@@ -7,6 +7,7 @@ on the machine's speed, so equal comparisons give equal tables.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -28,6 +29,10 @@ COLUMNS = (
     "effective_keys",
     "largest_weight",
 )
+NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?")
+LONG = 40
+"""Words of more characters than this are broken into lines in LaTeX."""
+
 EXACT = ("error", "row_sum_error")
 """Columns that are errors themselves: two digits say all that they know."""
 
@@ -39,7 +44,14 @@ LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': r"\textquotedbl{}",
+    "`": r"\textasciigrave{}",
+    "[": "{[}",
+    "*": "{*}",
 } | {each: f"\\{each}" for each in "&%$#_{}"}
+"""What LaTeX would obey; `[` and `*` are so only where a line of a table begins."""
+
+EVERY_LATEX = re.compile(r"[ -~À-ÿ·±µ°–—‘’“”…]+")
+"""Text that pdfLaTeX sets with its usual fonts, as the engines that know all of Unicode do."""
 
 
 @dataclass(frozen=True)
@@ -109,24 +121,42 @@ def markdown(table: Table) -> str:
 
 def latex(table: Table) -> str:
     """Return a table in LaTeX; it needs the package booktabs."""
-    lines = [" & ".join(latex_cell(each) for each in line) + r" \\" for line in (table.head, *table.lines)]
+    lines = [" & ".join(latex_cell(each) for each in line) + r" \\" for line in table.lines]
+    columns = [latex_column(column[1:]) for column in zip(table.head, *table.lines, strict=True)]
     return "\n".join(
         (
+            r"% \usepackage{booktabs} and, for pdfLaTeX, \usepackage[T1]{fontenc}",
             r"\begin{table}",
             r"  \centering",
+            r"  \footnotesize",
+            r"  \setlength{\tabcolsep}{3pt}",
+            r"  \setlength{\belowcaptionskip}{4pt}",
             rf"  \caption{{{escaped(table.caption)}}}",
             rf"  \label{{tab:{table.name}}}",
-            rf"  \begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
+            rf"  \begin{{tabular}}{{@{{}}{''.join(columns)}@{{}}}}",
             r"    \toprule",
-            f"    {lines[0]}",
+            "    " + " & ".join(map(latex_head, table.head, columns)) + r" \\",
             r"    \midrule",
-            *(f"    {line}" for line in lines[1:]),
+            *(f"    {line}" for line in lines),
             r"    \bottomrule",
             r"  \end{tabular}",
             r"\end{table}",
             "",
         )
     )
+
+
+def latex_column(cells: Sequence[str]) -> str:
+    """Return how a column stands: numbers at the right, words at the left, long ones broken into lines."""
+    if max(map(len, cells), default=0) > LONG:
+        return r"p{0.4\linewidth}"
+    return "r" if all(is_number(each) or each in ("-", "inf") for each in cells) else "l"
+
+
+def latex_head(text: str, column: str) -> str:
+    """Return the head of a column, a word to a line, so that it is hardly wider than its numbers."""
+    words = r" \\ ".join(map(escaped, text.split()))
+    return words if " " not in text else rf"\begin{{tabular}}[b]{{@{{}}{column[0]}@{{}}}}{words}\end{{tabular}}"
 
 
 def latex_cell(text: str) -> str:
@@ -138,15 +168,29 @@ def latex_cell(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text that LaTeX sets as it is, on one line."""
-    return "".join(LATEX.get(each, each) for each in plain(text, most=200))
+    """Return a text that LaTeX sets as it is, on one line.
+
+    Characters that pdfLaTeX's fonts lack stand there by their numbers; LuaLaTeX and XeLaTeX set them.
+    """
+    return "".join(
+        letters(piece) if EVERY_LATEX.fullmatch(piece) else other_letters(piece)
+        for piece in re.split(f"({EVERY_LATEX.pattern})", plain(text, most=200))
+        if piece
+    )
+
+
+def letters(text: str) -> str:
+    """Escape letters, and keep two hyphens, commas or apostrophes from becoming one sign."""
+    return re.sub(r"([-,'])(?=\1)", r"\1{}", "".join(LATEX.get(each, each) for each in text))
+
+
+def other_letters(text: str) -> str:
+    numbers = " ".join(f"U+{ord(each):04X}" for each in text)
+    return rf"\ifdefined\Umathchar {text}\else {numbers}\fi{{}}"
 
 
 def is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+    return NUMBER.fullmatch(text) is not None
 
 
 def html(table: Table) -> str:

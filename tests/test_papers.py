@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +16,13 @@ from attn_exp import papers, session
 from tests.compose import comparison, config
 from tests.test_report import Reader
 
-HARD = papers.Table("t", "100% of $x_1$", ("a_b", "n (ulp)"), (("<b>&amp;|\\^~", "-2.2e-16"), ("x\ny\x1b", "0.50")))
+ODD = ("[2ex]", "*", "--a ''b'' `c` ,,d <<e>>", "naïve café 3µ", "咖啡 قهوة ☕ half \ud800", "1_000", "٣", "word " * 60)
+HARD = papers.Table(
+    "t",
+    "100% of $x_1$",
+    ("a_b", "n (ulp)"),
+    (("<b>&amp;|\\^~", "-2.2e-16"), ("x\ny\x1b", "0.50"), *((each, "-") for each in ODD)),
+)
 
 
 @pytest.mark.parametrize(
@@ -37,20 +46,46 @@ def test_a_number_has_the_digits_that_its_error_lets_stand(value: float, error: 
 def test_latex_sets_texts_as_they_are() -> None:
     text = papers.latex(HARD)
     assert r"\caption{100\% of \$x\_1\$}" in text
-    assert r"a\_b & n (ulp) \\" in text
+    assert r"a\_b & \begin{tabular}[b]{@{}r@{}}n \\ (ulp)\end{tabular} \\" in text
     assert r"\textless{}b\textgreater{}\&amp;\textbar{}\textbackslash{}\textasciicircum{}\textasciitilde{}" in text
     assert r"$-2.2\times10^{-16}$" in text
     assert r"x\textbackslash{}ny\textbackslash{}x1b & $0.50$ \\" in text
+    assert r"{[}2ex] & - \\" in text
+    assert r"-{}-a '{}'b'{}' \textasciigrave{}c\textasciigrave{} ,{},d" in text
+    assert "naïve café 3µ" in text
+    assert r"\ifdefined\Umathchar 咖啡\else U+5496 U+5561\fi{} \ifdefined" in text
+    assert r"1\_000 & -" in text
+    assert r"\begin{tabular}{@{}p{0.4\linewidth}r@{}}" in text
     assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 1
 
 
-def test_latex_compiles(tmp_path: Path) -> None:
+def need_pdflatex() -> None:
+    """Skip where there is no pdfLaTeX, except in CI, where that is a failure."""
     if shutil.which("pdflatex") is None:
-        pytest.skip("no pdflatex on this machine")
-    body = papers.latex(HARD) + papers.latex(papers.tables(comparison())[0])
+        if os.environ.get("ATTN_EXP_CI"):
+            pytest.fail("no pdflatex on this machine; .ci/run installs Debian's")
+        pytest.skip("no pdflatex on this machine; .ci/run installs Debian's")
+
+
+def pdf_of(tables: Sequence[papers.Table], folder: Path) -> str:
+    """Set tables in a plain article, and return what pdfLaTeX says."""
     packages = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs}"
-    (tmp_path / "t.tex").write_text(packages + r"\begin{document}" + body + r"\end{document}")
-    subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    body = "".join(map(papers.latex, tables))
+    (folder / "t.tex").write_text(rf"{packages}\begin{{document}}{body}\end{{document}}", encoding="utf-8")
+    command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "t.tex"]
+    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, timeout=60)
+    said = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, said[-2000:]
+    return said
+
+
+def test_latex_compiles(tmp_path: Path) -> None:
+    need_pdflatex()
+    empty = replace(HARD, lines=())
+    tables = [HARD, empty, *papers.tables(comparison("experiment=she_likes_coffee")), *papers.tables(comparison())]
+    compiled = pdf_of(tables, tmp_path)
+    assert "Missing" not in compiled
+    assert re.findall(r"Overfull .hbox \((\d+)", compiled) == []
 
 
 def test_html_holds_texts_as_text() -> None:
