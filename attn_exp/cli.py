@@ -49,6 +49,7 @@ def execute(config: Config, command: str) -> None:
     from attn_exp import session  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
     print(session.run(config, command).text)
+    gc.freeze()  # nor where it ends: before it exits, the interpreter would walk all of it once more
 
 
 def execute_many(words: list[str], folders: list[str]) -> None:
