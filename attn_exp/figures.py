@@ -7,9 +7,11 @@ equal bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import matplotlib
@@ -34,12 +36,16 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 MARKERS = "osD^vPX"
 WEIGHT_MAP = "Blues"
+SCALE = "scale"
 LINE, GAP = 0.17, 0.12
 NARROW, NARROWEST = 4.5, 1.05
 """Inches: figures up to the first have one column of text; no map is narrower than the second while there is room."""
 
 MARKED = 200
 """Up to this many queries are marked one by one, with their heads; more are a line."""
+
+CELLS_AS_THEY_ARE = 10_000
+"""Maps of up to so many cells are small enough to be stored cell by cell."""
 
 NUMBERS_UP_TO = 8
 """Cells hold their number where a matrix has at most this many rows and columns."""
@@ -52,7 +58,7 @@ def draw(comparison: Comparison) -> dict[str, Figure]:
     """
     problem = comparison.problem
     fonts = fonts_for((*problem.tokens, *problem.key_tokens, *comparison.traces))
-    with matplotlib.rc_context({"font.family": fonts}, STYLE):
+    with look({"font.family": fonts}):
         width = comparison.config.figures.width
         drawn = {"distances": distance_matrix(comparison, width)}
         if panels(comparison):
@@ -65,15 +71,36 @@ def draw(comparison: Comparison) -> dict[str, Figure]:
         return drawn
 
 
+def look(further: Mapping[str, Any] = MappingProxyType({})) -> AbstractContextManager[None]:
+    """Return the context to draw in: our style upon Matplotlib's defaults, so that no user's settings change a figure.
+
+    `rc_context` would take the file itself, but first reads every style that comes with Matplotlib.
+    """
+    style: dict[Any, Any] = {**matplotlib.rc_params_from_file(STYLE), **further}
+    del style["backend"]  # a choice of windows, which no figure needs
+    return matplotlib.rc_context(style)
+
+
 def encoded(figure: Figure, form: str) -> bytes:
     """Return the bytes of a figure as `png`, `svg` or `pdf`, equal for equal figures."""
     stream = BytesIO()
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}}
-    with matplotlib.rc_context(fname=STYLE):
+    with look():
         FigureCanvasAgg(figure)
+        sharpen(figure, "none" if form == "svg" else "nearest")
         options: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if form == "png" else {}  # faster, as small
         figure.savefig(stream, format=form, dpi=160, metadata=dates.get(form), **options)
     return stream.getvalue()
+
+
+def sharpen(figure: Figure, interpolation: str) -> None:
+    """Let maps of few cells be stored cell by cell, with edges sharp at any size, or as pixels.
+
+    Browsers draw the cells of an SVG as they are; some viewers of PDF would smooth them.
+    """
+    for image in (each for axes in figure.axes for each in axes.images):
+        if image.get_size()[0] * image.get_size()[1] <= CELLS_AS_THEY_ARE:
+            image.set_interpolation(interpolation)
 
 
 def weights(comparison: Comparison, width: float = WIDTH) -> Figure:
@@ -112,14 +139,14 @@ def weight_maps(
         line, column = divmod(place, across)
         box = (left + column * (side + GAP), bottom + (down - 1 - line) * pitch, side, tall)
         axes = axes_at(figure, box)
-        image = heat(axes, matrix, top, "Blues", side / len(columns))
+        heat(axes, matrix, top, WEIGHT_MAP, side / len(columns))
         axes.set_title(short_title(drawable(title), side), parse_math=False)
         last = place + across >= len(maps)
         name_ticks(axes, rows if column == 0 else [], columns if last else [], slanted, (side, tall))
     figure.text(0.01 / width + 0.012, (bottom + tall / 2) / height, "query", rotation=90, va="center", ha="left")
     figure.text((left + side / 2) / width, 0.03 / height, "key", va="bottom", ha="center")
     bar = axes_at(figure, (left + across * (side + GAP), bottom + (down - 1) * pitch, 0.1, tall))
-    figure.colorbar(image, cax=bar, format="%.2g")
+    colour_scale(bar, top, WEIGHT_MAP)
     bar.set_title(unit, loc="left")
     return figure
 
@@ -227,11 +254,29 @@ def heat(
     """Draw a matrix as a heat map from 0 to `top`, with its numbers where cells of this width in inches hold them."""
     image = axes.imshow(matrix, vmin=0, vmax=top, cmap=colours, aspect="auto", interpolation="nearest")
     axes.spines[["left", "bottom"]].set_visible(False)
+    without_labels(axes)
     if max(matrix.shape) <= most and cell > 0.06 * len(format(0.01, form)):
         for (row, column), value in np.ndenumerate(matrix):
             ink = "white" if value > 0.6 * top else "black"
             axes.text(column, row, format(value, form), ha="center", va="center", color=ink, fontsize=7)
     return image
+
+
+def colour_scale(axes: Axes, top: float, colours: str) -> None:
+    """Draw the colours from 0 to `top`, with numbers at the right."""
+    axes.set_label(SCALE)
+    shades = np.linspace(0, top, 256)[:, None]
+    axes.imshow(shades, cmap=colours, aspect="auto", origin="lower", extent=(0, 1, 0, top))
+    axes.tick_params(labelbottom=False, bottom=False, labelleft=False, left=False, labelright=True, right=True)
+    axes.spines[["top", "right"]].set_visible(True)
+    axes.yaxis.set_major_formatter("{x:.2g}")
+    without_labels(axes)
+
+
+def without_labels(axes: Axes) -> None:
+    """Say that these axes name neither x nor y, or else the place for the names is worked out from every tick."""
+    axes.xaxis.set_label_coords(0.5, 0)
+    axes.yaxis.set_label_coords(0, 0.5)
 
 
 def name_ticks(axes: Axes, rows: list[str], columns: list[str], slanted: bool, size: tuple[float, float]) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import math
+import re
+from io import BytesIO
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from PIL import Image
 
 from attn_exp import figures, views
 from attn_exp.compare import Comparison
@@ -25,7 +30,7 @@ def drawn(coffee: Comparison) -> dict[str, Figure]:
 
 
 def maps(figure: Figure) -> list[Any]:
-    return [each for each in figure.axes if each.images]
+    return [each for each in figure.axes if each.images and each.get_label() != figures.SCALE]
 
 
 def test_every_head_is_a_map_of_its_own_weights(coffee: Comparison, drawn: dict[str, Figure]) -> None:
@@ -41,6 +46,16 @@ def test_every_head_is_a_map_of_its_own_weights(coffee: Comparison, drawn: dict[
 def test_maps_share_one_scale_from_zero(coffee: Comparison, drawn: dict[str, Figure]) -> None:
     largest = max(float(trace.weights.max()) for trace in coffee.traces.values() if trace.weights is not None)
     assert {axes.images[0].get_clim() for axes in maps(drawn["weights"])} == {(0.0, largest)}
+
+
+def test_the_colours_are_explained_from_zero_to_the_largest(drawn: dict[str, Figure]) -> None:
+    (bar,) = (each for each in drawn["weights"].axes if each.get_label() == figures.SCALE)
+    shades = np.asarray(bar.images[0].get_array())
+    bottom, top = maps(drawn["weights"])[0].images[0].get_clim()
+    assert bar.get_ylim() == bar.images[0].get_clim() == (bottom, top) == (shades[0, 0], shades[-1, 0])
+    assert bar.images[0].origin == "lower"
+    assert bar.images[0].get_cmap() == maps(drawn["weights"])[0].images[0].get_cmap()
+    assert bar.get_title(loc="left") == "weight"
 
 
 def test_rows_and_columns_are_named_after_tokens(drawn: dict[str, Figure]) -> None:
@@ -126,6 +141,26 @@ def test_equal_figures_are_equal_bytes(coffee: Comparison, form: str) -> None:
         {name: figures.encoded(figure, form) for name, figure in figures.draw(coffee).items()} for _ in "ab"
     )
     assert first == second
+
+
+def test_an_svg_keeps_small_maps_cell_by_cell(drawn: dict[str, Figure]) -> None:
+    svg = figures.encoded(drawn["distances"], "svg").decode()
+    (image,) = re.findall(r'<image[^>]*href="data:image/png;base64,([^"]+)"[^>]*pixelated', svg)
+    assert Image.open(BytesIO(base64.b64decode(image))).size == (4, 4)
+    figures.encoded(drawn["distances"], "pdf")
+    assert {axes.images[0].get_interpolation() for axes in maps(drawn["distances"])} == {"nearest"}
+
+
+def test_a_large_map_is_not_kept_cell_by_cell() -> None:
+    figure = figures.weight_maps([("large", np.eye(1000))], ["a"] * 1000, ["b"] * 1000, 3.0)
+    assert len(figures.encoded(figure, "svg")) < 100_000
+    assert maps(figure)[0].images[0].get_interpolation() == "nearest"
+
+
+def test_what_a_user_set_for_matplotlib_changes_no_figure(coffee: Comparison) -> None:
+    usual = figures.encoded(figures.draw(coffee)["distances"], "svg")
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
+        assert figures.encoded(figures.draw(coffee)["distances"], "svg") == usual
 
 
 def test_tokens_are_text_in_a_picture_never_markup() -> None:
