@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from attn_exp import columns, partings, walk
 from attn_exp.checks import Check
 from attn_exp.compare import Comparison
+from attn_exp.compiled import Compiled
 from attn_exp.markdown import fenced, md, piped
 from attn_exp.page_data import page_data
 from attn_exp.pixels import coarse, picture
@@ -201,7 +202,11 @@ def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def templates(autoescape: bool) -> Environment:
     """Return the environment of the templates; what they miss is an error."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=autoescape, undefined=StrictUndefined, lstrip_blocks=True
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=autoescape,
+        undefined=StrictUndefined,
+        lstrip_blocks=True,
+        bytecode_cache=Compiled(TEMPLATES, Path(__file__)),
     )
     environment.filters |= {"short": shown, "spoken": spoken, "shape": shape, "kinds": kinds}
     return environment

@@ -17,7 +17,7 @@ EDGES = {
     "omegaconf": ("cli", "hydra_edge", "hydra_errors", "hydra_sweep"),
     "pandas": ("tables", "collect", "api"),  # api names its type alone: test_api asserts that it loads none
     "matplotlib": ("plots", "figures", "lettering"),
-    "jinja2": ("report",),
+    "jinja2": ("compiled", "report"),
 }
 
 CORE = (

@@ -1,0 +1,42 @@
+"""Templates compiled once and kept, as Python keeps its modules."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from pickle import UnpicklingError
+
+import jinja2
+from jinja2 import FileSystemBytecodeCache
+from jinja2.bccache import Bucket
+
+
+class Compiled(FileSystemBytecodeCache):
+    """Compiled templates in the folder where Python would keep modules; compiled each time where that is forbidden.
+
+    Jinja compiles a template anew when its text changed. What it compiles depends on Jinja itself and on the options of
+    the environment too, so these count as text: `options` is the file that sets them.
+    """
+
+    def __init__(self, folder: Path, options: Path) -> None:
+        super().__init__(str(folder / "__pycache__"))
+        self.further = f"{jinja2.__version__} {options.stat().st_mtime_ns}"
+
+    def get_source_checksum(self, source: str) -> str:
+        """Return what tells one text of a template from another."""
+        return super().get_source_checksum(f"{self.further}\n{source}")
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Find a kept template; none where it cannot be read, or only in part."""
+        try:
+            super().load_bytecode(bucket)
+        except (OSError, EOFError, UnpicklingError):
+            bucket.reset()
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep a compiled template for the next run."""
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                Path(self.directory).mkdir(exist_ok=True)
+                super().dump_bytecode(bucket)
