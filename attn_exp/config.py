@@ -125,7 +125,7 @@ class Report:
 class Figures:
     """How figures are written: in which formats, and how many inches wide."""
 
-    format: tuple[str, ...] = ("png", "svg")
+    format: tuple[str, ...] = ("svg",)
     width: float = 6.3
 
 
