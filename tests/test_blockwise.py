@@ -292,13 +292,14 @@ def test_what_nobody_sees_cannot_leak(bad: float, dtype: Any, mask: Mask) -> Non
         assert np.isnan(found[:, :, [6, 7, 8, 9], 2]).all()
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_half_precision_is_rounded_once(dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "units"), [("float16", 2), ("float32", 8)])
+def test_half_precision_is_rounded_once(dtype: str, units: int) -> None:
+    """Products of float32 over 41 keys are rounded as the BLAS's kernel pleases, those of float16 in float32 too."""
     q, k, v = (each.astype(dtype) for each in problem(10, 1, 2, 2, 30, 41, 16, 4))
     found = blockwise.attend(q, k, v, Rules(scale=0.25)).context
     assert found is not None and found.dtype == dtype
     context, _ = formula(q, k, v, 0.25)
-    assert np.abs(found - context).max() <= 2 * np.finfo(dtype).eps * np.abs(context).max()
+    assert np.abs(found - context).max() <= units * np.finfo(dtype).eps * np.abs(context).max()
 
 
 def test_arguments_are_left_as_they_were() -> None:
