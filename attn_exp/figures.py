@@ -18,6 +18,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -110,19 +111,27 @@ def weights(comparison: Comparison, width: float = WIDTH) -> Figure:
 
 
 def blocks(comparison: Comparison, width: float = WIDTH) -> Figure:
-    """Show the mean weight of each block of queries and keys, named by the number of its first."""
+    """Show the mean weight of each block of queries and keys, named by the number of its first.
+
+    Colours follow the square root: the first rows of a causal mask have thousands of times the weights of the last.
+    """
     found = coarse(comparison)
     maps = [each for panel in found for each in heads_of(panel)]
     summary = comparison.traces[found[0].variants[0]].summary
     assert summary is not None
     rows, columns = ([str(edge + 1) for edge in edges[:-1]] for edges in (summary.row_edges, summary.key_edges))
-    return weight_maps(maps, rows, columns, width, "mean")
+    return weight_maps(maps, rows, columns, width, "mean", gamma=0.5)
 
 
 def weight_maps(
-    maps: Sequence[tuple[str, Array]], rows: list[str], columns: list[str], width: float, unit: str = "weight"
+    maps: Sequence[tuple[str, Array]],
+    rows: list[str],
+    columns: list[str],
+    width: float,
+    unit: str = "weight",
+    gamma: float = 1.0,
 ) -> Figure:
-    """Show maps with their titles side by side, on one colour scale from zero."""
+    """Show maps with their titles side by side, on one colour scale from zero, which follows this power of a weight."""
     left, right = widest(rows) + 0.32, 0.55
     across = max(1, min(len(maps), 4, int((width - left - right) / NARROWEST)))
     down = -(-len(maps) // across)
@@ -139,14 +148,14 @@ def weight_maps(
         line, column = divmod(place, across)
         box = (left + column * (side + GAP), bottom + (down - 1 - line) * pitch, side, tall)
         axes = axes_at(figure, box)
-        heat(axes, matrix, top, WEIGHT_MAP, side / len(columns))
+        heat(axes, matrix, top, WEIGHT_MAP, side / len(columns)).set_norm(PowerNorm(gamma, 0, top))
         axes.set_title(short_title(drawable(title), side), parse_math=False)
         last = place + across >= len(maps)
         name_ticks(axes, rows if column == 0 else [], columns if last else [], slanted, (side, tall))
     figure.text(0.01 / width + 0.012, (bottom + tall / 2) / height, "query", rotation=90, va="center", ha="left")
     figure.text((left + side / 2) / width, 0.03 / height, "key", va="bottom", ha="center")
     bar = axes_at(figure, (left + across * (side + GAP), bottom + (down - 1) * pitch, 0.1, tall))
-    colour_scale(bar, top, WEIGHT_MAP)
+    colour_scale(bar, top, WEIGHT_MAP).set_norm(PowerNorm(gamma, 0, top))
     bar.set_title(unit, loc="left")
     return figure
 
@@ -262,15 +271,16 @@ def heat(
     return image
 
 
-def colour_scale(axes: Axes, top: float, colours: str) -> None:
+def colour_scale(axes: Axes, top: float, colours: str) -> Any:
     """Draw the colours from 0 to `top`, with numbers at the right."""
     axes.set_label(SCALE)
     shades = np.linspace(0, top, 256)[:, None]
-    axes.imshow(shades, cmap=colours, aspect="auto", origin="lower", extent=(0, 1, 0, top))
+    image = axes.imshow(shades, cmap=colours, aspect="auto", origin="lower", extent=(0, 1, 0, top))
     axes.tick_params(labelbottom=False, bottom=False, labelleft=False, left=False, labelright=True, right=True)
     axes.spines[["top", "right"]].set_visible(True)
     axes.yaxis.set_major_formatter("{x:.2g}")
     without_labels(axes)
+    return image
 
 
 def without_labels(axes: Axes) -> None:
