@@ -16,7 +16,7 @@ from attn_exp import papers, session
 from tests.compose import comparison, config
 from tests.test_report import Reader
 
-ODD = ("[2ex]", "*", "--a ''b'' `c` ,,d <<e>>", "naïve café 3µ", "咖啡 قهوة ☕ half \ud800", "1_000", "٣", "word " * 60)
+ODD = ("[x] y", "*", "--a ''b'' `c` ,,d <<e>>", "naïve café 3µ", "咖啡 قهوة ☕ half \ud800", "1_000", "٣", "word " * 60)
 HARD = papers.Table(
     "t",
     "100% of $x_1$",
@@ -50,7 +50,7 @@ def test_latex_sets_texts_as_they_are() -> None:
     assert r"\textless{}b\textgreater{}\&amp;\textbar{}\textbackslash{}\textasciicircum{}\textasciitilde{}" in text
     assert r"$-2.2\times10^{-16}$" in text
     assert r"x\textbackslash{}ny\textbackslash{}x1b & $0.50$ \\" in text
-    assert r"{[}2ex] & - \\" in text
+    assert r"{[}x] y & - \\" in text
     assert r"-{}-a '{}'b'{}' \textasciigrave{}c\textasciigrave{} ,{},d" in text
     assert "naïve café 3µ" in text
     assert r"\ifdefined\Umathchar 咖啡\else U+5496 U+5561\fi{} \ifdefined" in text

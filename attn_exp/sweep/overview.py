@@ -31,7 +31,8 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Line:
-    """One row of the table: settings that differ, variant, and each metric's mean and 95 % interval."""
+    """One row of the table: settings that differ, variant, how many printed results agree where there are any, and
+    each metric's mean and 95 % interval."""
 
     settings: tuple[str, ...]
     variant: str
@@ -62,7 +63,16 @@ def sentence(about: Mapping[str, Any], summary: Summary) -> str:
     text = ", ".join(parts)
     if partial(about, summary):
         text = f"Partial ({about['status']}): {text}. The same command continues it"
-    return f"{text}."
+    return " ".join([f"{text}.", *agreement(summary)])
+
+
+def agreement(summary: Summary) -> Iterator[str]:
+    """Say how many printed results agree, where any is printed, and in how many points one does not."""
+    if summary.tally.printed:
+        yield f"{summary.tally} published results agree."
+    if summary.disagreeing:
+        points = "1 point disagrees" if summary.disagreeing == 1 else f"{summary.disagreeing:,} points disagree"
+        yield f"{points} with a published result."
 
 
 def partial(about: Mapping[str, Any], summary: Summary) -> bool:
@@ -76,9 +86,15 @@ def varying(summary: Summary) -> list[int]:
 
 
 def heads(summary: Summary) -> list[str]:
-    """Return the heads of the table: the settings that differ, the variant, how many points, the metrics."""
+    """Return the heads of the table: the settings that differ, the variant, how many points and agree, the metrics."""
     axes = [summary.axes[place] for place in varying(summary)]
-    return [*axes, "variant", "points", *(SHORT.get(name, name) for name in metrics(summary))]
+    return [
+        *axes,
+        "variant",
+        "points",
+        *["agree"] * bool(summary.tallies),
+        *(SHORT.get(name, name) for name in metrics(summary)),
+    ]
 
 
 def metrics(summary: Summary) -> list[str]:
@@ -89,7 +105,8 @@ def table(about: Mapping[str, Any], summary: Summary, most: int) -> list[Line]:
     """Return the rows of the table, no more than `most`."""
     places, found = varying(summary), []
     for key, cell in list(summary.cells.items())[:most]:
-        numbers = tuple(interval(cell.get(name)) for name in metrics(summary))
+        agree = [str(summary.tallies.get(key, ""))] * bool(summary.tallies)
+        numbers = (*agree, *(interval(cell.get(name)) for name in metrics(summary)))
         count = max((moments.count for moments in cell.values()), default=0)
         settings = tuple(key[place] for place in places)
         found.append(Line(settings, key[-1], count, numbers, repeat(about, summary, key)))
@@ -142,6 +159,12 @@ def swept_words(about: Mapping[str, Any], point: int) -> list[str]:
     return words[len(words) - len(about["axes"]) :]
 
 
+def disagreements(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, str, str]]:
+    """Yield the points that disagree with a printed result: their settings, how many agree, and what repeats them."""
+    for point, tally in summary.disagreements.items():
+        yield " ".join(swept_words(about, point)), str(tally), command(about, point)
+
+
 def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, int, str]]:
     """Yield each error, how many points it struck, and the command that repeats the first; the commonest first."""
     for message, count in summary.failure_counts.most_common(20):
@@ -150,7 +173,7 @@ def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, 
 
 
 def terminal(about: Mapping[str, Any], summary: Summary) -> str:
-    """Return what a sweep prints: one table, the failures, one sentence."""
+    """Return what a sweep prints: one table, the failures, what disagrees with printed results, one sentence."""
     lines = table(about, summary, IN_TERMINAL)
     parts = []
     if lines:
@@ -161,6 +184,12 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     struck = [f"{count:,} x {plain(message, 100)}\n    {again}" for message, count, again in failures(about, summary)]
     if struck:
         parts.append("\n".join(struck[:5]))
+    odd = [
+        f"{plain(words, 100)}: {tally} published results agree\n    {again}"
+        for words, tally, again in disagreements(about, summary)
+    ]
+    if odd:
+        parts.append("\n".join(odd[:5]))
     return "\n\n".join([*parts, sentence(about, summary)])
 
 

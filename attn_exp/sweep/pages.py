@@ -52,6 +52,8 @@ def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, s
         "seeds": summary.seeds,
         "extremes": [vars(each) for each in overview.extremes(about, summary)],
         "failures": list(overview.failures(about, summary)),
+        "disagreements": list(overview.disagreements(about, summary)),
+        "disagreeing": summary.disagreeing,
         "figures": [
             {"source": source, "caption": overview.CAPTIONS[name.split(".")[0]]} for name, source in figures.items()
         ],

@@ -14,6 +14,8 @@ METRICS = ("error", "error_ulp", "shift", "cosine", "entropy", "effective_keys",
 MOST_CELLS = 20_000
 KEPT = 5
 """How many of the best, the worst and the failed points are named."""
+NAMED = 20
+"""How many of the points that disagree with a printed result are named."""
 
 T_975 = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
@@ -48,6 +50,23 @@ class Moments:
         if self.count < 2:
             return math.nan
         return t_975(self.count - 1) * math.sqrt(self.squares / (self.count - 1) / self.count)
+
+
+@dataclass
+class Tally:
+    """How many printed results agree with the computed ones, and of how many."""
+
+    agree: int = 0
+    printed: int = 0
+
+    def add(self, told: str) -> None:
+        """Take what one point says, such as `6 of 6`."""
+        agree, _, printed = told.partition(" of ")
+        self.agree += int(agree)
+        self.printed += int(printed)
+
+    def __str__(self) -> str:
+        return f"{self.agree:,} of {self.printed:,}"
 
 
 def t_975(freedom: int) -> float:
@@ -87,7 +106,8 @@ class Summary:
 
     `cells` maps the labels of each axis but the seed, and the variant, to the moments of each metric; `least` and
     `most` hold the extreme rows of each metric as (number, point, variant); `first` holds the first point of each cell;
-    `failures` some of the points of each error.
+    `failures` some of the points of each error. `tally` counts printed results, each point's once, and `tallies` those
+    of each cell; `disagreements` holds the first points of which one disagrees, `disagreeing` how many there are.
     """
 
     axes: tuple[str, ...]
@@ -101,6 +121,10 @@ class Summary:
     most: dict[str, list[tuple[float, int, str]]] = field(default_factory=dict)
     failures: dict[str, list[int]] = field(default_factory=dict)
     failure_counts: Counter[str] = field(default_factory=Counter)
+    tally: Tally = field(default_factory=Tally)
+    tallies: dict[tuple[str, ...], Tally] = field(default_factory=dict)
+    disagreeing: int = 0
+    disagreements: dict[int, Tally] = field(default_factory=dict)
 
     @property
     def more(self) -> list[str]:
@@ -141,9 +165,11 @@ def summarized(
     summary = Summary(tuple(folded), math.prod(seeds))
     columns = [(name, head.index(name)) for name in (*METRICS, *metrics) if name in head]
     status, message, variant = (head.index(name) for name in ("status", "message", "variant"))
+    agree = head.index("agree") if "agree" in head else None
     last = ""
     for line in lines:
-        if line[0] != last:
+        new = line[0] != last
+        if new:
             last = line[0]
             summary.points += 1
         if line[status] != OK:
@@ -156,6 +182,8 @@ def summarized(
         if cell is None:
             cell = summary.cells[key] = {}
             summary.first[key] = int(last)
+        if agree is not None and line[agree]:
+            note_agreement(summary, key, line[agree], int(last), new)
         for name, column in columns:
             number = float(line[column] or "nan")
             if math.isfinite(number):
@@ -163,6 +191,20 @@ def summarized(
                 moments.add(number)
                 note_extremes(summary, name, number, last, line[variant])
     return summary
+
+
+def note_agreement(summary: Summary, key: tuple[str, ...], told: str, point: int, new: bool) -> None:
+    """Count the printed results of a line: with its cell, and once for a new point, which is kept if one disagrees."""
+    summary.tallies.setdefault(key, Tally()).add(told)
+    if not new:
+        return
+    own = Tally()
+    own.add(told)
+    summary.tally.add(told)
+    if own.agree < own.printed:
+        summary.disagreeing += 1
+        if len(summary.disagreements) < NAMED:
+            summary.disagreements[point] = own
 
 
 def note_extremes(summary: Summary, name: str, number: float, point: str, variant: str) -> None:

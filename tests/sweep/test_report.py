@@ -81,6 +81,33 @@ def test_the_page_needs_nothing_else_and_runs_nobodys_words(full: Path) -> None:
     assert len(text) < 1_500_000
 
 
+def test_a_sweep_over_documents_says_how_many_printed_results_agree(tmp_path: Path) -> None:
+    printed = {"attention_flow": 4, "attention_times_value": 8, "qk_transpose": 7, "the_cat_sat": 8}
+    out, _ = run(tmp_path, "-m", f"experiment={','.join(printed)}", "report=tables", "sweep.engine=serial")
+    assert "27 of 27 published results agree." in out
+    assert "disagree" not in out
+    _, summary = read(tmp_path)
+    assert {key[0]: str(tally) for key, tally in summary.tallies.items()} == {
+        name: f"{count} of {count}" for name, count in printed.items()
+    }
+    assert "27 of 27 published results agree." in (the_sweep(tmp_path) / "report.md").read_text()
+
+
+def test_points_that_disagree_with_a_printed_result_are_named_and_end_as_a_run_does(tmp_path: Path) -> None:
+    words = ["experiment=the_cat_sat", "mistake=none,weights_transposed", "seed=0,1", "sweep.engine=serial"]
+    out, _ = run(tmp_path, "-m", *words, code=0)
+    assert "4 points, 0 failed" in out
+    assert "30 of 32 published results agree. 2 points disagree with a published result." in out
+    again = "python -m attn_exp experiment=the_cat_sat mistake=weights_transposed seed=1"
+    assert f"mistake=weights_transposed seed=1: 7 of 8 published results agree\n    {again}\n" in out
+    assert re.search(r"weights_transposed +matrix +2  14 of 16 ", out)
+    page, text = ((the_sweep(tmp_path) / f"report.{form}").read_text() for form in ("html", "md"))
+    assert f"<li>mistake=weights_transposed seed=1: 7 of 8 agree: <code>{again}</code></li>" in page
+    assert f"mistake=weights_transposed seed=1: 7 of 8 agree: `{again}`" in text
+    alone, _ = run(tmp_path, *again.split()[3:], "report=none", code=0)
+    assert "7 of 8 published results agree." in alone
+
+
 def test_one_key_of_numbers_gets_a_line_for_each_variant(tmp_path: Path) -> None:
     about, summary = swept(tmp_path, "scale=0.5,1,2", "seed=0,1,2,3", "variant=[matrix,multi_head]")
     figure = plots.draw(about, summary)["against"]
