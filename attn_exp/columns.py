@@ -13,25 +13,26 @@ from attn_exp.timing import Timing
 
 @dataclass(frozen=True)
 class Head:
-    """The head of one column."""
+    """The head of one column; one that stands `aside` is told only to who asks for more."""
 
     name: str
     unit: str = ""
     help: str = ""
+    aside: bool = False
 
 
 HEADS = {
     "variant": Head("variant"),
     "same_as": Head("same as", "", "variants with the same letter compute the same function, to rounding"),
-    "form": Head("form", "", "how it is computed"),
+    "form": Head("form", "", "how it is computed", aside=True),
     "head": Head("heads", "", "query heads"),
     "kv_head": Head("key/value heads", "", "heads that the queries share"),
     "scale": Head("scale", "", "whether the scores are divided by sqrt(d), or the number they are multiplied by"),
-    "multiplier": Head("multiplier", "", "what the scores are multiplied by"),
+    "multiplier": Head("multiplier", "", "what the scores are multiplied by", aside=True),
     "bias": Head("bias", "", "biases of the projections"),
-    "output_projection": Head("W_o", "", "whether the heads are mixed by the output projection"),
+    "output_projection": Head("W_o", "", "whether the heads are mixed by the output projection", aside=True),
     "error": Head("error", "", "largest difference from the variant's own reference: is it right?"),
-    "error_ulp": Head("error", "ulp", "the same, in units in the last place of the largest number"),
+    "error_ulp": Head("error", "ulp", "the same, in units in the last place of the largest number", aside=True),
     "computed_in": Head("computed in", "", "the type of numbers that the form works in: its ulp are this type's"),
     "sameness": Head("sameness", "", "how near the output is to the first row's"),
     "parts_at": Head("parts at", "", "the first stage that differs from the first row's"),
@@ -41,10 +42,10 @@ HEADS = {
     "effective_keys": Head("effective keys", "", "over how many keys, equally weighted, it would spread as widely"),
     "largest_weight": Head("largest weight", "", "mean over heads and queries"),
     "median_s": Head("time", "µs", "median on this machine"),
-    "peak_bytes": Head("peak", "bytes", "the most memory held at once"),
-    "checked": Head("queries checked", "", "how many queries the reference checked"),
-    "row_sum_error": Head("row-sum error", "", "how far a row of weights is from summing to 1"),
-    "flops": Head("work", "FLOPs", "multiplications and additions of both matrix products"),
+    "peak_bytes": Head("peak", "bytes", "the most memory held at once", aside=True),
+    "checked": Head("queries checked", "", "how many queries the reference checked", aside=True),
+    "row_sum_error": Head("row-sum error", "", "how far a row of weights is from summing to 1", aside=True),
+    "flops": Head("work", "FLOPs", "multiplications and additions of both matrix products", aside=True),
 }
 """Columns in the order in which they are read; a field that is not here comes after its neighbour in `Row`."""
 
@@ -58,6 +59,12 @@ class Table:
     head: tuple[Head, ...]
     lines: tuple[tuple[str, ...], ...]
     shared: tuple[tuple[str, str], ...]
+
+    def part(self, aside: bool) -> Table:
+        """Return the columns that stand aside, or the others, after the variants' names."""
+        places = [place for place, head in enumerate(self.head) if place == 0 or head.aside == aside]
+        lines = tuple(tuple(line[place] for place in places) for line in self.lines)
+        return Table(tuple(self.head[place] for place in places), lines, self.shared)
 
 
 def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:

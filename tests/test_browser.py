@@ -158,6 +158,29 @@ def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int)
         assert opened.overflow() <= 0
 
 
+INSIDE = "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#comparison .scroll'))"
+
+
+@pytest.mark.parametrize("words", [("head=2", "scale=false"), SETTINGS, ("experiment=she_likes_coffee",)], ids=str)
+def test_the_comparison_fits_a_laptop_and_paper_shows_the_columns_that_stand_aside(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "page.html").write_text(report.page(a_run(comparison(*words)), {}), encoding="utf-8")
+    with tab(tmp_path) as opened:
+        opened.screen(1100)
+        opened.open(tmp_path / "page.html")
+        assert opened.ask(INSIDE) == 0
+        aside = "document.querySelector('.more table').checkVisibility({contentVisibilityAuto: true})"
+        assert opened.ask(aside) is False
+        opened.click(".more summary")
+        assert opened.ask(aside) is True
+        opened.click(".more summary")
+        opened.screen(700, media="print")
+        assert opened.ask(aside) is True
+        assert opened.ask("document.getElementById('follow').checkVisibility()") is False
+        assert opened.overflow() <= 0
+
+
 def test_without_javascript_the_page_is_whole(page: str, tmp_path: Path) -> None:
     still = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
     script = """
