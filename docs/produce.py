@@ -2,9 +2,9 @@
 
 In a page, a block of kind `console` holds lines `$ command`, and one of kind `python` holds Python; what they print is
 put below. A block of kind `yaml:path` or `python:path` is a file, written to the page's own folder for what follows. A
-picture under `outputs/` is the one that the commands above it have left. `<!-- checkout -->` gives the page a copy of
-the repository to change, and `<!-- notebook: path -->` stands for the cells of a notebook. What fails ends the build,
-unless the block is of kind `console fails`.
+picture under `outputs/` is the one that the commands above it have left; a `report.png` is taken now, of the report
+beside it. `<!-- checkout -->` gives the page a copy of the repository to change, and `<!-- notebook: path -->` stands
+for the cells of a notebook. What fails ends the build, unless the block is of kind `console fails`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from typing import Any
+
+from picture import TARGET, photograph
 
 ROOT = Path(__file__).resolve().parent.parent
 PIECE = re.compile(
@@ -129,11 +131,23 @@ def file(page: Page, kind: str, path: str, body: str) -> str:
 def kept(page: Page, path: str) -> str:
     """Keep a file that the commands have left, and return its address in the site."""
     source = page.folder / path
+    if source.name == "report.png":
+        source = photographed(source.with_suffix(".html"), page)
     if not source.is_file():
         raise PageError(f"{page.name}: {path} is not there")
     target = picture(page, source.suffix)
     shutil.copy(source, target)
     return f"/{target.relative_to(ROOT / 'docs')}"
+
+
+def photographed(report: Path, page: Page) -> Path:
+    """Take a picture of a report, and return it; without a browser, outside CI, the README's stands in."""
+    if shutil.which("chromium") is None and not os.environ.get("ATTN_EXP_CI"):
+        return TARGET
+    if not report.is_file():
+        raise PageError(f"{page.name}: {report.name} is not there")
+    photograph(report, page.folder / "report.png", page.folder / "profile")
+    return page.folder / "report.png"
 
 
 def picture(page: Page, suffix: str) -> Path:

@@ -6,12 +6,15 @@ import asyncio
 import importlib.util
 import math
 import re
+import struct
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.browser import need_chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -60,6 +63,7 @@ def test_the_notebook_on_the_square_root_shows_what_it_says() -> None:
 
 @pytest.fixture(scope="module")
 def produce() -> Any:
+    sys.path.append(str(DOCS))
     found = importlib.util.spec_from_file_location("produce", DOCS / "produce.py")
     assert found and found.loader
     module = importlib.util.module_from_spec(found)
@@ -105,6 +109,27 @@ def test_what_fails_as_it_should_is_shown_with_what_it_says(produce: Any, page: 
 def test_files_are_written_where_they_say(produce: Any, page: Any) -> None:
     text = produce.produced("```yaml:mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\n```\n", page)
     assert text == "```{code-block} yaml\n:caption: mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\na: 1\n```\n"
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Read a picture's width and height (PNG, third edition, 11.2.1)."""
+    width, height = struct.unpack(">II", path.read_bytes()[16:24])
+    return width, height
+
+
+def test_a_picture_of_the_report_is_taken_when_the_site_is_built(produce: Any, page: Any) -> None:
+    need_chromium()
+    text = "```console\n$ python -m attn_exp report=full\n```\n![It](outputs/latest/report.png)\n"
+    (place,) = re.findall(r"!\[It\]\(/(.*)\)", produce.produced(text, page))
+    taken = DOCS / place
+    assert size(taken) == size(DOCS / "report.png") == (1100, 1250)
+    assert taken.read_bytes() != (DOCS / "report.png").read_bytes()
+
+
+def test_a_report_that_is_not_there_ends_the_build(produce: Any, page: Any) -> None:
+    need_chromium()
+    with pytest.raises(produce.PageError, match=r"report\.html is not there"):
+        produce.produced("![It](outputs/latest/report.png)\n", page)
 
 
 def test_ci_builds_the_site_with_warnings_as_errors() -> None:
