@@ -39,7 +39,9 @@ HEADS = {
     "shift": Head("shift", "", "largest difference from the first row: what did it change?"),
     "cosine": Head("cosine", "", "cosine of the angle to the first row's output"),
     "entropy": Head("entropy", "nats", "mean entropy of the weights: 0 where one key takes all"),
-    "effective_keys": Head("effective keys", "", "over how many keys, equally weighted, it would spread as widely"),
+    "effective_keys": Head(
+        "effective keys", "", "over how many keys, equally weighted, it would spread as widely", aside=True
+    ),
     "largest_weight": Head("largest weight", "", "mean over heads and queries"),
     "median_s": Head("time", "µs", "median on this machine"),
     "peak_bytes": Head("peak", "bytes", "the most memory held at once", aside=True),

@@ -158,10 +158,13 @@ def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int)
         assert opened.overflow() <= 0
 
 
+WIDE = ("mask=causal", "scale=false", "variant=[looped,scaled,linear,decode,blockwise,multi_head,multi_query]")
 INSIDE = "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#comparison .scroll'))"
 
 
-@pytest.mark.parametrize("words", [("head=2", "scale=false"), SETTINGS, ("experiment=she_likes_coffee",)], ids=str)
+@pytest.mark.parametrize(
+    "words", [("head=2", "scale=false"), SETTINGS, ("experiment=she_likes_coffee",), WIDE], ids=str
+)
 def test_the_comparison_fits_a_laptop_and_paper_shows_the_columns_that_stand_aside(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:
