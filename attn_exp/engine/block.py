@@ -21,7 +21,7 @@ from attn_exp.rules.rule import Array, Score
 TRIED = 1 << 21
 """Up to so many logits, trying costs less than the bound."""
 
-PIECE = 1 << 16
+PIECE = 1 << 17
 """Logits bent at a time: few enough for the temporaries of a rule to stay in the cache."""
 
 
