@@ -293,8 +293,8 @@ def save(bench: Bench, folder: Path) -> Iterator[Path]:
         yield folder / f"{name}.csv"
     from benchmarks.picture import draw  # noqa: PLC0415 - matplotlib is loaded only after the measuring
 
-    draw(bench.figures, folder / "attention.png")
-    yield folder / "attention.png"
+    if draw(bench.figures, folder / "attention.png"):
+        yield folder / "attention.png"
 
 
 def main() -> None:

@@ -10,10 +10,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 
-def draw(figures: Sequence[Any], path: Path) -> None:
-    """Draw one bar per contender and shape for each part, and the length on log-log axes."""
+def draw(figures: Sequence[Any], path: Path) -> bool:
+    """Draw one bar per contender and shape for each part, and the length on log-log axes; say if there were any."""
     parts = [part for part in ("full", "causal") if any(each.part == part for each in figures)]
     line = [each for each in figures if each.part == "length"]
+    if not parts and not line:
+        return False
     picture = Figure(figsize=(12, 3.4 * (len(parts) + bool(line))), layout="constrained")
     axes = picture.subplot_mosaic([[part] * 3 for part in parts] + [["time", "memory", "rate"]] * bool(line))
     for part in parts:
@@ -24,6 +26,7 @@ def draw(figures: Sequence[Any], path: Path) -> None:
         curve(axes["memory"], lengths, [each.mebibytes for each in line], "MiB of working memory")
         curve(axes["rate"], lengths, [each.gigaflops for each in line], "GF/s")
     picture.savefig(path, dpi=120)
+    return True
 
 
 def curve(axis: Any, lengths: Sequence[int], numbers: Sequence[float], what: str) -> None:
