@@ -36,6 +36,9 @@ NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?( ± [0-9.e+-]+)?|-|inf|")
 
 TEMPLATES = Path(__file__).with_name("templates")
 
+FINE = 32
+"""Maps of more rows or columns are shown large."""
+
 CAPTIONS = {
     "weights": "Weights of each variant and head: queries down, keys across, one colour scale.",
     "blocks": "Mean weight of each block of queries (down) and keys (across), exact, named by their first token.",
@@ -118,18 +121,21 @@ def contents(run: Run, figures: Mapping[str, str]) -> dict[str, Any]:
 def coarse_maps(comparison: Comparison) -> Iterator[dict[str, Any]]:
     """Yield the mean weights over blocks, for variants that never form their weights whole; each on its own scale.
 
-    The colour is their square root: the first rows of a causal mask have thousands of times the weights of the last.
+    The colour of a large map is their square root: the first rows of a causal mask have thousands of times the weights
+    of the last.
     """
-    image = Markup('<img class="map coarse" src="{}" alt="{}" width="{}" height="{}">')
+    image = Markup('<img class="{}" src="{}" alt="{}" width="{}" height="{}">')
     for variant, trace in comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
         for head, matrix in enumerate(heads):
             top = float(matrix.max(initial=0)) or 1.0
             name = f"{variant}, head {head + 1}" if len(heads) > 1 else variant
-            title = f"{name}: means of blocks, up to {shown(top)}, coloured by their square roots"
-            drawn = image.format(
-                picture(np.sqrt(matrix), top**0.5), f"weights of {title}", matrix.shape[1], matrix.shape[0]
-            )
+            title = f"{name}: means of blocks, up to {shown(top)}"
+            look, source = "map", picture(matrix, top)
+            if max(matrix.shape) > FINE:
+                title, look = f"{title}, coloured by their square roots", "map coarse"
+                source = picture(np.sqrt(matrix), top**0.5)
+            drawn = image.format(look, source, f"weights of {title}", matrix.shape[1], matrix.shape[0])
             yield {"title": title, "panel": "", "step": None, "table": None, "picture": drawn}
 
 

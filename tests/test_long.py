@@ -92,6 +92,13 @@ def test_a_long_computation_is_done_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert timing.runs == 1 and timing.median_s > 0 and timing.peak_bytes is None
 
 
+def test_the_loading_of_a_library_is_not_taken_for_its_computation(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("attn_exp.timing.ENOUGH", 0.0)
+    timing = session.compute(config("variant=[torch_sdpa]"))[1][0]
+    assert timing.peak_bytes is not None
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

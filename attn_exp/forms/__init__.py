@@ -45,6 +45,11 @@ def matrices(name: str) -> int:
     return getattr(module(name), "MATRICES", 5)
 
 
+def library(name: str) -> str | None:
+    """Return the name of the library that computes the form, or None where that is NumPy or Python itself."""
+    return getattr(module(name), "LIBRARY", None)
+
+
 def computed_in(name: str, given: Any = np.float64) -> np.dtype[Any]:
     """Return the type that the form computes numbers of a given type in: theirs, or its `DTYPE` where that is coarser.
 

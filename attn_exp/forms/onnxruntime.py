@@ -15,6 +15,9 @@ from attn_exp.stages import Trace
 DTYPE = "float32"
 """The widest type that the operator's own code computes in: wider inputs are rounded to it."""
 
+LIBRARY = "onnxruntime"
+"""What computes it; loading that takes longer than most problems."""
+
 LEAKS = "ONNX Runtime gives a masked key the weight 0, and 0 times NaN or infinity is NaN"
 """Why what masked keys hold can reach the answer."""
 

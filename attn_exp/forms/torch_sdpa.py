@@ -12,6 +12,9 @@ from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at 
 from attn_exp.rules.rule import Array, Rules
 from attn_exp.stages import Trace
 
+LIBRARY = "torch"
+"""What computes it; loading that takes longer than most problems."""
+
 LEAKS = "PyTorch adds -inf to the logit of a masked key, and NaN stays NaN"
 """Why what masked keys hold can reach the answer; forms without this constant promise that it cannot."""
 
