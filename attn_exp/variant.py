@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from attn_exp import forms, positions
 from attn_exp.config import Config, UserError, Variant, shown, unknown
 from attn_exp.conventions import convention, empty_rows
-from attn_exp.engine.summary import CELLS, summary_of
 from attn_exp.heads import Heads, heads, pooled, split, together
 from attn_exp.mistakes import MISTAKES
 from attn_exp.normalizers import NORMALIZERS, TAKES_EXTRA
@@ -193,6 +192,8 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
     trace = computed(settled, problem, forms.keeping(settled.form, weights, tell))
     if weights != "blocks" or trace.weights is None or trace.output is None:
         return trace
+    from attn_exp.engine.summary import CELLS, summary_of  # noqa: PLC0415 - few runs need the engine
+
     return trace.replace(
         **dict.fromkeys(("scores", "logits", "capped", "masked", "weights")), summary=summary_of(trace.weights, CELLS)
     )
