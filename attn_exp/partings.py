@@ -79,7 +79,7 @@ def accuracy(rows: list[Row]) -> str:
     kinds = list(dict.fromkeys(row.computed_in for row in right))
     groups = [[row for row in right if row.computed_in == kind] for kind in kinds]
     parts = [
-        f"{whom(each, len(rows))}{f' in {kind}' if kinds[1:] else ''} is within "
+        f"{whom(each, len(rows), bool(wrong))}{f' in {kind}' if kinds[1:] else ''} is within "
         f"{max(row.error for row in each):.1g} of the scalar reference"
         for kind, each in zip(kinds, groups, strict=True)
     ]
@@ -89,8 +89,8 @@ def accuracy(rows: list[Row]) -> str:
     return f"{'; '.join(parts)}."
 
 
-def whom(right: list[Row], count: int) -> str:
-    """Name the rows of one type that are right, of all the run's."""
-    if len(right) == count:
-        return "Every variant"
-    return "Every other variant" if len(right) > 1 else right[0].variant
+def whom(right: list[Row], count: int, others: bool) -> str:
+    """Name the rows of one type that are right, of all the run's; `others` of them are wrong."""
+    if count > 1 == len(right):
+        return right[0].variant
+    return "Every other variant" if others else "Every variant"

@@ -76,7 +76,7 @@ MUTANTS = [
     Mutant("heads not turned to the front", "arrange.py", "reshape(batches, length, heads, width // heads).swapaxes(1, 2)", "reshape(batches, heads, length, width // heads)", ONNX),
     Mutant("a mask's end is open", "arguments.py", "return False if mask.dtype == np.bool_ else -np.inf", "return True if mask.dtype == np.bool_ else 0.0", ONNX),
     Mutant("masks of two blocks mixed up", "engine/asked.py", "(start - block.task.rows.start, stop - start, queries)", "(0, stop - start, queries)", FAST),
-    Mutant("underflow of few tokens trusted", "engine/plain.py", "EPS[total.dtype] <= least and most", "most", FAST),
+    Mutant("underflow of few tokens trusted", "engine/plain.py", "np.finfo(total.dtype).eps <= least and most", "most", FAST),
     Mutant("a second run forgets the first", "engine/block.py", "            total += summed", "            total = summed", FAST),
     Mutant("a mask begins one key late", "engine/plan.py", "(max(first, every_stop), last)", "(max(first, every_stop + 1), last)", FAST),
     Mutant("float32 said to be float64", "forms/onnxruntime.py", 'DTYPE = "float32"', 'DTYPE = "float64"', LENT),

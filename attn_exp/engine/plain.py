@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-EPS = {np.dtype(kind): np.finfo(kind).eps for kind in (np.float32, np.float64)}
+KINDS = (np.dtype(np.float32), np.dtype(np.float64))
 
 FEW = 1 << 13
 """Up to so many logits, one expression over the whole matrix is done before blocks are cut."""
@@ -33,7 +33,7 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
     """Return plain attention `[... t d]`, or None where anything at all is out of the ordinary.
 
     Cutting blocks costs about as much as attention among a hundred tokens. The largest logit is not subtracted: where
-    sums overflow, or underflow as `block.trusted` has it, the answer is None as well.
+    sums overflow, or underflow as `kept` has it, the answer is None as well.
     """
     if not ordinary(query, key, value):
         return None
@@ -48,31 +48,33 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
         tile = np.empty((*heads, rows, keys), query.dtype)
         with np.errstate(all="ignore"):
             return context if mixed(query, key, value, factor, is_causal, tile, context) else None
-    q, k, v, out = (each.reshape(count, *each.shape[-2:]) for each in (query, key, value, context))
-    return context if side_by_side(q, k, v, factor, is_causal, out, TILE // room) else None
+    return context if side_by_side(query, key, value, factor, is_causal, context) else None
 
 
 def ordinary(query: Any, key: Any, value: Any) -> bool:
     """Say whether these are arrays of one type and as many heads each, `[... t d]`, `[... s d]`, `[... s e]`."""
     if not (type(query) is type(key) is type(value) is np.ndarray and query.ndim == key.ndim == value.ndim in (2, 4)):
         return False
-    if query.dtype not in EPS or not query.dtype is key.dtype is value.dtype:
+    if query.dtype not in KINDS or not query.dtype is key.dtype is value.dtype:
         return False
     heads, keys, size = query.shape[:-2], key.shape[-2], query.shape[-1]
     fit = key.shape == (*heads, keys, size) and value.shape[:-1] == (*heads, keys)
     return fit and bool(query.size and keys and value.size)
 
 
-def side_by_side(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, context: Array, most: int) -> bool:
-    """Mix heads `[h t d]` on several threads, at most so many at a time, and say whether all can be trusted.
+def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal: bool, context: Array) -> bool:
+    """Mix heads on several threads, a tile of them at a time, and say whether all can be trusted.
 
     Where there are fewer heads than threads, blocks of queries do better: nothing is done, and nothing to be trusted.
     """
     from attn_exp.engine.blas import default_threads, one_blas_thread  # noqa: PLC0415 - three tokens need none of it
     from attn_exp.engine.threads import together  # noqa: PLC0415
 
-    count, rows, keys = len(q), q.shape[1], k.shape[1]
+    count, rows, keys = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
     wanted = min(default_threads(), count * rows * keys // ALONE + 1)
+    if count < wanted:
+        return False
+    q, k, v, out = (each.reshape(count, *each.shape[-2:]) for each in (query, key, value, context))
     answers: list[bool] = []
 
     def work(tasks: Iterator[slice]) -> None:
@@ -80,12 +82,10 @@ def side_by_side(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, con
         with np.errstate(all="ignore"):  # each thread starts with NumPy's defaults
             for some in tasks:
                 logits = tile[: len(q[some])]
-                answers.append(mixed(q[some], k[some], v[some], factor, is_causal, logits, context[some]))
+                answers.append(mixed(q[some], k[some], v[some], factor, is_causal, logits, out[some]))
 
-    if count < wanted:
-        return False
     with one_blas_thread(wanted) as granted:
-        size = min(most, -(-count // granted))
+        size = min(TILE // (rows * keys * q.itemsize), -(-count // granted))
         together(work, [slice(start, start + size) for start in range(0, count, size)], granted)
     return all(answers)
 
@@ -97,11 +97,22 @@ def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, tile: Arra
     if is_causal:
         tile *= np.tri(*tile.shape[-2:], dtype=tile.dtype)
     total = tile @ np.ones(tile.shape[-1], tile.dtype)
+    if not kept(total):
+        return False
     np.matmul(tile, v, out=context)
-    least, most = np.minimum.reduce(total, axis=None), np.maximum.reduce(total, axis=None)
-    trusted = EPS[total.dtype] <= least and most < np.inf and np.isfinite(context).all()
+    trusted = bool(np.isfinite(context).all())
     context /= total[..., None]
-    return bool(trusted)
+    return trusted
+
+
+def kept(total: Array) -> bool:
+    """Say whether sums of powers lost nothing although no largest logit was subtracted.
+
+    All must be finite, and each at least eps: what has underflowed then adds up to less than the smallest normal
+    number times the number of keys.
+    """
+    least, most = np.minimum.reduce(total, axis=None, initial=np.inf), np.maximum.reduce(total, axis=None, initial=0)
+    return bool(np.finfo(total.dtype).eps <= least and most < np.inf)
 
 
 def turned(k: Array, rows: int) -> Array:
