@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from attn_exp.compare import Comparison
 from attn_exp.lettering import drawable, fitted, fonts_for, widest
-from attn_exp.views import coarse, distances, entropy, heads_of, label, panels, sweeps
+from attn_exp.views import FINE, coarse, distances, entropy, heads_of, label, panels, sweeps
 
 Array = NDArray[Any]
 
@@ -113,14 +113,15 @@ def weights(comparison: Comparison, width: float = WIDTH) -> Figure:
 def blocks(comparison: Comparison, width: float = WIDTH) -> Figure:
     """Show the mean weight of each block of queries and keys, named by the number of its first.
 
-    Colours follow the square root: the first rows of a causal mask have thousands of times the weights of the last.
+    The colours of a large map follow the square root: the first rows of a causal mask have thousands of times the weights of the last.
     """
     found = coarse(comparison)
     maps = [each for panel in found for each in heads_of(panel)]
     summary = comparison.traces[found[0].variants[0]].summary
     assert summary is not None
     rows, columns = ([str(edge + 1) for edge in edges[:-1]] for edges in (summary.row_edges, summary.key_edges))
-    return weight_maps(maps, rows, columns, width, "mean", gamma=0.5)
+    large = max(len(rows), len(columns)) > FINE
+    return weight_maps(maps, rows, columns, width, "mean", gamma=0.5 if large else 1.0)
 
 
 def weight_maps(

@@ -25,7 +25,7 @@ from attn_exp.pixels import coarse, picture
 from attn_exp.store import Run
 from attn_exp.terminal import shown
 from attn_exp.verdict import agreed, sentence
-from attn_exp.views import heads_of, panels
+from attn_exp.views import FINE, heads_of, panels
 
 Array = NDArray[Any]
 
@@ -35,9 +35,6 @@ SMALL = 12
 NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?( ± [0-9.e+-]+)?|-|inf|")
 
 TEMPLATES = Path(__file__).with_name("templates")
-
-FINE = 32
-"""Maps of more rows or columns are shown large."""
 
 CAPTIONS = {
     "weights": "Weights of each variant and head: queries down, keys across, one colour scale.",

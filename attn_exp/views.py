@@ -16,6 +16,9 @@ from attn_exp.variant import Settled
 
 Array = NDArray[Any]
 
+FINE = 32
+"""Maps of block means with more rows or columns are coloured by their square roots."""
+
 SAME_WEIGHTS = 1e-12
 """Weights of two variants that differ by no more than this are shown once."""
 

@@ -11,6 +11,9 @@ from attn_exp.config import Sweep
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import Done, alone
 
+COUNT_EVERY = 5.0
+"""Seconds between two looks at how large a cluster is, which may grow and shrink."""
+
 
 @dataclass(frozen=True)
 class Died:

@@ -8,14 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 from attn_exp.config import UserError
-from attn_exp.sweep.engines import Died
+from attn_exp.sweep.engines import COUNT_EVERY, Died
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import Done, elsewhere
 
 SECONDS_TO_ANSWER = 20
-COUNT_EVERY = 5.0
-"""Seconds between two looks at how large the cluster is."""
-
 PLUGIN = "attn-exp-plan"
 
 
@@ -49,7 +46,7 @@ class OnDask:
         self.jobs[self.client.submit(with_the_plan, job, pure=False)] = job
 
     def finished(self, seconds: float) -> list[Done | Died]:
-        if time.monotonic() - self.counted > COUNT_EVERY:  # a cluster may grow and shrink
+        if time.monotonic() - self.counted > COUNT_EVERY:
             threads = sum(self.client.nthreads().values())
             self.capacity, self.counted = max(2, 2 * threads), time.monotonic()
         with suppress(TimeoutError, self.dask.CancelledError):

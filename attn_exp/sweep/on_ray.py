@@ -10,12 +10,9 @@ from typing import Any
 
 import attn_exp
 from attn_exp.config import UserError
-from attn_exp.sweep.engines import Died
+from attn_exp.sweep.engines import COUNT_EVERY, Died
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import Done, elsewhere
-
-COUNT_EVERY = 5.0
-"""Seconds between two looks at how large the cluster is."""
 
 
 class OnRay:
@@ -53,7 +50,7 @@ class OnRay:
         self.jobs[self.task.remote(self.plan, job)] = job
 
     def finished(self, seconds: float) -> list[Done | Died]:
-        if time.monotonic() - self.counted > COUNT_EVERY:  # a cluster may grow and shrink
+        if time.monotonic() - self.counted > COUNT_EVERY:
             processors = int(self.ray.cluster_resources().get("CPU", 1))
             self.capacity, self.counted = max(2, 2 * processors), time.monotonic()
         ready, _ = self.ray.wait(list(self.jobs), num_returns=1, timeout=seconds)
