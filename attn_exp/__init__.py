@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attn_exp.api import Result, run
-    from attn_exp.config import UserError
-    from attn_exp.functional import Traced, attention, trace
+    from attn_exp.errors import UserError
+    from attn_exp.forms._operator.functional import Traced, attention, trace
 
 __all__ = ["Result", "Traced", "UserError", "attention", "run", "trace"]
 
 HOMES = {
     "Result": "api",
-    "Traced": "functional",
-    "UserError": "config",
-    "attention": "functional",
+    "Traced": "forms._operator.functional",
+    "UserError": "errors",
+    "attention": "forms._operator.functional",
     "run": "api",
-    "trace": "functional",
+    "trace": "forms._operator.functional",
 }
 
 

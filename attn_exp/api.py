@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp import session, store, terminal
-from attn_exp.compare import Comparison
-from attn_exp.config import Config, Embeddings, UserError, read, unknown
-from attn_exp.projections import BIASES, MATRICES
-from attn_exp.provenance import ask_git, origin
+from attn_exp.config.read import read
+from attn_exp.config.schema import Config, Embeddings
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.compare import Comparison
+from attn_exp.experiment.run import Run
+from attn_exp.experiment.timing import Timing
+from attn_exp.problem.projections import BIASES, MATRICES
+from attn_exp.report import terminal
+from attn_exp.runs import session, store
+from attn_exp.runs.provenance import ask_git, origin
 from attn_exp.sweep.words import spelled
-from attn_exp.timing import Timing
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from attn_exp.notebook import Drawing
+    from attn_exp.report.notebook import Drawing
 
 LONGEST_COMMAND = 2000
 """Characters beyond which a command is not shown; `attn-exp rerun` repeats such a run from its own settings."""
@@ -38,8 +42,8 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     Raises:
         UserError: whatever the command line would refuse, in the same words.
     """
-    from attn_exp.hydra_edge import register_schema, repeat_command, values  # noqa: PLC0415 - most imports need none
-    from attn_exp.hydra_errors import in_users_words  # noqa: PLC0415
+    from attn_exp.config.compose import register_schema, repeat_command, values  # noqa: PLC0415 - most imports need none
+    from attn_exp.config.hydra_errors import in_users_words  # noqa: PLC0415
 
     input_arrays, projections = split(settings)
     chosen = [f"{key}={spelled(plain(value))}" for key, value in settings.items() if not is_array_name(key)]
@@ -73,21 +77,21 @@ class Result:
     @property
     def table(self) -> pd.DataFrame:
         """A row per variant: its settings, how right it is, how far from the first, what its weights look like."""
-        from attn_exp import tables  # noqa: PLC0415 - pandas is slow to import
+        from attn_exp.report import tables  # noqa: PLC0415 - pandas is slow to import
 
         return tables.comparison(self.comparison)
 
     @property
     def distances(self) -> pd.DataFrame:
         """How far every two variants' answers are apart."""
-        from attn_exp import tables  # noqa: PLC0415
+        from attn_exp.report import tables  # noqa: PLC0415
 
         return tables.distances(self.comparison)
 
     @property
     def published(self) -> pd.DataFrame:
         """A row per printed result of a document, and whether the run agrees with it."""
-        from attn_exp import tables  # noqa: PLC0415
+        from attn_exp.report import tables  # noqa: PLC0415
 
         return tables.published(self.comparison)
 
@@ -97,7 +101,7 @@ class Result:
         Raises:
             UserError: there is no such variant, or it did not form that stage.
         """
-        from attn_exp import tables  # noqa: PLC0415
+        from attn_exp.report import tables  # noqa: PLC0415
 
         return tables.stage(self.comparison, variant, name, head)
 
@@ -120,7 +124,7 @@ class Result:
         Raises:
             UserError: this run has no such figure.
         """
-        from attn_exp.notebook import drawing  # noqa: PLC0415 - Matplotlib is slow to import
+        from attn_exp.report.notebook import drawing  # noqa: PLC0415 - Matplotlib is slow to import
 
         return drawing(self.comparison, name)
 
@@ -135,13 +139,13 @@ class Result:
         session.load_renderers(config.report)
         with ask_git() as git:
             about = store.about(config, short(self.command), origin(git))
-        return session.write(store.Run(replace(self.comparison, config=config), self.timings, about))
+        return session.write(Run(replace(self.comparison, config=config), self.timings, about))
 
     def __repr__(self) -> str:
         return terminal.summary(self.comparison)
 
     def _repr_html_(self) -> str:
-        from attn_exp.notebook import page  # noqa: PLC0415 - only notebooks ask for it
+        from attn_exp.report.notebook import page  # noqa: PLC0415 - only notebooks ask for it
 
         return page(self.comparison, self.timings)
 

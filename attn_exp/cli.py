@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from attn_exp.commands import COMMANDS, run
-from attn_exp.config import Config, UserError
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError
 
 USAGE, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -37,8 +38,8 @@ def main() -> None:
 
 def compose(words: list[str]) -> None:
     """Let Hydra compose what the words describe, and run it: once, or as a sweep."""
-    from attn_exp.hydra_edge import compose_and_run  # noqa: PLC0415 - commands that read what is on disk start faster
-    from attn_exp.hydra_errors import in_users_words  # noqa: PLC0415
+    from attn_exp.config.compose import compose_and_run  # noqa: PLC0415 - commands that read what is on disk start faster
+    from attn_exp.config.hydra_errors import in_users_words  # noqa: PLC0415
 
     with in_users_words():
         compose_and_run(execute, execute_many, words)
@@ -46,7 +47,7 @@ def compose(words: list[str]) -> None:
 
 def execute(config: Config, command: str) -> None:
     """Run one configuration and print what it found."""
-    from attn_exp import session  # noqa: PLC0415 - `--help` and `--cfg` need none of it
+    from attn_exp.runs import session  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
     print(session.run(config, command).text)
     gc.freeze()  # nor where it ends: before it exits, the interpreter would walk all of it once more

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attn_exp.config import UserError
+from attn_exp.errors import UserError
 
 DONE = 0
 FIGURE_WORDS = "[figures.format=pdf] [figures.width=5]"
@@ -43,21 +43,21 @@ def run(words: Sequence[str]) -> int:
 
 def index(words: Sequence[str]) -> str:
     """Rebuild the page of all runs and sweeps."""
-    from attn_exp.index import rebuild  # noqa: PLC0415 - each command loads its own
+    from attn_exp.runs.index import rebuild  # noqa: PLC0415 - each command loads its own
 
     return str(rebuild(folder(words)))
 
 
 def open_newest(words: Sequence[str]) -> str:
     """Open the newest report."""
-    from attn_exp import reader  # noqa: PLC0415
+    from attn_exp.runs import reader  # noqa: PLC0415
 
     return reader.show(folder(words))
 
 
 def render_again(words: Sequence[str]) -> str:
     """Draw the report of a run anew, with figures of other settings if told so."""
-    from attn_exp import reader  # noqa: PLC0415
+    from attn_exp.runs import reader  # noqa: PLC0415
 
     return reader.render_again(Path(words[0]), words[1:])
 

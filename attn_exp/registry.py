@@ -11,14 +11,27 @@ from math import isfinite
 from types import ModuleType, NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from attn_exp.config import UserError, shown, unknown
+from attn_exp.errors import UserError, shown, unknown
 
 Kind = TypeVar("Kind")
 
 
 def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the names of a package's modules, in order, `without` those that define the contract."""
-    return tuple(sorted(each.name for each in pkgutil.iter_modules(path) if each.name not in without))
+    """Return the names of a package's members, in order, `without` those that define the contract.
+
+    A name with `_` in front is no member, and neither is a folder."""
+    return tuple(
+        sorted(
+            module.name
+            for module in pkgutil.iter_modules(path)
+            if not (module.ispkg or module.name.startswith("_") or module.name in without)
+        )
+    )
+
+
+def folder(package: str) -> Sequence[str]:
+    """Return where the files of a package are."""
+    return importlib.import_module(package).__path__
 
 
 def module(package: str, name: str) -> ModuleType:

@@ -36,11 +36,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from attn_exp.forms import blockwise
-from attn_exp.rules.alibi import Alibi
-from attn_exp.rules.padding import Padding
-from attn_exp.rules.rule import Rules
-from attn_exp.rules.softcap import Softcap
-from attn_exp.rules.window import Window
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.softcap import Softcap
 from benchmarks.contenders import CONTENDERS, Call, by_threads, interleaved, one_expression, ours, pytorch
 
 Array = NDArray[Any]

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attn_exp
-from attn_exp.engine.blas import usable_cores
 from attn_exp.forms import blockwise
+from attn_exp.forms._blocks.blas import usable_cores
 
 Array = NDArray[Any]
 Call = Callable[[], Any]

@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from attn_exp import index
-from attn_exp.config import Config, Embeddings, Variant
-from attn_exp.store import about
+from attn_exp.config.schema import Config, Embeddings, Variant
+from attn_exp.runs import index
+from attn_exp.runs.store import about
 
 VARIANTS = {name: Variant(form="matrix") for name in ("looped", "matrix", "scaled", "multi_head")}
 

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from attn_exp import forms
-from attn_exp.rules.causal import Causal
-from attn_exp.rules.rule import Rules
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.rules import Rules
 
 UNITS = 64
 """Rounding errors that add up in small problems with logits of ordinary size."""

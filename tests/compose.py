@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hydra import compose, initialize_config_dir
 
-from attn_exp.compare import Comparison, compare
-from attn_exp.config import Config, read
-from attn_exp.hydra_edge import conf_dir, plain, register_schema
+from attn_exp.config.compose import conf_dir, plain, register_schema
+from attn_exp.config.read import read
+from attn_exp.config.schema import Config
+from attn_exp.experiment.compare import Comparison, compare
 
 
 def config(*overrides: str) -> Config:

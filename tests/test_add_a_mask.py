@@ -38,7 +38,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_file_has_under_thirty_lines() -> None:
     assert len(block("python")[1].splitlines()) < 30
-    assert block("python")[0] == "attn_exp/rules/strided.py"
+    assert block("python")[0] == "attn_exp/rules/masks/strided.py"
     assert block("yaml")[0] == "conf/mask/strided.yaml"
 
 

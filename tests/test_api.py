@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp import Result, UserError, cli, run, session, store
+from attn_exp import Result, UserError, cli, run
+from attn_exp.runs import session, store
 from tests.compose import comparison
 from tests.test_index import HOSTILE
 

@@ -15,21 +15,24 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from attn_exp.engine import asked, block, plan
-from attn_exp.engine import blas as holding
-from attn_exp.engine.merge import merge
 from attn_exp.forms import blockwise, matrix
-from attn_exp.normalizers import NORMALIZERS
-from attn_exp.rules.alibi import Alibi
-from attn_exp.rules.array import Allowed
-from attn_exp.rules.causal import Causal
-from attn_exp.rules.document import Document
-from attn_exp.rules.padding import Padding
-from attn_exp.rules.rule import Grid, Mask, Rules, Score, Span
-from attn_exp.rules.sink import Sink
-from attn_exp.rules.softcap import Softcap
-from attn_exp.rules.t5 import T5
-from attn_exp.rules.window import Window
+from attn_exp.forms._blocks import asked, block, plan
+from attn_exp.forms._blocks import blas as holding
+from attn_exp.forms._blocks.merge import merge
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.document import Document
+from attn_exp.rules.masks.mask import Mask, Span
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.scores.sink import Sink
+from attn_exp.rules.scores.softcap import Softcap
+from attn_exp.rules.scores.t5 import T5
 from tests.compose import comparison
 
 Array = NDArray[Any]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp import report
+from attn_exp.report import page as report
 from tests.browser import need_chromium, visit
 from tests.compose import comparison
 from tests.tab import tab

@@ -9,17 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp import checks, forms, report, store
-from attn_exp.checks import Check, precision
-from attn_exp.config import UserError
-from attn_exp.gradients import gradient
-from attn_exp.metrics import ulp_distance
-from attn_exp.rules.causal import Causal
-from attn_exp.rules.rule import Array, Rules
-from attn_exp.rules.softcap import Softcap
-from attn_exp.sameness import compared, sameness
-from attn_exp.stages import Trace
-from attn_exp.terminal import summary
+from attn_exp import forms
+from attn_exp.errors import UserError
+from attn_exp.experiment import checks
+from attn_exp.experiment.checks import Check, precision
+from attn_exp.experiment.gradients import gradient
+from attn_exp.experiment.metrics.metrics import ulp_distance
+from attn_exp.experiment.run import Run
+from attn_exp.experiment.sameness import compared, sameness
+from attn_exp.forms.trace import Trace
+from attn_exp.report import page as report
+from attn_exp.report.terminal import summary
+from attn_exp.rules.grid import Array
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.softcap import Softcap
+from attn_exp.runs import store
 from tests.compose import comparison
 
 CROSS = (
@@ -298,7 +303,7 @@ def test_checks_are_printed_saved_and_read_back(tmp_path: Path) -> None:
     compared_run = comparison("check=[invariants,conventions]", "dtype=float32", "variant=[matrix]")
     text = summary(compared_run)
     assert all(word in text for word in ("prefill against decode", "torch_mha", "ordinary rounding"))
-    found = store.Run(compared_run, (), store.about(compared_run.config, "", {}))
+    found = Run(compared_run, (), store.about(compared_run.config, "", {}))
     folder = store.save(found, tmp_path, lambda run, draft: None)
     assert {path.name for path in folder.glob("*.csv")} >= {"invariants.csv", "conventions.csv", "precision.csv"}
     for mine, theirs in zip(store.load(folder).comparison.checks, compared_run.checks, strict=True):
@@ -312,7 +317,7 @@ def test_every_check_is_found_by_its_name() -> None:
 
 def test_both_reports_show_the_checks(tmp_path: Path) -> None:
     compared_run = comparison("check=[invariants,mask]", "mask=causal", "variant=[matrix]")
-    found = store.Run(compared_run, (), store.about(compared_run.config, "", {}))
+    found = Run(compared_run, (), store.about(compared_run.config, "", {}))
     for text in (report.page(found, {}), report.markdown(found, {})):
         assert "Check: invariants" in text
         assert "prefill against decode" in text

@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 import attn_exp
-from attn_exp import choice, forms
-from attn_exp.engine import blas, plain, threads
-from attn_exp.rules.rule import Rules
+from attn_exp import forms
+from attn_exp.forms._blocks import blas, plain, threads
+from attn_exp.forms._operator import choice
+from attn_exp.rules.rules import Rules
 
 Array = NDArray[Any]
 

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from attn_exp.compare import Comparison, Row
-from attn_exp.heads import split
-from attn_exp.sameness import letter
+from attn_exp.experiment.compare import Comparison, Row
+from attn_exp.experiment.sameness import letter
+from attn_exp.problem.heads import split
 from tests.compose import comparison
 
 RANDOM = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=3")

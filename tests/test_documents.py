@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.config import UserError
-from attn_exp.hydra_edge import conf_dir
-from attn_exp.problem import build
+from attn_exp.config.compose import conf_dir
+from attn_exp.errors import UserError
+from attn_exp.problem.problem import build
 from tests.compose import comparison, config
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden/documents.json").read_text(encoding="utf-8"))

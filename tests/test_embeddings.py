@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.config import UserError
-from attn_exp.embeddings import Start, start
+from attn_exp.errors import UserError
+from attn_exp.problem.embeddings import Start, start
 from tests.compose import config
 
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import attn_exp
-from attn_exp.engine import asked, blas, block, plain, plan
+from attn_exp.forms._blocks import asked, blas, block, plain, plan
 from tests.test_onnx import ATTENTION, RENAMED, WINDOW, cases, given
 
 Array = NDArray[Any]
@@ -54,7 +54,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.mark.parametrize("form", ["auto", "blockwise"])
 @pytest.mark.parametrize("name", WHOLE)
 def test_onnx_suite(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attn_exp.choice.FEW", 0)
+    monkeypatch.setattr("attn_exp.forms._operator.choice.FEW", 0)
     case = cases("Attention")[name]
     _, inputs, attributes, expected = given(case)
     attributes.pop("qk_matmul_output_mode", 0)
@@ -70,7 +70,7 @@ def test_onnx_suite(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("spread", [1.0, 300.0], ids=["small logits", "large logits"])
 def test_pytorch(shape: tuple[int, ...], kind: str, spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr("attn_exp.choice.FEW", 0)
+    monkeypatch.setattr("attn_exp.forms._operator.choice.FEW", 0)
     monkeypatch.setattr(plain, "FEW", 0)
     b, h, t, s, d = shape
     rng = np.random.default_rng(3)

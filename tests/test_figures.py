@@ -14,8 +14,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from attn_exp import figures, views
-from attn_exp.compare import Comparison
+from attn_exp.experiment.compare import Comparison
+from attn_exp.report import figures, views
 from tests.compose import comparison
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from attn_exp import index
-from attn_exp.config import UserError
+from attn_exp.errors import UserError
+from attn_exp.runs import index
 from tests.test_house import loaded
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attn_exp import index, session
+from attn_exp.runs import index, session
 from tests.compose import config
 from tests.tab import Tab, tab
 from tests.test_index import HOSTILE, add

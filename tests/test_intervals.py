@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from attn_exp import intervals
-from attn_exp.intervals import Interval
+from attn_exp.experiment.documents import intervals
+from attn_exp.experiment.documents.intervals import Interval
 
 RADIUS = 0.005
 SLACK = 1e-12

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp import figures, memory, session, store
-from attn_exp.compare import tabulate
-from attn_exp.config import UserError
+from attn_exp.errors import UserError
+from attn_exp.experiment import memory
+from attn_exp.experiment.compare import tabulate
+from attn_exp.experiment.progress import Progress
 from attn_exp.forms import blockwise
-from attn_exp.progress import Progress
+from attn_exp.report import figures
+from attn_exp.runs import session, store
 from tests.compose import config
 
 LONG = ("embeddings=random", "embeddings.tokens=300", "mask=causal", "report=none")
@@ -61,7 +63,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn(
     words: list[str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "free", lambda: 2 << 30)
-    monkeypatch.setattr("attn_exp.compare.build", lambda config: pytest.fail("drawn"))
+    monkeypatch.setattr("attn_exp.experiment.compare.build", lambda config: pytest.fail("drawn"))
     with pytest.raises(UserError) as error:
         tabulate(config("embeddings=random", "embeddings.tokens=65536", *words))
     assert told in str(error.value)
@@ -86,15 +88,15 @@ def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> No
 
 
 def test_a_long_computation_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attn_exp.timing.ENOUGH", 0.0)
-    monkeypatch.setattr("attn_exp.timing.execute", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("attn_exp.experiment.timing.ENOUGH", 0.0)
+    monkeypatch.setattr("attn_exp.experiment.timing.execute", lambda *_: pytest.fail("computed again"))
     timing = session.compute(config(*LONG, "variant=[blockwise]"))[1][0]
     assert timing.runs == 1 and timing.median_s > 0 and timing.peak_bytes is None
 
 
 def test_the_loading_of_a_library_is_not_taken_for_its_computation(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("attn_exp.timing.ENOUGH", 0.0)
+    monkeypatch.setattr("attn_exp.experiment.timing.ENOUGH", 0.0)
     timing = session.compute(config("variant=[torch_sdpa]"))[1][0]
     assert timing.peak_bytes is not None
 
@@ -107,7 +109,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
 def test_progress_is_told_after_two_seconds(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("attn_exp.progress.monotonic", lambda: now[0])
+    monkeypatch.setattr("attn_exp.experiment.progress.monotonic", lambda: now[0])
     progress = Progress(1, stream, started=0.0)
     progress.begin("blockwise")
     for tick in range(1, 6):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attn_exp import divergences, measures, metrics
-from attn_exp.checks.measures import METRICS
-from attn_exp.config import UserError
+from attn_exp.errors import UserError
+from attn_exp.experiment.checks.measures import METRICS
+from attn_exp.experiment.metrics import divergences, measures, metrics
 from tests.compose import comparison
 
 Array = NDArray[Any]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp import forms
-from attn_exp.positions.rope import rotary_embedding
+from attn_exp.rules.positions.rope import rotary_embedding
 
 pytest.importorskip("onnx", reason="ONNX is not installed: it comes with the test group")
 pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: it comes with the test group")

@@ -10,19 +10,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attn_exp import forms, partings
-from attn_exp.config import UserError
-from attn_exp.normalizers import NORMALIZERS
-from attn_exp.rules.added import Added
-from attn_exp.rules.alibi import Alibi
-from attn_exp.rules.array import Allowed
-from attn_exp.rules.causal import Causal
-from attn_exp.rules.rule import Rules, Score
-from attn_exp.rules.sink import Sink
-from attn_exp.rules.softcap import Softcap
-from attn_exp.sameness import compared
-from attn_exp.terminal import summary
-from attn_exp.verdict import sentence
+from attn_exp import forms
+from attn_exp.errors import UserError
+from attn_exp.experiment.sameness import compared
+from attn_exp.report import partings
+from attn_exp.report.terminal import summary
+from attn_exp.report.verdict import sentence
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.added import Added
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.scores.sink import Sink
+from attn_exp.rules.scores.softcap import Softcap
 from tests.by_form import tolerance
 from tests.compose import comparison
 from tests.test_house import loaded

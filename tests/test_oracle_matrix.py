@@ -13,17 +13,21 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
-from attn_exp import forms, oracle, rules
-from attn_exp import reference as scalar
-from attn_exp.normalizers import NORMALIZERS
-from attn_exp.rules.added import Added
-from attn_exp.rules.array import Allowed
-from attn_exp.rules.causal import Causal
-from attn_exp.rules.document import Document
-from attn_exp.rules.rule import Mask, Rule, Rules, Score
-from attn_exp.rules.sink import Sink
-from attn_exp.rules.t5 import T5
-from attn_exp.rules.window import Window
+from attn_exp import forms, rules
+from attn_exp.reference import loops as scalar
+from attn_exp.reference import oracle
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.document import Document
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.rule import Rule
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.added import Added
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.scores.sink import Sink
+from attn_exp.rules.scores.t5 import T5
 from tests.by_form import skip_where_missing, tolerance
 
 Array = NDArray[Any]
@@ -49,13 +53,19 @@ SHAPES = [
     Shape(3, 3, 3, 1, 2, 5),
 ]
 TOLERANCE = 1e-12
+NAMES = (*rules.names("mask"), *rules.names("score"))
 
 
 def shipped(name: str) -> Rule:
     """Return a rule with the settings of its YAML."""
-    group = "mask" if issubclass(rules.kind(name), Mask) else "score"
+    group = group_of(name)
     settings = yaml.safe_load((CONF / group / f"{name}.yaml").read_text(encoding="utf-8"))
-    return rules.make(rules.kind(name), name, settings[name], group)
+    rule: Rule = rules.make(group, name, settings[name])
+    return rule
+
+
+def group_of(name: str) -> str:
+    return "mask" if name in rules.names("mask") else "score"
 
 
 def sized(shape: Shape) -> list[Rule]:
@@ -75,7 +85,7 @@ def sized(shape: Shape) -> list[Rule]:
 
 def all_rules(shape: Shape) -> list[tuple[Rule, ...]]:
     """Return every shipped rule that fits, every sized one, and masks together with score rules."""
-    single = [rule for rule in (*map(shipped, rules.NAMES), *sized(shape)) if not rule.misfit(*shape[:1], *shape[2:4])]
+    single = [rule for rule in (*map(shipped, NAMES), *sized(shape)) if not rule.misfit(*shape[:1], *shape[2:4])]
     scores = [rule for rule in single if isinstance(rule, Score)]
     return [
         (),
@@ -177,8 +187,8 @@ def test_every_form_keeps_the_type_of_its_input(form: str, kind: str) -> None:
 
 
 def test_every_rule_has_a_yaml_that_lists_its_settings() -> None:
-    for name in rules.NAMES:
+    for name in NAMES:
         shipped(name)
-        group = "mask" if issubclass(rules.kind(name), Mask) else "score"
+        group = group_of(name)
         settings = yaml.safe_load((CONF / group / f"{name}.yaml").read_text(encoding="utf-8"))[name]
-        assert set(settings) == set(getattr(rules.kind(name), "__dataclass_fields__", {}))
+        assert set(settings) == set(getattr(rules.kind(group, name), "__dataclass_fields__", {}))

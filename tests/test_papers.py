@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp import papers, session
+from attn_exp.report import papers
+from attn_exp.runs import session
 from tests.compose import comparison, config
 from tests.test_report import Reader
 

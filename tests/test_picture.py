@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attn_exp.config import UserError
-from attn_exp.picture import density, picture, places, sentence
-from attn_exp.rules.causal import Causal
-from attn_exp.rules.window import Window
+from attn_exp.errors import UserError
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.picture import density, picture, places, sentence
 from tests.compose import comparison
 
 NAMES = [f"k{place}" for place in range(12)]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from attn_exp import pins, provenance, report
+from attn_exp.report import page as report
+from attn_exp.runs import pins, provenance
 
 AVX512 = ("fma", "avx", "avx2", "avx512f", "avx512bw")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attn_exp.printed import read, rewritten
+from attn_exp.experiment.documents.printed import read, rewritten
 
 TEXTS = [
     ("[[ 8 13]\n [ 6  7]]", None, [8, 13, 6, 7], [0.5] * 4),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attn_exp.config import UserError
-from attn_exp.problem import Problem, build
+from attn_exp.errors import UserError
+from attn_exp.problem.problem import Problem, build
 from attn_exp.streams import draw
 from tests.compose import config
 

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attn_exp import forms
-from attn_exp.normalizers import NORMALIZERS
-from attn_exp.positions.rope import Rope
-from attn_exp.positions.sinusoidal import Sinusoidal
-from attn_exp.rules.added import Added
-from attn_exp.rules.alibi import Alibi
-from attn_exp.rules.array import Allowed
-from attn_exp.rules.causal import Causal
-from attn_exp.rules.padding import Padding
-from attn_exp.rules.rule import Rules
-from attn_exp.rules.sink import Sink
-from attn_exp.rules.window import Window
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.positions.rope import Rope
+from attn_exp.rules.positions.sinusoidal import Sinusoidal
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.added import Added
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.sink import Sink
 from tests.by_form import largest_logit, tolerance
 
 Array = NDArray[Any]

@@ -11,9 +11,11 @@ from decimal import Decimal
 
 import pytest
 
-from attn_exp.compare import Comparison
-from attn_exp.config import Published, UserError, read
-from attn_exp.published import Agreement, hold
+from attn_exp.config.read import read
+from attn_exp.config.schema import Published
+from attn_exp.errors import UserError
+from attn_exp.experiment.compare import Comparison
+from attn_exp.experiment.documents.published import Agreement, hold
 from tests.compose import comparison
 
 EXPERIMENTS = (

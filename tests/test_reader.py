@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp import cli, compare, forms, reader, session, variant
+from attn_exp import cli, forms
 from attn_exp.commands import COMMANDS
-from attn_exp.config import UserError
+from attn_exp.errors import UserError
+from attn_exp.experiment import compare, variant
 from attn_exp.forms import matrix
+from attn_exp.runs import reader, session
 from tests.compose import config
 
 COMMAND = "python -m attn_exp"

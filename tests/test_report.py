@@ -13,19 +13,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attn_exp import figures, markdown, pixels, report, session, store, tables, walk
-from attn_exp.compare import Comparison
-from attn_exp.config import UserError
-from attn_exp.published import Agreement
-from attn_exp.timing import measure
+from attn_exp.errors import UserError
+from attn_exp.experiment.compare import Comparison
+from attn_exp.experiment.documents.published import Agreement
+from attn_exp.experiment.run import Run
+from attn_exp.experiment.timing import measure
+from attn_exp.report import figures, markdown, pixels, tables, walk
+from attn_exp.report import page as report
+from attn_exp.runs import session, store
 from tests.compose import comparison, config
 
 HOSTILE = ["<script>f(1)</script>", '"onerror="f(1)', "../../x"]
 
 
-def a_run(found: Comparison) -> store.Run:
+def a_run(found: Comparison) -> Run:
     about = store.about(found.config, "python -m attn_exp seed=0", {"versions": {"numpy": "2"}, "git": None})
-    return store.Run(found, measure(found.variants, found.problem), about)
+    return Run(found, measure(found.variants, found.problem), about)
 
 
 def hostile() -> Comparison:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from attn_exp.compare import Comparison
+from attn_exp.experiment.compare import Comparison
 from tests.compose import comparison
 
 CONF = Path(__file__).parent.parent / "conf"

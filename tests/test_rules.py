@@ -11,20 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_exp import rules
-from attn_exp.config import UserError
-from attn_exp.normalizers import NORMALIZERS
-from attn_exp.positions.rope import Rope
-from attn_exp.positions.sinusoidal import Sinusoidal
-from attn_exp.rules.alibi import slopes
-from attn_exp.rules.array import Allowed
-from attn_exp.rules.causal import Causal
-from attn_exp.rules.document import Document
-from attn_exp.rules.padding import Padding
-from attn_exp.rules.prefix import Prefix
-from attn_exp.rules.rule import AllOf, AnyOf, Grid, Mask, Rules, whole_grid
-from attn_exp.rules.softcap import Softcap
-from attn_exp.rules.t5 import bucket
-from attn_exp.rules.window import Window
+from attn_exp.errors import UserError
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.document import Document
+from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.prefix import Prefix
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.positions.rope import Rope
+from attn_exp.rules.positions.sinusoidal import Sinusoidal
+from attn_exp.rules.rules import Rules, whole_grid
+from attn_exp.rules.scores.alibi import slopes
+from attn_exp.rules.scores.softcap import Softcap
+from attn_exp.rules.scores.t5 import bucket
 
 
 def drawn(mask: Mask, rows: int, keys: int, offset: int = 0) -> list[str]:
@@ -168,18 +170,18 @@ def test_rope_turns_a_part_of_a_head_and_stretches_positions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "name", "settings", "said"),
+    ("group", "name", "settings", "said"),
     [
-        (Mask, "windo", {}, "unknown rule 'mask.windo'; did you mean mask.window?"),
-        (Mask, "window", {"lft": 1}, "unknown setting 'mask.window.lft'; did you mean mask.window.left?"),
-        (Mask, "window", {"left": -2}, "mask.window: window left=-2: expected a whole number of keys, or -1"),
-        (Mask, "causal", {"left": 1}, "mask.causal has no settings"),
-        (Mask, "prefix", {}, "mask.prefix.length is missing"),
-        (Mask, "alibi", {}, "mask.alibi: alibi is a score rule; use score=alibi"),
-        (Mask, "array", {"values": [[0.5]]}, "mask values must be true or false"),
+        ("mask", "windo", {}, "unknown rule 'mask.windo'; did you mean mask.window?"),
+        ("mask", "window", {"lft": 1}, "unknown setting 'mask.window.lft'; did you mean mask.window.left?"),
+        ("mask", "window", {"left": -2}, "mask.window: window left=-2: expected a whole number of keys, or -1"),
+        ("mask", "causal", {"left": 1}, "mask.causal has no settings"),
+        ("mask", "prefix", {}, "mask.prefix.length is missing"),
+        ("mask", "alibi", {}, "mask.alibi: alibi is a score rule; use score=alibi"),
+        ("mask", "array", {"values": [[0.5]]}, "mask values must be true or false"),
     ],
 )
-def test_a_wrong_rule_is_told_in_the_users_words(base: type[Mask], name: str, settings: Any, said: str) -> None:
+def test_a_wrong_rule_is_told_in_the_users_words(group: str, name: str, settings: Any, said: str) -> None:
     with pytest.raises(UserError) as error:
-        rules.make(base, name, settings, "mask")
+        rules.make(group, name, settings)
     assert said in str(error.value)

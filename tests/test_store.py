@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp import records, store
-from attn_exp.compare import compare
-from attn_exp.config import Config, UserError, read
-from attn_exp.timing import measure
+from attn_exp.config.read import read
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError
+from attn_exp.experiment.compare import compare
+from attn_exp.experiment.run import Run
+from attn_exp.experiment.timing import measure
+from attn_exp.runs import records, store
 
 VARIANTS = {
     "looped": {"form": "looped", "head": 1},
@@ -35,14 +38,14 @@ def config(**settings: Any) -> Config:
     return read(given | settings)
 
 
-def a_run(**settings: Any) -> store.Run:
+def a_run(**settings: Any) -> Run:
     chosen = config(**settings)
     comparison = compare(chosen)
     timings = measure(comparison.variants, comparison.problem)
-    return store.Run(comparison, timings, store.about(chosen, "python -m attn_exp", {"cpu": "any"}))
+    return Run(comparison, timings, store.about(chosen, "python -m attn_exp", {"cpu": "any"}))
 
 
-def nothing(run: store.Run, folder: Path) -> None:
+def nothing(run: Run, folder: Path) -> None:
     pass
 
 
@@ -65,7 +68,7 @@ def test_a_run_reads_back_as_it_was(tmp_path: Path) -> None:
 def test_reading_back_computes_no_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = store.save(a_run(), tmp_path, nothing)
     monkeypatch.setattr("attn_exp.forms.module", lambda name: pytest.fail("a form was asked for"))
-    monkeypatch.setattr("attn_exp.reference.softmax", lambda *logits: pytest.fail("the reference was asked"))
+    monkeypatch.setattr("attn_exp.reference.loops.softmax", lambda *logits: pytest.fail("the reference was asked"))
     assert len(store.load(folder).comparison.rows) == 2
 
 
@@ -104,8 +107,8 @@ def test_runs_never_share_a_folder_and_latest_is_the_last(tmp_path: Path) -> Non
 
 def test_a_name_that_is_taken_is_not_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digits = iter(["aaaaaa", "111111", "aaaaaa", "bbbbbb", "222222"])
-    monkeypatch.setattr("attn_exp.store.secrets.token_hex", lambda size: next(digits))
-    monkeypatch.setattr("attn_exp.store.time.strftime", lambda form: "20260101-000000")
+    monkeypatch.setattr("attn_exp.runs.store.secrets.token_hex", lambda size: next(digits))
+    monkeypatch.setattr("attn_exp.runs.store.time.strftime", lambda form: "20260101-000000")
     run = a_run()
     names = [store.save(run, tmp_path, nothing).name for _ in range(2)]
     assert names == ["20260101-000000-aaaaaa", "20260101-000000-bbbbbb"]
@@ -122,7 +125,7 @@ def test_latest_is_a_text_file_where_links_are_not_possible(tmp_path: Path, monk
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), RuntimeError("broken"), SystemExit(3)])
 def test_nothing_is_left_of_a_run_that_was_stopped(tmp_path: Path, failure: BaseException) -> None:
-    def stop(run: store.Run, folder: Path) -> None:
+    def stop(run: Run, folder: Path) -> None:
         assert (folder / "results.npz").exists()
         assert not (folder / "run.json").exists()
         raise failure
@@ -134,7 +137,7 @@ def test_nothing_is_left_of_a_run_that_was_stopped(tmp_path: Path, failure: Base
 
 
 def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
-    def full(run: store.Run, folder: Path) -> None:
+    def full(run: Run, folder: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.raises(UserError, match=r"^output_dir=.*: cannot be written to \(No space left on device\)$"):
@@ -197,7 +200,7 @@ def test_hostile_tokens_are_only_data(tmp_path: Path) -> None:
 
 def test_timings_stay_within_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = (tick / 1024 for tick in range(1000))
-    monkeypatch.setattr("attn_exp.timing.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("attn_exp.experiment.timing.perf_counter", lambda: next(clock))
     comparison = compare(config())
     timings = measure(comparison.variants, comparison.problem, budget=8 / 1024)
     assert [each.variant for each in timings] == ["looped", "multi_head"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp import terminal, verdict
-from attn_exp.compare import Row
-from attn_exp.published import Agreement
-from attn_exp.session import run
+from attn_exp.experiment.compare import Row
+from attn_exp.experiment.documents.published import Agreement
+from attn_exp.report import terminal, verdict
+from attn_exp.runs.session import run
 from tests.test_store import config
 
 LOOPED = Row(

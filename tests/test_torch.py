@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp import forms
-from attn_exp.normalizers import NORMALIZERS
-from attn_exp.rules.rule import Rules
-from attn_exp.rules.t5 import bucket
+from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.t5 import bucket
 from tests.by_form import largest_logit
 
 Array = NDArray[Any]

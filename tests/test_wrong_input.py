@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp import cli
-from attn_exp.config import Config, Sweep
+from attn_exp.config.schema import Config, Sweep
 
 COMMAND = [sys.executable, "-m", "attn_exp"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from attn_exp import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from attn_exp.rules.rule import Rules
-    from attn_exp.stages import Trace
+    from attn_exp.forms.trace import Trace
+    from attn_exp.rules.rules import Rules
 
-NAMES: tuple[str, ...] = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+NAMES: tuple[str, ...] = registry.names(__path__, without=("trace",))
 
 
 def module(name: str) -> ModuleType:

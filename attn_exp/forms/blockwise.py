@@ -7,15 +7,16 @@ from itertools import count
 
 import numpy as np
 
-from attn_exp.engine import block, plan
-from attn_exp.engine.asked import rows_per_task
-from attn_exp.engine.blas import default_threads, one_blas_thread
-from attn_exp.engine.operands import Operands, room
-from attn_exp.engine.summary import CELLS, Gallery, portrait_of
-from attn_exp.engine.threads import together
+from attn_exp.forms._blocks import block, plan
+from attn_exp.forms._blocks.asked import rows_per_task
+from attn_exp.forms._blocks.blas import default_threads, one_blas_thread
+from attn_exp.forms._blocks.operands import Operands, room
+from attn_exp.forms._blocks.summary import CELLS, Gallery, portrait_of
+from attn_exp.forms._blocks.threads import together
 from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at its weights there are no blocks
-from attn_exp.rules.rule import Array, Rules
-from attn_exp.stages import Trace
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.grid import Array
+from attn_exp.rules.rules import Rules
 
 Tell = Callable[[float], None] | None
 """Hears which part is done, from several threads."""

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_exp.forms.matrix import weigh
-from attn_exp.rules.rule import AllOf, Grid
-from attn_exp.stages import Trace
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.mask import AllOf
 
 if TYPE_CHECKING:
-    from attn_exp.rules.rule import Array, Rules
+    from attn_exp.rules.grid import Array
+    from attn_exp.rules.rules import Rules
 
 MATRICES = 1
 """Of the stages it keeps the weights."""

@@ -8,11 +8,13 @@ import numpy as np
 
 from attn_exp.forms import matrix
 from attn_exp.forms.matrix import product, repeated
-from attn_exp.rules.rule import AllOf, whole_grid
-from attn_exp.stages import Trace
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.masks.mask import AllOf
+from attn_exp.rules.rules import whole_grid
 
 if TYPE_CHECKING:
-    from attn_exp.rules.rule import Array, Rules
+    from attn_exp.rules.grid import Array
+    from attn_exp.rules.rules import Rules
 
 REFERENCE = "kernel"
 

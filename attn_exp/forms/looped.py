@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_exp.normalizers import NORMALIZERS
-from attn_exp.rules.rule import Grid
-from attn_exp.stages import Trace
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.normalizers import NORMALIZERS
 
 if TYPE_CHECKING:
-    from attn_exp.rules.rule import Array, Rules
+    from attn_exp.rules.grid import Array
+    from attn_exp.rules.rules import Rules
 
 BENDS_LAST = True
 """This form can bend logits after masking them."""

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.engine.blas import default_threads
-from attn_exp.foreign import beyond, change
-from attn_exp.rules.rule import Array, Rules
-from attn_exp.stages import Trace
+from attn_exp.forms._blocks.blas import default_threads
+from attn_exp.forms._foreign import beyond, change
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.grid import Array
+from attn_exp.rules.rules import Rules
 
 DTYPE = "float32"
 """The widest type that the operator's own code computes in: wider inputs are rounded to it."""

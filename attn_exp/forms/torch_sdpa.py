@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.foreign import beyond, change
+from attn_exp.forms._foreign import beyond, change
 from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at its weights there is no such call
-from attn_exp.rules.rule import Array, Rules
-from attn_exp.stages import Trace
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.grid import Array
+from attn_exp.rules.rules import Rules
 
 LIBRARY = "torch"
 """What computes it; loading that takes longer than most problems."""

@@ -1,4 +1,4 @@
-"""What is computed: one file per mask or score rule, found by its name."""
+"""WHAT is computed: masks, scores and positions, one to a file, normalizers, and the `Grid` they speak about."""
 
 from __future__ import annotations
 
@@ -6,38 +6,43 @@ from collections.abc import Mapping
 from typing import Any
 
 from attn_exp import registry
-from attn_exp.config import UserError, unknown
-from attn_exp.rules.rule import AnyOf, Mask, Rule, Score
+from attn_exp.errors import UserError, unknown
+from attn_exp.rules.masks.mask import AnyOf, Mask
+from attn_exp.rules.positions.position import Position
+from attn_exp.rules.scores.score import Score
 
-NAMES: tuple[str, ...] = registry.names(__path__, without=("rule",))
+KINDS: dict[str, type] = {"mask": Mask, "score": Score, "position": Position}
+"""What a rule of each group is."""
 
 
-def kind(name: str) -> type[Rule]:
+def names(group: str) -> tuple[str, ...]:
+    """Return the names of every mask, score rule or position."""
+    return registry.names(registry.folder(package(group)), without=(group,))
+
+
+def package(group: str) -> str:
+    """Return the package in which the rules of a group live, one to a file."""
+    return f"{__name__}.{group}s"
+
+
+def kind(group: str, name: str) -> type:
     """Return the class of the rule of that name; it is imported when it is first asked for."""
-    return registry.found(__name__, name, Rule)
+    return registry.found(package(group), name, KINDS[group])
 
 
-def named(base: type[Rule]) -> tuple[str, ...]:
-    """Return the names of every mask, or of every score rule."""
-    return tuple(name for name in NAMES if issubclass(kind(name), base))
-
-
-def make(base: type[Rule], name: str, settings: Any, key: str) -> Rule:
-    """Return the mask or score rule of that name with its settings.
+def make(group: str, name: str, settings: Any) -> Any:
+    """Return the rule of that group and name with its settings.
 
     Raises:
-        UserError: no such rule, a rule of the other kind, or settings that it does not take.
+        UserError: no such rule, a rule of another group, or settings that it does not take.
     """
-    if name not in NAMES:
-        raise UserError(unknown(f"{key}.{name}", [f"{key}.{each}" for each in named(base)], "rule"))
-    found = kind(name)
-    if not issubclass(found, base):
-        raise UserError(f"{key}.{name}: {name} is a {word(found)} rule; use {word(found)}={name}")
-    return registry.make(found, settings, f"{key}.{name}")
-
-
-def word(kind: type[Rule]) -> str:
-    return "mask" if issubclass(kind, Mask) else "score"
+    if name not in names(group):
+        other = next((other for other in KINDS if name in names(other)), None)
+        if other is not None:
+            raise UserError(f"{group}.{name}: {name} is a {other} rule; use {other}={name}")
+        word = "position" if group == "position" else "rule"
+        raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
+    return registry.make(kind(group, name), settings, f"{group}.{name}")
 
 
 def masks(given: Mapping[str, Any], join: str, blocks: bool = False) -> tuple[Mask, ...]:
@@ -45,11 +50,16 @@ def masks(given: Mapping[str, Any], join: str, blocks: bool = False) -> tuple[Ma
 
     With `blocks`, booleans that a user wrote are read as True = blocked.
     """
-    made = tuple(rule for name in given if isinstance(rule := make(Mask, name, given[name], "mask"), Mask))
-    made = tuple(rule.turned() for rule in made) if blocks else made
+    made: tuple[Mask, ...] = tuple(make("mask", name, settings) for name, settings in given.items())
+    made = tuple(mask.turned() for mask in made) if blocks else made
     return (AnyOf(made),) if join == "or" and len(made) > 1 else made
 
 
 def scores(given: Mapping[str, Any]) -> tuple[Score, ...]:
     """Return the score rules of a mapping from names to settings, in its order."""
-    return tuple(rule for name in given if isinstance(rule := make(Score, name, given[name], "score"), Score))
+    return tuple(make("score", name, settings) for name, settings in given.items())
+
+
+def positions(given: Mapping[str, Any]) -> tuple[Position, ...]:
+    """Return the positions of a mapping from names to settings, in its order."""
+    return tuple(make("position", name, settings) for name, settings in given.items())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from attn_exp.sweep import parts
-from attn_exp.sweep.engines import Died, Engine
+from attn_exp.sweep.engines.engine import Died, Engine
 from attn_exp.sweep.parts import Part, Shelf
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.progress import Progress

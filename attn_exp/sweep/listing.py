@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from attn_exp.config import UserError
-from attn_exp.terminal import plain, table
+from attn_exp.errors import UserError
+from attn_exp.report.terminal import plain, table
 
 
 @dataclass(frozen=True)

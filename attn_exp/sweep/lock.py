@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attn_exp.config import UserError
+from attn_exp.errors import UserError
 
 
 @contextmanager

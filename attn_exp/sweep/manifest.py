@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from attn_exp.config import Config, UserError
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError
 from attn_exp.sweep import parts
 from attn_exp.sweep.plan import Plan
 from attn_exp.sweep.space import Axis

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attn_exp.report.terminal import plain, shown
+from attn_exp.report.terminal import table as drawn
 from attn_exp.sweep.points import command, point_words
 from attn_exp.sweep.progress import span
 from attn_exp.sweep.summary import Moments, Summary
-from attn_exp.terminal import plain, shown
-from attn_exp.terminal import table as drawn
 
 IN_TERMINAL, IN_REPORT = 24, 200
 SHORT = {"error_ulp": "ulp", "effective_keys": "eff_keys", "largest_weight": "max_weight"}

@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from attn_exp.markdown import fenced, md, piped
-from attn_exp.report import TEMPLATES, origin, templates
+from attn_exp.report.markdown import fenced, md, piped
+from attn_exp.report.page import TEMPLATES, origin, templates
 from attn_exp.sweep import overview
 from attn_exp.sweep.summary import Summary
 

@@ -8,9 +8,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from attn_exp.compare import Row
-from attn_exp.config import UserError
-from attn_exp.records import cell
+from attn_exp.errors import UserError
+from attn_exp.experiment.compare import Row
+from attn_exp.runs.records import cell
 from attn_exp.sweep.task import row_columns
 
 MISSING = "sweep.format=parquet is not installed; pip install 'attn-exp[parquet]'"

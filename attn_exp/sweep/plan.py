@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attn_exp
-from attn_exp.config import Sweep
+from attn_exp.config.schema import Sweep
 from attn_exp.sweep import skip
 from attn_exp.sweep.space import Space, changed, holds
 from attn_exp.sweep.words import spelled

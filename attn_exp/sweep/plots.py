@@ -14,9 +14,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attn_exp.columns import HEADS
-from attn_exp.figures import COLOURS, MARKERS, STYLE, WIDTH, encoded
-from attn_exp.lettering import drawable, fonts_for
+from attn_exp.report.columns import HEADS
+from attn_exp.report.figures import COLOURS, MARKERS, STYLE, WIDTH, encoded
+from attn_exp.report.lettering import drawable, fonts_for
 from attn_exp.sweep.overview import varying, worth_plotting
 from attn_exp.sweep.summary import Moments, Summary
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from attn_exp.config import UserError, read
-from attn_exp.session import run
+from attn_exp.config.read import read
+from attn_exp.errors import UserError
+from attn_exp.runs.session import run
 from attn_exp.sweep import manifest
 from attn_exp.sweep.points import command, point_words
 
@@ -22,7 +23,7 @@ def again(folder: Path, point: str | None) -> str:
     about = manifest.load(folder)
     if point is None or not point.isdecimal() or int(point) >= about["points"]:
         raise UserError(f"{folder} is a sweep; name one of its points, 0 to {about['points'] - 1}")
-    from attn_exp.hydra_edge import composed, register_schema  # noqa: PLC0415 - a run's own settings need no Hydra
+    from attn_exp.config.compose import composed, register_schema  # noqa: PLC0415 - a run's own settings need no Hydra
 
     register_schema()
     return run(composed(*point_words(about, int(point))), command(about, int(point))).text

@@ -13,15 +13,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from attn_exp import checks, index
-from attn_exp.checks import measures
-from attn_exp.config import Config, UserError, read
-from attn_exp.hydra_sweep import expand
-from attn_exp.provenance import Git, ask_git, origin
-from attn_exp.store import USER_ERRORS, check_writable
+from attn_exp.config.read import read
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError
+from attn_exp.experiment import checks
+from attn_exp.experiment.checks import measures
+from attn_exp.runs import index
+from attn_exp.runs.provenance import Git, ask_git, origin
+from attn_exp.runs.store import USER_ERRORS, check_writable
 from attn_exp.sweep import collect, lock, manifest, parquet, parts
 from attn_exp.sweep.driver import Driver
-from attn_exp.sweep.engines import processors, start
+from attn_exp.sweep.engines.engine import processors, start
+from attn_exp.sweep.expand import expand
 from attn_exp.sweep.plan import Job, Plan, identity, make_plan
 from attn_exp.sweep.progress import Progress, span
 from attn_exp.sweep.space import Axis, Space

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attn_exp.config import UserError, unknown
+from attn_exp.errors import UserError, unknown
 
 Names = Mapping[str, Any]
 Test = Callable[[Names], Any]

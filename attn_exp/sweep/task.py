@@ -14,10 +14,13 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from attn_exp.checks import measures
-from attn_exp.compare import Row, Tabulated, tabulate
-from attn_exp.config import READERS, Config, UserError, as_is, read
-from attn_exp.records import cell
+from attn_exp.config.read import READERS, read
+from attn_exp.config.readers import as_is
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError
+from attn_exp.experiment.checks import measures
+from attn_exp.experiment.compare import Row, Tabulated, tabulate
+from attn_exp.runs.records import cell
 from attn_exp.sweep.plan import Job, Plan, task_version
 from attn_exp.sweep.words import bare
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp.config import Sweep, UserError
-from attn_exp.hydra_sweep import expand
+from attn_exp.config.schema import Sweep
+from attn_exp.errors import UserError
+from attn_exp.sweep.expand import expand
 from attn_exp.sweep.plan import Job, make_plan
 from attn_exp.sweep.task import elsewhere
 from tests.sweep.command import environment, run, start, the_sweep, wait_until
@@ -36,7 +37,7 @@ cluster.shutdown()
 """
 
 
-SHORT = "from attn_exp.sweep import on_dask; on_dask.SECONDS_TO_ANSWER = 1"
+SHORT = "from attn_exp.sweep.engines import on_dask; on_dask.SECONDS_TO_ANSWER = 1"
 
 
 def needs(library: str) -> None:

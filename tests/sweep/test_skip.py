@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attn_exp.config import UserError
+from attn_exp.errors import UserError
 from attn_exp.sweep.skip import condition, d_model, holds, look_up
 
 NAMES = {"head": 4, "scale": True, "seed": 7, "title": "a b", "kv_head": None}

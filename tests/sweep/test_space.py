@@ -13,9 +13,9 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 
-from attn_exp.config import UserError
-from attn_exp.hydra_edge import conf_dir, plain, register_schema
-from attn_exp.hydra_sweep import expand
+from attn_exp.config.compose import conf_dir, plain, register_schema
+from attn_exp.errors import UserError
+from attn_exp.sweep.expand import expand
 
 SWEEPS = [
     ["head=1,2", "scale=true,false", "seed=0,1"],

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp import cli
-from attn_exp.compare import compare
+from attn_exp.experiment.compare import compare
 from tests.compose import config
 from tests.sweep.command import ROOT, alive, children, manifest, results, run, start, the_sweep, wait_until
 
@@ -133,7 +133,7 @@ def test_a_new_version_never_returns_old_rows(tmp_path: Path) -> None:
     run(tmp_path, *SMALL, patch=here)
     _, told = run(tmp_path, *SMALL, patch=here)
     assert "6 cached" in told
-    source = tmp_path / "attn_exp" / "metrics.py"
+    source = tmp_path / "attn_exp" / "experiment" / "metrics" / "metrics.py"
     source.write_text(source.read_text() + "\n")
     _, told = run(tmp_path, *SMALL, patch=here)
     assert "0 cached" in told

@@ -1,0 +1,80 @@
+"""What Hydra and OmegaConf found wrong, said in the user's words, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from yaml import MarkedYAMLError, YAMLError
+
+from attn_exp.config.compose import conf_dir
+from attn_exp.errors import UserError, unknown
+
+
+@contextmanager
+def in_users_words() -> Iterator[None]:
+    """Let what Hydra and OmegaConf find wrong be a `UserError` of one line."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
+        raise UserError(worded(error)) from error
+
+
+def worded(error: Exception) -> str:
+    """Return one line that names the word that was wrong, and the words that would be right."""
+    for each in causes(error):
+        if isinstance(each, MissingConfigException):
+            return missing_choice(each)
+        if isinstance(each, OverrideParseException):
+            return f"cannot read {each.override!r}; write key=value, without spaces, other letters as key='välue'"
+        if isinstance(each, MarkedYAMLError) and each.problem_mark:
+            return f"{each.problem_mark.name}, line {each.problem_mark.line + 1}: {each.problem}"
+        if isinstance(each, HydraException) and (told := reworded(str(each))):
+            return told
+        if isinstance(each, ConfigKeyError | ConfigAttributeError) and isinstance(each.parent_node, DictConfig):
+            return missing_key(str(each.full_key), each.parent_node)
+    merging = isinstance(error, HydraException) and ("Error merging override" in str(error) or "In '" in str(error))
+    return unmerged(error) if merging else first_line(error)
+
+
+def reworded(message: str) -> str:
+    """Say what a message of Hydra's that quotes one word means for its user; nothing for messages clear enough."""
+    word = message.split("'")[1] if message.count("'") > 1 else ""
+    if "Ambiguous value" in message or "requires --multirun" in message:
+        return f"{word}: to run several values, sweep with -m {word}; for one list write brackets"
+    if "An item is already at" in message:
+        return f"{word} has a value already; write {word}=... without the +"
+    return ""
+
+
+def missing_choice(error: MissingConfigException) -> str:
+    """Name the choices of a group, and the one that was perhaps meant."""
+    group, _, word = str(error.missing_cfg_file or "").rpartition("/")
+    choices = sorted(error.options or (path.stem for path in (conf_dir() / group).glob("*.yaml")))
+    return unknown(word, choices, group) if group and choices else first_line(error)
+
+
+def unmerged(error: Exception) -> str:
+    """Name the word or the file that does not fit the settings, and say why, as the innermost error does."""
+    head = first_line(error)
+    what = head.split("'")[1] + ".yaml" if head.startswith("In '") else head.removeprefix("Error merging override ")
+    reason = next(line for line in reversed([str(each).partition("\n")[0] for each in causes(error)]) if line)
+    return f"{what} does not fit the settings: {reason}"
+
+
+def missing_key(key: str, parent: DictConfig) -> str:
+    """Name the keys beside one that does not exist."""
+    prefix = key.rpartition(".")[0]
+    return unknown(key, [f"{prefix}.{name!s}".lstrip(".") for name in parent if name != "hydra"], "setting")
+
+
+def causes(error: BaseException | None) -> list[BaseException]:
+    """Return the error and all that caused it, outermost first."""
+    return [] if error is None else [error, *causes(error.__cause__ or error.__context__)]
+
+
+def first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,1 @@
+"""Variants on one problem: resolved, computed, checked and compared."""

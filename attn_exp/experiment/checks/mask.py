@@ -1,0 +1,67 @@
+"""What every variant's mask looks like: its blocks, its density, and a sentence per query on what it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attn_exp.config.schema import Config
+from attn_exp.experiment.variant import Settled
+from attn_exp.problem.problem import Problem
+from attn_exp.rules.grid import Array
+from attn_exp.rules.picture import EMPTY, FULL, PARTIAL, block_size, density, picture, places
+from attn_exp.rules.picture import sentence as told
+
+COLUMNS = {"variant": "variant", "blocks": "blocks", "density": "density", "sees": "what queries see"}
+
+
+@dataclass(frozen=True)
+class Record:
+    """A row of blocks of one variant's mask: full, partial or empty; the share of its places that may attend.
+
+    `size` is the number of queries and keys in a block; where it is 1, `sees` speaks of one query, else of the block's
+    together.
+    """
+
+    variant: str
+    size: int
+    blocks: str
+    density: float
+    sees: str
+
+
+def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
+    """Describe the mask of every variant, head by head where heads differ."""
+    for settled in variants:
+        heads = places(settled.rules.masks, len(problem.tokens), problem.keys, int(settled.rules.offset), settled.head)
+        alike = (heads == heads[:1]).all()
+        for head, allowed in enumerate(heads[:1] if alike else heads):
+            yield from described(settled.name if alike else f"{settled.name} {head}", allowed, problem)
+
+
+def described(name: str, allowed: Array, problem: Problem) -> Iterator[Record]:
+    """Yield a record per row of blocks."""
+    size, tokens = block_size(allowed), problem.tokens
+    for row, blocks in enumerate(picture(allowed)):
+        part = allowed[row * size : (row + 1) * size]
+        last = min((row + 1) * size, len(tokens)) - 1
+        one = size == 1
+        query = tokens[row * size] if one else f"{tokens[row * size]}..{tokens[last]}"
+        seen = np.asarray(part.any(axis=0))
+        yield Record(name, size, blocks, density(part), told(query, seen, problem.key_tokens, "sees" if one else "see"))
+
+
+def sentence(records: Sequence[Record]) -> str:
+    """Say how many blocks of each kind there are, and how much of each mask is open."""
+    lines = []
+    for name in dict.fromkeys(each.variant for each in records):
+        rows = [each for each in records if each.variant == name]
+        kinds = "".join(each.blocks for each in rows)
+        counts = f"{kinds.count(FULL)} full, {kinds.count(PARTIAL)} partial and {kinds.count(EMPTY)} empty blocks"
+        size = f" of {rows[0].size} x {rows[0].size}" if rows[0].size > 1 else ""
+        blind = sum(each.sees.endswith(" no key") for each in rows)
+        note = f"; {blind} rows see no key" if blind else ""
+        lines.append(f"{name}: {counts}{size}, {sum(each.density for each in rows) / len(rows):.0%} open{note}")
+    return f"{'. '.join(lines)}."

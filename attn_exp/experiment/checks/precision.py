@@ -1,0 +1,119 @@
+"""The two-sided verdict: is an error in a type ordinary, seen beside the error that any computation in it makes?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attn_exp import forms
+from attn_exp.config.schema import Config
+from attn_exp.experiment.rounding import TYPES, kind, rounded
+from attn_exp.experiment.variant import Settled, execute
+from attn_exp.forms.trace import Trace
+from attn_exp.problem.problem import Problem
+from attn_exp.rules.grid import Array
+
+COLUMNS = {
+    "variant": "variant",
+    "dtype": "dtype",
+    "stage": "stage",
+    "error": "error",
+    "plain_error": "plain",
+    "ratio": "ratio",
+    "verdict": "verdict",
+}
+
+ORDINARY, SUSPICIOUS = 2.0, 10.0
+"""Errors up to these multiples of a plain implementation's are ordinary rounding, or suspicious."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One stage of one variant in one type.
+
+    `error` is the largest difference to the same stage in float64 (float64's own: in `longdouble`) from the same
+    rounded inputs; `plain_error` that of the `matrix` form in this type, at least half a unit in the last place of the
+    largest number; `ratio` the one over the other. Source: Dao-AILab/flash-attention, `tests/test_flash_attn.py`, which
+    allows twice the plain error.
+    """
+
+    variant: str
+    dtype: str
+    stage: str
+    error: float
+    plain_error: float
+    ratio: float
+    verdict: str
+
+
+def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
+    """Judge every stage of every variant in every type that the run names, or in all of them.
+
+    A form that computes in a coarser type than one that is named is judged in its own.
+    """
+    asked = config.dtype or TYPES
+    own = {each.name: [forms.computed_in(each.form, kind(name)).name for name in asked] for each in variants}
+    for name in dict.fromkeys(itertools.chain(asked, *own.values())):
+        low = rounded(problem, kind(name))
+        exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
+        for settled in (each for each in variants if name in own[each.name]):
+            exact = stages(execute(as_plain(settled), exact_problem))
+            plain = stages(execute(as_plain(settled), low))
+            yield from judged(settled.name, name, stages(execute(settled, low)), plain, exact)
+
+
+def as_plain(settled: Settled) -> Settled:
+    """Return the variant in the plainest form that computes its function."""
+    return replace(settled, form="matrix" if forms.reference(settled.form) == "logits" else "linear")
+
+
+def stages(trace: Trace) -> dict[str, Array]:
+    return dict(trace.stages())
+
+
+def judged(
+    variant: str, dtype: str, found: Mapping[str, Array], plain: Mapping[str, Array], exact: Mapping[str, Array]
+) -> Iterator[Record]:
+    """Yield the record of every stage that the variant forms."""
+    for stage in [name for name in found if name in exact]:
+        error = largest(found[stage], exact[stage])
+        floor = half_unit(exact[stage], found[stage].dtype)
+        beside = max(floor, largest(plain[stage], exact[stage]) if stage in plain else floor)
+        yield Record(variant, dtype, stage, error, beside, error / beside, verdict(error / beside))
+
+
+def verdict(ratio: float) -> str:
+    """Say what a ratio of errors means."""
+    if ratio <= ORDINARY:
+        return "ordinary rounding"
+    return "suspicious" if ratio <= SUSPICIOUS else "a different function"
+
+
+def largest(found: Array, exact: Array) -> float:
+    """Return the largest difference where the exact number is finite; infinite where one is finite and one is not."""
+    found = found.astype(exact.dtype)
+    finite = np.isfinite(exact)
+    if (np.isfinite(found) != finite).any():
+        return float("inf")
+    return float(np.abs(found[finite] - exact[finite]).max(initial=0.0))
+
+
+def half_unit(exact: Array, dtype: np.dtype[np.generic]) -> float:
+    """Return half the spacing of the type's numbers at the largest finite one."""
+    size = np.abs(exact[np.isfinite(exact)]).max(initial=0.0)
+    return float(np.spacing(np.asarray(size).astype(dtype))) / 2 or float(np.finfo(np.float64).tiny)
+
+
+def sentence(records: Sequence[Record]) -> str:
+    """Say which variants show more than ordinary rounding, in which type, and from which stage on."""
+    first: dict[tuple[str, str], Record] = {}
+    for each in records:
+        if each.ratio > ORDINARY:
+            first.setdefault((each.variant, each.dtype), each)
+    if not first:
+        return "every stage of every variant shows ordinary rounding."
+    told = [f"{each.variant} in {each.dtype} from {each.stage} on: {each.verdict}" for each in first.values()]
+    return f"{'; '.join(told)}."

@@ -1,0 +1,1 @@
+"""Printed figures of documents, and what they say of a run."""

@@ -1,0 +1,188 @@
+"""Printed results of documents, held against what a run computes.
+
+A printed number stands for every number that rounds to it, so it agrees with a computed one iff they differ by at most
+half a unit of its last digit (`printed`). Where the document's inputs are themselves printed rounded, the tolerance
+grows by how far the result can move while they move within their rounding (`intervals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.config.schema import Config, Embeddings, Projections, Published
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.documents import intervals
+from attn_exp.experiment.documents.printed import read, rewritten
+from attn_exp.experiment.variant import Settled, execute, settle
+from attn_exp.forms.trace import Trace
+from attn_exp.problem.problem import Problem, build
+from attn_exp.problem.projections import BIASES, MATRICES
+
+Array = NDArray[Any]
+
+STAGES = ("x", *MATRICES, *BIASES, *(each.name for each in fields(Trace)))
+"""What a printed figure may show."""
+
+PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
+    "@": lambda left, right: left @ right,
+    "matmul": np.matmul,
+    "dot": np.dot,
+    "sum": lambda left, right: np.stack([sum(row[j] * right[j] for j in range(len(right))) for row in left]),
+}
+"""Ways to write one matrix product; `sum` adds the weighted rows of the second matrix one by one."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One printed quantity beside the computed one: `agrees` iff the largest difference is within the tolerance.
+
+    Where the numbers have tolerances of their own, the difference and tolerance shown are those of the number whose
+    difference is largest in units of its tolerance.
+    """
+
+    quantity: str
+    printed: str
+    computed: str
+    largest_difference: float
+    tolerance: float
+    agrees: bool
+    note: str
+
+
+class Source(NamedTuple):
+    """Where a figure's number comes from: a variant, its trace, and the array that the figure shows a part of."""
+
+    settled: Settled
+    trace: Trace
+    array: Array
+
+
+def hold(
+    config: Config, problem: Problem, variants: Sequence[Settled], traces: Mapping[str, Trace]
+) -> tuple[Agreement, ...]:
+    """Compare every published figure of the configuration with the run's own numbers.
+
+    A figure that no variant of the run forms is left out: one that names another variant, or scores of a form that has
+    none.
+
+    Raises:
+        UserError: a figure of an unknown stage.
+    """
+    runs = [(each, problem, traces[each.name]) for each in variants]
+    found = ((entry, next(sources(entry, config, runs), None)) for entry in config.published)
+    return tuple(agreement(entry, source) for entry, source in found if source is not None)
+
+
+def sources(entry: Published, config: Config, runs: Sequence[tuple[Settled, Problem, Trace]]) -> Iterator[Source]:
+    """Yield the variants that form what the entry shows, on its own small inputs if it has any.
+
+    In order, but those that compute in a coarser type last: printed figures may have more digits than that.
+    """
+    if entry.stage not in STAGES:
+        raise UserError(unknown(entry.stage, STAGES, f"stage of published {entry.quantity}"))
+    for run in sorted(runs, key=lambda run: -run[0].computed_in.itemsize):
+        if entry.variant in (None, run[0].name):
+            settled, problem, trace = own_run(entry, config, run[0].name) if entry.inputs else run
+            array = product(entry, trace) if entry.product else stage(entry, problem, trace)
+            if array is not None:
+                yield Source(settled, trace, array)
+
+
+def own_run(entry: Published, config: Config, name: str) -> tuple[Settled, Problem, Trace]:
+    """Put the entry's own inputs through one head of a variant."""
+    own = replace(config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"))
+    problem = build(own)
+    settled = settle(name, replace(config.variant[name], head=1), own, problem)
+    return settled, problem, execute(settled, problem)
+
+
+def agreement(entry: Published, source: Source) -> Agreement:
+    """Hold one printed quantity against the computed one."""
+    text = " ".join(entry.printed.split())
+    printed, half_units = read(text, entry.decimals)
+    mine = selected(source.array, entry)
+    if mine.size != printed.size:
+        counted = f"{mine.size} numbers where {printed.size} are printed"
+        return Agreement(entry.quantity, text, counted, np.inf, float(half_units.max()), False, entry.note)
+    box = reach(entry, source)
+    low, high = (mine, mine) if box is None else (selected(end, entry) for end in box)
+    widening = np.where(printed > mine, high - mine, mine - low)
+    difference, tolerance = np.abs(mine - printed), half_units + widening
+    worst = int(np.argmax(np.where(np.isnan(difference), np.inf, difference / tolerance)))
+    return Agreement(
+        quantity=entry.quantity,
+        printed=text,
+        computed=rewritten(text, mine, entry.decimals),
+        largest_difference=float(difference[worst]),
+        tolerance=float(tolerance[worst]),
+        agrees=bool((difference <= tolerance).all()),
+        note=entry.note if box is None else note(entry, float(widening.max())),
+    )
+
+
+def stage(entry: Published, problem: Problem, trace: Trace) -> Array | None:
+    """Return x, an array of the projections, or a stage of the trace; None where the run has none."""
+    arrays = {"x": problem.x, **problem.projections} | dict(trace.stages())
+    return arrays.get(entry.stage)
+
+
+def product(entry: Published, trace: Trace) -> Array | None:
+    """Return `q k^T` of each head for scores, else `weights v`, in the form that is named."""
+    left, right = (trace.q, trace.k) if entry.stage == "scores" else (trace.weights, trace.v)
+    if left is None or right is None:
+        return None
+    right = right.swapaxes(-1, -2) if entry.stage == "scores" else right
+    return np.stack([PRODUCTS[entry.product or "@"](*both) for both in zip(left, right, strict=True)])
+
+
+def selected(array: Array, entry: Published) -> Array:
+    """Return the numbers of a stage that are printed, in the order in which they are."""
+    if array.ndim == 3:
+        array = array[entry.head]
+    array = np.atleast_2d(array)
+    array = array.T if entry.columns else array
+    array = array if entry.row is None else array[[entry.row]]
+    return array[:, : entry.first].reshape(-1)
+
+
+def reach(entry: Published, source: Source) -> intervals.Interval | None:
+    """Return between what bounds the stage moves while the printed inputs move within their rounding.
+
+    None where no input is rounded, or where more happens to them than one plain head: rules, W_o, a mistake.
+    """
+    given = {name: getattr(source.trace, name) for name in "qkv" if getattr(source.trace, name) is not None}
+    if not entry.rounded or not plain(source.settled):
+        return None
+    box = {name: intervals.around(each, entry.rounded.get(name, 0.0)) for name, each in given.items()}
+    return box[entry.stage] if entry.stage in box else bounds(entry, box, source.settled.multiplier)
+
+
+def plain(settled: Settled) -> bool:
+    """Say whether a variant is one head of softmax(scale q k^T) v and nothing else."""
+    rules = settled.rules
+    bare = not rules.masks and not rules.scores and rules.normalizer == "softmax"
+    return bare and settled.head == 1 and not settled.output_projection and settled.mistake == "none"
+
+
+def bounds(entry: Published, box: Mapping[str, intervals.Interval], multiplier: float) -> intervals.Interval:
+    """Carry the box of q, k and v to the stage of the entry."""
+    scores = intervals.scores(box["q"], box["k"])
+    if entry.stage == "scores":
+        return scores
+    logits = intervals.scaled(scores, multiplier)
+    if entry.stage == "logits":
+        return logits
+    weights = intervals.softmax(logits)
+    return weights if entry.stage == "weights" else intervals.mean(weights, box["v"])
+
+
+def note(entry: Published, widening: float) -> str:
+    """Return the entry's note, with how its rounded inputs widen the tolerance."""
+    inputs = " and ".join(f"{name} within {radius:g}" for name, radius in entry.rounded.items())
+    how = f"Rounding leaves {inputs}; carried through by interval arithmetic, that adds up to {widening:.2g}."
+    return f"{entry.note} {how}".strip()

@@ -1,0 +1,70 @@
+"""Derivatives of attention from their formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp import forms
+from attn_exp.forms.matrix import repeated
+from attn_exp.rules.rules import Rules
+
+Array = NDArray[Any]
+
+TINY = 1e-30
+"""An imaginary step so small that its square vanishes: the derivative of a bend, to the last digit."""
+
+
+def slope(q: Array, k: Array, v: Array, rules: Rules, along: Sequence[Array]) -> Array:
+    """Return how the context `[h t e]` changes along a direction of q, k and v.
+
+    With `l = scale q k^T` and `w` the weights: `dl = scale (dq k^T + q dk^T)` times the derivative of each bend;
+    `dw = w (dl - sum_j w_j dl_j)` under softmax, `w (1 - w) dl` under sigmoid; `dcontext = dw v + w dv`.
+    """
+    stages = forms.attend("matrix")(q, k, v, rules)
+    assert stages.weights is not None and stages.logits is not None
+    heads = len(q)
+    keys, values, moved_keys, moved_values = (repeated(each, heads) for each in (k, v, along[1], along[2]))
+    moved = along[0] @ keys.swapaxes(-1, -2) + q @ moved_keys.swapaxes(-1, -2)
+    moved = rules.scale * moved * bend_slope(stages.logits, rules)
+    weights = stages.weights
+    if rules.normalizer == "sigmoid":
+        turned = weights * (1 - weights) * moved
+    else:
+        turned = weights * (moved - (weights * moved).sum(axis=-1, keepdims=True))
+    return np.asarray(turned @ values + weights @ moved_values)
+
+
+def bend_slope(logits: Array, rules: Rules) -> Array:
+    """Return the derivative of all bends at these logits, by a complex step.
+
+    Source: Squire and Trapp 1998, "Using Complex Variables to Estimate Derivatives of Real Functions".
+    """
+    bent: Any = logits + 1j * TINY
+    for rule in rules.scores:
+        bent = rule.bend(bent)
+    return np.asarray(bent.imag / TINY)
+
+
+def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tuple[Array, Array, Array]:
+    """Return the gradients dq, dk, dv of `sum(received * context)`, with `received` `[h t e]`.
+
+    `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`; heads that
+    share keys add up. Source: Dao et al. 2022, "FlashAttention", appendix B.2.
+    """
+    stages = forms.attend("matrix")(q, k, v, rules)
+    assert stages.weights is not None and stages.logits is not None
+    heads, groups, weights = len(q), len(k), stages.weights
+    given = received @ repeated(v, heads).swapaxes(-1, -2)
+    if rules.normalizer == "sigmoid":
+        turned = weights * (1 - weights) * given
+    else:
+        turned = weights * (given - (weights * given).sum(axis=-1, keepdims=True))
+    turned = rules.scale * turned * bend_slope(stages.logits, rules)
+    dq = turned @ repeated(k, heads)
+    dk, dv = turned.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ received
+    shared = [each.reshape(groups, heads // groups, *each.shape[1:]).sum(axis=1) for each in (dk, dv)]
+    return np.asarray(dq), shared[0], shared[1]

@@ -1,0 +1,51 @@
+"""Types of numbers, and what a problem looks like in another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.errors import UserError, unknown
+from attn_exp.problem.problem import Problem, projected
+
+Array = NDArray[Any]
+
+TYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+def kind(name: str) -> Any:
+    """Return the NumPy type of that name.
+
+    Raises:
+        UserError: no such type, or bfloat16 without the library that has it.
+    """
+    if name not in TYPES:
+        raise UserError(unknown(name, TYPES, "dtype"))
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes  # noqa: PLC0415 - needed for bfloat16 alone
+    except ImportError as error:
+        raise UserError("dtype=bfloat16 needs the package ml_dtypes: pip install ml_dtypes") from error
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def rounded(problem: Problem, to: Any) -> Problem:
+    """Return the problem with its inputs rounded to a type, and queries, keys and values projected in that type.
+
+    What follows from the inputs is computed anew: rounding q itself would hide the rounding of the projection.
+    """
+    given = {name: cast(array, to) for name, array in problem.projections.items()}
+    weights = cast(problem.weights, to)
+    if problem.x is None:
+        return replace(problem, q=cast(problem.q, to), k=cast(problem.k, to), v=cast(problem.v, to), weights=weights)
+    x = cast(problem.x, to)
+    q, k, v = (projected(x, given, letter) for letter in "qkv")
+    return replace(problem, x=x, q=q, k=k, v=v, weights=weights, projections=given)
+
+
+def cast(array: Array | None, to: Any) -> Any:
+    return None if array is None else array.astype(to)

@@ -1,0 +1,69 @@
+"""How long each variant takes and how much memory it needs at most, measured within a small budget."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from attn_exp import forms
+from attn_exp.experiment.variant import Settled, execute
+from attn_exp.problem.problem import Problem
+
+BUDGET = 0.005
+"""Seconds that all variants of a run share; a variant slower than its share runs once."""
+
+PATIENCE = 0.5
+"""Seconds beyond which a variant is not run again for its peak memory, which slows Python loops several times."""
+
+ENOUGH = 0.5
+"""Seconds beyond which the comparison's own computation is the measurement: a long one is done once."""
+
+MOST_RUNS = 100
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one variant costs on this machine: seconds per computation, and the most bytes held at once, if measured."""
+
+    variant: str
+    median_s: float
+    minimum_s: float
+    runs: int
+    peak_bytes: int | None
+
+
+def measure(
+    variants: Sequence[Settled], problem: Problem, budget: float = BUDGET, known: Mapping[str, float] | None = None
+) -> tuple[Timing, ...]:
+    """Run every variant as often as its share of the budget, in seconds, allows, and once more for its peak memory.
+
+    `known` are the seconds that variants took before; what took long is not run again, and has no peak.
+    """
+    before, computed = known or {}, [each for each in variants if not each.refused]
+    return tuple(measure_one(each, problem, budget / len(computed), before.get(each.name, 0.0)) for each in computed)
+
+
+def measure_one(settled: Settled, problem: Problem, share: float, before: float = 0.0) -> Timing:
+    if before > ENOUGH and not forms.library(settled.form):  # else it may have been the loading of the library
+        return Timing(settled.name, before, before, 1, None)
+    times: list[float] = []
+    while not times or (sum(times) + times[-1] < share and len(times) < MOST_RUNS):
+        start = perf_counter()
+        execute(settled, problem)
+        times.append(perf_counter() - start)
+    peak = peak_bytes(settled, problem) if times[0] < PATIENCE else None
+    return Timing(settled.name, float(np.median(times)), min(times), len(times), peak)
+
+
+def peak_bytes(settled: Settled, problem: Problem) -> int:
+    """Return the most bytes allocated at once while the variant computes, in a run of its own: tracing is slow."""
+    tracemalloc.start()
+    try:
+        execute(settled, problem)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,197 @@
+"""One block of the answer: the logits of some queries against runs of keys, exponentiated, summed, and mixed.
+
+Tiles of logits lie with the keys first, `[b g r s t]`: the BLAS forms `k q^T` faster than `q k^T` where the
+head size is small, and sums and maxima over keys run along whole rows of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attn_exp.forms._blocks.asked import added, allowed, pattern, reach, sink
+from attn_exp.forms._blocks.operands import Block, Operands, Scratch
+from attn_exp.forms._blocks.plain import kept
+from attn_exp.forms._blocks.plan import LEAST, Run, Task, runs
+from attn_exp.rules.grid import Array
+from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.scores.score import Score
+
+TRIED = 1 << 21
+"""Up to so many logits all blocks are tried: the bound takes some per cent of such a call, and rarely spares a try."""
+
+PIECE = 1 << 17
+"""Logits bent at a time: few enough for the temporaries of a rule to stay in the cache."""
+
+
+class Sums(NamedTuple):
+    """What a block has come to: `sum_j p_ij v_j` `[b g r t e]` and `sum_j p_ij` `[b g r t]`, with the powers
+    `p_ij = exp(logit_ij - anchor_i)` and the anchors `[b g r t]`; None where all are 0 and no total is."""
+
+    context: Array
+    total: Array
+    anchor: Any
+
+
+def cut(whole: Operands, task: Task, scratch: Scratch) -> Block:
+    """Take a task's part of the operands."""
+    q = (whole.q[task] * whole.q.dtype.type(whole.rules.scale)).mT
+    q = np.ascontiguousarray(q) if q.shape[-1] <= LEAST else q  # few columns: the BLAS takes them faster in order
+    return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], reach(whole, task), scratch)
+
+
+def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
+    """Return the scaled, bent and biased logits of a run of keys `[b g r s t]`, in the scratch.
+
+    `after` is a last step for each of them; where logits are bent, it follows while a piece is still in the cache.
+    """
+    shape = (*block.q.shape[:-2], run.stop - run.start, block.q.shape[-1])
+    tile = block.scratch.tile[: prod(shape)].reshape(shape)
+    np.matmul(block.k[..., run.start : run.stop, :], block.q, out=tile)
+    bends = [rule.bend for rule in block.whole.rules.scores if type(rule).bend is not Score.bend]
+    biases = [bias for rule in block.whole.rules.scores if (bias := added(rule, block, run)) is not None]
+    if bends:
+        bend(tile, bends, after if not biases else None)
+    for bias in biases:
+        tile += bias
+    if after is not None and (biases or not bends):
+        after(tile, out=tile)
+    return tile
+
+
+def bend(tile: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[..., Array] | None) -> None:
+    """Bend a tile in place, piece by piece."""
+    flat = tile.reshape(-1)
+    for start in range(0, flat.size, PIECE):
+        piece = bent = flat[start : start + PIECE]
+        for each in bends:
+            bent = each(bent)
+        if after is None:
+            piece[...] = bent
+        else:
+            after(bent, out=piece)
+
+
+def forbid(block: Block, run: Run, tile: Array) -> None:
+    """Write -inf into a tile of logits wherever a mask forbids."""
+    for start, stop in run.masked:
+        inside = tile[..., start - run.start : stop - run.start, :]
+        np.copyto(inside, -np.inf, where=~allowed(block, Run(start, stop)))
+
+
+def cancel(block: Block, run: Run, powers: Array) -> None:
+    """Multiply a tile of powers by 0 wherever a mask forbids; NaN and infinity leave a trace that `trusted` finds."""
+    for start, stop in run.masked:
+        inside = powers[..., start - run.start : stop - run.start, :]
+        inside *= pattern(block, start, stop)
+
+
+def quick(block: Block, context: Array) -> Sums:
+    """Return the sums with an anchor of 0, the context in place: right where nothing overflows or underflows."""
+    total = None
+    for run in runs(block.span, block.whole.shape.tile_keys):
+        powers = logits(block, run, after=np.exp)
+        cancel(block, run, powers)
+        summed = block.scratch.ones[: powers.shape[-2]] @ powers
+        if total is None:
+            total = summed
+            np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=context)
+        else:
+            total += summed
+            context += powers.mT @ block.v[..., run.start : run.stop, :]
+    if total is None:
+        return nothing(block)
+    extra = sink(block) if block.whole.rules.scores else None
+    return Sums(context, total if extra is None else total + np.exp(extra), None)
+
+
+def trusted(sums: Sums) -> bool:
+    """Say whether sums with an anchor of 0 lost nothing, and hold nothing but numbers."""
+    return kept(sums.total) and bool(np.isfinite(sums.context).all())
+
+
+def nothing(block: Block) -> Sums:
+    """Return the sums over no keys."""
+    queries = (*block.q.shape[:-2], block.q.shape[-1])
+    return Sums(
+        np.zeros((*queries, block.v.shape[-1]), block.q.dtype),
+        np.zeros(queries, block.q.dtype),
+        np.full(queries, -np.inf, block.q.dtype),
+    )
+
+
+def safe(block: Block) -> Sums:
+    """Return the sums anchored at each row's largest logit, rescaled as larger ones are met (online softmax).
+
+    Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
+    """
+    context, total, anchor = nothing(block)
+    extra = sink(block)
+    if extra is not None:
+        anchor, total = np.broadcast_to(extra, anchor.shape), total + 1
+    for run in runs(block.span, block.whole.shape.tile_keys):
+        tile = logits(block, run)
+        forbid(block, run, tile)
+        anchor, faded = anchored(anchor, tile)
+        np.exp(tile, out=tile)
+        total = total * faded + tile.sum(axis=-2)
+        context = context * faded[..., None] + mix(tile, block.v[..., run.start : run.stop, :])
+    return Sums(context, total, anchor)
+
+
+def anchored(anchor: Array, tile: Array) -> tuple[Array, Array]:
+    """Subtract the largest logit so far from a tile; return it, and what sums with the old anchor are worth."""
+    largest = np.maximum(anchor, tile.max(axis=-2))
+    finite = np.where(np.isneginf(largest), 0, largest)
+    tile -= finite[..., None, :]
+    return largest, np.exp(anchor - finite)
+
+
+def mix(powers: Array, v: Array) -> Array:
+    """Return `sum_j p_ij v_j`; a key of power zero adds nothing, even where its value is NaN or infinite."""
+    finite = np.isfinite(v)
+    if finite.all():
+        return np.asarray(powers.mT @ v)
+    mixed = np.asarray(powers.mT @ np.where(finite, v, 0))
+    for key in np.flatnonzero(~finite.all(axis=(*range(v.ndim - 2), -1))):
+        strange = np.where(finite[..., key, :], 0, v[..., key, :])
+        mixed += np.where(powers[..., key, :, None] != 0, strange[..., None, :], 0)
+    return mixed
+
+
+def weigh(block: Block) -> Array:
+    """Return the weights of whole rows `[b g r t s]`, by any normalizer."""
+    keys = block.whole.shape.keys
+    run = Run(0, keys, ((0, keys),))
+    tile = logits(block, run)
+    forbid(block, run, tile)
+    extra = sink(block)
+    return NORMALIZERS[block.whole.rules.normalizer](tile.mT, None if extra is None else extra[..., None])
+
+
+def whole_rows(block: Block) -> Sums:
+    """Return the context of a normalizer that has to see whole rows; it needs no total."""
+    context = mix(weigh(block).mT, block.v)
+    return Sums(context, np.ones(context.shape[:-1], context.dtype), None)
+
+
+def solve(whole: Operands, task: Task, scratch: Scratch, context: Array, bounded: bool) -> Sums:
+    """Return the sums of a task, by the quick way where no logit can overflow and the outcome can be trusted."""
+    if whole.rules.normalizer != "softmax":
+        return whole_rows(cut(whole, task, scratch))
+    sums = quick(cut(whole, task, scratch), context) if bounded else None
+    return sums if sums is not None and trusted(sums) else safe(cut(whole, task, scratch))
+
+
+def bounded(whole: Operands) -> bool:
+    """Say whether no scaled logit can overflow the exponential: `|q k| <= |q| |k|` (Cauchy and Schwarz).
+
+    Few logits are tried without it: `trusted` sees what went wrong.
+    """
+    if whole.shape.places <= TRIED:
+        return True
+    lengths = [float(np.sqrt(np.vecdot(side, side).max(initial=0))) for side in (whole.q, whole.k)]
+    return lengths[0] * lengths[1] * abs(whole.rules.scale) <= log(np.finfo(whole.q.dtype).max)

@@ -1,0 +1,52 @@
+"""What a thread works on: a whole problem cut into heads, one task's part of it, and room to work in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attn_exp.forms._blocks.plan import Shape, Task
+from attn_exp.rules.grid import Array
+from attn_exp.rules.masks.mask import Span
+from attn_exp.rules.rules import Rules
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """One thread's working memory: room for a tile of logits, ones to sum with, and masks that come again."""
+
+    tile: Array
+    ones: Array
+    patterns: dict[tuple[int, int, int], Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """A whole problem, cut into heads: `q` `[b g r t d]`, `k` `[b g 1 s d]`, `v` `[b g 1 s e]`."""
+
+    q: Array
+    k: Array
+    v: Array
+    rules: Rules
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Block:
+    """One task's part of the operands, with `q` scaled and turned, `[b g r d t]`."""
+
+    whole: Operands
+    task: Task
+    q: Array
+    k: Array
+    v: Array
+    span: Span
+    scratch: Scratch
+
+
+def room(whole: Operands, entire: bool) -> Scratch:
+    """Make the working memory of one thread; `entire` where whole rows of logits must fit."""
+    shape, dtype = whole.shape, whole.q.dtype
+    places = min(shape.places, max(shape.tile_places, shape.keys if entire else 0))
+    return Scratch(np.empty(places, dtype), np.ones(min(shape.keys, shape.tile_keys), dtype))

@@ -1,0 +1,121 @@
+"""Plain attention of few tokens: the expression of notebooks, whole heads at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+KINDS = (np.dtype(np.float32), np.dtype(np.float64))
+
+FEW = 1 << 13
+"""Up to so many logits, one expression over the whole matrix is done before blocks are cut."""
+
+ALONE = 1 << 16
+"""Up to so many logits, waking a thread takes longer than it saves."""
+
+UNHELD = 1 << 18
+"""Up to so many multiplications, a product does not wake the BLAS's own threads."""
+
+TILE = 1 << 22
+"""Bytes of logits at a time, in each thread: a head whose logits take more is better cut into blocks."""
+
+SKIPPED = 1 << 21
+"""Bytes of all logits from which on blocks that skip what a causal mask forbids are quicker."""
+
+
+def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bool = False) -> Array | None:
+    """Return plain attention `[... t d]`, or None where anything at all is out of the ordinary.
+
+    Cutting blocks costs about as much as attention among a hundred tokens. The largest logit is not subtracted: where
+    sums overflow, or underflow as `kept` has it, the answer is None as well.
+    """
+    if not ordinary(query, key, value):
+        return None
+    *heads, rows, size = query.shape
+    keys, count = key.shape[-2], math.prod(heads)
+    room, places = rows * keys * query.itemsize, count * rows * keys
+    if room > TILE or (is_causal and not FEW < places <= SKIPPED // query.itemsize):
+        return None  # few causal logits go to `matrix`, which is exact to the bit whatever masked keys hold
+    factor = query.dtype.type(1 / math.sqrt(size) if scale is None else scale)
+    context = np.empty((*heads, rows, value.shape[-1]), query.dtype)
+    if places <= ALONE and rows * keys * size <= UNHELD:
+        tile = np.empty((*heads, rows, keys), query.dtype)
+        with np.errstate(all="ignore"):
+            return context if mixed(query, key, value, factor, is_causal, tile, context) else None
+    return context if side_by_side(query, key, value, factor, is_causal, context) else None
+
+
+def ordinary(query: Any, key: Any, value: Any) -> bool:
+    """Say whether these are arrays of one type and as many heads each, `[... t d]`, `[... s d]`, `[... s e]`."""
+    if not (type(query) is type(key) is type(value) is np.ndarray and query.ndim == key.ndim == value.ndim in (2, 4)):
+        return False
+    if query.dtype not in KINDS or not query.dtype is key.dtype is value.dtype:
+        return False
+    heads, keys, size = query.shape[:-2], key.shape[-2], query.shape[-1]
+    fit = key.shape == (*heads, keys, size) and value.shape[:-1] == (*heads, keys)
+    return fit and bool(query.size and keys and value.size)
+
+
+def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal: bool, context: Array) -> bool:
+    """Mix heads on several threads, a tile of them at a time, and say whether all can be trusted.
+
+    Where there are fewer heads than threads, blocks of queries do better: nothing is done, and nothing to be trusted.
+    """
+    from attn_exp.forms._blocks.blas import default_threads, one_blas_thread  # noqa: PLC0415 - three tokens need none of it
+    from attn_exp.forms._blocks.threads import together  # noqa: PLC0415
+
+    count, rows, keys = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
+    wanted = min(default_threads(), count * rows * keys // ALONE + 1)
+    if count < wanted:
+        return False
+    q, k, v, out = (each.reshape(count, *each.shape[-2:]) for each in (query, key, value, context))
+    answers: list[bool] = []
+
+    def work(tasks: Iterator[slice]) -> None:
+        tile = np.empty((size, rows, keys), q.dtype)
+        with np.errstate(all="ignore"):  # each thread starts with NumPy's defaults
+            for some in tasks:
+                logits = tile[: len(q[some])]
+                answers.append(mixed(q[some], k[some], v[some], factor, is_causal, logits, out[some]))
+
+    with one_blas_thread(wanted) as granted:
+        size = min(TILE // (rows * keys * q.itemsize), -(-count // granted))
+        together(work, [slice(start, start + size) for start in range(0, count, size)], granted)
+    return all(answers)
+
+
+def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, tile: Array, context: Array) -> bool:
+    """Write `softmax(factor q k^T) v` into the context, its powers into the tile; say whether it can be trusted."""
+    np.matmul(q * factor, turned(k, q.shape[-2]), out=tile)
+    np.exp(tile, out=tile)
+    if is_causal:
+        tile *= np.tri(*tile.shape[-2:], dtype=tile.dtype)
+    total = tile @ np.ones(tile.shape[-1], tile.dtype)
+    if not kept(total):
+        return False
+    np.matmul(tile, v, out=context)
+    trusted = bool(np.isfinite(context).all())
+    context /= total[..., None]
+    return trusted
+
+
+def kept(total: Array) -> bool:
+    """Say whether sums of powers lost nothing although no largest logit was subtracted.
+
+    All must be finite, and each at least eps: what has underflowed then adds up to less than the smallest normal
+    number times the number of keys.
+    """
+    least, most = np.minimum.reduce(total, axis=None, initial=np.inf), np.maximum.reduce(total, axis=None, initial=0)
+    return bool(np.finfo(total.dtype).eps <= least and most < np.inf)
+
+
+def turned(k: Array, rows: int) -> Array:
+    """Return the keys `[... d s]`, copied where the products are so small that the BLAS takes them as they lie."""
+    work = rows * k.shape[-2] * k.shape[-1]
+    return np.ascontiguousarray(k.mT) if UNHELD // 4 < work <= UNHELD else k.mT

@@ -1,0 +1,37 @@
+"""Rules as arguments of another library's attention: one array for masks and biases, and what goes beyond that."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attn_exp.rules.grid import Array
+from attn_exp.rules.rules import Rules, whole_grid
+from attn_exp.rules.scores.score import Score
+
+
+def beyond(rules: Rules, name: str, caps: int = 0) -> str | None:
+    """Return why one array added to the logits before a softmax, and so many soft-caps, do not express these rules."""
+    if rules.normalizer != "softmax":
+        return f"{name} has the softmax alone, not {rules.normalizer}"
+    bends = [rule for rule in rules.scores if type(rule).bend is not Score.bend]
+    capped = [rule for rule in bends if rule.bound() is not None][:caps]
+    if len(bends) > len(capped) or any(type(rule).extra is not Score.extra for rule in rules.scores):
+        takes = "numbers to add to the logits" + (", a soft-cap" if caps else "")
+        return f"{name} takes {takes}, and no other change of them"
+    return None
+
+
+def change(q: Array, k: Array, rules: Rules) -> Array | None:
+    """Return booleans (True = may attend) or numbers to add, `[... h t s]`, or None where the rules change nothing."""
+    grid = whole_grid(rules, q.shape[-3], q.shape[-2], k.shape[-2], batches=q.shape[0] if q.ndim == 4 else None)
+    whole = (*q.shape[:-1], k.shape[-2])
+    biases = [bias for rule in rules.scores if (bias := rule.bias(grid)) is not None]
+    if not biases and not rules.masks:
+        return None
+    allowed = np.ones(whole, bool)
+    for mask in rules.masks:
+        allowed = allowed & mask.allows(grid)
+    if not biases:
+        return allowed
+    total = sum(biases, start=np.zeros(whole))
+    return np.asarray(np.where(allowed, total, -np.inf)).astype(q.dtype)

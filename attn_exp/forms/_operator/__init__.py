@@ -1,0 +1,1 @@
+"""The ONNX operator Attention on arrays, computed by the forms."""

@@ -1,0 +1,106 @@
+"""What the arguments of the public functions mean as rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attn_exp.forms._operator.arrange import Arranged
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.scores.added import Added
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.scores.softcap import Softcap
+
+Array = NDArray[Any]
+
+ONNX_TYPES = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
+"""The numbers that ONNX gives to types, as its attribute `softmax_precision` holds them."""
+
+
+def masks(is_causal: bool, window: Sequence[int], lengths: tuple[int, ...] | None) -> list[Mask]:
+    """Return the masks that settings ask for."""
+    if len(tuple(window)) != 2:
+        raise ValueError(f"window={tuple(window)}: expected (left, right)")
+    left, right = window
+    asked: list[Mask] = [Causal()] if is_causal else []
+    asked += [] if left == right == -1 else [Window(left, right)]
+    return [*asked, Padding(lengths)] if lengths is not None else asked
+
+
+def capped(softcap: float) -> list[Score]:
+    if not 0 <= softcap < math.inf:
+        raise ValueError(f"softcap={softcap}: expected a number of at least 0, where 0 is off")
+    return [Softcap(softcap)] if softcap else []
+
+
+def key_lengths(given: ArrayLike, arranged: Arranged) -> tuple[int, ...]:
+    """Read how many keys of each sequence are no filler."""
+    lengths = np.asarray(given).reshape(-1)
+    batches, _, _, keys = arranged.logits_shape
+    if len(lengths) != batches or lengths.dtype.kind not in "iu":
+        raise ValueError(
+            f"nonpad_kv_seqlen={lengths.tolist()}: expected one whole number for each of {batches} sequences"
+        )
+    if (lengths < 0).any() or (lengths > keys).any():
+        raise ValueError(f"nonpad_kv_seqlen={lengths.tolist()}: expected lengths from 0 to {keys}, the number of keys")
+    return tuple(int(each) for each in lengths)
+
+
+def from_mask(attn_mask: ArrayLike | None, given: Arranged) -> tuple[list[Mask], list[Score]]:
+    """Return what an attention mask forbids and what it adds; -inf forbids, so that nothing behind it can leak."""
+    if attn_mask is None:
+        return [], []
+    mask = np.asarray(attn_mask)
+    mask = mask if mask.ndim else mask[None]
+    missing = given.key.shape[2] - mask.shape[-1]
+    if missing > 0 and mask.shape[-1] != 1:
+        mask = np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, missing)], constant_values=nothing(mask))
+    check_broadcast(np.asarray(attn_mask).shape, mask.shape, given.logits_shape)
+    if mask.dtype == np.bool_:
+        return [Allowed(mask)], []
+    values = mask if mask.dtype in (np.float32, np.float64) else mask.astype(np.float64)
+    if np.isnan(values).any():
+        raise ValueError(f"attn_mask holds NaN at {np.argwhere(np.isnan(values))[0].tolist()}")
+    forbidden = np.isneginf(values)
+    allowed: list[Mask] = [Allowed(~forbidden)] if forbidden.any() else []
+    return allowed, [Added(np.where(forbidden, 0.0, values))]
+
+
+def nothing(mask: Array) -> Any:
+    return False if mask.dtype == np.bool_ else -np.inf
+
+
+def check_broadcast(given: tuple[int, ...], shape: tuple[int, ...], logits: tuple[int, ...]) -> None:
+    """Refuse a mask that does not broadcast, and name the axis."""
+    if len(shape) > 4:
+        raise ValueError(f"attn_mask of shape {list(given)} has {len(shape)} axes; expected at most 4")
+    for axis, size, expected in zip(range(-1, -5, -1), shape[::-1], logits[::-1], strict=False):
+        if size not in (1, expected):
+            raise ValueError(
+                f"attn_mask of shape {list(given)} does not broadcast to [batch, heads, queries, keys] = "
+                f"{list(logits)}: axis {axis} has {size}, expected 1 or {expected}"
+            )
+
+
+def precision(given: Any) -> Any:
+    """Return the NumPy type that a name, a type or ONNX's number means."""
+    name = ONNX_TYPES.get(given, given) if isinstance(given, int) else given
+    if name == "bfloat16":
+        import ml_dtypes  # noqa: PLC0415 - needed for bfloat16 alone
+
+        return np.dtype(ml_dtypes.bfloat16)
+    try:
+        kind: np.dtype[Any] = np.dtype(name)  # type: ignore[arg-type] # whatever it is, NumPy judges it
+    except TypeError as error:
+        raise ValueError(f"softmax_precision={given}: expected a NumPy type, or one of 1, 10, 11, 16") from error
+    if kind.kind != "f" and kind.name != "bfloat16":
+        raise ValueError(f"softmax_precision={given}: expected a type of real numbers, or one of 1, 10, 11, 16")
+    return kind

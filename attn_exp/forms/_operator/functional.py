@@ -1,0 +1,190 @@
+"""The public functions: attention on arrays, with the meaning of the ONNX operator `Attention`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attn_exp import forms
+from attn_exp.errors import unknown
+from attn_exp.forms._blocks.plain import at_once
+from attn_exp.forms._operator import choice
+from attn_exp.forms._operator.arguments import capped, from_mask, key_lengths, masks, precision
+from attn_exp.forms._operator.arrange import Arranged, arrange
+from attn_exp.forms._operator.blame import blame
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.rules import Rules
+
+Array = NDArray[Any]
+
+DEFAULT_FORM = "matrix"
+
+
+class Traced(NamedTuple):
+    """Every stage of one call of `attention`; None where the form never forms it.
+
+    `logits` (scaled), `capped`, `masked`, `weights` `[b h t s]` are ONNX's `qk_matmul_output` in modes 0, 1, 2 and 3.
+    `present_key`, `present_value` `[b g s d]` are the past and new keys and values together: the next call's past.
+    """
+
+    logits: Array | None
+    capped: Array | None
+    masked: Array | None
+    weights: Array | None
+    output: Array
+    present_key: Array
+    present_value: Array
+
+
+def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *,
+    attn_mask: ArrayLike | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    window: Sequence[int] = (-1, -1),
+    past_key: ArrayLike | None = None,
+    past_value: ArrayLike | None = None,
+    nonpad_kv_seqlen: ArrayLike | None = None,
+    softmax_precision: Any = None,
+    q_num_heads: int | None = None,
+    kv_num_heads: int | None = None,
+    form: str = choice.AUTO,
+) -> Array:
+    """Return `softmax(mask(cap(scale * query key^T))) value`.
+
+    `query` `[b h t d]`, `key` `[b g s d]`, `value` `[b g s e]` give `[b h t e]`; query head i reads key/value head
+    `i // (h / g)`. With `q_num_heads` and `kv_num_heads` they are `[b t h*d]`, `[b s g*d]`, `[b s g*e]`, heads side by
+    side, and give `[b t h*e]`. `[t d]`, `[s d]`, `[s e]` are one head of one sequence, as notebooks have it.
+
+    - `attn_mask`: booleans, True = may attend, or numbers added to the logits. It broadcasts to `[b h t s]` from the
+      right; a shorter last axis forbids the keys past its end (one of length 1 serves every key).
+    - `is_causal`: query i sees key j iff `j <= i + offset`. Every mask given must allow a place.
+    - `scale`: what scores are multiplied by, `1 / sqrt(d)` where None.
+    - `softcap`: c bends each logit to `c tanh(logit / c)`, before any mask; 0 is off.
+    - `window`: `(left, right)`, `i + offset - left <= j <= i + offset + right`; -1 leaves a side open.
+    - `past_key`, `past_value` `[b g p d]`, `[b g p e]`: keys and values before these; offset is p.
+    - `nonpad_kv_seqlen` `[b]`: how many keys are no filler; offset is that less t. Without past or lengths it is 0.
+    - `softmax_precision`: the type of the softmax, as a NumPy type or ONNX's number; the input's where None.
+    - `form`: how it is computed, a name in `attn_exp/forms/`; `auto` takes the fastest, on as many threads as there are
+      cores where the problem is worth it. It is safe to call from several threads and in process pools.
+
+    float16 and bfloat16 are rounded after every stage, and the square root of the scale goes to queries and keys before
+    their product, as the operator defines it.
+
+    For people who know `torch.nn.functional.scaled_dot_product_attention`:
+
+    | | PyTorch | here |
+    | --- | --- | --- |
+    | shared key/value heads | `enable_gqa=True` | always |
+    | `attn_mask` and `is_causal` together | an error | both hold |
+    | a float mask of -inf over a NaN key or value | NaN | that key counts for nothing |
+    | a query that sees no key | 0 (NaN before 2.5) | 0 |
+    | NaN where a query looks | NaN | `ValueError` that names the place |
+    | past keys, windows, soft-cap, padding lengths | other functions | settings |
+    | dropout, gradients, devices | yes | no |
+
+    Source: ONNX, operator `Attention`, opsets 23 to 25; where its text and its reference code differ, the text.
+
+    Raises:
+        ValueError: inputs that do not fit (which axis, expected, got), a window below -1, NaN that a query can see.
+    """
+    settings = (attn_mask, past_key, past_value, nonpad_kv_seqlen, softmax_precision, q_num_heads, kv_num_heads)
+    if form == choice.AUTO and all(each is None for each in settings) and not softcap and tuple(window) == (-1, -1):
+        answer = at_once(query, key, value, scale, is_causal)
+        if answer is not None:
+            return answer
+    return trace(
+        query,
+        key,
+        value,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        softcap=softcap,
+        window=window,
+        past_key=past_key,
+        past_value=past_value,
+        nonpad_kv_seqlen=nonpad_kv_seqlen,
+        softmax_precision=softmax_precision,
+        q_num_heads=q_num_heads,
+        kv_num_heads=kv_num_heads,
+        form=form,
+    ).output
+
+
+def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *,
+    attn_mask: ArrayLike | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    window: Sequence[int] = (-1, -1),
+    past_key: ArrayLike | None = None,
+    past_value: ArrayLike | None = None,
+    nonpad_kv_seqlen: ArrayLike | None = None,
+    softmax_precision: Any = None,
+    q_num_heads: int | None = None,
+    kv_num_heads: int | None = None,
+    form: str = DEFAULT_FORM,
+) -> Traced:
+    """Return every stage of `attention` with the same arguments.
+
+    Raises:
+        ValueError: as `attention` does.
+    """
+    given = arrange(query, key, value, past_key, past_value, q_num_heads, kv_num_heads)
+    if nonpad_kv_seqlen is not None and given.past:
+        raise ValueError("nonpad_kv_seqlen and past_key are two ways to say where the keys end; give one of them")
+    lengths = None if nonpad_kv_seqlen is None else key_lengths(nonpad_kv_seqlen, given)
+    allowed, added = from_mask(attn_mask, given)
+    rules = Rules(
+        scale=1 / math.sqrt(given.query.shape[-1] or 1) if scale is None else float(scale),
+        masks=(*masks(is_causal, window, lengths), *allowed),
+        scores=(*capped(softcap), *added),
+        offset=given.past if lengths is None else np.asarray(lengths) - given.query.shape[2],
+        softmax_dtype=None if softmax_precision is None else precision(softmax_precision),
+    )
+    with np.errstate(over="ignore", invalid="ignore"):  # `blame` finds what was wrong, and says where
+        stages = attend(form, given, rules)
+    assert stages.context is not None
+    blame(stages.context, given, rules)
+    return Traced(
+        logits=given.stage(stages.logits),
+        capped=given.stage(stages.capped),
+        masked=given.stage(stages.masked),
+        weights=given.stage(stages.weights),
+        output=given.output(stages.context),
+        present_key=given.present(given.key),
+        present_value=given.present(given.value),
+    )
+
+
+def attend(form: str, given: Arranged, rules: Rules) -> Trace:
+    """Compute the form; half precision has the root of the scale on both sides of the product."""
+    form = choice.form(given.logits_shape, given.query.dtype, rules) if form == choice.AUTO else form
+    if form not in forms.NAMES:
+        raise ValueError(unknown(form, (choice.AUTO, *forms.NAMES), "form"))
+    refusal = forms.refuses(form, rules)
+    if refusal:
+        raise ValueError(f"form={form} cannot compute this: {refusal}")
+    q, k = given.query, given.key
+    if q.dtype.itemsize > 2:
+        return forms.attend(form)(q, k, given.value, rules)
+    root = q.dtype.type(math.sqrt(abs(rules.scale)))
+    sign = q.dtype.type(math.copysign(1, rules.scale))
+    return forms.attend(form)(q * root * sign, k * root, given.value, unscaled(rules))
+
+
+def unscaled(rules: Rules) -> Rules:
+    return Rules(1.0, rules.masks, rules.scores, rules.normalizer, rules.offset, rules.softmax_dtype)

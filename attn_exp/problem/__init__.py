@@ -1,0 +1,1 @@
+"""The input of a run: tokens, embeddings, projections and heads."""

@@ -1,0 +1,133 @@
+"""The matrices and biases that turn x into queries, keys, values, and heads into the output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.config.schema import Projections
+from attn_exp.errors import UserError, unknown
+from attn_exp.problem.embeddings import array
+from attn_exp.streams import draw, legacy_draw
+
+Array = NDArray[Any]
+
+MATRICES = ("W_q", "W_k", "W_v", "W_o")
+BIASES = ("b_q", "b_k", "b_v", "b_o")
+
+
+def project(settings: Projections, x: Array, head: int, bias: bool, seed: int) -> dict[str, Array]:
+    """Return W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, and with `bias` b_q, b_k, b_v, b_o, from where the settings say.
+
+    Tokens are rows: `q = x W_q + b_q`. A document with tokens in columns writes `W x + b`; its arrays are turned here.
+
+    Raises:
+        UserError: a name that is no projection, or an array that does not fit x.
+    """
+    d_model = x.shape[1]
+    named = from_document(settings, x, head)
+    arrays: dict[str, Array] = {}
+    for name in MATRICES + BIASES if bias else MATRICES:
+        shape = fitting_shape(name, arrays, d_model)
+        arrays[name] = named[name] if name in named else made(settings, name, shape, seed)
+    check(arrays, d_model)
+    return {name: each.reshape(-1) if name in BIASES else each for name, each in arrays.items()}
+
+
+def from_document(settings: Projections, x: Array, head: int) -> dict[str, Array]:
+    """Return the arrays that the settings name, a bias as one row: given, recovered or drawn."""
+    named = {
+        name: turned(array(rows(given), f"projections.{name}"), settings.columns)
+        for name, given in settings.given.items()
+    }
+    named |= recovered(settings.printed, x)
+    named |= from_legacy_stream(settings, x.shape[1], head)
+    for name in named:
+        if name not in MATRICES + BIASES:
+            raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
+    return named
+
+
+def fitting_shape(name: str, arrays: Mapping[str, Array], d_model: int) -> tuple[int, int]:
+    """Return the shape of an array that has to fit the ones before it: W_o follows W_v, a bias its matrix."""
+    if name in BIASES:
+        return 1, arrays[MATRICES[BIASES.index(name)]].shape[1]
+    return (arrays["W_v"].shape[1] if name == "W_o" else d_model), d_model
+
+
+def made(settings: Projections, name: str, shape: tuple[int, int], seed: int) -> Array:
+    """Make an array that no document gives: drawn from its own stream, or identity and zero."""
+    if settings.source not in ("normal", "uniform"):
+        return np.eye(*shape) if name in MATRICES else np.zeros(shape)
+    inputs = shape[0] if name in MATRICES else shape[1]
+    spread = 1 / math.sqrt(inputs) if settings.spread is None else settings.spread
+    return spread * draw(seed, name, settings.source, shape)
+
+
+def from_legacy_stream(settings: Projections, d_model: int, head: int) -> dict[str, Array]:
+    """Draw a document's arrays in its own order: first each head's, then those of the whole."""
+    if settings.legacy_seed is None:
+        return {}
+    if settings.order_per_head:
+        check_divides(head, d_model, "d_model")
+    stream = np.random.RandomState(settings.legacy_seed)
+    distribution = settings.distribution or "normal"
+    parts: dict[str, list[Array]] = {}
+    for names, width in ((settings.order_per_head * head, d_model // head), (settings.order, d_model)):
+        for name in names:
+            shape = (width, d_model if name in MATRICES else 1)
+            shape = shape if settings.columns else shape[::-1]
+            parts.setdefault(name, []).append(turned(legacy_draw(stream, distribution, shape), settings.columns))
+    return {name: np.hstack(drawn) for name, drawn in parts.items()}
+
+
+def recovered(printed: Mapping[str, Any], x: Array) -> dict[str, Array]:
+    """Solve `x W = printed` for the projections whose results a document prints instead of them."""
+    if printed and (x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x)):
+        names, shape = ", ".join(printed), f"{x.shape[0]}x{x.shape[1]}"
+        raise UserError(
+            f"projections: {names} can be recovered only from x with an inverse, and this {shape} x has none"
+        )
+    results = {name: array(result, f"projections.{name}") for name, result in printed.items()}
+    for name, result in results.items():
+        if len(result) != len(x):
+            raise UserError(
+                f"projections.{name}: {len(result)} rows are printed; expected one for each of {len(x)} tokens"
+            )
+    return {name: np.linalg.solve(x, result) for name, result in results.items()}
+
+
+def rows(given: Any) -> Any:
+    """Write a bias vector as a matrix of one row."""
+    return [given] if given and not isinstance(given[0], (list, tuple)) else given
+
+
+def turned(matrix: Array, columns: bool) -> Array:
+    return matrix.T if columns else matrix
+
+
+def check(arrays: Mapping[str, Array], d_model: int) -> None:
+    """Refuse arrays whose sizes do not follow from each other."""
+    sizes = dict.fromkeys(("W_q", "W_k", "W_v"), ("d_model", d_model)) | {
+        "W_o": ("the size of v", arrays["W_v"].shape[1])
+    }
+    for name, (meaning, size) in sizes.items():
+        if arrays[name].shape[0] != size:
+            raise UserError(f"projections.{name} has {arrays[name].shape[0]} rows; expected {meaning}={size}")
+    if arrays["W_q"].shape[1] != arrays["W_k"].shape[1]:
+        queries, keys = arrays["W_q"].shape[1], arrays["W_k"].shape[1]
+        raise UserError(f"projections.W_q makes {queries} numbers per query, W_k makes {keys} per key")
+    for name, matrix in zip(BIASES, MATRICES, strict=True):
+        if name in arrays and arrays[name].size != arrays[matrix].shape[1]:
+            raise UserError(f"projections.{name} has {arrays[name].size} numbers; expected {arrays[matrix].shape[1]}")
+
+
+def check_divides(head: int, size: int, meaning: str) -> None:
+    """Refuse heads that would not share a size evenly, and name those that would."""
+    if size % head:
+        divisors = ", ".join(str(each) for each in range(1, size + 1) if size % each == 0)
+        raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors}")

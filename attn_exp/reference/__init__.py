@@ -1,0 +1,1 @@
+"""The oracle: attention with scalar loops, derived apart from the forms."""

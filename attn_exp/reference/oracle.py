@@ -1,0 +1,165 @@
+"""Runs the reference on a problem, from x to the output, for as many queries as a budget allows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.problem.heads import Heads
+from attn_exp.problem.problem import Problem
+from attn_exp.reference import loops as reference
+from attn_exp.rules.positions.position import Position
+from attn_exp.rules.positions.rope import Rope
+from attn_exp.rules.positions.sinusoidal import Sinusoidal
+from attn_exp.rules.rules import Rules
+
+Array = NDArray[Any]
+
+BUDGET = 2_000_000
+"""Multiplications of Python floats that one check may cost, about 0.2 s."""
+
+
+REFERENCES = {"logits": reference.weights, "kernel": reference.linear_weights}
+"""Which of the reference's functions says what the weights of a form should be."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about a problem: how its heads, positions and rules are set, and which weights come of them.
+
+    `weights` is a name in `REFERENCES`; `empty` says what a row without keys gives, `tiled` that query heads take
+    key/value heads in turns.
+    """
+
+    weights: str
+    heads: Heads
+    rules: Rules
+    positions: tuple[Position, ...]
+    output_projection: bool
+    empty: str
+    tiled: bool
+
+
+class Answer(NamedTuple):
+    """What the reference says of the checked rows: `weights` `[h r s]`, and `output` `[r m]` where there are values."""
+
+    rows: tuple[int, ...]
+    weights: Array
+    output: Array | None
+
+
+def ask(question: Question, problem: Problem) -> Answer:
+    """Return the reference's answer for evenly spaced queries; all of them where the budget allows."""
+    q, k, v = sources(question, problem)
+    rows = checked_rows(len(problem.tokens), problem)
+    weights = np.array(
+        [[row_weights(question, problem, q, k, head, row) for row in rows] for head in range(question.heads.query)]
+    )
+    if v is None:
+        return Answer(rows, weights, None)
+    return Answer(
+        rows,
+        weights,
+        np.array([row_output(question, problem, weights[:, place], v) for place in range(len(rows))]),
+    )
+
+
+def checked_rows(length: int, problem: Problem) -> tuple[int, ...]:
+    """Choose the first, the last and evenly spaced rows between, as many as the budget pays for."""
+    width = sum(each.shape[1] for each in (problem.q, problem.k, problem.v) if each is not None) or 1
+    count = min(length, max(2, BUDGET // (problem.keys * width)))
+    return tuple(sorted({round(place) for place in np.linspace(0, length - 1, count)}))
+
+
+def sources(question: Question, problem: Problem) -> tuple[Any, ...]:
+    """Return q, k, v as lists, positions marked and heads shared, by the reference's own steps."""
+    q, k, v = projected(question, problem)
+    shares = question.heads
+    if shares.shared < shares.given:
+        k, v = (
+            None if each is None else [reference.shared(row, shares.given, shares.shared) for row in each]
+            for each in (k, v)
+        )
+    for position in question.positions:
+        if isinstance(position, Rope):
+            q = turned(q, shares.query, position, int(question.rules.offset))
+            k = turned(k, shares.shared, position, 0)
+    if question.tiled:
+        k, v = (None if each is None else tiled(each, shares) for each in (k, v))
+    return q, k, v
+
+
+def tiled(sides: Any, shares: Heads) -> list[list[float]]:
+    """Return rows in which every query head has a key/value head of its own: the shared ones, over and over."""
+    return [
+        [number for head in range(shares.query) for number in reference.part(row, shares.shared, head % shares.shared)]
+        for row in sides
+    ]
+
+
+def projected(question: Question, problem: Problem) -> tuple[Any, ...]:
+    """Return q, k, v as lists: projected by the reference where that fits the budget, else as NumPy projected them."""
+    embedded = [position for position in question.positions if position.changes_x]
+    small = problem.x is not None and 3 * problem.x.size * problem.x.shape[1] <= BUDGET
+    if problem.x is None or not (small or embedded):
+        return tuple(None if each is None else each.tolist() for each in (problem.q, problem.k, problem.v))
+    x, arrays = problem.x.tolist(), {name: each.tolist() for name, each in problem.projections.items()}
+    for position in embedded:
+        assert isinstance(position, Sinusoidal)
+        x = [
+            [
+                number + reference.sinusoid(row, column, len(numbers), position.base)
+                for column, number in enumerate(numbers)
+            ]
+            for row, numbers in enumerate(x)
+        ]
+    return tuple(reference.project(x, arrays[f"W_{letter}"], arrays.get(f"b_{letter}")) for letter in "qkv")
+
+
+def turned(sides: Any, count: int, rope: Rope, offset: int) -> list[list[float]]:
+    """Return queries or keys, `count` heads side by side, with every head turned by its row's position."""
+    width = len(sides[0]) // count
+    size = width if rope.size is None else rope.size
+    return [
+        [
+            number
+            for head in range(count)
+            for number in reference.turned(
+                reference.part(numbers, count, head), (row + offset) / rope.stretch, rope.base, rope.interleaved, size
+            )
+        ]
+        for row, numbers in enumerate(sides)
+    ]
+
+
+def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int, row: int) -> list[float]:
+    if problem.weights is not None:
+        given: list[float] = problem.weights[row].tolist()
+        return given
+    weights = REFERENCES[question.weights]
+    found = weights(q, k, question.heads.query, head, row, row + int(question.rules.offset), question.rules)
+    if any(found):
+        return found
+    each = {"zeros": 0.0, "mean": 1 / (len(found) or 1), "nan": math.nan}[question.empty]
+    return [each] * len(found)
+
+
+def row_output(question: Question, problem: Problem, weights: Array, v: Any) -> list[float]:
+    """Return one row of the output: the heads' contexts side by side, times W_o where the variant has one."""
+    shares = question.heads
+    groups = shares.query if question.tiled else shares.shared
+    together = [
+        number
+        for head in range(shares.query)
+        for number in reference.context(weights[head].tolist(), v, groups, head * groups // shares.query)
+    ]
+    if not (question.output_projection and problem.projections):
+        return together
+    bias = problem.projections.get("b_o")
+    return reference.project([together], problem.projections["W_o"].tolist(), None if bias is None else bias.tolist())[
+        0
+    ]

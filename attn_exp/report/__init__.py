@@ -1,0 +1,1 @@
+"""All that a reader sees: terminal, page, figures and tables."""

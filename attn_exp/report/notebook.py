@@ -1,0 +1,112 @@
+"""What a notebook shows of a run: HTML with its own styles inline, since notebooks drop style sheets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from numpy.typing import NDArray
+
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.compare import Comparison
+from attn_exp.experiment.timing import Timing
+from attn_exp.report import columns
+from attn_exp.report.pixels import INK, picture
+from attn_exp.report.terminal import plain, shown
+from attn_exp.report.verdict import agreed, sentence
+from attn_exp.report.views import heads_of, label, panels
+
+MOST_CELLS = 12
+"""A map with more rows or columns than this is a picture instead of a table."""
+
+MOST_MAPS = 24
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that shows itself in a notebook; `figure` is Matplotlib's own."""
+
+    figure: Any
+
+    def _repr_svg_(self) -> str:
+        from attn_exp.report import figures  # noqa: PLC0415 - as below
+
+        return figures.encoded(self.figure, "svg").decode()
+
+
+def drawing(comparison: Comparison, name: str) -> Drawing:
+    """Return one figure of the report.
+
+    Raises:
+        UserError: this run has no such figure.
+    """
+    from attn_exp.report import figures  # noqa: PLC0415 - Matplotlib is slow to import, and tables need none
+
+    drawn = figures.draw(comparison)
+    if name not in drawn:
+        raise UserError(unknown(name, list(drawn), "figure"))
+    return Drawing(drawn[name])
+
+
+def page(comparison: Comparison, timings: Sequence[Timing]) -> str:
+    """Return the comparison, the sentence, what documents print, and the maps of the weights."""
+    parts = [table(comparison, timings), paragraph(sentence(comparison.rows))]
+    if comparison.published:
+        parts.append(paragraph(agreed(comparison.published)))
+    return f"<div>{''.join(parts)}{maps(comparison)}</div>"
+
+
+def table(comparison: Comparison, timings: Sequence[Timing]) -> str:
+    """Return the comparison as a table, and below it what all variants share."""
+    found = columns.table(comparison, timings)
+    heads = "".join(
+        f'<th title="{escape(each.help)}">{escape(each.name)}{f" ({escape(each.unit)})" if each.unit else ""}</th>'
+        for each in found.head
+    )
+    lines = "".join(f"<tr>{''.join(f'<td>{text(each)}</td>' for each in line)}</tr>" for line in found.lines)
+    shared = paragraph("All with " + ", ".join(f"{name} {value}" for name, value in found.shared) + ".")
+    content = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+    return f'<div style="overflow-x:auto;white-space:nowrap">{content}</div>{shared}'
+
+
+def maps(comparison: Comparison) -> str:
+    """Return the weights of each variant and head, queries down, keys across, on one scale."""
+    found = panels(comparison)
+    top = max((float(each.weights.max(initial=0)) for each in found), default=0.0) or 1.0
+    titled = [each for panel in found for each in heads_of(panel)]
+    tokens, keys = comparison.problem.tokens, comparison.problem.key_tokens
+    drawn = [
+        f'<figure style="margin:0 1.5em 1em 0"><figcaption>{text(title)}</figcaption>'
+        f"{heat(matrix, tokens, keys, top)}</figure>"
+        for title, matrix in titled[:MOST_MAPS]
+    ]
+    left = paragraph(f"and {len(titled) - MOST_MAPS} more") if len(titled) > MOST_MAPS else ""
+    return f'<div style="display:flex;flex-wrap:wrap">{"".join(drawn)}</div>{left}'
+
+
+def heat(matrix: NDArray[Any], tokens: Sequence[str], keys: Sequence[str], top: float) -> str:
+    """Return a matrix of weights as a table with tokens as labels, or as a picture where it is large."""
+    if max(matrix.shape) > MOST_CELLS:
+        style = "image-rendering:pixelated;width:16em;background:white"
+        return f'<img src="{picture(matrix, top)}" style="{style}" alt="weights, queries down, keys across">'
+    heads = "".join(f"<th>{escape(label(each))}</th>" for each in keys)
+    lines = "".join(
+        f"<tr><th>{escape(label(token))}</th>{''.join(cell(float(value), top) for value in row)}</tr>"
+        for token, row in zip(tokens, matrix, strict=True)
+    )
+    return f"<table><thead><tr><th></th>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def cell(value: float, top: float) -> str:
+    """Return one weight, its share of the largest as the strength of its colour."""
+    return f'<td style="background:rgba({",".join(map(str, INK))},{0.6 * value / top:.3f})">{shown(value)}</td>'
+
+
+def paragraph(words: str) -> str:
+    return f"<p>{text(words, 2000)}</p>"
+
+
+def text(words: str, most: int = 80) -> str:
+    return escape(plain(words, most))

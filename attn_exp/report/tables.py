@@ -1,0 +1,58 @@
+"""A comparison as pandas DataFrames, for notebooks and further analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.compare import Comparison, Distance, Row
+from attn_exp.experiment.documents.published import Agreement
+from attn_exp.experiment.run import Run
+from attn_exp.experiment.timing import Timing
+from attn_exp.report.walk import names
+
+
+def comparison(found: Comparison) -> pd.DataFrame:
+    """Return a row per variant, indexed by its name; the columns are the fields of `Row`."""
+    return frame(Row, found.rows).set_index("variant")
+
+
+def distances(found: Comparison) -> pd.DataFrame:
+    """Return a row per pair of variants."""
+    return frame(Distance, found.distances)
+
+
+def published(found: Comparison) -> pd.DataFrame:
+    """Return a row per published result, whether the run agrees with it and by how much."""
+    return frame(Agreement, found.published)
+
+
+def timings(run: Run) -> pd.DataFrame:
+    """Return a row per variant, times in seconds, memory in bytes."""
+    return frame(Timing, run.timings).set_index("variant")
+
+
+def stage(found: Comparison, variant: str, name: str, head: int = 0) -> pd.DataFrame:
+    """Return one stage of one variant with tokens as labels, such as the weights of its first head.
+
+    Raises:
+        UserError: there is no such variant, or it did not form that stage.
+    """
+    if variant not in found.traces:
+        raise UserError(unknown(variant, list(found.traces), "variant"))
+    formed = dict(found.traces[variant].stages())
+    if name not in formed:
+        raise UserError(unknown(name, list(formed), f"stage of {variant}"))
+    array = formed[name]
+    matrix = np.asarray(array if array.ndim == 2 else array[head])
+    rows, columns = names(name, found, matrix.shape, vector=False)
+    return pd.DataFrame(matrix, index=list(rows), columns=list(columns))
+
+
+def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:
+    return pd.DataFrame([asdict(each) for each in records], columns=[each.name for each in fields(schema)])

@@ -1,0 +1,84 @@
+"""What a run prints: one table, one sentence, the published figures, and where the report is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from attn_exp.experiment.compare import Comparison
+from attn_exp.experiment.documents.published import Agreement
+from attn_exp.report.verdict import agreed, sentence
+
+COLUMNS = {
+    "variant": "variant",
+    "same_as": "same_as",
+    "head": "head",
+    "scale": "scale",
+    "error": "error",
+    "error_ulp": "ulp",
+    "computed_in": "of",
+    "shift": "shift",
+    "cosine": "cosine",
+    "entropy": "entropy",
+    "effective_keys": "eff_keys",
+    "largest_weight": "max_weight",
+}
+"""Fields of a row that fit side by side in 100 columns, and their heads; the type is left out where it is float64."""
+
+
+def summary(comparison: Comparison) -> str:
+    """Return the table of the variants, the published table where there is one, and the sentence on what agrees."""
+    ordinary = all(row.computed_in == "float64" for row in comparison.rows)
+    names = [name for name in COLUMNS if name != "computed_in" or not ordinary]
+    cells = [[shown(getattr(row, name)) for name in names] for row in comparison.rows]
+    parts = [table([COLUMNS[name] for name in names], cells), sentence(comparison.rows)]
+    if comparison.published:
+        parts += [published(comparison.published)]
+    for check in comparison.checks:
+        cells = [[shown(getattr(each, name)) for name in check.columns] for each in check.records]
+        parts += [table(list(check.columns.values()), cells), check.sentence]
+    return "\n\n".join(parts)
+
+
+def published(agreements: Sequence[Agreement]) -> str:
+    """Return the table of printed figures, and how many agree."""
+    cells = [
+        [each.quantity, shown(each.largest_difference), shown(each.tolerance), shown(each.agrees)]
+        for each in agreements
+    ]
+    head = ["published", "difference", "tolerance", "agrees"]
+    return f"{table(head, cells)}\n\n{agreed(agreements)}"
+
+
+def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """Return columns as wide as their widest cell: the first to the left, the others to the right."""
+    lines = [list(head), *([plain(cell) for cell in line] for line in cells)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def shown(value: object) -> str:
+    """Write a value in few characters: yes and no, floats in four significant digits."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, float):
+        return str(value)
+    if math.isnan(value):
+        return "-"
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e5:
+        return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"
+    return f"{value:.1e}"
+
+
+def plain(text: str, most: int = 48) -> str:
+    """Return a text that a terminal shows and never obeys: on one line, cut to `most` characters, controls escaped."""
+    safe = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text[: most + 1])
+    return safe if len(safe) <= most else safe[: most - 3] + "..."

@@ -1,0 +1,241 @@
+"""One variant stage by stage: labelled tables from x to the output, and each token's output as a sum of values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment.compare import Comparison
+from attn_exp.experiment.variant import Settled
+from attn_exp.forms.trace import Trace
+from attn_exp.report.explain import Explained, explained
+from attn_exp.report.views import label
+
+Array = NDArray[Any]
+
+SIDE = 16
+"""A table shows at most this many rows and columns; the file of results has them all."""
+
+CELLS = 1200
+"""A stage shows as many heads as have this many cells together, and one at least."""
+
+TERMS = 8
+"""A sum writes out at most this many of its terms, the largest."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A labelled matrix: its corner where it is too large to show whole."""
+
+    title: str
+    head: int
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    matrix: Array
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage of a computation: what it is, its whole shape, and its tables, one per head."""
+
+    stage: str
+    explained: Explained
+    note: str
+    shape: tuple[int, ...]
+    tables: tuple[Table, ...]
+    largest: float
+    decimals: int
+    left_out: str
+
+
+@dataclass(frozen=True)
+class Sum:
+    """One query's answer as a sum of values: `name(token) = sum of weight v(key)`; `rest` is the share left out."""
+
+    name: str
+    token: str
+    query: int
+    head: int
+    terms: tuple[tuple[float, str, int], ...]
+    rest: float
+    result: Array | None
+
+
+def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
+    """Return the stages of one variant in order, those that change nothing left out."""
+    return tuple(
+        step(stage, array, comparison, variant)
+        for stage, array in (*before(comparison), *during(comparison.traces[variant]))
+    )
+
+
+def before(comparison: Comparison) -> Iterator[tuple[str, Array]]:
+    """Yield x and the projections."""
+    if comparison.problem.x is not None:
+        yield "x", comparison.problem.x
+        yield from comparison.problem.projections.items()
+
+
+def during(trace: Trace) -> Iterator[tuple[str, Array]]:
+    """Yield the stages of a trace, without those that are equal to the stage before."""
+    last: Array | None = None
+    for stage, array in trace.stages():
+        if stage not in ("capped", "masked") or last is None or not np.array_equal(array, last):
+            yield stage, array
+        last = array
+
+
+def is_input(step: Step) -> bool:
+    """Say whether a step is the same for every variant: x, or a projection."""
+    return step.stage == "x" or step.stage[:2] in ("W_", "b_")
+
+
+def beside(step: Step) -> str:
+    """Return what steps that are read side by side have in common."""
+    if step.stage in ("q", "k", "v"):
+        return "projected"
+    return "projections" if is_input(step) and step.stage != "x" else step.stage
+
+
+def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step:
+    settled = next(each for each in comparison.variants if each.name == variant)
+    heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
+    shown = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))
+    rows, columns = names(stage, comparison, heads.shape[1:], vector=array.ndim == 1)
+    finite = np.abs(heads[np.isfinite(heads)])
+    return Step(
+        stage=stage,
+        explained=in_words(stage, comparison, settled),
+        note=remark(stage, comparison, settled),
+        shape=array.shape,
+        tables=tuple(
+            Table(
+                f"head {head + 1}" if len(heads) > 1 else "",
+                head,
+                rows[:SIDE],
+                columns[:SIDE],
+                heads[head, :SIDE, :SIDE],
+            )
+            for head in range(shown)
+        ),
+        largest=float(finite.max(initial=0.0)),
+        decimals=decimals(finite),
+        left_out=left_out(heads.shape, shown),
+    )
+
+
+def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
+    """Return the words for a stage of this variant."""
+    problem = comparison.problem
+    projections = problem.projections
+    formed = [name for name, _ in during(comparison.traces[settled.name])]
+    return explained(
+        stage,
+        given=(stage in ("q", "k", "v") and problem.x is None) or (stage == "weights" and problem.weights is not None),
+        mixed=settled.output_projection and "W_o" in projections,
+        bias="b_o" in projections if stage == "output" else f"b_{stage}" in projections,
+        logit="M" if "masked" in formed else "L′" if "capped" in formed else "L",
+        normalizer=settled.rules.normalizer,
+        extra=any(rule.extra(0) is not None for rule in settled.rules.scores),
+    )
+
+
+def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
+    """Say which settings made a stage what it is."""
+    words = {key: f"{key}={word}" for key, word in settled.words.items() if word != "none"}
+    if stage == "logits":
+        return scaling(comparison, settled)
+    if stage in ("q", "k") and "position" in words:
+        return f"with {words['position']}"
+    if stage == "capped":
+        return words.get("score", "")
+    return ", ".join(words[key] for key in ("mask", "score") if key in words) if stage == "masked" else ""
+
+
+def scaling(comparison: Comparison, settled: Settled) -> str:
+    """Say what the scores are multiplied by, and why."""
+    queries = comparison.traces[settled.name].q
+    if settled.scale is True and queries is not None:
+        size = queries.shape[-1]
+        return f"c = 1/sqrt(d) = 1/sqrt({size}) = {settled.multiplier:.6g}"
+    return f"c = {settled.multiplier:.6g}{': no scaling' if settled.scale is False else ''}"
+
+
+def left_out(shape: tuple[int, ...], shown: int) -> str:
+    """Say what a step does not show."""
+    parts = [f"{shown} of {shape[0]} heads"] if shown < shape[0] else []
+    if max(shape[1:]) > SIDE:
+        parts.append(f"{min(SIDE, shape[1])} of {shape[1]} rows and {min(SIDE, shape[2])} of {shape[2]} columns")
+    return " and ".join(parts)
+
+
+def names(
+    stage: str, comparison: Comparison, shape: Sequence[int], vector: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the labels of the rows and columns of a stage: tokens where they are tokens, else numbers from 1."""
+    queries, keys = (distinct(tokens) for tokens in (comparison.problem.tokens, comparison.problem.key_tokens))
+    numbers = tuple(str(place + 1) for place in range(max(shape)))
+    if stage[:2] in ("W_", "b_"):
+        return (("",) if vector else numbers[: shape[0]]), numbers[: shape[1]]
+    if stage == "lse":
+        return queries, tuple(f"head {number}" for number in numbers[: shape[1]])
+    rows = keys if stage in ("k", "v") else queries
+    columns = keys if stage in ("scores", "logits", "capped", "masked", "weights") else numbers[: shape[1]]
+    return rows, columns
+
+
+def distinct(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Return labels that tell equal tokens apart by their place."""
+    labels = [label(token, 24) for token in tokens]
+    often = Counter(labels)
+    return tuple(f"{each}#{place + 1}" if often[each] > 1 else each for place, each in enumerate(labels))
+
+
+def decimals(magnitudes: Array) -> int:
+    """Return how many decimals a stage is shown with: all that its numbers have, or four digits of the largest."""
+    if not magnitudes.size or not magnitudes.any():
+        return 0
+    most = int(np.clip(3 - np.floor(np.log10(magnitudes.max())), 0, 8))
+    exact = (places for places in range(most) if np.array_equal(magnitudes, magnitudes.round(places)))
+    return next(exact, most)
+
+
+def sums(comparison: Comparison, settled: Settled) -> tuple[Sum, ...]:
+    """Return each query's sum in each head; none where the variant departs from `context = weights v`."""
+    trace = comparison.traces[settled.name]
+    if trace.weights is None or trace.context is None or settled.mistake != "none":
+        return ()
+    queries, keys = distinct(comparison.problem.tokens), distinct(comparison.problem.key_tokens)
+    whole = len(trace.weights) == 1 and not settled.output_projection
+    shown = max(1, CELLS // max(1, TERMS * len(queries)))
+    return tuple(
+        sum_of(row, keys, "output" if whole else context_name(head, trace), token, query, head, trace.context)
+        for head, matrix in enumerate(trace.weights[:shown])
+        for query, (token, row) in enumerate(zip(queries, matrix, strict=True))
+        if query < SIDE
+    )
+
+
+def context_name(head: int, trace: Trace) -> str:
+    return "context" if trace.weights is None or len(trace.weights) == 1 else f"context {head + 1}"
+
+
+def sum_of(row: Array, keys: Sequence[str], name: str, token: str, query: int, head: int, context: Array) -> Sum:
+    """Write one row of weights as a sum, its largest terms in the order of the keys."""
+    chosen = sorted(key for key in np.argsort(-row, kind="stable")[:TERMS].tolist() if row[key] != 0)
+    rest = float(row.sum() - row[chosen].sum()) if len(chosen) < np.count_nonzero(row) else 0.0
+    result = context[head, query] if context.shape[-1] <= 8 else None
+    return Sum(name, token, query, head, tuple((float(row[key]), keys[key], key) for key in chosen), rest, result)
+
+
+def written(each: Sum) -> str:
+    """Return a sum as text: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`."""
+    terms = [f"{weight:.2f} v({key})" for weight, key, _ in each.terms]
+    if each.rest:
+        terms.append(f"{each.rest:.2f} of other values")
+    return f"{each.name}({each.token}) = {' + '.join(terms) or '0'}"

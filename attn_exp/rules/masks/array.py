@@ -1,0 +1,38 @@
+"""Any mask at all, as an array of booleans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.rules.grid import Array, Grid, at
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.settings import grid_of, misfit
+
+
+@dataclass(frozen=True, eq=False)
+class Allowed(Mask):
+    """A place may attend iff `values` says True there; `values` broadcasts to `[b h t s]` from the right.
+
+    True = may attend, as in PyTorch's `scaled_dot_product_attention`, ONNX and JAX; PyTorch's `nn.MultiheadAttention`
+    says the opposite. Numbers to add are the score rule `added`.
+    """
+
+    values: Any
+
+    def __post_init__(self) -> None:
+        values = grid_of(self.values, "mask values")
+        if values.dtype != np.bool_ and not np.isin(values, (0, 1)).all():
+            raise ValueError("mask values must be true or false; numbers to add are score=added")
+        object.__setattr__(self, "values", values.astype(np.bool_))
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        return misfit("mask", self.values, heads, rows, keys)
+
+    def turned(self) -> Mask:
+        return Allowed(~self.values)
+
+    def allows(self, grid: Grid) -> Array | bool:
+        return at(self.values, grid)

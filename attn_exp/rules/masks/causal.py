@@ -1,0 +1,28 @@
+"""The causal mask: no query sees a later key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.masks.mask import Mask, Span
+
+
+@dataclass(frozen=True)
+class Causal(Mask):
+    """Query `i` sees key `j` iff `j <= i`, both as positions.
+
+    Where queries and keys differ in number, libraries disagree on which query stands beside which key: PyTorch,
+    JAX and ONNX align the first ones, FlashAttention 2.1 and later the last ones. That choice is the grid's
+    offset, so this rule has no setting.
+
+    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3.
+    """
+
+    relative = True
+
+    def allows(self, grid: Grid) -> Array | bool:
+        return grid.key <= grid.query
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        return Span(0, min(keys, max(last + 1, 0)), 0, min(keys, max(first + 1, 0)))

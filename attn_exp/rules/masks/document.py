@@ -1,0 +1,50 @@
+"""The document mask: packed documents do not see each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.masks.mask import Mask, Span
+from attn_exp.rules.settings import is_whole
+
+
+@dataclass(frozen=True)
+class Document(Mask):
+    """Query `i` sees key `j` iff `ids[i] == ids[j]`, as positions: one number per key says whose document it is.
+
+    Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.4 (packing); the mask as in
+    Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".
+    """
+
+    ids: Sequence[int]
+
+    def __post_init__(self) -> None:
+        given: Any = self.ids
+        if not isinstance(given, (list, tuple)) or not given or not all(is_whole(each, 0) for each in given):
+            raise ValueError(
+                f"document ids={self.ids}: expected a list of whole numbers of at least 0, such as [0,0,1]"
+            )
+        object.__setattr__(self, "ids", tuple(self.ids))
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        return None if len(self.ids) == keys else f"document: {len(self.ids)} ids, but there are {keys} keys"
+
+    def allows(self, grid: Grid) -> Array | bool:
+        ids, last = np.array(self.ids), len(self.ids) - 1
+        inside = (np.asarray(grid.query) >= 0) & (np.asarray(grid.query) <= last)
+        return np.asarray((ids[np.clip(grid.query, 0, last)] == ids[grid.key]) & inside)
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        ids = np.array(self.ids)
+        mine = ids[max(first, 0) : max(last + 1, 0)]
+        seen = np.flatnonzero(np.isin(ids, mine))
+        if not len(seen):
+            return Span(0, 0, 0, 0)
+        start, stop = int(seen[0]), int(seen[-1]) + 1
+        alone = first >= 0 and last < keys and len(set(mine.tolist())) == 1 and stop - start == len(seen)
+        return Span(start, stop, start, stop) if alone else Span(start, stop, 0, 0)

@@ -1,0 +1,98 @@
+"""What a mask is: a rule that says which places may attend."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.rule import Rule
+
+
+class Span(NamedTuple):
+    """Which keys a run of neighbouring queries may see: nobody beyond `some`, everybody within `every`.
+
+    Both are half-open ranges of key indices. Forms that work by blocks skip what lies outside `some` and need no
+    mask inside `every`; a rule that cannot tell gives `Span(0, keys, 0, 0)`.
+    """
+
+    some_start: int
+    some_stop: int
+    every_start: int
+    every_stop: int
+
+
+class Mask(Rule):
+    """A rule that says which places may attend: True = may attend.
+
+    Masks compose: `causal & window` allows what both allow, `causal | prefix` what either does.
+    """
+
+    def allows(self, grid: Grid) -> Array | bool:
+        """Return a boolean array that broadcasts to the grid."""
+        raise NotImplementedError
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        """Bound the keys of one batch entry's queries at positions `first` to `last`, both included."""
+        return Span(0, keys, 0, 0)
+
+    def turned(self) -> Mask:
+        """Return what the mask means where True blocks; only masks that a user writes as booleans have two readings."""
+        return self
+
+    def __and__(self, other: Mask) -> Mask:
+        return AllOf((self, other))
+
+    def __or__(self, other: Mask) -> Mask:
+        return AnyOf((self, other))
+
+
+@dataclass(frozen=True)
+class AllOf(Mask):
+    """Allows a place iff every one of its masks does."""
+
+    masks: tuple[Mask, ...]
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        return next((reason for mask in self.masks if (reason := mask.misfit(heads, rows, keys))), None)
+
+    def allows(self, grid: Grid) -> Array | bool:
+        return functools.reduce(operator.and_, (mask.allows(grid) for mask in self.masks), True)
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        spans = [mask.span(batch, first, last, keys) for mask in self.masks] or [Span(0, keys, 0, keys)]
+        some = max(each.some_start for each in spans), min(each.some_stop for each in spans)
+        every = max(each.every_start for each in spans), min(each.every_stop for each in spans)
+        return bounds(some, every)
+
+
+@dataclass(frozen=True)
+class AnyOf(Mask):
+    """Allows a place iff at least one of its masks does."""
+
+    masks: tuple[Mask, ...]
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        return next((reason for mask in self.masks if (reason := mask.misfit(heads, rows, keys))), None)
+
+    def allows(self, grid: Grid) -> Array | bool:
+        return functools.reduce(operator.or_, (mask.allows(grid) for mask in self.masks), False)
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        spans = [mask.span(batch, first, last, keys) for mask in self.masks]
+        some = [(each.some_start, each.some_stop) for each in spans if each.some_start < each.some_stop] or [(0, 0)]
+        hull = min(a for a, _ in some), max(b for _, b in some)
+        return bounds(hull, widest([(each.every_start, each.every_stop) for each in spans]))
+
+
+def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:
+    """Return the span of two ranges, each empty as `0, 0` where it holds nothing."""
+    return Span(*(some if some[0] < some[1] else (0, 0)), *(every if every[0] < every[1] else (0, 0)))
+
+
+def widest(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return the longest of some ranges."""
+    return max(ranges, key=lambda each: each[1] - each[0], default=(0, 0))

@@ -1,0 +1,33 @@
+"""The prefix mask: every query sees the first keys, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.masks.mask import Mask, Span
+from attn_exp.rules.settings import is_whole
+
+
+@dataclass(frozen=True)
+class Prefix(Mask):
+    """Every query sees key `j` iff `j < length`.
+
+    Joined to the causal mask by `or` it is the prefix language model: the prompt is read in both directions, the rest
+    from left to right.
+
+    Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 3.2.1.
+    """
+
+    length: int
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.length, 0):
+            raise ValueError(f"prefix length={self.length}: expected a whole number of at least 0")
+
+    def allows(self, grid: Grid) -> Array | bool:
+        return grid.key < self.length
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        seen = min(keys, self.length)
+        return Span(0, seen, 0, seen)

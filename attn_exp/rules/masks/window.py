@@ -1,0 +1,44 @@
+"""The sliding window: a query sees its neighbourhood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.masks.mask import Mask, Span, bounds
+from attn_exp.rules.settings import is_whole
+
+
+@dataclass(frozen=True)
+class Window(Mask):
+    """Query `i` sees key `j` iff `i - left <= j <= i + right`, as positions; -1 leaves a side open.
+
+    Mistral's window of `w` tokens, the query among them, is `left = w - 1, right = 0`; Keras counts the same way on
+    both sides, FlashAttention, ONNX and JAX count `left` and `right` as here.
+
+    Source: Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1.
+
+    Raises:
+        ValueError: a side below -1.
+    """
+
+    relative = True
+
+    left: int = -1
+    right: int = -1
+
+    def __post_init__(self) -> None:
+        for name, side in (("left", self.left), ("right", self.right)):
+            if not is_whole(side, -1):
+                raise ValueError(f"window {name}={side}: expected a whole number of keys, or -1 for an open side")
+
+    def allows(self, grid: Grid) -> Array | bool:
+        ahead = grid.key - grid.query
+        near = ahead >= -self.left if self.left >= 0 else True
+        return near & (ahead <= self.right) if self.right >= 0 else near
+
+    def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        left, right = (side if side >= 0 else keys + abs(first) + abs(last) for side in (self.left, self.right))
+        some = max(first - left, 0), min(keys, last + right + 1)
+        every = max(last - left, 0), min(keys, first + right + 1)
+        return bounds(some, every)

@@ -1,0 +1,96 @@
+"""Rotary positions: queries and keys are turned by angles that grow with their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attn_exp.rules.positions.position import Array, Position
+
+
+@dataclass(frozen=True)
+class Rope(Position):
+    """Pair i of the numbers of a head is turned by `position / stretch / base^(2i / d)`.
+
+    The product of a turned query and a turned key depends on their distance alone. `interleaved` pairs the numbers
+    `2i, 2i+1`, as the paper and Llama's own code do; without it number i pairs with `i + d/2`, as GPT-NeoX and
+    Hugging Face do: weights trained for one give nonsense under the other. `size` turns the first numbers of a head
+    alone; `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional Interpolation").
+
+    Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.
+    """
+
+    base: float = 10000.0
+    interleaved: bool = False
+    size: int | None = None
+    stretch: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("base", self.base), ("stretch", self.stretch)):
+            if not value > 0:
+                raise ValueError(f"rope {name}={value}: expected a number above 0")
+
+    def misfit(self, size: int) -> str | None:
+        turned = size if self.size is None else self.size
+        if turned % 2 or not 0 < turned <= size:
+            return (
+                f"rope turns pairs, but {turned} of the {size} numbers of a head are to be turned; expected 2, 4, ..."
+            )
+        return None
+
+    def turn(self, heads: Array, positions: Array) -> Array:
+        size = heads.shape[-1] if self.size is None else self.size
+        angles = positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size)
+        return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
+
+
+def rotated(heads: Array, cosines: Array, sines: Array, interleaved: bool = False) -> Array:
+    """Turn each pair `(a, b)` to `(a cos - b sin, a sin + b cos)`; numbers past `2 * pairs` stay.
+
+    `heads` `[... t d]`; `cosines`, `sines` `[... t pairs]`. Every step is rounded to the type of `heads`.
+
+    Source: ONNX operator `RotaryEmbedding`, opset 23.
+    """
+    pairs = cosines.shape[-1]
+    cosines, sines = cosines.astype(heads.dtype), sines.astype(heads.dtype)
+    first = slice(0, 2 * pairs, 2) if interleaved else slice(0, pairs)
+    second = slice(1, 2 * pairs, 2) if interleaved else slice(pairs, 2 * pairs)
+    result = heads.copy()
+    result[..., first] = heads[..., first] * cosines - heads[..., second] * sines
+    result[..., second] = heads[..., first] * sines + heads[..., second] * cosines
+    return result
+
+
+def rotary_embedding(
+    x: Array,
+    cos_cache: Array,
+    sin_cache: Array,
+    position_ids: Array | None = None,
+    *,
+    interleaved: bool = False,
+    rotary_embedding_dim: int = 0,
+    num_heads: int | None = None,
+) -> Array:
+    """Return x with its pairs turned by given cosines and sines, as the ONNX operator `RotaryEmbedding` does.
+
+    `x` `[b h t d]`, or `[b t h*d]` with `num_heads`; caches `[b t pairs]`, or `[positions pairs]` with `position_ids`
+    `[b t]`. `rotary_embedding_dim` is how many numbers of a head are turned; 0 = all.
+
+    Raises:
+        ValueError: a cache whose pairs are not half the numbers to turn, or heads that do not divide the last axis.
+    """
+    if x.ndim == 3:
+        batches, length, width = x.shape
+        if not num_heads or width % num_heads:
+            raise ValueError(f"num_heads={num_heads} does not divide the last axis of x, {width}")
+        heads = x.reshape(batches, length, num_heads, width // num_heads).swapaxes(1, 2)
+    else:
+        heads = x
+    size = rotary_embedding_dim or heads.shape[-1]
+    if cos_cache.shape[-1] != size // 2 or sin_cache.shape[-1] != size // 2:
+        pairs = f"{cos_cache.shape[-1]} and {sin_cache.shape[-1]}"
+        raise ValueError(f"the caches hold {pairs} pairs; expected {size // 2} for {size} numbers")
+    cosines, sines = (each if position_ids is None else each[position_ids] for each in (cos_cache, sin_cache))
+    turned = rotated(heads, cosines[:, None], sines[:, None], interleaved)
+    return turned.swapaxes(1, 2).reshape(x.shape) if x.ndim == 3 else turned

@@ -1,0 +1,47 @@
+"""All that decides what attention computes, and the grid of a whole problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.scores.score import Score
+
+
+@dataclass(frozen=True)
+class Rules:
+    """All that decides WHAT attention computes, whatever form computes it.
+
+    `logits = scale * q k^T`; `capped` = each score rule's `bend`, in order; `masked` = capped + every `bias`,
+    and -inf where any mask forbids; `weights = normalizer(masked)`. `offset` is an integer, or `[b]` integers.
+    `softmax_dtype` is the type the normalizer works in where a form rounds stage by stage; None keeps the input's.
+    `bend_last` bends after biases and masks instead of before, as old code did: a bent -inf is finite, and leaks.
+    """
+
+    scale: float = 1.0
+    masks: tuple[Mask, ...] = ()
+    scores: tuple[Score, ...] = ()
+    normalizer: str = "softmax"
+    offset: int | Array = field(default=0)
+    softmax_dtype: Any = None
+    bend_last: bool = False
+
+
+def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | None = None) -> Grid:
+    """Return the grid of every place of the logits `[h t s]`, or `[b h t s]` where `batches` is given."""
+    row = np.arange(rows)[:, None]
+    offset = np.asarray(rules.offset)
+    return Grid(
+        batch=0 if batches is None else np.arange(batches)[:, None, None, None],
+        head=np.arange(heads)[:, None, None],
+        row=row,
+        query=row + (offset[:, None, None, None] if offset.ndim else offset),
+        key=np.arange(keys),
+        heads=heads,
+        rows=rows,
+        keys=keys,
+    )

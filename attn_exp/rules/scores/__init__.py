@@ -1,0 +1,1 @@
+"""What is done to logits: one score rule to a file, found by its name."""

@@ -1,0 +1,34 @@
+"""Any numbers at all, added to the logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.rules.grid import Array, Grid, at
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.settings import grid_of, misfit
+
+
+@dataclass(frozen=True, eq=False)
+class Added(Score):
+    """`logit += values` at each place; `values` broadcasts to `[b h t s]` from the right.
+
+    A place to be forbidden belongs in a mask, not here as -inf: 0 times NaN is NaN.
+    """
+
+    values: Any
+
+    def __post_init__(self) -> None:
+        values = grid_of(self.values, "values to add")
+        if not np.isfinite(values.astype(np.float64)).all():
+            raise ValueError("values to add must be finite; places to forbid are mask=array")
+        object.__setattr__(self, "values", values)
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        return misfit("values", self.values, heads, rows, keys)
+
+    def bias(self, grid: Grid) -> Array:
+        return at(self.values, grid)

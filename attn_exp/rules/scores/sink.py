@@ -1,0 +1,37 @@
+"""The attention sink: a logit that belongs to no key, where weight can go that no key deserves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.rules.grid import Array
+from attn_exp.rules.scores.score import Score
+
+
+@dataclass(frozen=True)
+class Sink(Score):
+    """The normalizer sees one more logit per head, without a value: weights of a row then sum to less than 1.
+
+    `logit` is one number, or one per head. 0 is "softmax plus one", `exp(l_j) / (1 + sum exp(l))`.
+
+    Source: Miller 2023, "Attention Is Off By One"; Xiao et al. 2024, "Efficient Streaming Language Models with
+    Attention Sinks", section 3.3; per head and learned in gpt-oss.
+    """
+
+    logit: Sequence[float] | float = 0.0
+
+    def __post_init__(self) -> None:
+        if not np.issubdtype(np.asarray(self.logit).dtype, np.number) or not np.isfinite(self.logit).all():
+            raise ValueError(f"sink logit={self.logit}: expected a finite number, or a list of one per head")
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        count = np.size(self.logit)
+        return None if count in (1, heads) else f"sink: {count} logits; expected 1, or one for each of {heads} heads"
+
+    def extra(self, head: Array | int) -> Any:
+        logits = np.ravel(np.asarray(self.logit, np.float64))
+        return logits[np.asarray(head) % len(logits)]

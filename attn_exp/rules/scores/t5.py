@@ -1,0 +1,75 @@
+"""T5's relative bias: one learned number per head for each bucket of distances."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.settings import is_whole
+from attn_exp.streams import draw
+
+
+@dataclass(frozen=True, eq=False)
+class T5(Score):
+    """`logit_ij += table[bucket(j - i), h]`, as positions.
+
+    `table` `[buckets h]` holds the learned numbers; without one they are drawn, N(0, 1), from the stream `t5` of
+    `seed`. T5 itself does not scale its logits: pin `scale: false` to compute what it computes.
+
+    Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.1, and the authors'
+    `mesh_tensorflow/transformer/transformer_layers.py`, `_relative_position_bucket`.
+    """
+
+    relative = True
+
+    buckets: int = 32
+    max_distance: int = 128
+    bidirectional: bool = True
+    seed: int = 0
+    table: Any = None
+
+    def __post_init__(self) -> None:
+        least = 4 if self.bidirectional else 2
+        if not is_whole(self.buckets, least) or not is_whole(self.max_distance, 2):
+            raise ValueError(f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected whole numbers")
+        if self.seed < 0:
+            raise ValueError(f"t5 seed={self.seed}: expected a whole number of at least 0")
+        if self.buckets % 2 or self.max_distance <= self.buckets // least:
+            raise ValueError(
+                f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected an even number of "
+                f"buckets of at least {least}, and a distance beyond the exact ones"
+            )
+
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        shape = None if self.table is None else np.shape(self.table)
+        return (
+            None
+            if shape in (None, (self.buckets, heads))
+            else (f"t5: table of shape {list(shape or ())}; expected [{self.buckets}, {heads}] for buckets and heads")
+        )
+
+    def bias(self, grid: Grid) -> Array:
+        drawn = draw(self.seed, "t5", "normal", (self.buckets, grid.heads)) if self.table is None else self.table
+        buckets = bucket(np.asarray(grid.key - grid.query), self.buckets, self.max_distance, self.bidirectional)
+        return np.asarray(np.asarray(drawn)[buckets, grid.head])
+
+
+def bucket(ahead: Array, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Array:
+    """Return the bucket of each relative position `j - i`: near distances have their own, far ones share by logarithm.
+
+    Half of the buckets of one direction are exact; distance n beyond them falls into
+    `exact + floor(ln(n / exact) / ln(max_distance / exact) * (buckets - exact))`, and all past the last into the last.
+    """
+    buckets = buckets // 2 if bidirectional else buckets
+    later = np.where(ahead > 0, buckets, 0) if bidirectional else 0
+    distance = np.abs(ahead) if bidirectional else np.maximum(-ahead, 0)
+    exact = buckets // 2
+    share = np.log(np.maximum(distance, exact) / exact) / math.log(max_distance / exact)
+    # A power of two lands on the border of two buckets, where rounding must not decide.
+    far = exact + np.floor(share * (buckets - exact) + 1e-9).astype(np.int64)
+    return np.asarray(later + np.where(distance < exact, distance, np.minimum(far, buckets - 1)))

@@ -1,0 +1,1 @@
+"""Runs on disk: writing, finding and opening them."""

@@ -1,0 +1,139 @@
+"""What is on disk, for its reader: the newest report opened, a report drawn again."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import webbrowser
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from attn_exp.config.read import FIGURES
+from attn_exp.config.readers import read_fields
+from attn_exp.config.schema import Figures
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.run import Run
+from attn_exp.runs import index, session, store
+
+
+def show(output_dir: Path) -> str:
+    """Open the newest report in a browser; return its path where there is none, and nothing where there is.
+
+    Raises:
+        UserError: no such folder, or no report in it.
+    """
+    page = newest(output_dir)
+    try:
+        opened = webbrowser.open(page.absolute().as_uri())
+    except webbrowser.Error:
+        opened = False
+    return "" if opened else str(page)
+
+
+def newest(output_dir: Path) -> Path:
+    """Return the report of the run or sweep that was started last.
+
+    Raises:
+        UserError: no such folder, or no report in it.
+    """
+    try:
+        found = index.entries(output_dir, index.folders(output_dir))
+    except OSError as error:
+        raise UserError(f"{output_dir}: cannot be read ({error.strerror})") from error
+    page = next((output_dir / entry.folder / entry.page for entry in found if entry.page), None)
+    if page is None:
+        raise UserError(f"{output_dir}: no report yet; write one with python -m attn_exp")
+    return page
+
+
+def render_again(folder: Path, words: Sequence[str] = ()) -> str:
+    """Draw the report of a run anew from its results, computing no attention, and return what to open.
+
+    What the run was told to write is written, or everything where it was told `report=none`. Words such as
+    `figures.format=pdf` say how figures are drawn this time, whether the run drew any or not. Files are replaced once
+    all are drawn.
+
+    Raises:
+        UserError: no run there that can be read, a word for something else, or a folder that cannot be written to.
+    """
+    if (folder / "manifest.json").is_file():
+        raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
+    changes = figure_settings(words)
+    run = drawn_as(wanting_something(store.load(folder)), changes)
+    draft = folder / f".{secrets.token_hex(4)}"
+    try:
+        draft.mkdir()
+        try:
+            session.render(run, draft)
+            move_files(draft, folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        if error.errno not in store.USER_ERRORS:
+            raise
+        raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
+    home = folder.resolve().parent
+    if home.name in index.KINDS:
+        with suppress(UserError):
+            index.rebuild(home.parent)
+    return str(session.newest(folder, run.comparison.config))
+
+
+def figure_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Return what the words set of `figures`, checked.
+
+    Raises:
+        UserError: another setting, which only a new run can change, or a value that does not fit.
+    """
+    known = [f"figures.{name}" for name in FIGURES]
+    values = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key not in known:
+            raise UserError(unknown(key, known, "setting of attn-exp report"))
+        if not equals:
+            raise UserError(f"{word}: expected {key}=VALUE")
+        values[key.removeprefix("figures.")] = spoken(value)
+    return read_fields(values, Figures, FIGURES, "figures.")
+
+
+def spoken(value: str) -> Any:
+    """Return what a value says: a number, a list in brackets, or a word."""
+    if value.startswith("[") and value.endswith("]"):
+        return [spoken(each.strip()) for each in value[1:-1].split(",") if each.strip()]
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def drawn_as(run: Run, changes: Mapping[str, Any]) -> Run:
+    """Return the run, wanting figures of these settings, if there are any."""
+    if not changes:
+        return run
+    config = run.comparison.config
+    figures, report = replace(config.figures, **changes), replace(config.report, figures=True)
+    return replace(run, comparison=replace(run.comparison, config=replace(config, figures=figures, report=report)))
+
+
+def wanting_something(run: Run) -> Run:
+    """Return the run, wanting a full report where it wanted none."""
+    config = run.comparison.config
+    if config.report.tables or config.report.figures or config.report.pages:
+        return run
+    full = replace(config, report=replace(config.report, tables=True, figures=True, pages=True))
+    return replace(run, comparison=replace(run.comparison, config=full))
+
+
+def move_files(source: Path, target: Path) -> None:
+    """Move every file below `source` to its place below `target`, each replacing one of its name."""
+    for path in sorted(source.rglob("*")):
+        place = target / path.relative_to(source)
+        if path.is_dir():
+            place.mkdir(exist_ok=True)
+        else:
+            os.replace(path, place)

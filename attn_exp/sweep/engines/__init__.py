@@ -1,0 +1,1 @@
+"""Where the points of a sweep are computed: one engine to a file."""

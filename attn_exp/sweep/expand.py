@@ -1,0 +1,170 @@
+"""The axes of a sweep as Hydra reads them: its grammar, its groups, its composition, once per choice of groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from hydra import initialize_config_dir
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
+from omegaconf import DictConfig, OmegaConf
+
+from attn_exp.config.compose import VERSION_BASE, composed_once, conf_dir, plain, register_schema, search_words
+from attn_exp.config.read import READERS, read
+from attn_exp.config.readers import as_is
+from attn_exp.config.schema import Config, Sweep
+from attn_exp.errors import UserError, unknown
+from attn_exp.sweep.space import Axis, Space, changed, holds
+
+INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
+
+
+def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]:
+    """Return the points that the words of `-m` describe, and the settings of the first, all checked.
+
+    Raises:
+        UserError: a value of the wrong kind, an interval, or settings that cannot be swept.
+    """
+    register_schema()
+    with initialize_config_dir(str(conf_dir()), version_base=VERSION_BASE):
+        loader = GlobalHydra.instance().config_loader()
+        composer = Composer(loader, search_words(folders))
+        given = {each.get_key_element(): each for each in parsed(words, loader)}
+        fixed = tuple(str(each.input_line) for each in given.values() if not each.is_sweep_override())
+        axes = tuple(axis(each, loader) for each in given.values() if each.is_sweep_override())
+        first = composer.settings([*fixed, *(each.word(0) for each in axes)])
+        sweep = read(first).sweep
+        return composer.space(axes, dimensions(axes, sweep), fixed, first), read(first)
+
+
+def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
+    """Yield the words as Hydra's grammar reads them, and refuse what this sweeper would not do."""
+    for each in OverridesParser.create(config_loader=loader).parse_overrides(list(words)):
+        if each.is_interval_sweep():
+            raise UserError(f"{each.input_line}: an interval has no list of values; use range() or write them out")
+        if each.is_hydra_override():
+            raise UserError(
+                f"{each.input_line}: this sweeper does not read it; for Hydra's own add hydra/sweeper=basic"
+            )
+        if each.is_sweep_override() and each.key_or_group.split(".")[0] in ("sweep", "output_dir"):
+            raise UserError(f"{each.input_line}: {each.key_or_group} belongs to the whole sweep and takes one value")
+        yield each
+
+
+def axis(override: Override, loader: ConfigLoader) -> Axis:
+    """Return one swept key: words for a group and for what only Hydra can put in its place, else plain values."""
+    swept = override._value
+    if isinstance(swept, ChoiceSweep | RangeSweep):
+        swept.shuffle = False  # results are in the order of the values
+    group = bool(loader.get_group_options(override.key_or_group)) or override.package is not None
+    values = () if group else tuple(Override._convert_value(each) for each in override.sweep_iterator())
+    key, sign = override.get_key_element().lstrip("+"), "+" * override.get_key_element().count("+")
+    if group or any(isinstance(each, dict) or "${" in str(each) or each == "???" for each in values):
+        values = tuple(override.sweep_string_iterator())
+        found = Axis(key, values, composed=True, sign=sign)
+    else:
+        found = Axis(key, values, sign=sign)
+    if not values:
+        raise UserError(f"{override.input_line}: no value matches")
+    return found
+
+
+def dimensions(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...]:
+    """Return which axes move together, in the order of their first."""
+    keys = [each.key for each in axes]
+    together = {}
+    for key in sweep.zip:
+        if key not in keys:
+            raise UserError(unknown(key, keys, "key in sweep.zip") if keys else f"sweep.zip: {key} is not swept")
+        together[keys.index(key)] = len(axes[keys.index(key)].values)
+    if len(set(together.values())) > 1:
+        counts = ", ".join(f"{axes[place].key} has {count}" for place, count in together.items())
+        raise UserError(f"sweep.zip needs as many values of each: {counts}")
+    zipped = tuple(sorted(together))
+    return tuple(zipped if place in zipped else (place,) for place in range(len(axes)) if place not in zipped[1:])
+
+
+class Composer:
+    """Hydra's composition of `conf/`, for one set of search paths."""
+
+    def __init__(self, loader: ConfigLoader, search: list[str]) -> None:
+        self.loader = loader
+        self.search = search
+        self.known: dict[tuple[str, ...], DictConfig] = {}
+
+    def compose(self, words: Sequence[str]) -> DictConfig:
+        all_words = (*words, *self.search)
+        if all_words not in self.known:
+            self.known[all_words] = composed_once(list(all_words))
+        return self.known[all_words]
+
+    def settings(self, words: Sequence[str]) -> dict[str, Any]:
+        return plain(self.compose(words))
+
+    def space(
+        self,
+        axes: tuple[Axis, ...],
+        together: tuple[tuple[int, ...], ...],
+        fixed: tuple[str, ...],
+        first: Mapping[str, Any],
+    ) -> Space:
+        """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one."""
+        axes = tuple(each if each.composed or holds(first, each.key.split(".")) else composed(each) for each in axes)
+        bases, choices, read_by_others = {}, {}, set[int]()
+        for places in base_places(axes, together):
+            found = self.compose([*fixed, *(each.word(place) for each, place in zip(axes, places, strict=True))])
+            key = tuple(place for each, place in zip(axes, places, strict=True) if each.composed)
+            bases[key] = {name: value for name, value in plain(found).items() if name != "sweep"}
+            choices[key] = {name: each for name, each in found.hydra.runtime.choices.items() if "/" not in name}
+            read(bases[key])
+            read_by_others |= interpolated(found, axes)
+        if read_by_others:
+            axes = tuple(composed(each) if place in read_by_others else each for place, each in enumerate(axes))
+            return self.space(axes, together, fixed, first)
+        check_values(axes, next(iter(bases.values())))
+        return Space(axes, together, bases, fixed, choices)
+
+
+def composed(axis: Axis) -> Axis:
+    """Return the same axis, its values to be composed by Hydra."""
+    words = tuple(axis.word(place).partition("=")[2] for place in range(len(axis.values)))
+    return axis if axis.composed else Axis(axis.key, words, composed=True, sign=axis.sign)
+
+
+def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """Yield one point for each combination of choices: the places of all axes, the plain ones at their first value."""
+    ranges = [
+        range(len(axes[group[0]].values)) if any(axes[place].composed for place in group) else range(1)
+        for group in together
+    ]
+    for chosen in product(*ranges):
+        places = [0] * len(axes)
+        for group, place in zip(together, chosen, strict=True):
+            for each in group:
+                places[each] = place
+        yield tuple(places)
+
+
+def interpolated(found: DictConfig, axes: Sequence[Axis]) -> set[int]:
+    """Return the places of plain axes that an interpolation in the settings may read; rather one too many."""
+    ours: list[Any] = [key for key in found if key != "hydra"]
+    texts = " ".join(
+        INTERPOLATION.findall(str(OmegaConf.to_container(OmegaConf.masked_copy(found, ours), resolve=False)))
+    )
+    parts = set(re.split(r"[^\w]+", texts))
+    return {place for place, each in enumerate(axes) if not each.composed and parts & set(each.key.split("."))}
+
+
+def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
+    """Read every value of every plain axis once, alone, and raise the error of the first that is wrong."""
+    for each in axes:
+        if not each.composed:
+            top, *path = each.key.split(".")
+            reader = READERS.get(top, as_is)
+            for value in each.values:
+                reader(changed(base[top], path, value) if path else value, top)
