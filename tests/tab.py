@@ -137,10 +137,10 @@ class Tab:
         self.tell("Emulation.setEmulatedMedia", media=media, features=features)
         self.ask(DRAWN)
 
-    def overflow(self) -> int:
-        """Return by how many pixels the page is wider than the screen."""
-        found = self.ask("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        return int(found)
+    def overflow(self, selector: str = "html") -> int:
+        """Return by how many pixels the page is wider than the screen, or what an element holds than the element."""
+        widths = "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)"
+        return int(self.ask(f"{widths}(document.querySelector({json.dumps(selector)}))"))
 
     def violations(self) -> list[list[str]]:
         """Return the serious violations that axe-core finds: how bad, which rule, where.

@@ -14,6 +14,7 @@ import pytest
 from attn_exp.report import page as report
 from tests.browser import need_chromium, visit
 from tests.compose import comparison
+from tests.letters import WIDTHS, set_in
 from tests.tab import tab
 from tests.test_report import a_run, hostile
 
@@ -148,31 +149,34 @@ def test_two_variants_are_subtracted(page: str, tmp_path: Path) -> None:
     assert shown and float(shown[1].rstrip(".")) == pytest.approx(rows["unscaled"].shift, rel=1e-2)
 
 
-@pytest.mark.parametrize("width", [1100, 360], ids=["wide", "phone"])
-def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int) -> None:
+@pytest.mark.parametrize("letters", WIDTHS)
+@pytest.mark.parametrize("width", [1100, 360], ids=["laptop", "phone"])
+def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int, letters: str) -> None:
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     with tab(tmp_path) as opened:
         opened.screen(width)
         opened.open(tmp_path / "page.html")
+        set_in(opened, letters)
         assert opened.ask("document.documentElement.clientWidth") == width
         assert opened.overflow() <= 0
 
 
 WIDE = ("mask=causal", "scale=false", "variant=[looped,scaled,linear,decode,blockwise,multi_head,multi_query]")
-INSIDE = "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#comparison .scroll'))"
 
 
+@pytest.mark.parametrize("letters", WIDTHS)
 @pytest.mark.parametrize(
     "words", [("head=2", "scale=false"), SETTINGS, ("experiment=she_likes_coffee",), WIDE], ids=str
 )
 def test_the_comparison_fits_a_laptop_and_paper_shows_the_columns_that_stand_aside(
-    words: tuple[str, ...], tmp_path: Path
+    words: tuple[str, ...], letters: str, tmp_path: Path
 ) -> None:
     (tmp_path / "page.html").write_text(report.page(a_run(comparison(*words)), {}), encoding="utf-8")
     with tab(tmp_path) as opened:
         opened.screen(1100)
         opened.open(tmp_path / "page.html")
-        assert opened.ask(INSIDE) == 0
+        set_in(opened, letters)
+        assert opened.overflow("#comparison .scroll") == 0
         aside = "document.querySelector('.more table').checkVisibility({contentVisibilityAuto: true})"
         assert opened.ask(aside) is False
         opened.click(".more summary")

@@ -12,6 +12,7 @@ import pytest
 
 from attn_exp.runs import index, session
 from tests.compose import config
+from tests.letters import WIDTHS, set_in
 from tests.tab import Tab, tab
 from tests.test_index import HOSTILE, add
 
@@ -118,22 +119,27 @@ def test_axe_finds_no_serious_violation(opened: Tab, scheme: str) -> None:
     assert dark == (scheme == "dark")
 
 
+@pytest.mark.parametrize("letters", WIDTHS)
 @pytest.mark.parametrize("width", [1280, 768, 360, 320])
-def test_nothing_is_wider_than_the_screen(opened: Tab, width: int) -> None:
+def test_nothing_is_wider_than_the_screen(opened: Tab, width: int, letters: str) -> None:
     opened.screen(width)
+    set_in(opened, letters)
     assert opened.ask("document.documentElement.clientWidth") == width
     assert opened.overflow() <= 0
 
 
-def test_a_usual_table_fits_a_laptop(opened: Tab) -> None:
-    assert (
-        opened.ask("(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('.scroll'))")
-        == 0
-    )
+@pytest.mark.parametrize("letters", WIDTHS)
+@pytest.mark.parametrize("width", [1280, 1100])
+def test_a_usual_table_fits_a_laptop(opened: Tab, width: int, letters: str) -> None:
+    opened.screen(width)
+    set_in(opened, letters)
+    assert opened.overflow(".scroll") == 0
 
 
-def test_paper_shows_the_whole_table(opened: Tab) -> None:
+@pytest.mark.parametrize("letters", WIDTHS)
+def test_paper_shows_the_whole_table(opened: Tab, letters: str) -> None:
     opened.screen(700, media="print")
+    set_in(opened, letters)
     assert opened.ask("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
     assert opened.overflow() <= 0
     assert opened.ask("document.getElementById('filter').checkVisibility()") is False

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.letters import WIDTHS, set_in
 from tests.sweep.command import run, the_sweep
 from tests.tab import Tab, tab
 
@@ -50,16 +51,40 @@ def test_axe_finds_no_serious_violation(opened: Tab, scheme: str) -> None:
     assert opened.violations() == []
 
 
+@pytest.mark.parametrize("letters", WIDTHS)
 @pytest.mark.parametrize("width", [1100, 360])
-def test_nothing_is_wider_than_the_screen(opened: Tab, width: int) -> None:
+def test_nothing_is_wider_than_the_screen(opened: Tab, width: int, letters: str) -> None:
     opened.screen(width)
+    set_in(opened, letters)
     assert opened.ask("document.documentElement.clientWidth") == width
     assert opened.overflow() <= 0
 
 
-def test_the_results_fit_a_laptop(opened: Tab) -> None:
-    inside = "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#results .scroll'))"
-    assert opened.ask(inside) == 0
+@pytest.mark.parametrize("letters", WIDTHS)
+def test_the_results_fit_a_laptop(opened: Tab, letters: str) -> None:
+    set_in(opened, letters)
+    assert opened.overflow("#results .scroll") == 0
+    assert opened.overflow("#extremes .scroll") == 0
+
+
+BROKEN = """(() => {
+  const texts = [...document.querySelectorAll("#results tbody td:not(.again)")].flatMap((cell) => [...cell.childNodes]);
+  const lines = (text) => {
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    return new Set([...range.getClientRects()].map((box) => box.top)).size;
+  };
+  return texts.filter((text) => lines(text) > 1).map((text) => text.textContent);
+})()"""
+TALLEST = "Math.max(...[...document.querySelectorAll('#results tbody tr')].map((row) => row.clientHeight))"
+
+
+def test_a_mean_is_parted_from_its_interval_where_room_is_scarce_and_no_number_is_broken(opened: Tab) -> None:
+    set_in(opened, "narrow")
+    one_line = opened.ask(TALLEST)
+    set_in(opened, "wide")
+    assert opened.ask(TALLEST) > 1.5 * one_line
+    assert opened.ask(BROKEN) == []
 
 
 def test_a_command_opens_by_mouse_and_by_keyboard(opened: Tab) -> None:
@@ -72,8 +97,10 @@ def test_a_command_opens_by_mouse_and_by_keyboard(opened: Tab) -> None:
     assert opened.ask(SHOWN) == 2
 
 
-def test_paper_shows_whole_tables(opened: Tab) -> None:
+@pytest.mark.parametrize("letters", WIDTHS)
+def test_paper_shows_whole_tables(opened: Tab, letters: str) -> None:
     opened.screen(700, media="print")
+    set_in(opened, letters)
     assert opened.ask("document.querySelector('.again').checkVisibility()") is False
     assert opened.ask("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
     assert opened.overflow() <= 0
