@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from attn_exp.config.read import read
 from attn_exp.config.schema import Config, Embeddings
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.compare import Comparison
-from attn_exp.experiment.run import Run
+from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.timing import Timing
 from attn_exp.problem.projections import BIASES, MATRICES
 from attn_exp.report import terminal
-from attn_exp.runs import session, store
+from attn_exp.runs import execution, store
 from attn_exp.runs.provenance import ask_git, origin
 from attn_exp.sweep.words import spelled
 
@@ -55,7 +54,7 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     config = read(with_arrays(composed, input_arrays, projections))
     given = [f"embeddings.{key}={spelled(value)}" for key, value in input_arrays.items()]
     given += [f"++projections.given.{key}={spelled(value)}" for key, value in projections.items()]
-    return Result(*session.compute(config), repeat_command([*all_words, *given], folders))
+    return Result(*execution.compute(config), repeat_command([*all_words, *given], folders))
 
 
 @dataclass(frozen=True)
@@ -136,10 +135,10 @@ class Result:
         """
         config = self.config if output_dir is None else replace(self.config, output_dir=str(output_dir))
         store.check_writable(Path(config.output_dir))
-        session.load_renderers(config.report)
+        execution.load_renderers(config.report)
         with ask_git() as git:
             about = store.about(config, short(self.command), origin(git))
-        return session.write(Run(replace(self.comparison, config=config), self.timings, about))
+        return execution.write(Run(replace(self.comparison, config=config), self.timings, about))
 
     def __repr__(self) -> str:
         return terminal.summary(self.comparison)

@@ -47,9 +47,9 @@ def compose(words: list[str]) -> None:
 
 def execute(config: Config, command: str) -> None:
     """Run one configuration and print what it found."""
-    from attn_exp.runs import session  # noqa: PLC0415 - `--help` and `--cfg` need none of it
+    from attn_exp.runs import execution  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
-    print(session.run(config, command).text)
+    print(execution.run(config, command).text)
     gc.freeze()  # nor where it ends: before it exits, the interpreter would walk all of it once more
 
 
@@ -57,7 +57,7 @@ def execute_many(words: list[str], folders: list[str]) -> None:
     """Run the sweep that the words describe, print its results, and exit with 1 where points failed."""
     gc.enable()
     os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # workers share the processors among themselves
-    from attn_exp.sweep.session import sweep  # noqa: PLC0415 - after the BLAS was told; a run needs none of it
+    from attn_exp.sweep.sweep import sweep  # noqa: PLC0415 - after the BLAS was told; a run needs none of it
 
     code = sweep(words, folders)
     if code:

@@ -24,7 +24,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from picture import TARGET, photograph
+from tools.picture import TARGET, photograph
 
 ROOT = Path(__file__).resolve().parent.parent
 PIECE = re.compile(

@@ -7,7 +7,8 @@ from hydra import compose, initialize_config_dir
 from attn_exp.config.compose import conf_dir, plain, register_schema
 from attn_exp.config.read import read
 from attn_exp.config.schema import Config
-from attn_exp.experiment.compare import Comparison, compare
+from attn_exp.experiment.compare import compare
+from attn_exp.experiment.comparison import Comparison
 
 
 def config(*overrides: str) -> Config:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import matplotlib
 
-from tests.tab import DRAWN, Tab
+from tests.report.tab import DRAWN, Tab
 
 WIDTHS = {"wide": 105, "narrow": 70}
 """To what percentage of its size Matplotlib's DejaVu Sans is scaled, to be as wide as any common font, and as narrow.

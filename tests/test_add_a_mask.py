@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests import ROOT
+
 SECTION = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Add a mask\n")[1].split("\n## ")[0]
 
 
@@ -49,12 +50,14 @@ def test_it_runs_with_every_form_and_the_tests_include_it(project: Path) -> None
     assert "looped, matrix and decode compute the same function (A)" in done.stdout
     assert "x4 sees x0, x2 and x4" in done.stdout
     assert "strided" in run(project, "attn_exp", "--help").stdout
-    tests = ("tests/test_oracle_matrix.py", "-n0", "-q", "-p", "no:cacheprovider", "-k", "yaml or 1-1-3-3-4-4")
+    tests = ("tests/forms/test_oracle_matrix.py", "-n0", "-q", "-p", "no:cacheprovider", "-k", "yaml or 1-1-3-3-4-4")
     assert run(project, "pytest", *tests).returncode == 0
 
 
 def test_the_tests_of_every_rule_notice_when_it_is_wrong(project: Path) -> None:
     (project / "conf/mask/strided.yaml").write_text("strided: {}\n", encoding="utf-8")
-    done = run(project, "pytest", "tests/test_oracle_matrix.py", "-n0", "-q", "-p", "no:cacheprovider", "-k", "yaml")
+    done = run(
+        project, "pytest", "tests/forms/test_oracle_matrix.py", "-n0", "-q", "-p", "no:cacheprovider", "-k", "yaml"
+    )
     assert done.returncode == 1
     assert "step" in done.stdout

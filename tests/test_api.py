@@ -15,11 +15,10 @@ import pytest
 
 import attn_exp
 from attn_exp import Result, UserError, cli, run
-from attn_exp.runs import session, store
+from attn_exp.runs import execution, store
+from tests import ROOT
 from tests.compose import comparison
-from tests.test_index import HOSTILE
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.runs.test_index import HOSTILE
 
 CALLS: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
     ((), {}, ""),
@@ -205,12 +204,12 @@ def test_public_names_are_in_order_and_load_nothing_by_themselves() -> None:
 
 def test_rows_are_computed_by_the_same_function_as_the_command_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[object] = []
-    real = session.compute
+    real = execution.compute
 
     def recorded(config: Any) -> Any:
         called.append(config)
         return real(config)
 
-    monkeypatch.setattr(session, "compute", recorded)
+    monkeypatch.setattr(execution, "compute", recorded)
     run(head=1)
     assert len(called) == 1

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.browser import need_chromium
+from tests import ROOT
+from tests.report.browser import need_chromium
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 
 

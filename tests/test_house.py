@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "attn_exp"
+from tests import ROOT
+
+PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
     "errors", "streams", "registry",

@@ -6,7 +6,6 @@ import itertools
 import math
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -17,10 +16,11 @@ from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, memory
-from attn_exp.experiment.checks import Check
+from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.documents.published import Agreement, hold
 from attn_exp.experiment.metrics import metrics
 from attn_exp.experiment.progress import Progress
+from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.sameness import answer, letters, sameness
 from attn_exp.experiment.variant import Settled, keep, settle
 from attn_exp.forms.trace import Trace
@@ -28,77 +28,6 @@ from attn_exp.problem.problem import Problem, build
 from attn_exp.reference import oracle
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One variant in plain numbers.
-
-    `error` and `error_ulp` are against its own reference, over `checked` queries, in ulp of `computed_in`, the type
-    that the form works in; `shift`, `cosine`, `sameness` and `parts_at` (see `Distance`) against the first row;
-    `entropy` in nats, `effective_keys` and `largest_weight` are means over heads and queries. Where the form refuses
-    the rules, `note` says why, `same_as` is empty and the numbers are NaN; so are those of stages never formed.
-    """
-
-    variant: str
-    form: str
-    head: int
-    scale: bool | float
-    multiplier: float
-    bias: bool
-    output_projection: bool
-    mistake: str
-    same_as: str
-    error: float
-    error_ulp: float
-    checked: int
-    shift: float
-    cosine: float
-    entropy: float
-    effective_keys: float
-    largest_weight: float
-    row_sum_error: float
-    flops: int
-    kv_head: int = 0
-    mask: str = "none"
-    score: str = "none"
-    position: str = "none"
-    normalizer: str = "softmax"
-    convention: str = "none"
-    sameness: str = ""
-    parts_at: str = ""
-    note: str = ""
-    computed_in: str = "float64"
-
-
-@dataclass(frozen=True)
-class Distance:
-    """How far two variants are apart: the largest absolute difference and the cosine of their answers.
-
-    `sameness` says how near the answers are, in the coarser of the types that they are computed in, `parts_at` which
-    stage is the first to differ: in its bits where they compute the same function, beyond rounding where they do not.
-    """
-
-    variant: str
-    other: str
-    difference: float
-    cosine: float
-    sameness: str = ""
-    parts_at: str = ""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All that one run found: plain data that renderers read and never compute."""
-
-    config: Config
-    problem: Problem
-    variants: tuple[Settled, ...]
-    rows: tuple[Row, ...]
-    distances: tuple[Distance, ...]
-    traces: Mapping[str, Trace]
-    published: tuple[Agreement, ...]
-    checks: tuple[Check, ...] = ()
 
 
 class Tabulated(NamedTuple):

@@ -207,7 +207,7 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
     trace = computed(settled, problem, forms.keeping(settled.form, weights, tell))
     if weights != "blocks" or trace.weights is None or trace.output is None:
         return trace
-    from attn_exp.forms._blocks.summary import CELLS, summary_of  # noqa: PLC0415 - few runs need the engine
+    from attn_exp.forms._blocks.portrait import CELLS, summary_of  # noqa: PLC0415 - few runs need the engine
 
     return trace.replace(
         **dict.fromkeys(("scores", "logits", "capped", "masked", "weights")), summary=summary_of(trace.weights, CELLS)

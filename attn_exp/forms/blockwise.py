@@ -7,11 +7,11 @@ from itertools import count
 
 import numpy as np
 
-from attn_exp.forms._blocks import block, plan
+from attn_exp.forms._blocks import block, tasks
 from attn_exp.forms._blocks.asked import rows_per_task
 from attn_exp.forms._blocks.blas import default_threads, one_blas_thread
 from attn_exp.forms._blocks.operands import Operands, room
-from attn_exp.forms._blocks.summary import CELLS, Gallery, portrait_of
+from attn_exp.forms._blocks.portrait import CELLS, Gallery, portrait_of
 from attn_exp.forms._blocks.threads import together
 from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at its weights there are no blocks
 from attn_exp.forms.trace import Trace
@@ -56,7 +56,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
     gallery = None if cells is None else Gallery(shape, cells, lse.dtype)
 
-    def work(tasks: Iterator[plan.Task]) -> None:
+    def work(tasks: Iterator[tasks.Task]) -> None:
         scratch = room(whole, entire=not soft)
         for task in tasks:
             if gallery is None:
@@ -88,12 +88,12 @@ def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = Non
     whole = operands(q, k, np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v, rules)
     weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
 
-    def work(tasks: Iterator[plan.Task]) -> None:
+    def work(tasks: Iterator[tasks.Task]) -> None:
         scratch = room(whole, entire=True)
         for task in tasks:
             weights[task] = block.weigh(block.cut(whole, task, scratch))
 
-    spread(work, whole.shape, None, plan.ROWS, entire=True, tell=tell)
+    spread(work, whole.shape, None, tasks.ROWS, entire=True, tell=tell)
     kept = weights.reshape(*q.shape[:-1], k.shape[-2]).astype(np.result_type(q, k), copy=False)
     return attend(q, k, v, rules).replace(weights=kept)
 
@@ -107,13 +107,13 @@ def operands(q: Array, k: Array, v: Array, rules: Rules) -> Operands:
         k=k.reshape(batches, groups, 1, *k.shape[-2:]).astype(dtype, copy=False),
         v=v.reshape(batches, groups, 1, *v.shape[-2:]).astype(dtype, copy=False),
         rules=rules,
-        shape=plan.Shape(batches, groups, heads // groups, q.shape[-2], k.shape[-2], dtype.itemsize),
+        shape=tasks.Shape(batches, groups, heads // groups, q.shape[-2], k.shape[-2], dtype.itemsize),
     )
 
 
 def spread(
-    work: Callable[[Iterator[plan.Task]], None],
-    shape: plan.Shape,
+    work: Callable[[Iterator[tasks.Task]], None],
+    shape: tasks.Shape,
     threads: int | None,
     rows: int,
     entire: bool,
@@ -121,15 +121,15 @@ def spread(
 ) -> None:
     """Cut a problem into tasks and work on them with several threads; small problems stay on the caller's."""
     wanted = min(default_threads(), max(1, shape.places // WORTH)) if threads is None else threads
-    parts = wanted if rows >= plan.ROWS or wanted == 1 else 2 * wanted  # blocks that skip keys have unequal work
-    cut = plan.tasks(shape, parts, rows, entire)
+    parts = wanted if rows >= tasks.ROWS or wanted == 1 else 2 * wanted  # blocks that skip keys have unequal work
+    cut = tasks.tasks(shape, parts, rows, entire)
     finished = count(1)
 
-    def quietly(tasks: Iterator[plan.Task]) -> None:
+    def quietly(tasks: Iterator[tasks.Task]) -> None:
         with np.errstate(all="ignore"):  # each thread starts with NumPy's defaults
             work(tasks if tell is None else told(tasks))
 
-    def told(tasks: Iterator[plan.Task]) -> Iterator[plan.Task]:
+    def told(tasks: Iterator[tasks.Task]) -> Iterator[tasks.Task]:
         for task in tasks:
             yield task
             if tell is not None:

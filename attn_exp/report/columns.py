@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from attn_exp.experiment.compare import Comparison, Row
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Row
 from attn_exp.experiment.timing import Timing
 from attn_exp.report.terminal import shown
 

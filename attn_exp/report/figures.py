@@ -22,7 +22,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attn_exp.experiment.compare import Comparison
+from attn_exp.experiment.comparison import Comparison
 from attn_exp.report.lettering import drawable, fitted, fonts_for, widest
 from attn_exp.report.views import FINE, coarse, distances, entropy, heads_of, label, panels, sweeps
 

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.compare import Comparison
+from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.timing import Timing
 from attn_exp.report import columns
 from attn_exp.report.pixels import INK, picture

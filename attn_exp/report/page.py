@@ -16,8 +16,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from attn_exp.experiment.checks import Check
-from attn_exp.experiment.compare import Comparison
-from attn_exp.experiment.run import Run
+from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.report import columns, partings, walk
 from attn_exp.report.compiled import Compiled
 from attn_exp.report.markdown import fenced, md, piped

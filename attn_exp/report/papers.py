@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from attn_exp.experiment.compare import Comparison, Row
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Row
 from attn_exp.report import columns
 from attn_exp.report.markdown import piped
 from attn_exp.report.terminal import plain, shown

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.compare import Comparison, Distance, Row
+from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.published import Agreement
-from attn_exp.experiment.run import Run
+from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.timing import Timing
 from attn_exp.report.walk import names
 

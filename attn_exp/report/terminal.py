@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from attn_exp.experiment.compare import Comparison
+from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.report.verdict import agreed, sentence
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from attn_exp.experiment.compare import Row
 from attn_exp.experiment.documents.published import Agreement
+from attn_exp.experiment.row import Row
 
 
 def sentence(rows: Sequence[Row]) -> str:

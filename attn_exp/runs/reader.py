@@ -16,8 +16,8 @@ from attn_exp.config.read import FIGURES
 from attn_exp.config.readers import read_fields
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.run import Run
-from attn_exp.runs import index, session, store
+from attn_exp.experiment.comparison import Run
+from attn_exp.runs import execution, index, store
 
 
 def show(output_dir: Path) -> str:
@@ -68,7 +68,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     try:
         draft.mkdir()
         try:
-            session.render(run, draft)
+            execution.render(run, draft)
             move_files(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -80,7 +80,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     if home.name in index.KINDS:
         with suppress(UserError):
             index.rebuild(home.parent)
-    return str(session.newest(folder, run.comparison.config))
+    return str(execution.newest(folder, run.comparison.config))
 
 
 def figure_settings(words: Sequence[str]) -> dict[str, Any]:

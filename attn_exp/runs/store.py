@@ -20,9 +20,9 @@ from attn_exp.config.read import read
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks
-from attn_exp.experiment.compare import Comparison, Distance, Row
+from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.published import Agreement
-from attn_exp.experiment.run import Run
+from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.timing import Timing
 from attn_exp.experiment.variant import settle
 from attn_exp.forms.trace import Summary, Trace

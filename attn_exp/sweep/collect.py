@@ -8,7 +8,7 @@ from typing import Any
 
 from attn_exp.sweep import lock, manifest, overview, parquet, parts
 from attn_exp.sweep.parts import Part, Shelf
-from attn_exp.sweep.summary import Summary, summarized
+from attn_exp.sweep.totals import Summary, summarized
 
 
 def shelf(folder: Path, about: Mapping[str, Any]) -> Shelf:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from attn_exp.sweep import parts
 from attn_exp.sweep.engines.engine import Died, Engine
+from attn_exp.sweep.meter import Progress
 from attn_exp.sweep.parts import Part, Shelf
 from attn_exp.sweep.plan import Job, Plan
-from attn_exp.sweep.progress import Progress
 from attn_exp.sweep.task import CRASHED, Done, as_csv, failed_line
 
 DEATHS = 2

@@ -10,9 +10,9 @@ from typing import Any
 
 from attn_exp.report.terminal import plain, shown
 from attn_exp.report.terminal import table as drawn
+from attn_exp.sweep.meter import span
 from attn_exp.sweep.points import command, point_words
-from attn_exp.sweep.progress import span
-from attn_exp.sweep.summary import Moments, Summary
+from attn_exp.sweep.totals import Moments, Summary
 
 IN_TERMINAL, IN_REPORT = 24, 200
 SHORT = {"error_ulp": "ulp", "effective_keys": "eff_keys", "largest_weight": "max_weight"}

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from attn_exp.report.markdown import fenced, md, piped
 from attn_exp.report.page import TEMPLATES, origin, templates
 from attn_exp.sweep import overview
-from attn_exp.sweep.summary import Summary
+from attn_exp.sweep.totals import Summary
 
 
 def page(about: Mapping[str, Any], summary: Summary, drawn: Mapping[str, bytes]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from attn_exp.errors import UserError
-from attn_exp.experiment.compare import Row
+from attn_exp.experiment.row import Row
 from attn_exp.runs.records import cell
 from attn_exp.sweep.task import row_columns
 

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import attn_exp
 from attn_exp.config.schema import Sweep
 from attn_exp.sweep import skip
 from attn_exp.sweep.space import Space, changed, holds
@@ -106,7 +105,7 @@ def contents(file: Any) -> str:
 
 def task_version() -> str:
     """Return a hash of the program: its sources, and the library that rounds its numbers."""
-    home = Path(attn_exp.__file__).parent
+    home = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(importlib.metadata.version("numpy").encode())
     for path in sorted(home.rglob("*.py")):
         digest.update(path.relative_to(home).as_posix().encode() + path.read_bytes())

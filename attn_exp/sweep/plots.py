@@ -18,7 +18,7 @@ from attn_exp.report.columns import HEADS
 from attn_exp.report.figures import COLOURS, MARKERS, STYLE, WIDTH, encoded
 from attn_exp.report.lettering import drawable, fonts_for
 from attn_exp.sweep.overview import varying, worth_plotting
-from attn_exp.sweep.summary import Moments, Summary
+from attn_exp.sweep.totals import Moments, Summary
 
 __all__ = ["draw", "encoded"]
 

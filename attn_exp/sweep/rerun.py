@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attn_exp.config.read import read
 from attn_exp.errors import UserError
-from attn_exp.runs.session import run
+from attn_exp.runs.execution import run
 from attn_exp.sweep import manifest
 from attn_exp.sweep.points import command, point_words
 

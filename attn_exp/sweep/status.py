@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp.sweep import lock, manifest, parts
-from attn_exp.sweep.progress import span
+from attn_exp.sweep.meter import span
 
 
 def told(folder: Path) -> str:

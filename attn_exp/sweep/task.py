@@ -19,7 +19,8 @@ from attn_exp.config.readers import as_is
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.checks import measures
-from attn_exp.experiment.compare import Row, Tabulated, tabulate
+from attn_exp.experiment.compare import Tabulated, tabulate
+from attn_exp.experiment.row import Row
 from attn_exp.runs.records import cell
 from attn_exp.sweep.plan import Job, Plan, task_version
 from attn_exp.sweep.words import bare

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent.parent
+from tests import ROOT
+
 COMMAND = [sys.executable, "-m", "attn_exp"]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.letters import WIDTHS, set_in
+from tests.report.tab import Tab, tab
 from tests.sweep.command import run, the_sweep
-from tests.tab import Tab, tab
 
 ANGRY = "<script>alert(1)</script><img src=x onerror=alert(1)>" + "x" * 500
 SHOWN = "[...document.querySelectorAll('.again code')].filter((each) => each.checkVisibility()).length"

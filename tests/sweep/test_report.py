@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from attn_exp.sweep import collect, manifest, overview, plots
-from attn_exp.sweep.summary import Summary, summarized
+from attn_exp.sweep.totals import Summary, summarized
 from tests.sweep.command import COMMAND, environment, run, the_sweep
 
 

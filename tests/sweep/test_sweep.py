@@ -14,8 +14,9 @@ import pytest
 
 from attn_exp import cli
 from attn_exp.experiment.compare import compare
+from tests import ROOT
 from tests.compose import config
-from tests.sweep.command import ROOT, alive, children, manifest, results, run, start, the_sweep, wait_until
+from tests.sweep.command import alive, children, manifest, results, run, start, the_sweep, wait_until
 
 Quick = Callable[..., tuple[str, str]]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from attn_exp.forms._blocks.operands import Block, Operands
-from attn_exp.forms._blocks.plan import LEAST, ROWS, Run, Task, intersection, union
+from attn_exp.forms._blocks.tasks import LEAST, ROWS, Run, Task, intersection, union
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span
 from attn_exp.rules.scores.score import Score

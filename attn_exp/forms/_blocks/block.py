@@ -15,7 +15,7 @@ import numpy as np
 from attn_exp.forms._blocks.asked import added, allowed, pattern, reach, sink
 from attn_exp.forms._blocks.operands import Block, Operands, Scratch
 from attn_exp.forms._blocks.plain import kept
-from attn_exp.forms._blocks.plan import LEAST, Run, Task, runs
+from attn_exp.forms._blocks.tasks import LEAST, Run, Task, runs
 from attn_exp.rules.grid import Array
 from attn_exp.rules.normalizers import NORMALIZERS
 from attn_exp.rules.scores.score import Score

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attn_exp.forms._blocks.plan import Shape, Task
+from attn_exp.forms._blocks.tasks import Shape, Task
 from attn_exp.rules.grid import Array
 from attn_exp.rules.masks.mask import Span
 from attn_exp.rules.rules import Rules

@@ -8,11 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import attn_exp
 from attn_exp.errors import UserError
 from attn_exp.sweep.engines.engine import COUNT_EVERY, Died
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import Done, elsewhere
+
+HOME = Path(__file__).resolve().parents[3]
+"""Where the package lies: workers import it from there."""
 
 
 class OnRay:
@@ -39,7 +41,7 @@ class OnRay:
 
     @staticmethod
     def quiet() -> dict[str, Any]:
-        path = os.pathsep.join(filter(None, (str(Path(attn_exp.__file__).parent.parent), os.environ.get("PYTHONPATH"))))
+        path = os.pathsep.join(filter(None, (str(HOME), os.environ.get("PYTHONPATH"))))
         return {
             "log_to_driver": False,
             "logging_level": logging.ERROR,

@@ -1,0 +1,39 @@
+"""What one run found, whole: plain data that renderers read and never compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attn_exp.config.schema import Config
+from attn_exp.experiment.checks import Check
+from attn_exp.experiment.documents.published import Agreement
+from attn_exp.experiment.row import Distance, Row
+from attn_exp.experiment.timing import Timing
+from attn_exp.experiment.variant import Settled
+from attn_exp.forms.trace import Trace
+from attn_exp.problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that one run found: plain data that renderers read and never compute."""
+
+    config: Config
+    problem: Problem
+    variants: tuple[Settled, ...]
+    rows: tuple[Row, ...]
+    distances: tuple[Distance, ...]
+    traces: Mapping[str, Trace]
+    published: tuple[Agreement, ...]
+    checks: tuple[Check, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A comparison, the time of each variant, and `about`: how to repeat it and where it was made (`run.json`)."""
+
+    comparison: Comparison
+    timings: tuple[Timing, ...]
+    about: Mapping[str, Any]

@@ -1,0 +1,158 @@
+"""What the weights of a block look like, found while they pass by; the matrix is never whole."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attn_exp.forms._blocks.asked import sink
+from attn_exp.forms._blocks.block import Sums, forbid, logits, mix, nothing, weigh
+from attn_exp.forms._blocks.operands import Block
+from attn_exp.forms._blocks.tasks import Run, Shape, Task, runs
+from attn_exp.forms.trace import Summary
+from attn_exp.rules.grid import Array
+
+CELLS = 128
+"""Rows and columns of a heat map: what a picture of a page's width can show."""
+
+
+class Portrait(NamedTuple):
+    """Numbers of each row `[b g r t]`, and `cells` `[b g r t c]`: its weights summed over runs of keys."""
+
+    entropy: Array
+    largest: Array
+    sink: Array
+    cells: Array
+
+
+def summary_of(weights: Array, most: int) -> Summary:
+    """Return the summary of weights `[... h t s]` that are there as a whole."""
+    rows, keys = (edges(size, most) for size in weights.shape[-2:])
+    sums = np.add.reduceat(np.add.reduceat(weights, rows[:-1], axis=-2), keys[:-1], axis=-1)
+    entropy = -np.where(weights > 0, weights * np.log(np.where(weights > 0, weights, 1)), 0).sum(axis=-1)
+    return Summary(
+        entropy=entropy,
+        effective_keys=np.exp(entropy),
+        largest_weight=weights.max(axis=-1, initial=0),
+        sink_mass=weights[..., :1].sum(axis=-1),
+        heat=sums / (np.diff(rows)[:, None] * np.diff(keys)),
+        row_edges=rows,
+        key_edges=keys,
+    )
+
+
+def edges(size: int, most: int) -> Array:
+    """Return the edges of at most `most` runs, as equal as whole numbers allow."""
+    count = min(size, most)
+    return np.arange(count + 1) * size // max(1, count)
+
+
+def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
+    """Return the sums of a block as `block.safe` does, and what its weights look like.
+
+    With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`, so that besides the sums only
+    `sum_j p_j x_j` is carried along, and faded with them as the anchor grows.
+    """
+    context, total, anchor = nothing(block)
+    top, moment, first, kept = anchor, total, total, total
+    coarse = np.zeros((*total.shape, len(marks) - 1), total.dtype)
+    extra = sink(block)
+    if extra is not None:
+        anchor, total = np.broadcast_to(extra, anchor.shape), total + 1
+    for run in runs(block.span, block.whole.shape.tile_keys):
+        tile = logits(block, run)
+        forbid(block, run, tile)
+        top = np.maximum(top, tile.max(axis=-2))
+        old, anchor = anchor, np.maximum(anchor, top)
+        level = np.where(np.isneginf(anchor), 0, anchor)
+        tile -= level[..., None, :]
+        powers, step = np.exp(tile), np.maximum(old - level, np.finfo(tile.dtype).min)
+        faded = np.exp(step)
+        np.maximum(tile, np.finfo(tile.dtype).min, out=tile)  # -inf times a power of 0 would be NaN
+        tile *= powers
+        moment = faded * (moment + step * kept) + tile.sum(axis=-2)
+        total, kept = (each * faded + powers.sum(axis=-2) for each in (total, kept))
+        context = context * faded[..., None] + mix(powers, block.v[..., run.start : run.stop, :])
+        first = first * faded + (powers[..., 0, :] if run.start == 0 else 0)
+        coarse = coarse * faded[..., None] + binned(powers, run, marks)
+    whole = np.where(total == 0, 1, total)
+    level = np.where(np.isneginf(anchor), 0, anchor)
+    entropy = (np.log(whole) * kept - moment) / whole
+    largest = np.where(total == 0, 0, np.exp(top - level) / whole)
+    return Sums(context, total, anchor), Portrait(entropy, largest, first / whole, coarse / whole[..., None])
+
+
+def binned(powers: Array, run: Run, marks: Array) -> Array:
+    """Sum powers `[b g r s t]` over each run of keys between edges, `[b g r t c]`."""
+    coarse = np.zeros((*powers.shape[:-2], powers.shape[-1], len(marks) - 1), powers.dtype)
+    for cell in range(np.searchsorted(marks, run.start, "right") - 1, np.searchsorted(marks, run.stop)):
+        inside = slice(max(marks[cell] - run.start, 0), marks[cell + 1] - run.start)
+        coarse[..., cell] = powers[..., inside, :].sum(axis=-2)
+    return coarse
+
+
+def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
+    """Return the same for a normalizer that sees whole rows."""
+    weights = weigh(block)
+    context = mix(weights.mT, block.v)
+    logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
+    portrait = Portrait(
+        entropy=-(weights * logs).sum(axis=-1),
+        largest=weights.max(axis=-1, initial=0),
+        sink=weights[..., :1].sum(axis=-1),
+        cells=binned(weights.mT, Run(0, block.whole.shape.keys), marks),
+    )
+    return Sums(context, np.ones(context.shape[:-1], context.dtype), None), portrait
+
+
+def portrait_of(block: Block, marks: Array) -> tuple[Sums, Portrait]:
+    """Return a block's sums and what its weights look like."""
+    return (portray if block.whole.rules.normalizer == "softmax" else portray_whole)(block, marks)
+
+
+class Gallery:
+    """What all blocks' weights look like; threads write disjoint parts of it."""
+
+    def __init__(self, shape: Shape, most: int, dtype: np.dtype[Any]) -> None:
+        self.heads = (shape.batches, shape.groups, shape.members)
+        self.rows, self.keys = edges(shape.rows, most), edges(shape.keys, most)
+        self.entropy, self.largest, self.sink = (np.empty((*self.heads, shape.rows), dtype) for _ in range(3))
+        self.parts: list[tuple[Task, Array]] = []
+
+    def hang(self, task: Task, portrait: Portrait) -> None:
+        """Take in one block's portrait."""
+        self.entropy[task], self.largest[task], self.sink[task] = portrait[:3]
+        starts = np.maximum(self.rows[self.touched(task)] - task.rows.start, 0)
+        self.parts.append((task, np.add.reduceat(portrait.cells.astype(np.float64), starts, axis=-2)))
+
+    def touched(self, task: Task) -> slice:
+        """Return which runs of queries a task has some of."""
+        rows = task.rows
+        return slice(np.searchsorted(self.rows, rows.start, "right") - 1, np.searchsorted(self.rows, rows.stop))
+
+    def heat(self) -> Array:
+        """Return the mean weight of every cell `[b g r a c]`.
+
+        Parts are added in the order of their rows: the answer does not depend on which thread was first.
+        """
+        heat = np.zeros((*self.heads, len(self.rows) - 1, len(self.keys) - 1))
+        for task, part in sorted(self.parts, key=lambda each: each[0].rows.start):
+            heat[(*task[:3], self.touched(task))] += part
+        return np.asarray(heat / (np.diff(self.rows)[:, None] * np.diff(self.keys)))
+
+    def summary(self, heads: tuple[int, ...]) -> Summary:
+        """Return all of it with the heads as the caller has them, `[... h]`."""
+        entropy, largest, sink = (
+            each.reshape(*heads, each.shape[-1]) for each in (self.entropy, self.largest, self.sink)
+        )
+        heat = self.heat()
+        return Summary(
+            entropy=entropy,
+            effective_keys=np.exp(entropy),
+            largest_weight=largest,
+            sink_mass=sink,
+            heat=heat.reshape(*heads, *heat.shape[-2:]),
+            row_edges=self.rows,
+            key_edges=self.keys,
+        )

@@ -1,0 +1,185 @@
+"""Every mistake of a user gets one line in their own words, exit code 2, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from attn_exp import cli
+from attn_exp.config.schema import Config, Sweep
+from tests import ROOT
+
+COMMAND = [sys.executable, "-m", "attn_exp"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+VECTORS = "embeddings=inline embeddings.vectors={}"
+
+MISTAKES = [
+    ("figures.format=gif", "unknown figures.format 'gif'; choose one of png, svg, pdf"),
+    ("figures.format=[]", "figures.format=[]: expected at least one of png, svg, pdf"),
+    ("figures.width=100", "figures.width=100: expected a number from 3 to 20"),
+    ("head=3", "head=3 does not divide d_model=4; choose one of 1, 2, 4"),
+    ("head=two", "head=two: expected a whole number of at least 1"),
+    ("head=0", "head=0: expected a whole number of at least 1"),
+    ("head=2.5", "head=2.5: expected a whole number of at least 1"),
+    ("head=true", "head=true: expected a whole number of at least 1"),
+    ("seed=-1", "seed=-1: expected a whole number of at least 0"),
+    ("heads=2", "unknown setting 'heads'; did you mean head? choose one of "),
+    ("+heads=2", "unknown setting 'heads'; did you mean head? choose one of "),
+    ("scale=maybe", "scale=maybe: expected true, false, or the multiplier as a number"),
+    ("scale=nan", "scale=nan: expected true, false, or the multiplier as a number"),
+    ("bias=1", "bias=1: expected true or false"),
+    ("embeddings=the_cat_st", "unknown embeddings 'the_cat_st'; did you mean the_cat_sat? choose one of "),
+    ("variant=[looped,nope]", "unknown variant 'nope'; did you mean looped? choose one of "),
+    ("variant=[]", "variant=[] compares nothing; choose at least one"),
+    ("head=2,4", "head=2,4: to run several values, sweep with -m head=2,4"),
+    ("--head 2", "unknown option --head; settings take no dashes: write head=..."),
+    ("--head=2", "unknown option --head=2; settings take no dashes: write head=2"),
+    ("-head=2", "unknown option -head=2; settings take no dashes: write head=2"),
+    ("head= 2", "write key=value, without spaces"),
+    ("mistake=weights_transpose", "did you mean weights_transposed?"),
+    ("variant.looped.fom=matrix", "unknown setting 'variant.looped.fom'; did you mean variant.looped.form?"),
+    ("variant.looped.form=lopped", "did you mean looped?"),
+    ("embeddings.d_model=5", "embeddings.d_model=5, but the vectors have 4 numbers"),
+    ("projections=none", "projections=none"),
+    (VECTORS.format("[[1,2],[3]]"), "embeddings.vectors is ragged: rows of 2, 1 numbers"),
+    (VECTORS.format("[]"), "expected a list of rows, such as [[1,0],[0,1]]"),
+    (VECTORS.format("[[]]"), "embeddings.vectors is empty"),
+    (VECTORS.format("[[1,2],[3,four]]"), "embeddings.vectors: row 1 holds 'four', which is not a number"),
+    (VECTORS.format("[[1,2],[3,nan]]"), "embeddings.vectors: row 1, column 1 holds nan; expected finite numbers"),
+    (VECTORS.format("[[1,inf],[3,4]]"), "embeddings.vectors: row 0, column 1 holds inf; expected finite numbers"),
+    (
+        VECTORS.format("[[1,2],[3,4]]") + " embeddings.tokens=[a,b,c]",
+        "embeddings.tokens names 3 tokens, but there are 2 vectors",
+    ),
+    ("embeddings=inline", "embeddings has nothing to start from"),
+    ("embeddings=inline embeddings.file=nowhere.npy", "embeddings.file=nowhere.npy: cannot be read"),
+    ("--config-dir nowhere", "--config-dir nowhere: no such folder"),
+    ("--config-dir mine variant=broken", "broken.yaml, line 2: expected the node content"),
+    ("--config-dir mine variant=latin", "a YAML file in --config-dir is not UTF-8 (byte 0xe9 at position 3)"),
+    ("--config-dir mine embeddings=list", "embeddings/list.yaml does not fit the settings: Merge error"),
+    ("output_dir=a_file/inside", "output_dir=a_file/inside"),
+    ("output_dir=", "output_dir=: expected a folder"),
+    (f"output_dir={'a' * 300}", "cannot be written to (File name too long)"),
+    ("output_dir=mine", "is a folder, and would have to become a link"),
+    ("=2", "cannot read '=2'"),
+    ("report=false", "report=false: expected the name of a choice, one of full, none, tables"),
+    ("experiment=null", "experiment=null: expected the name of a choice"),
+    ("variant=[1,2]", "variant=[1,2]: expected the name of a choice"),
+    ("embeddings=[udl,the_cat_sat]", "embeddings takes one choice; to run several, sweep with -m embeddings=udl,the"),
+    ("seed=range(1,3)", "to run several values, sweep with -m seed=range(1,3)"),
+    ("+head=2", "head has a value already; write head=... without the +"),
+    ("variant.looped=null", "variant.looped=null does not fit the settings: field 'variant.looped' is not Optional"),
+    ("title=für", "other letters as key='välue'"),
+    ("score=alibi score.alibi.x=1", "unknown setting 'score.alibi.x'; there is none to choose"),
+    ("embeddings.tokens=[a,null,c]", "embeddings.tokens=[a,null,c]: expected a list of words"),
+    ("embeddings.tokens=1.5", "embeddings.tokens=1.5: expected a list of names, or how many"),
+    (VECTORS.format("[[1,null]]"), "row 0 holds null, which is not a number"),
+    (VECTORS.format("[[1,2],null]"), "embeddings.vectors=[[1,2],null]: expected a list of rows"),
+    (VECTORS.format("[[1e200,1],[1,1e200]]"), "the input is too large"),
+    ("embeddings=inline embeddings.file=a_pickle.npy", "cannot be read (no NumPy file of plain numbers)"),
+    ("--config-dir", "expected one argument"),
+    ("--cfg jobs", "invalid choice: 'jobs'"),
+    ("--resolve", "The --resolve flag can only be used"),
+]
+
+
+def lay_out(folder: Path) -> None:
+    """Make the files and folders that the mistakes speak of."""
+    (folder / "a_file").write_text("")
+    (folder / "a_pickle.npy").write_text("no array")
+    for path, text in (("variant/broken.yaml", "bad: [\n"), ("embeddings/list.yaml", "- 1\n"), ("latest/x", "")):
+        (folder / "mine" / path).parent.mkdir(parents=True)
+        (folder / "mine" / path).write_text(text)
+    (folder / "mine/variant/latin.yaml").write_bytes("café:\n  form: matrix\n".encode("latin-1"))
+
+
+def everything(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+@pytest.mark.parametrize(("words", "message"), MISTAKES, ids=[words for words, _ in MISTAKES])
+def test_one_line_and_exit_code_2(
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lay_out(tmp_path)
+    before = everything(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["attn-exp", *words.split(" ")])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    printed = capsys.readouterr()
+    assert stop.value.code == 2
+    assert printed.out == ""
+    assert printed.err.startswith("attn_exp: error: ")
+    assert printed.err.count("\n") == 1
+    assert message in printed.err
+    assert everything(tmp_path) == before
+
+
+def test_an_error_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "execute", broken)
+    monkeypatch.setattr(sys, "argv", ["attn-exp"])
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        cli.main()
+
+
+def test_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "execute", interrupted)
+    monkeypatch.setattr(sys, "argv", ["attn-exp"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 130
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    told = subprocess.run(
+        [*COMMAND, "--help"], check=False, cwd=tmp_path, env=ENVIRONMENT, stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    assert (told.returncode, told.stderr) == (cli.PIPE_CLOSED, b"")
+
+
+def test_options_may_stand_among_the_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["attn-exp", "head=4", "--cfg", "job", "seed=7"])
+    cli.main()
+    printed = capsys.readouterr().out
+    assert "\nhead: 4\n" in printed
+    assert "\nseed: 7\n" in printed
+
+
+@pytest.mark.parametrize("kibibytes", [1, 60])
+def test_a_disk_that_takes_no_more_gives_one_line_and_leaves_no_run(kibibytes: int, tmp_path: Path) -> None:
+    """A limit on the size of files stops the tables, or the figures and the page."""
+    limited = ["sh", "-c", f'ulimit -f {kibibytes * 2}; exec "$@"', "sh", *COMMAND]
+    told = subprocess.run(limited, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert told.returncode == 2
+    assert told.stderr == "attn_exp: error: output_dir=outputs: cannot be written to (File too large)\n"
+    assert os.listdir(tmp_path / "outputs") == ["runs"]
+    assert os.listdir(tmp_path / "outputs" / "runs") == []
+
+
+def test_help_has_a_line_for_every_setting(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["attn-exp", "--help"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    words = {line.split()[0].rstrip(":") for line in capsys.readouterr().out.splitlines() if line.strip()}
+    keys = {each.name for each in fields(Config)} - {"sweep"} | {f"sweep.{each.name}" for each in fields(Sweep)}
+    assert keys <= words

@@ -1,0 +1,325 @@
+"""The checks a user can run, and that each of them can find something."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_exp import forms
+from attn_exp.errors import UserError
+from attn_exp.experiment import checks
+from attn_exp.experiment.checks import Check, precision
+from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.gradients import gradient
+from attn_exp.experiment.metrics.metrics import ulp_distance
+from attn_exp.experiment.sameness import compared, sameness
+from attn_exp.forms.trace import Trace
+from attn_exp.report import page as report
+from attn_exp.report.terminal import summary
+from attn_exp.rules.grid import Array
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.softcap import Softcap
+from attn_exp.runs import store
+from tests.compose import comparison
+
+CROSS = (
+    "embeddings=inline", "projections=none", "embeddings.vectors=null", "embeddings.q=[[1,0],[0,1],[1,1]]",
+    "embeddings.k=[[1,0],[0,1],[1,1],[2,0]]", "embeddings.v=[[1,2],[3,4],[5,6],[7,9]]", "head=1",
+)  # fmt: skip
+
+
+def check(name: str, *overrides: str) -> Check:
+    return next(each for each in comparison(*overrides).checks if each.name == name)
+
+
+def verdicts(*overrides: str) -> dict[tuple[str, str], str]:
+    return {(each.variant, each.invariant): each.holds for each in check("invariants", *overrides).records}
+
+
+EVERYTHING = "variant=[looped,matrix,multi_head,multi_query,decode,linear,linear_recurrent]"
+
+
+@pytest.mark.parametrize(
+    "rules",
+    ["mask=causal", "mask=[causal,window] score=[alibi,softcap,sink]", "mask=causal position=rope score=t5",
+     "mask=[causal,array]", "mask=none", "mask=padding normalizer=sigmoid", "mask=causal normalizer=sparsemax",
+     "position=sinusoidal mask=[causal,document]"],
+)  # fmt: skip
+def test_every_invariant_holds_for_every_variant(rules: str) -> None:
+    found = verdicts("check=invariants", EVERYTHING, *rules.split())
+    assert "no" not in found.values()
+    assert "yes" in found.values()
+
+
+def test_rotary_positions_lose_their_meaning_behind_a_kernel() -> None:
+    """A turned query goes through elu + 1 before the product: linear attention sees more than the distance."""
+    found = verdicts("check=invariants", EVERYTHING, "position=rope", "mask=causal")
+    assert {each for each, word in found.items() if word == "no"} == {
+        ("linear", "rope shift"),
+        ("linear_recurrent", "rope shift"),
+    }
+
+
+def test_each_invariant_applies_somewhere() -> None:
+    runs = ["mask=causal position=rope", "mask=none", "mask=none head=2"]
+    held = {
+        name for run in runs for (_, name), word in verdicts("check=invariants", *run.split()).items() if word == "yes"
+    }
+    assert held >= {
+        "token order", "no leak from the future", "poison NaN", "poison 1e30", "logit shift", "rope shift",
+        "prefill against decode", "head order", "gradients",
+    }  # fmt: skip
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Let the matrix form go through a change of its context."""
+    sound = forms.module("matrix").attend
+
+    def attend(q: Array, k: Array, v: Array, rules: Rules) -> Trace:
+        found: Trace = sound(q, k, v, rules)
+        return found.replace(context=change(found, v))
+
+    monkeypatch.setattr("attn_exp.forms.matrix.attend", attend)
+
+
+@pytest.mark.parametrize(
+    ("invariant", "change"),
+    [
+        ("no leak from the future", lambda found, v: found.context + 1e-3 * v.sum(axis=1, keepdims=True)),
+        ("poison NaN", lambda found, v: found.weights @ v),
+        ("poison 1e30", lambda found, v: found.context + 1e-20 * v.sum(axis=1, keepdims=True)),
+        ("logit shift", lambda found, v: found.context * (1 + 1e-6 * found.masked[0, 0, 0])),
+        ("prefill against decode", lambda found, v: found.context * (1 + 1e-6 * found.context.shape[1])),
+        ("gradients", lambda found, v: found.context + 1e-3 * found.context**2),
+    ],
+)
+def test_a_broken_form_is_found_out(invariant: str, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch, change)
+    found = check("invariants", "check=invariants", "mask=causal", "variant=[matrix]")
+    assert "no" in {each.holds for each in found.records if each.invariant == invariant}
+    assert f"{invariant} of matrix" in found.sentence
+
+
+def test_order_dependence_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch, lambda found, v: found.context + 1e-3 * np.arange(found.context.shape[1])[:, None])
+    assert verdicts("check=invariants", "variant=[matrix]")["matrix", "token order"] == "no"
+
+
+def test_gradients_against_finite_differences_of_every_number() -> None:
+    rng = np.random.default_rng(0)
+    arrays: Any = [rng.standard_normal(shape) for shape in ((4, 3, 2), (2, 5, 2), (2, 5, 3))]
+    received, rules = rng.standard_normal((4, 3, 3)), Rules(0.7, (Causal(),), (Softcap(1.5),), offset=2)
+
+    def total(*given: Array) -> float:
+        return float((received * np.asarray(forms.attend("matrix")(*given, rules).context)).sum())
+
+    for which, slope in enumerate(gradient(arrays[0], arrays[1], arrays[2], rules, received)):
+        for place in np.ndindex(slope.shape):
+            ends = []
+            for step in (1e-6, -1e-6):
+                moved = [each.copy() for each in arrays]
+                moved[which][place] += step
+                ends.append(total(*moved))
+            assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(slope[place], abs=1e-8)
+
+
+def test_conventions_part_where_their_libraries_do() -> None:
+    found = check("conventions", "check=conventions", "variant=[matrix]", *CROSS, "mask=causal")
+    by_name = {each.convention: each for each in found.records}
+    assert {name for name, each in by_name.items() if each.same_as == "A"} == {
+        "torch_sdpa",
+        "torch_mha",
+        "onnx",
+        "udl",
+        "onnx_old",
+    }
+    assert by_name["flash"].parts_at == "masked"
+    assert by_name["jax"].same_as == by_name["keras"].same_as not in ("A", by_name["flash"].same_as)
+    assert by_name["jax"].parts_at == "weights"
+
+
+def test_conventions_of_a_row_that_sees_nothing() -> None:
+    mask = "mask.array.values=[[true,true,true,true],[false,false,false,false],[true,false,true,false]]"
+    outputs = {
+        name: comparison(f"convention={name}", "variant=[matrix]", *CROSS, "mask=array", mask).traces["matrix"].output
+        for name in ("torch_sdpa", "torch_mha", "flash", "onnx", "jax", "keras", "udl")
+    }
+    rows = {name: np.asarray(output)[1] for name, output in outputs.items()}
+    for name in ("torch_sdpa", "flash", "onnx"):
+        np.testing.assert_array_equal(rows[name], [0.0, 0.0])
+    for name in ("jax", "keras"):
+        np.testing.assert_allclose(rows[name], [4.0, 5.25])
+    assert np.isnan(rows["udl"]).all()
+    assert np.isnan(np.asarray(outputs["torch_mha"])[0]).all()
+    assert np.isfinite(rows["torch_mha"]).all()
+
+
+def test_old_onnx_caps_after_masking_and_leaks() -> None:
+    words = ("convention=onnx_old", "mask=causal", "score=softcap", "score.softcap.cap=2", "scale=0", *CROSS[:-1])
+    compared = comparison(*words, "head=1", "variant=[looped,matrix,decode]")
+    leaked = np.asarray(compared.traces["matrix"].weights)[0, 0]
+    np.testing.assert_allclose(leaked, np.array([1, *[math.exp(-2)] * 3]) / (1 + 3 * math.exp(-2)), rtol=1e-12)
+    assert [each.error < 1e-14 for each in compared.rows] == [True, True, False]
+    assert compared.rows[2].note == "form=decode bends logits before masking them alone"
+
+
+def test_old_onnx_lets_query_heads_take_turns() -> None:
+    words = ("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=8", "head=4", "kv_head=2", "position=rope")
+    tiled, grouped = (comparison(*words, f"convention={name}", "variant=[multi_head]") for name in ("onnx_old", "onnx"))
+    assert tiled.rows[0].error < 1e-14
+    found, expected = (np.asarray(each.traces["multi_head"].scores) for each in (tiled, grouped))
+    np.testing.assert_allclose(found[[0, 3]], expected[[0, 3]])
+    assert not np.allclose(found[1], expected[1])
+
+
+def test_a_form_that_refuses_a_convention_says_so() -> None:
+    found = check("conventions", "check=conventions", "variant=[decode]", "mask=causal", "score=softcap")
+    assert {each.convention: each.sameness for each in found.records}["onnx_old"].startswith("form=decode bends")
+
+
+def test_a_convention_is_held_to_the_reference_like_any_variant() -> None:
+    for name in ("torch_mha", "jax"):
+        row = comparison(f"convention={name}", "variant=[matrix]", *CROSS, "mask=[causal,array]",
+                         "mask.array.values=[[false],[true],[true]]").rows[0]  # fmt: skip
+        assert row.error < (1e-6 if name == "jax" else 1e-15)
+
+
+def test_the_sliding_alignment_can_be_pinned_against_the_convention() -> None:
+    flash = comparison("convention=flash", "align=top_left", "variant=[matrix]", *CROSS, "mask=causal")
+    torch = comparison("convention=torch_sdpa", "variant=[matrix]", *CROSS, "mask=causal")
+    np.testing.assert_allclose(
+        np.asarray(flash.traces["matrix"].output), np.asarray(torch.traces["matrix"].output), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("convention=torch_spda", "unknown convention 'torch_spda'; did you mean torch_sdpa?"),
+        ("check=invariant", "unknown check 'invariant'; did you mean invariants?"),
+        ("dtype=float17", "unknown dtype 'float17'; did you mean float16?"),
+        ("normalizer=softmx", "unknown normalizer 'softmx'; did you mean softmax?"),
+        ("kv_head=3 head=4", "kv_head=3 does not divide head=4; choose one of 1, 2, 4"),
+        ("position=rope head=4", "rope turns pairs, but 1 of the 1 numbers of a head"),
+        ("mask=document mask.document.ids=[0,1]", "document: 2 ids, but there are 3 keys"),
+        ("mask=array mask.array.values=[[true,false]]", "mask of shape [1, 2] does not broadcast"),
+        (
+            "experiment=attention_times_value mask=causal",
+            "mask=causal changes logits, but this problem starts at the weights",
+        ),
+        ("experiment=attention_times_value normalizer=sigmoid", "normalizer=sigmoid makes weights, but this problem"),
+        ("position=rope position.rope.size=x", "position.rope.size=x: expected a whole number"),
+        ("position=rope position.rope.base=x", "position.rope.base=x: expected a finite number"),
+        ("position=rope position.rope.interleaved=3", "position.rope.interleaved=3: expected true or false"),
+        ("position=sinusoidal position.sinusoidal.base=0", "sinusoidal base=0: expected a number above 0"),
+        ("score=t5 score.t5.seed=x", "score.t5.seed=x: expected a whole number"),
+        ("mask=array mask.array.values=[[true],[true,false]]", "mask values must be rows of equal length"),
+        ("score=added score.added.values=[[a]]", "values to add must be rows of equal length"),
+        ("score=sink normalizer=sigmoid", "score=sink has nothing to share"),
+        ("variant=[linear] score=alibi", "linear: linear attention forms no logits"),
+        ("mask=window mask.window.left=-2", "mask.window: window left=-2: expected a whole number of keys, or -1"),
+    ],
+)
+def test_wrong_words(words: str, said: str) -> None:
+    with pytest.raises(UserError) as error:
+        comparison(*words.split())
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_documents_forms_show_ordinary_rounding(dtype: str) -> None:
+    found = check("precision", f"dtype={dtype}", "mask=causal", "score=[alibi,softcap]", "position=rope")
+    assert {each.verdict for each in found.records} == {"ordinary rounding"}
+    assert {each.dtype for each in found.records} == {dtype}
+    assert {each.stage for each in found.records} >= {"q", "scores", "capped", "masked", "weights", "output"}
+
+
+def test_bfloat16_is_judged_like_the_others() -> None:
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    found = check("precision", "dtype=[bfloat16]", "variant=[looped,multi_head]")
+    assert all(each.error > 1e-4 for each in found.records if each.stage == "output")
+    assert found.sentence == "every stage of every variant shows ordinary rounding."
+
+
+def test_a_form_that_loses_digits_is_found_at_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = forms.module("looped").attend
+
+    def attend(q: Array, k: Array, v: Array, rules: Rules) -> Trace:
+        found: Trace = sound(q, k, v, rules)
+        return found.replace(weights=np.asarray(found.weights) * q.dtype.type(1.004))
+
+    monkeypatch.setattr("attn_exp.forms.looped.attend", attend)
+    found = check("precision", "dtype=[float16,float32]", "variant=[looped]")
+    assert "looped in float32 from weights on: a different function" in found.sentence
+    assert "looped in float16 from weights on: suspicious" in found.sentence
+
+
+@pytest.mark.parametrize(("ratio", "word"), [(0, "ordinary rounding"), (2, "ordinary rounding"), (2.1, "suspicious"),
+                                             (10, "suspicious"), (10.1, "a different function")])  # fmt: skip
+def test_words_of_a_ratio(ratio: float, word: str) -> None:
+    assert precision.verdict(ratio) == word
+
+
+def test_units_in_the_last_place_are_those_of_numpy() -> None:
+    rng = np.random.default_rng(0)
+    for kind in (np.float16, np.float32, np.float64):
+        numbers: Any = rng.standard_normal(50).astype(kind)
+        moved: Any = np.nextafter(np.nextafter(numbers, kind(9)), kind(9))
+        assert ulp_distance(numbers, moved) == 2
+        np.testing.assert_array_max_ulp(numbers, moved, 2)
+    assert ulp_distance(np.array([-0.0]), np.array([0.0])) == 0
+    assert ulp_distance(np.array([-5e-324]), np.array([5e-324])) == 2
+
+
+@pytest.mark.parametrize(
+    ("factor", "word"),
+    [(1.0, "bit-identical"), (1 + 2**-52, "within 1 ulp"), (1 + 40 * 2**-52, "within rounding"), (1.001, "different")],
+)
+def test_sameness_in_words(factor: float, word: str) -> None:
+    assert compared(np.array([1.0, 2.0]), np.array([1.0, 2.0]) * factor) == word
+
+
+def test_the_first_stage_at_which_rows_part() -> None:
+    rows = {each.variant: each for each in comparison("variant=[matrix,scaled,multi_head]", "scale=false").rows}
+    assert (rows["matrix"].sameness, rows["matrix"].parts_at) == ("bit-identical", "")
+    assert (rows["scaled"].sameness, rows["scaled"].parts_at) == ("different", "logits")
+    assert (rows["multi_head"].sameness, rows["multi_head"].parts_at) == ("different", "q")
+
+
+def test_rounding_parts_where_its_bits_do() -> None:
+    one = Trace(scores=np.array([1.0]), weights=np.array([0.3]), output=np.array([2.0]))
+    other = Trace(
+        scores=np.array([1.0]), weights=np.array([np.nextafter(0.3, 1)]), output=np.array([np.nextafter(2, 3)])
+    )
+    assert sameness(one, other) == ("within 1 ulp", "weights")
+
+
+def test_checks_are_printed_saved_and_read_back(tmp_path: Path) -> None:
+    compared_run = comparison("check=[invariants,conventions]", "dtype=float32", "variant=[matrix]")
+    text = summary(compared_run)
+    assert all(word in text for word in ("prefill against decode", "torch_mha", "ordinary rounding"))
+    found = Run(compared_run, (), store.about(compared_run.config, "", {}))
+    folder = store.save(found, tmp_path, lambda run, draft: None)
+    assert {path.name for path in folder.glob("*.csv")} >= {"invariants.csv", "conventions.csv", "precision.csv"}
+    for mine, theirs in zip(store.load(folder).comparison.checks, compared_run.checks, strict=True):
+        assert mine.sentence == theirs.sentence
+        assert len(mine.records) == len(theirs.records)
+
+
+def test_every_check_is_found_by_its_name() -> None:
+    assert checks.NAMES == ("conventions", "invariants", "mask", "measures", "precision")
+
+
+def test_both_reports_show_the_checks(tmp_path: Path) -> None:
+    compared_run = comparison("check=[invariants,mask]", "mask=causal", "variant=[matrix]")
+    found = Run(compared_run, (), store.about(compared_run.config, "", {}))
+    for text in (report.page(found, {}), report.markdown(found, {})):
+        assert "Check: invariants" in text
+        assert "prefill against decode" in text
+        assert "coffee sees every key" in text
+        assert "6 full, 0 partial and 3 empty blocks" in text

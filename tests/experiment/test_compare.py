@@ -1,0 +1,103 @@
+"""What the comparison says: who is right, who is the same, and what a setting changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Row
+from attn_exp.experiment.sameness import letter
+from attn_exp.problem.heads import split
+from tests.compose import comparison
+
+RANDOM = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=3")
+
+
+def rows(compared: Comparison) -> dict[str, Row]:
+    return {row.variant: row for row in compared.rows}
+
+
+@pytest.mark.parametrize("bias", ["true", "false"])
+@pytest.mark.parametrize("scale", ["true", "false", "0.3", "0"])
+def test_every_variant_is_within_rounding_of_its_reference(bias: str, scale: str) -> None:
+    compared = comparison(
+        *RANDOM, f"bias={bias}", f"scale={scale}", "variant=[looped,matrix,scaled,unscaled,multi_head]"
+    )
+    for row in compared.rows:
+        assert row.error < 1e-14
+        assert row.checked == 5
+
+
+def test_with_scaling_looped_matrix_and_scaled_are_one_function() -> None:
+    same = {name: row.same_as for name, row in rows(comparison(*RANDOM)).items()}
+    assert same == {"looped": "A", "matrix": "A", "scaled": "A", "multi_head": "B"}
+
+
+def test_without_scaling_the_table_shows_what_scaling_changed() -> None:
+    found = rows(comparison(*RANDOM, "scale=false"))
+    assert found["matrix"].same_as == "A"
+    assert found["scaled"].same_as == "B"
+    assert found["scaled"].shift > 0.01
+    assert found["scaled"].entropy > found["matrix"].entropy
+
+
+def test_one_head_with_an_identity_output_projection_is_single_head_attention() -> None:
+    found = rows(comparison(*RANDOM[:-1], "head=1", "projections=identity"))
+    assert {row.same_as for row in found.values()} == {"A"}
+
+
+@pytest.mark.parametrize(
+    ("scale", "multiplier"), [("true", 1 / math.sqrt(4)), ("false", 1.0), ("0.25", 0.25), ("0", 0.0)]
+)
+def test_scale_of_multi_head_uses_the_size_of_a_head(scale: str, multiplier: float) -> None:
+    assert rows(comparison(*RANDOM, f"scale={scale}"))["multi_head"].multiplier == multiplier
+
+
+def test_logits_of_a_thousand_do_not_overflow() -> None:
+    compared = comparison("embeddings=inline", "embeddings.vectors=[[40,0],[0,40],[30,30]]", "projections=identity",
+                          "scale=false")  # fmt: skip
+    weights = compared.traces["matrix"].weights
+    assert weights is not None
+    np.testing.assert_allclose(weights[0], [[1, 0, 0], [0, 1, 0], [0, 0, 1]], atol=1e-12)
+    assert all(row.error < 1e-12 for row in compared.rows)
+
+
+def test_uniform_weights_have_the_entropy_of_their_number() -> None:
+    row = rows(comparison(*RANDOM, "scale=0"))["matrix"]
+    assert row.entropy == pytest.approx(math.log(5), abs=1e-14)
+    assert row.effective_keys == pytest.approx(5, abs=1e-13)
+    assert row.largest_weight == pytest.approx(1 / 5, abs=1e-15)
+
+
+def test_heads_take_neighbouring_columns() -> None:
+    numbers = np.arange(12.0).reshape(2, 6)
+    np.testing.assert_array_equal(split(numbers, 3)[1], [[2, 3], [8, 9]])
+
+
+def test_a_mistaken_variant_is_far_from_its_own_reference() -> None:
+    row = rows(comparison(*RANDOM, "mistake=weights_transposed"))["matrix"]
+    assert row.error > 0.01
+
+
+def test_distances_hold_every_pair_once() -> None:
+    pairs = [(each.variant, each.other) for each in comparison(*RANDOM).distances]
+    assert len(pairs) == len(set(pairs)) == 6
+
+
+def test_flops_count_both_products() -> None:
+    """Queries x keys x (12 + 12) numbers, a multiplication and an addition each; heads share them."""
+    assert rows(comparison(*RANDOM))["matrix"].flops == 2 * 5 * 5 * (12 + 12)
+    assert rows(comparison(*RANDOM))["multi_head"].flops == 3 * 2 * 5 * 5 * (4 + 4)
+
+
+def test_letters_go_on_after_z() -> None:
+    assert [letter(place) for place in (0, 25, 26, 27, 702)] == ["A", "Z", "AA", "AB", "AAA"]
+
+
+def test_rows_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        comparison(*RANDOM).rows[0].error = 0.0  # type: ignore[misc]  # the assignment that must fail

@@ -1,0 +1,154 @@
+"""Long sequences: what is kept of the weights, what is refused beforehand, and what comes back from the disk."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_exp.errors import UserError
+from attn_exp.experiment import memory
+from attn_exp.experiment.compare import tabulate
+from attn_exp.experiment.progress import Progress
+from attn_exp.forms import blockwise
+from attn_exp.report import figures
+from attn_exp.runs import execution, store
+from tests import ROOT
+from tests.compose import config
+
+LONG = ("embeddings=random", "embeddings.tokens=300", "mask=causal", "report=none")
+
+
+def heat_of(weights: Any, cells: int) -> Any:
+    """Mean by cutting, a cell at a time."""
+    edges = [round(np.floor(place * weights.shape[-1] / cells)) for place in range(cells + 1)]
+    return np.array([[weights[a:b, c:d].mean() for c, d in pairwise(edges)] for a, b in pairwise(edges)])
+
+
+def test_full_keeps_matrices_and_blocks_keep_none() -> None:
+    whole: Any = tabulate(config(*LONG, "variant=[matrix,blockwise]", "weights=full")).traces
+    blocks = tabulate(config(*LONG, "variant=[matrix,blockwise]", "weights=blocks")).traces
+    auto = tabulate(config(*LONG, "variant=[matrix,blockwise]")).traces
+    expected: Any = whole["matrix"].weights
+    np.testing.assert_allclose(whole["blockwise"].weights, expected, rtol=1e-12, atol=1e-15)
+    assert auto["matrix"].weights is not None and auto["blockwise"].weights is None
+    for name in ("matrix", "blockwise"):
+        summary = blocks[name].summary
+        assert blocks[name].weights is None and blocks[name].scores is None and summary is not None
+        np.testing.assert_allclose(summary.heat[0], heat_of(expected[0], 128), rtol=1e-11, atol=1e-16)
+        np.testing.assert_allclose(summary.sink_mass, expected[..., 0], rtol=1e-11)
+        np.testing.assert_allclose(summary.largest_weight, expected.max(-1), rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["variant=[matrix]"],
+            "embeddings.tokens=65536: variant matrix forms whole matrices of 65536 x 65536, 160",
+        ),
+        (["variant=[matrix]"], "use variant=[blockwise], which never forms one"),
+        (["variant=[blockwise]", "weights=full"], "weights=full keeps whole matrices of 65536 x 65536, 32 GiB"),
+        (["variant=[blockwise]", "metrics=[gini]"], "metrics= needs whole matrices"),
+        (["variant=[blockwise]", "embeddings.tokens=1000000000"], "needs 596 GiB for its vectors"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_drawn(
+    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "free", lambda: 2 << 30)
+    monkeypatch.setattr("attn_exp.experiment.compare.build", lambda config: pytest.fail("drawn"))
+    with pytest.raises(UserError) as error:
+        tabulate(config("embeddings=random", "embeddings.tokens=65536", *words))
+    assert told in str(error.value)
+    assert "2 GiB are free" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_free_memory_is_what_the_system_says() -> None:
+    assert 1 << 20 < memory.free() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> None:
+    words = (*LONG, "variant=[blockwise]", f"output_dir={tmp_path}")
+    again = store.load(execution.run(config(*words), "").folder).comparison
+    now = tabulate(config(*words)).traces["blockwise"].summary
+    summary = again.traces["blockwise"].summary
+    assert summary is not None and now is not None
+    for name, array in vars(now).items():
+        np.testing.assert_array_equal(getattr(summary, name), array)
+    drawn = figures.draw(again)["blocks"].axes[0]
+    np.testing.assert_array_equal(np.asarray(drawn.images[0].get_array()), summary.heat[0])
+    assert drawn.get_yticklabels()[0].get_text() == "1"
+
+
+def test_a_long_computation_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attn_exp.experiment.timing.ENOUGH", 0.0)
+    monkeypatch.setattr("attn_exp.experiment.timing.execute", lambda *_: pytest.fail("computed again"))
+    timing = execution.compute(config(*LONG, "variant=[blockwise]"))[1][0]
+    assert timing.runs == 1 and timing.median_s > 0 and timing.peak_bytes is None
+
+
+def test_the_loading_of_a_library_is_not_taken_for_its_computation(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("attn_exp.experiment.timing.ENOUGH", 0.0)
+    timing = execution.compute(config("variant=[torch_sdpa]"))[1][0]
+    assert timing.peak_bytes is not None
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_progress_is_told_after_two_seconds(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("attn_exp.experiment.progress.monotonic", lambda: now[0])
+    progress = Progress(1, stream, started=0.0)
+    progress.begin("blockwise")
+    for tick in range(1, 6):
+        now[0] = float(tick)
+        progress.tell(tick / 10)
+        assert bool(stream.getvalue()) is (tick >= 2)
+    progress.end()
+    lines = stream.getvalue()
+    bar = "blockwise [######........................] 20 %, 8 s left"
+    if stream.isatty():
+        assert lines.startswith(f"\r\x1b[K{bar}\r\x1b[K") and lines.endswith("\r\x1b[K") and "\n" not in lines
+    else:
+        assert lines == f"{bar}\n"
+
+
+def test_the_engine_tells_which_part_is_done() -> None:
+    q = np.ones((1, 2000, 2))
+    for function in (blockwise.summarize, blockwise.complete):
+        parts: list[float] = []
+        function(q, q, q, tabulate(config("report=none", "variant=[matrix]")).variants[0].rules, tell=parts.append)
+        assert sorted(parts)[-1] == 1.0 and len(parts) >= 4
+
+
+def test_sixteen_thousand_tokens_stay_small(tmp_path: Path) -> None:
+    """A quarter of the length and a quarter of the memory of what the documentation promises of 65,536 tokens."""
+    code = (
+        "import sys; from attn_exp.cli import main\n"
+        "words = 'embeddings=random embeddings.tokens=16384 variant=[blockwise] report=none'\n"
+        "sys.argv = ['attn-exp', *words.split()]\n"
+        "main(); print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"  # ru_maxrss counts the parent
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert int(done.stdout.split()[-1]) * 1024 < 1 << 29

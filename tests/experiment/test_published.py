@@ -1,0 +1,120 @@
+"""Published figures: what agrees, what a wrong digit does, and what becomes of figures that a run cannot give."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from attn_exp.config.read import read
+from attn_exp.config.schema import Published
+from attn_exp.errors import UserError
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.documents.published import Agreement, hold
+from tests.compose import comparison
+
+EXPERIMENTS = (
+    "attention_flow", "attention_times_value", "classroom", "qk_transpose", "she_likes_coffee", "the_cat_sat",
+    "udl_multi_head", "udl_self_attention",
+)  # fmt: skip
+NUMBER = re.compile(r"[-+]?\d*\.?\d+\.?(e-?\d+)?")
+
+run = functools.cache(comparison)
+
+
+def held(found: Comparison, *entries: Published) -> tuple[Agreement, ...]:
+    return hold(replace(found.config, published=entries), found.problem, found.variants, found.traces)
+
+
+def broken(text: str, units: int) -> Iterator[str]:
+    """Yield the text with one of its numbers off by so many units of its last digit, each number in turn."""
+    for found in NUMBER.finditer(text):
+        word = Decimal(found.group().rstrip("."))
+        last = word.as_tuple().exponent
+        assert isinstance(last, int)
+        other = word + units * Decimal(1).scaleb(last)
+        written = f"{other:e}" if "e" in found.group() else f"{other:f}"
+        yield text[: found.start()] + written + text[found.end() :]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_any_number_off_by_one_in_its_last_digit_disagrees(experiment: str) -> None:
+    """Where the inputs are rounded, the last digit is no longer certain: then a number beyond twice the tolerance."""
+    found = run(f"experiment={experiment}")
+    for entry, agreement in zip(found.config.published, found.published, strict=True):
+        digits = 8 if entry.decimals is None else entry.decimals
+        text = entry.printed if entry.decimals is None else padded(entry.printed, digits)
+        for sign in (1, -1):
+            units = 1 if not entry.rounded else math.ceil(4 * widest(agreement) / unit(entry.printed))
+            for wrong in broken(text, sign * units):
+                assert not held(found, replace(entry, printed=wrong))[0].agrees
+
+
+def padded(text: str, digits: int) -> str:
+    """Write every number with so many decimals, as the document's printer would have without cutting zeros."""
+    return NUMBER.sub(lambda found: f"{Decimal(found.group().rstrip('.')):.{digits}f}", text)
+
+
+def unit(text: str) -> float:
+    return 10.0 ** -max(len(found.group().partition(".")[2]) for found in NUMBER.finditer(text))
+
+
+def widest(agreement: Agreement) -> float:
+    """Return what the note says the rounding adds, at most, with the half unit."""
+    added = re.search(r"adds up to (\S+)\.$", agreement.note)
+    assert added is not None
+    return float(added.group(1)) + unit(agreement.printed)
+
+
+def test_the_note_says_how_rounded_inputs_widen_the_tolerance() -> None:
+    notes = {each.quantity: each.note for each in run("experiment=classroom").published}
+    assert notes["weights"].startswith("Rounding leaves q within 1e-08 and k within 5e-09; carried through by interval")
+    tolerances = {each.quantity: each.tolerance for each in run("experiment=classroom").published}
+    assert 5e-9 < tolerances["output"] < 5e-8  # seven digits, though the inputs have no more than eight
+
+
+def test_a_figure_of_a_variant_outside_the_run_is_left_out() -> None:
+    found = comparison("experiment=udl_self_attention", "variant=[matrix]")
+    pinned = [each for each in found.config.published if each.variant in (None, "matrix")]
+    assert [each.quantity for each in found.published] == [each.quantity for each in pinned]
+    assert all(each.agrees for each in found.published)
+
+
+def test_another_problem_disagrees_and_does_not_stop_the_run() -> None:
+    found = comparison("experiment=the_cat_sat", "embeddings=random", "projections=normal")
+    output = next(each for each in found.published if each.quantity == "output")
+    assert (output.agrees, output.computed) == (False, "48 numbers where 12 are printed")
+    assert not any(each.agrees for each in found.published)
+
+
+def test_another_setting_disagrees() -> None:
+    agreements = {each.quantity: each.agrees for each in comparison("experiment=classroom", "scale=true").published}
+    assert agreements == {
+        "Query": True, "Key": True, "Value": True, "scores": True, "weights": False, "output": False,
+    }  # fmt: skip
+
+
+def test_own_inputs_do_not_depend_on_the_run() -> None:
+    found = comparison("experiment=attention_times_value", "variant=[multi_head]", "head=8")
+    own = [each for each in found.published if "size 4" in each.quantity]
+    assert [each.agrees for each in own] == [True, True]
+
+
+def test_unknown_words_are_told() -> None:
+    found = run("experiment=the_cat_sat")
+    with pytest.raises(UserError, match="unknown stage of published Q 'wieghts'; did you mean weights"):
+        held(found, Published("Q", "1", "wieghts"))
+    values = {"embeddings": {}, "variant": {}, "published": [{"quantity": "Q", "printed": "1", "stage": "q"}]}
+    for key, value, message in (
+        ("product", "matmull", "did you mean matmul"),
+        ("rounded", {"w": 1}, "unknown setting 'published"),
+        ("inputs", [1], "expected a mapping of q, k, v, weights"),
+    ):
+        wrong = values | {"published": [values["published"][0] | {key: value}]}  # type: ignore[index]
+        with pytest.raises(UserError, match=re.escape(message)):
+            read(wrong)

@@ -1,0 +1,102 @@
+"""Runs with rules: from the words of a user to numbers that the reference confirms, for every variant."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+
+from attn_exp.experiment.comparison import Comparison
+from tests import ROOT
+from tests.compose import comparison
+
+CONF = ROOT / "conf"
+SHAPE = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=24", "head=4", "bias=true")
+VARIANTS = "variant=[looped,matrix,multi_head,multi_query,decode,linear,linear_recurrent]"
+
+RUNS = [
+    "mask=causal",
+    "mask=[causal,window] mask.window.left=2",
+    "mask=[causal,prefix] mask_join=or mask.prefix.length=2",
+    "mask=[causal,document] mask.document.ids=[0,0,1,1,1]",
+    "mask=padding mask.padding.lengths=3",
+    "mask=array mask.array.values=[[true,false,true,true,false]]",
+    "score=alibi mask=causal",
+    "score=t5",
+    "score=[softcap,sink] score.softcap.cap=0.5 score.sink.logit=0.3",
+    "score=added score.added.values=[[0.1],[0.2],[-3],[0],[1]]",
+    "position=rope",
+    "position=rope position.rope.interleaved=true position.rope.base=100 position.rope.stretch=2",
+    "position=rope position.rope.size=2 mask=causal",
+    "position=sinusoidal",
+    "position=[sinusoidal,rope]",
+    "normalizer=sigmoid",
+    "normalizer=sparsemax mask=causal",
+    "normalizer=sparsemax score=sink",
+    "kv_head=2",
+    "kv_head=1 position=rope",
+]
+
+
+def confirmed(compared: Comparison) -> None:
+    """Check every row that was computed; a row that was not says why."""
+    for row in compared.rows:
+        assert row.note if np.isnan(row.error) else row.error < 1e-13, row
+
+
+@pytest.mark.parametrize("words", RUNS)
+def test_the_reference_confirms_every_variant(words: str) -> None:
+    confirmed(comparison(*SHAPE, VARIANTS, *words.split()))
+
+
+@pytest.mark.parametrize("align", ["top_left", "bottom_right"])
+def test_the_reference_confirms_cross_attention(align: str) -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = (str(rng.standard_normal(shape).round(2).tolist()).replace(" ", "") for shape in ((3, 4), (5, 4), (5, 6)))
+    given = (f"embeddings.q={q}", f"embeddings.k={k}", f"embeddings.v={v}", "embeddings.vectors=null")
+    words = ("embeddings=inline", "projections=none", "mask=causal", f"align={align}", "position=rope", *given)
+    confirmed(comparison(*words, "head=2", "variant=[looped,matrix,multi_head,decode]"))
+
+
+def test_keys_given_for_fewer_heads_are_shared() -> None:
+    words = (
+        "embeddings=inline", "projections=none", "embeddings.vectors=null", "embeddings.q=[[1,2,3,4],[0,1,0,2]]",
+        "embeddings.k=[[1,0],[2,1]]", "embeddings.v=[[1,2,3],[4,5,6]]", "head=2", "variant=[multi_head]",
+    )  # fmt: skip
+    compared = comparison(*words)
+    confirmed(compared)
+    assert compared.rows[0].kv_head == 1
+    assert compared.traces["multi_head"].output is not None
+    assert compared.traces["multi_head"].output.shape == (2, 6)
+
+
+def test_a_pinned_rule_changes_its_own_row_alone() -> None:
+    plain = comparison("variant=[matrix]")
+    pinned = comparison(
+        "variant=[matrix,scaled]", "+variant.scaled.mask.causal={}", "+variant.scaled.normalizer=sigmoid"
+    )
+    assert pinned.rows[0].entropy == plain.rows[0].entropy
+    assert (pinned.rows[0].mask, pinned.rows[1].mask, pinned.rows[1].normalizer) == ("none", "causal", "sigmoid")
+    assert pinned.rows[1].parts_at == "masked"
+
+
+def test_rules_are_named_with_their_settings() -> None:
+    row = comparison("mask=[causal,window]", "score=softcap", "position=rope", "variant=[matrix]").rows[0]
+    assert row.mask == "causal and window(left=1, right=0)"
+    assert row.score == "softcap(cap=30.0)"
+    assert row.position == "rope(base=10000.0, interleaved=false, stretch=1.0)"
+
+
+def test_multi_query_shares_the_mean_of_the_heads() -> None:
+    compared = comparison(*SHAPE, "variant=[multi_head,multi_query]")
+    heads, shared = (compared.traces[name].k for name in ("multi_head", "multi_query"))
+    assert heads is not None and shared is not None
+    np.testing.assert_allclose(shared[0], heads.mean(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("group", ["mask", "score", "position"])
+def test_every_yaml_of_a_rule_runs(group: str) -> None:
+    for path in (CONF / group).glob("*.yaml"):
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert settings == {} or set(settings) == {path.stem}
+        confirmed(comparison(f"{group}={path.stem}", "variant=[matrix]"))

@@ -1,0 +1,466 @@
+"""The block-wise form: equal to an independent formula whatever the blocks, threads, rules, and logits."""
+
+from __future__ import annotations
+
+import functools
+import math
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from attn_exp.forms import blockwise, matrix
+from attn_exp.forms._blocks import asked, block, tasks
+from attn_exp.forms._blocks import blas as holding
+from attn_exp.forms._blocks.merge import merge
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.document import Document
+from attn_exp.rules.masks.mask import Mask, Span
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.scores.sink import Sink
+from attn_exp.rules.scores.softcap import Softcap
+from attn_exp.rules.scores.t5 import T5
+from tests.compose import comparison
+
+Array = NDArray[Any]
+
+
+def problem(seed: int, *shape: int, spread: float = 1.0) -> tuple[Array, Array, Array]:
+    """q, k, v of `batches, heads, groups, rows, keys, size, value size`."""
+    rng = np.random.default_rng(seed)
+    b, h, g, t, s, d, e = shape
+    return rng.normal(size=(b, h, t, d)) * spread, rng.normal(size=(b, g, s, d)), rng.normal(size=(b, g, s, e))
+
+
+def formula(q: Array, k: Array, v: Array, scale: float, allowed: Any = True, added: Any = 0.0) -> tuple[Array, Array]:
+    """Softmax attention in float64 by einsum, and its log-sum-exp."""
+    share = q.shape[1] // k.shape[1]
+    index = np.arange(q.shape[1]) // share
+    logits = np.einsum("bhtd,bhsd->bhts", q.astype(float), k.astype(float)[:, index]) * scale + added
+    logits = np.where(allowed, logits, -np.inf)
+    top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-1e300), -1e300)
+    powers = np.exp(logits - top)
+    total = powers.sum(-1)
+    with np.errstate(divide="ignore"):
+        lse = np.log(total) + top[..., 0]
+    context = np.einsum("bhts,bhse->bhte", powers, v.astype(float)[:, index]) / np.maximum(total, 1e-300)[..., None]
+    return context, lse
+
+
+def places(rows: int, keys: int) -> tuple[Array, Array]:
+    return np.arange(rows)[:, None], np.arange(keys)[None, :]
+
+
+BLOCK = 16
+SHAPES = [
+    (1, 1, 1, 1, 1, 3, 2),
+    (2, 6, 3, 37, 53, 5, 7),
+    (3, 4, 1, BLOCK - 1, BLOCK + 1, 2, 3),
+    (1, 2, 2, BLOCK, BLOCK, 7, 5),
+    (1, 3, 3, BLOCK + 1, BLOCK - 1, 4, 1),
+    (1, 2, 1, 2 * BLOCK + 1, 1, 4, 3),
+]
+
+
+@pytest.fixture
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of 16 keys, so that small problems have many."""
+    monkeypatch.setattr(tasks, "KEYS", BLOCK)
+    monkeypatch.setattr(tasks, "PLACES", BLOCK * BLOCK * 2)
+    monkeypatch.setattr(tasks, "SLIVER", 3)
+    monkeypatch.setattr(block, "PIECE", 8)
+    monkeypatch.setattr(asked, "WORTH", 8)
+    monkeypatch.setattr(block, "TRIED", 0)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("workers", [1, 2, 7])
+@pytest.mark.parametrize("spread", [1.0, 3000.0], ids=["bounded", "unbounded"])
+@pytest.mark.usefixtures("small_tiles")
+def test_equal_to_the_formula(shape: tuple[int, ...], workers: int, spread: float) -> None:
+    q, k, v = problem(3, *shape, spread=spread)
+    context, lse = formula(q, k, v, 0.4)
+    for rows in (1, BLOCK - 1, BLOCK, BLOCK + 1, 300):
+        trace: Any = blockwise.attend(q, k, v, Rules(scale=0.4), threads=workers, rows=rows)
+        np.testing.assert_allclose(trace.context, context, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(trace.lse, lse, rtol=1e-13, atol=1e-12)
+
+
+class Strided(Mask):
+    """A relative mask that cannot tell which keys it leaves out, so that each block has patterns of its own."""
+
+    relative = True
+
+    def allows(self, grid: Grid) -> Any:
+        return (grid.key - grid.query) % 3 == 0
+
+
+MASKS: dict[str, tuple[Mask, Any]] = {
+    "causal": (Causal(), lambda i, j: j <= i),
+    "window": (Window(3, 2), lambda i, j: (j >= i - 3) & (j <= i + 2)),
+    "left": (Window(5, 0), lambda i, j: (j >= i - 5) & (j <= i)),
+    "document": (
+        Document((0,) * 20 + (1,) * 19 + (0,) * 3),
+        lambda i, j: ((i < 20) | (i > 38)) == ((j < 20) | (j > 38)),
+    ),
+    "strided": (Strided(), lambda i, j: (j - i) % 3 == 0),
+    "array": (Allowed(np.random.default_rng(5).random((42, 42)) < 0.3), None),
+    "nothing": (Allowed(np.zeros((1, 1), bool)), lambda i, j: (i + j) < 0),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("spread", [1.0, 3000.0], ids=["bounded", "unbounded"])
+@pytest.mark.usefixtures("small_tiles")
+def test_masks(name: str, spread: float) -> None:
+    mask, allows = MASKS[name]
+    q, k, v = problem(4, 2, 4, 2, 42, 42, 3, 5, spread=spread)
+    allowed = allows(*places(42, 42)) if allows else mask.values  # type: ignore[attr-defined]  # the array itself
+    context, lse = formula(q, k, v, 0.4, allowed)
+    for workers, rows in ((1, 1), (2, 15), (2, 16), (7, 17), (1, 32)):
+        trace: Any = blockwise.attend(q, k, v, Rules(scale=0.4, masks=(mask,)), threads=workers, rows=rows)
+        np.testing.assert_allclose(trace.context, context, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(trace.lse, lse, rtol=1e-13, atol=1e-12)
+
+
+RULES = {
+    "nothing": Rules(scale=0.3),
+    "everything": Rules(scale=0.3, masks=(Causal(), Padding((31, 0, 53))), scores=(Softcap(2.0), Alibi(), T5())),
+    "sink": Rules(scale=0.3, masks=(Window(9, 4),), scores=(Sink((0.3, -1.0, 2.0, 0.0)),), offset=16),
+    "offsets": Rules(scale=0.3, masks=(Causal(),), scores=(Alibi(),), offset=np.array([16, -4, 0])),
+    "sigmoid": Rules(scale=0.3, masks=(Causal(),), normalizer="sigmoid"),
+    "sparsemax": Rules(scale=0.3, masks=(Causal(),), scores=(Sink((0.3, -1.0, 2.0, 0.0)),), normalizer="sparsemax"),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("spread", [1.0, 3000.0], ids=["bounded", "unbounded"])
+@pytest.mark.parametrize("tiles", ["small", "usual"])
+def test_equal_to_the_matrix(name: str, groups: int, spread: float, tiles: str, request: pytest.FixtureRequest) -> None:
+    if tiles == "small":
+        request.getfixturevalue("small_tiles")
+    q, k, v = problem(5, 3, 4, groups, 37, 53, 3, 5, spread=spread)
+    expected: Any = matrix.attend(q, k, v, RULES[name]).context
+    for workers in (1, 2, 7):
+        found: Any = blockwise.attend(q, k, v, RULES[name], threads=workers).context
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("spread", [1.0, 3000.0], ids=["bounded", "unbounded"])
+@pytest.mark.usefixtures("small_tiles")
+def test_the_summary_is_that_of_the_matrix(name: str, spread: float) -> None:
+    q, k, v = problem(14, 3, 4, 2, 37, 53, 3, 5, spread=spread)
+    expected = matrix.attend(q, k, v, RULES[name])
+    weights = np.asarray(expected.weights)
+    logs = np.log(np.where(weights > 0, weights, 1))
+    for workers in (1, 7):
+        trace: Any = blockwise.attend(q, k, v, RULES[name], threads=workers, cells=10)
+        summary = trace.summary
+        assert summary is not None and "summary" not in dict(trace.stages())
+        near = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-11)
+        near(trace.context, expected.context)
+        near(summary.entropy, -(weights * logs).sum(-1))
+        near(summary.effective_keys, np.exp(-(weights * logs).sum(-1)))
+        near(summary.largest_weight, weights.max(-1))
+        near(summary.sink_mass, weights[..., 0])
+        assert summary.heat.shape == (3, 4, 10, 10)
+        for a, (top, bottom) in enumerate(pairwise(summary.row_edges)):
+            for c, (left, right) in enumerate(pairwise(summary.key_edges)):
+                near(summary.heat[..., a, c], weights[..., top:bottom, left:right].mean((-1, -2)))
+
+
+def test_a_summary_of_few_rows_and_of_none() -> None:
+    for rows, keys in ((3, 5), (1, 1), (0, 4), (4, 0)):
+        q, k, v = problem(15, 1, 2, 2, rows, keys, 3, 4)
+        trace: Any = blockwise.attend(q[0], k[0], v[0], Rules(), cells=128)
+        assert trace.summary is not None
+        assert trace.summary.heat.shape == (2, rows, keys)
+        assert trace.summary.entropy.shape == (2, rows)
+
+
+def test_repeated_calls_agree_to_the_bit() -> None:
+    q, k, v = problem(16, 1, 4, 2, 600, 600, 8, 4)
+    rules = Rules(scale=0.3, masks=(Causal(),))
+    first, *others = [blockwise.attend(q, k, v, rules, threads=3, rows=64, cells=16) for _ in range(5)]
+    assert first.summary is not None
+    for other in others:
+        assert other.summary is not None
+        np.testing.assert_array_equal(first.context, other.context)
+        np.testing.assert_array_equal(first.summary.heat, other.summary.heat)
+
+
+def test_every_normalizer_is_tried() -> None:
+    assert {rules.normalizer for rules in RULES.values()} == set(NORMALIZERS)
+
+
+def test_without_a_batch_axis_and_without_values() -> None:
+    q, k, v = problem(6, 1, 2, 2, 5, 7, 3, 4)
+    whole, alone = blockwise.attend(q, k, v, Rules()), blockwise.attend(q[0], k[0], v[0], Rules())
+    assert whole.context is not None and alone.context is not None and alone.lse is not None
+    np.testing.assert_array_equal(alone.context, whole.context[0])
+    bare = blockwise.attend(q[0], k[0], None, Rules())
+    assert bare.context is None
+    np.testing.assert_array_equal(bare.lse, alone.lse)
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(0, 0), (0, 3), (3, 0), (1, 1)])
+def test_no_rows_or_no_keys(rows: int, keys: int) -> None:
+    q, k, v = problem(7, 1, 2, 1, rows, keys, 3, 4)
+    trace: Any = blockwise.attend(q, k, v, Rules())
+    context, lse = formula(q, k, v, 1.0)
+    np.testing.assert_allclose(trace.context, context, rtol=1e-14)
+    np.testing.assert_array_equal(np.isneginf(np.asarray(trace.lse)), np.isneginf(lse) | (keys == 0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("side", [-1e-3, 0.0, 1e-3])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_logits_around_the_bound(dtype: Any, side: float, sign: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block, "TRIED", 0)
+    limit = math.log(np.finfo(dtype).max) * (1 + side)
+    q = np.full((1, 1, 3, 1), limit, dtype)
+    k = np.array([sign, sign * 0.99, sign * 0.5, sign], dtype).reshape(1, 1, 4, 1)
+    v = np.array([1.0, 2.0, 4.0, -7.0], dtype).reshape(1, 1, 4, 1)
+    context, lse = formula(q, k, v, 1.0)
+    trace: Any = blockwise.attend(q, k, v, Rules())
+    np.testing.assert_allclose(trace.context, context, rtol=limit * 4 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(trace.lse, lse, rtol=4 * np.finfo(dtype).eps)
+
+
+def test_both_sides_of_the_bound_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block, "TRIED", 0)
+    taken: list[str] = []
+    safe = block.safe
+
+    def recorded(each: Any) -> Any:
+        taken.append("safe")
+        return safe(each)
+
+    monkeypatch.setattr(block, "safe", recorded)
+    limit = math.log(np.finfo(np.float64).max)
+    for factor in (0.99, 1.01):
+        q, one = np.full((1, 1, 1, 1), limit * factor), np.ones((1, 1, 1, 1))
+        blockwise.attend(q, one, one, Rules())
+    assert taken == ["safe"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_whose_powers_underflow_are_done_again(dtype: Any) -> None:
+    q = np.full((1, 1, 5, 1), math.log(np.finfo(dtype).tiny) * 0.99, dtype)
+    k, v = (np.linspace(ends[0], ends[1], 6, dtype=dtype).reshape(1, 1, 6, 1) for ends in ((1.0, 1.05), (-1, 2)))
+    context, lse = formula(q, k, v, 1.0)
+    trace: Any = blockwise.attend(q, k, v, Rules())
+    np.testing.assert_allclose(trace.context, context, rtol=1000 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(trace.lse, lse, rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_denormals(dtype: Any) -> None:
+    tiny, unit = np.finfo(dtype).tiny, np.finfo(dtype).smallest_subnormal
+    q, k, v = (each.astype(dtype) for each in problem(8, 1, 2, 2, 9, 11, 3, 4))
+    context, _ = formula(q, k, v, 1.0)
+    small: Any = blockwise.attend(q, k, v * tiny / 8, Rules()).context
+    np.testing.assert_allclose(np.asarray(small) / unit, context * (tiny / 8 / unit), atol=16)
+    lone: Any = blockwise.attend(q * tiny / 8, k, v, Rules()).context
+    np.testing.assert_allclose(lone, np.broadcast_to(v.mean(-2, keepdims=True), lone.shape), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("mask", [Window(2, 1), Allowed(np.tri(40, 40, 1, bool) & ~np.tri(40, 40, -3, bool))], ids=str)
+def test_what_nobody_sees_cannot_leak(bad: float, dtype: Any, mask: Mask) -> None:
+    q, k, v = (each.astype(dtype) for each in problem(9, 1, 2, 1, 40, 40, 3, 4))
+    rules = Rules(scale=0.5, masks=(mask,))
+    clean = np.asarray(blockwise.attend(q, k, v, rules).context)
+    k[..., 7, 1], v[..., 7, 2] = bad, bad
+    found = np.asarray(blockwise.attend(q, k, v, rules).context)
+    blind = [i for i in range(40) if not i - 2 <= 7 <= i + 1]
+    np.testing.assert_allclose(found[:, :, blind], clean[:, :, blind], rtol=20 * np.finfo(dtype).eps, atol=1e-6)
+    if np.isnan(bad):
+        assert np.isnan(found[:, :, [6, 7, 8, 9], 2]).all()
+
+
+@pytest.mark.parametrize(("dtype", "units"), [("float16", 2), ("float32", 8)])
+def test_half_precision_is_rounded_once(dtype: str, units: int) -> None:
+    """Products of float32 over 41 keys are rounded as the BLAS's kernel pleases, those of float16 in float32 too."""
+    q, k, v = (each.astype(dtype) for each in problem(10, 1, 2, 2, 30, 41, 16, 4))
+    found = blockwise.attend(q, k, v, Rules(scale=0.25)).context
+    assert found is not None and found.dtype == dtype
+    context, _ = formula(q, k, v, 0.25)
+    assert np.abs(found - context).max() <= units * np.finfo(dtype).eps * np.abs(context).max()
+
+
+def test_arguments_are_left_as_they_were() -> None:
+    arrays = problem(11, 1, 2, 2, 300, 300, 3, 4)
+    copies = [each.copy() for each in arrays]
+    blockwise.attend(*arrays, Rules(scale=0.25, masks=(Causal(),), scores=(Softcap(2.0),)), threads=2)
+    for array, copy in zip(arrays, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_parts_merge_into_the_whole() -> None:
+    q, k, v = problem(12, 1, 2, 2, 13, 29, 3, 4, spread=30.0)
+    whole: Any = blockwise.attend(q, k, v, Rules())
+    parts = [blockwise.attend(q, k[..., cut, :], v[..., cut, :], Rules()) for cut in (slice(0, 11), slice(11, 29))]
+    context, lse = merge(*((each.context, each.lse)[i] for each in parts for i in (0, 1)))  # type: ignore[arg-type]
+    np.testing.assert_allclose(context, whole.context, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(lse, whole.lse, rtol=1e-13)
+
+
+def test_merging_what_saw_nothing() -> None:
+    empty, none = np.zeros((2, 3)), np.full(2, -np.inf)
+    context, lse = merge(empty, none, np.ones((2, 3)), np.array([1.0, -np.inf]))
+    np.testing.assert_array_equal(context, [[1, 1, 1], [0, 0, 0]])
+    np.testing.assert_array_equal(lse, [1.0, -np.inf])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (2, 6, 1, 5, 7), (3, 1, 4, 300, 1000), (1, 8, 1, 2048, 2048)])
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_tasks_cover_the_answer_once(shape: tuple[int, ...], workers: int) -> None:
+    covered = np.zeros(shape[:4], int)
+    for task in tasks.tasks(tasks.Shape(*shape), workers):
+        covered[task] += 1
+        sizes = [len(range(*each.indices(10**9))) for each in task]
+        assert math.prod(sizes) * min(shape[4], tasks.KEYS) <= tasks.PLACES
+    assert (covered == 1).all()
+
+
+@pytest.mark.parametrize("span", [Span(0, 0, 0, 0), Span(3, 5000, 100, 4900), Span(0, 70, 0, 60), Span(5, 9, 5, 5)])
+def test_runs_cover_what_is_seen_once(span: Span) -> None:
+    runs = list(tasks.runs(span, tasks.KEYS))
+    assert sum(run.stop - run.start for run in runs) == span.some_stop - span.some_start
+    assert all(left.stop == right.start for left, right in pairwise(runs))
+    for run in runs:
+        free = set(range(run.start, run.stop)).difference(*(range(*part) for part in run.masked))
+        assert all(span.every_start <= key < span.every_stop for key in free)
+        assert all(run.start <= left < right <= run.stop for left, right in run.masked)
+
+
+@pytest.fixture
+def blas() -> Iterator[ThreadpoolController]:
+    controller = ThreadpoolController().select(user_api="blas")
+    with controller.limit(limits=2):
+        yield controller
+
+
+def counts(blas: ThreadpoolController) -> set[int]:
+    return {each["num_threads"] for each in blas.info()}
+
+
+class Watch(Score):
+    """A score rule that notes the BLAS's threads where it is asked, and fails if told to."""
+
+    def __init__(self, blas: ThreadpoolController, fails: bool) -> None:
+        self.blas, self.fails, self.seen = blas, fails, set[int]()
+
+    def bend(self, logits: Any) -> Any:
+        self.seen |= counts(self.blas)
+        if self.fails:
+            raise RuntimeError("on purpose")
+        return logits
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_blas_is_left_as_it_was(blas: ThreadpoolController, workers: int, fails: bool) -> None:
+    q, k, v = problem(13, 1, 8, 8, 50, 50, 3, 4)
+    watch = Watch(blas, fails)
+    if fails:
+        with pytest.raises(RuntimeError, match="on purpose"):
+            blockwise.attend(q, k, v, Rules(scores=(watch,)), threads=workers)
+    else:
+        blockwise.attend(q, k, v, Rules(scores=(watch,)), threads=workers)
+    assert watch.seen == {1}
+    assert counts(blas) == {2}
+    assert (holding.HOLDER.calls, holding.HOLDER.busy) == (0, 0)
+
+
+def work(seed: int) -> float:
+    q, k, v = problem(seed, 1, 4, 2, 300, 300, 8, 4)
+    found = np.asarray(blockwise.attend(q, k, v, Rules(scale=0.3, masks=(Causal(),))).context)
+    context, _ = formula(q, k, v, 0.3, np.tri(300, dtype=bool))
+    return float(np.abs(found - context).max())
+
+
+def test_from_several_threads_at_once(blas: ThreadpoolController) -> None:
+    with ThreadPoolExecutor(5) as pool:
+        assert max(pool.map(work, range(20))) < 1e-13
+    assert counts(blas) == {2}
+
+
+def test_calls_at_once_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "usable_cores", lambda: 5)
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
+    with holding.one_blas_thread(3) as first, holding.one_blas_thread(5) as second, holding.one_blas_thread(5) as third:
+        assert (first, second, third) == (3, 2, 1)
+        with holding.one_blas_thread(4, insist=True) as fourth:
+            assert fourth == 4
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_inside_process_pools(method: str) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("no such way to start a process here")
+    work(0)
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+        assert max(pool.map(work, range(4))) < 1e-13
+        assert pool.submit(holding.default_threads).result() == 1
+
+
+def forked_within(blas: ThreadpoolController) -> None:
+    assert counts(blas) == {2} and holding.HOLDER.calls == 0 and holding.HOLDER.busy == 0
+    assert work(1) < 1e-13
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_fork_in_the_middle_of_a_call(blas: ThreadpoolController) -> None:
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("no fork here")
+    with holding.one_blas_thread(2):
+        child = multiprocessing.get_context("fork").Process(target=forked_within, args=(blas,))
+        child.start()
+        child.join(60)
+        assert counts(blas) == {1}
+    assert child.exitcode == 0
+    assert counts(blas) == {2}
+
+
+def test_a_run_describes_the_weights_that_it_never_had_whole() -> None:
+    matrix_row, blockwise_row = comparison("variant=[matrix,blockwise]", "mask=causal").rows
+    for name in ("entropy", "effective_keys", "largest_weight"):
+        assert getattr(blockwise_row, name) == pytest.approx(getattr(matrix_row, name), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mask", "length", "rows"),
+    [
+        (None, 512, 256),
+        (Padding(100), 512, 256),
+        (Causal(), 64, 256),
+        (Causal(), 256, 64),
+        (Causal(), 400, 100),
+        (Causal(), 900, 128),
+        (Window(255, 0), 9000, 128),
+    ],
+    ids=str,
+)
+def test_blocks_are_smaller_where_a_mask_lets_them_skip_keys(mask: Mask | None, length: int, rows: int) -> None:
+    q, k, v = problem(17, 2, 2, 1, length, length, 2, 2)
+    whole = blockwise.operands(q, k, v, Rules(masks=() if mask is None else (mask,)))
+    assert asked.rows_per_task(whole) == rows

@@ -1,0 +1,266 @@
+"""ONNX Runtime as a form: what it answers where the operator is particular, and how a row in float32 is judged."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from attn_exp import forms
+from attn_exp.errors import UserError
+from attn_exp.experiment.sameness import compared
+from attn_exp.report import partings
+from attn_exp.report.terminal import summary
+from attn_exp.report.verdict import sentence
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.added import Added
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.scores.sink import Sink
+from attn_exp.rules.scores.softcap import Softcap
+from tests.compose import comparison
+from tests.forms.by_form import tolerance
+from tests.forms.test_oracle_matrix import Shape, draw, expected
+from tests.test_house import loaded
+
+Array = NDArray[Any]
+
+pytest.importorskip("onnx", reason="ONNX is not installed: it comes with the test group")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: it comes with the test group")
+
+FOUR = "variant=[matrix,blockwise,torch_sdpa,onnxruntime]"
+BOTH = "variant=[matrix,onnxruntime]"
+RANDOM = ("embeddings=random", "embeddings.tokens=7", "embeddings.d_model=12")
+
+
+def ours(shape: Shape, **settings: Any) -> tuple[Array, Array]:
+    """Return the form's context and the scalar reference's."""
+    q, k, v = draw(shape)
+    found = forms.attend("onnxruntime")(q, k, v, Rules(**settings)).context
+    assert found is not None
+    return found, expected(q, k, v, Rules(**settings), "logits")[1]
+
+
+def close(found: Array, wanted: Array) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=tolerance("onnxruntime", 0), atol=tolerance("onnxruntime", 0))
+
+
+def multiply(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Let the form answer a multiple of what it computes."""
+    sound = forms.module("onnxruntime").attend
+
+    def attend(q: Array, k: Array, v: Array, rules: Rules) -> Any:
+        found = sound(q, k, v, rules)
+        return found.replace(context=found.context * factor)
+
+    monkeypatch.setattr("attn_exp.forms.onnxruntime.attend", attend)
+
+
+@pytest.mark.parametrize("rules", ["", "mask=causal score=alibi position=rope", "mask=window scale=false bias=true"])
+def test_four_libraries_are_four_rows_of_one_table(rules: str) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+    found = comparison(*RANDOM, FOUR, *rules.split())
+    assert [(row.form, row.same_as, row.note) for row in found.rows] == [
+        (name, "A", "") for name in ("matrix", "blockwise", "torch_sdpa", "onnxruntime")
+    ]
+    assert [row.computed_in for row in found.rows] == ["float64"] * 3 + ["float32"]
+    assert all(row.error_ulp < 20 and row.checked == 7 for row in found.rows)
+    assert all(row.error < 1e-14 for row in found.rows[:3])
+    assert 1e-10 < found.rows[3].error < 1e-6
+
+
+def test_a_row_in_float32_says_so_wherever_it_is_judged() -> None:
+    found = comparison(*RANDOM, BOTH)
+    row = found.rows[1]
+    assert row.sameness.startswith("within ") and row.sameness.endswith(" of float32")
+    assert [each.sameness for each in found.distances] == [row.sameness]
+    assert sentence(found.rows) == "matrix and onnxruntime compute the same function (A), onnxruntime in float32."
+    first, second = partings.accuracy(list(found.rows)).split("; ")
+    assert first.startswith("matrix in float64 is within ") and second.startswith("onnxruntime in float32 is within ")
+    head, _, line = summary(found).splitlines()[:3]
+    assert head.split()[4:7] == ["error", "ulp", "of"] and line.split()[6] == "float32"
+    assert " of " not in summary(comparison(*RANDOM)).splitlines()[0]
+
+
+def test_a_row_in_float32_alone_is_right() -> None:
+    found = comparison(*RANDOM, "variant=[onnxruntime]")
+    assert sentence(found.rows) == "onnxruntime stands alone."
+    assert partings.accuracy(list(found.rows)).startswith("Every variant is within ")
+
+
+@pytest.mark.parametrize(("factor", "letter"), [(1 + 1e-6, "A"), (1 + 1e-4, "B")])
+def test_more_than_rounding_in_float32_is_another_function(
+    monkeypatch: pytest.MonkeyPatch, factor: float, letter: str
+) -> None:
+    multiply(monkeypatch, factor)
+    found = comparison(*RANDOM, BOTH)
+    assert found.rows[1].same_as == letter
+    assert ("onnxruntime is wrong" in partings.accuracy(list(found.rows))) == (letter == "B")
+    assert ("parts from matrix at the context" in " ".join(partings.told(found))) == (letter == "B")
+
+
+@pytest.mark.parametrize(
+    ("factor", "word"),
+    [
+        (1.0, "bit-identical"),
+        (1 + 2**-40, "within 0 ulp of float32"),
+        (1 + 2**-22, "within 2 ulp of float32"),
+        (1 + 40 * 2**-23, "within rounding of float32"),
+        (1.001, "different"),
+    ],
+)
+def test_sameness_in_units_of_a_coarser_type(factor: float, word: str) -> None:
+    one = np.array([1.0, 1.25])
+    assert compared(one, one * factor, np.dtype(np.float32)) == word
+
+
+def test_the_form_says_what_it_computes_in() -> None:
+    types = [forms.computed_in("onnxruntime", each).name for each in ("float16", "float32", "float64", "longdouble")]
+    assert types == ["float16", "float32", "float32", "float32"]
+    assert {forms.computed_in(name).name for name in forms.NAMES if name != "onnxruntime"} == {"float64"}
+
+
+@pytest.mark.parametrize("asked", ["float64", "[float32,float64]"])
+def test_precision_judges_the_form_in_its_own_type(asked: str) -> None:
+    (check,) = comparison(*RANDOM, BOTH, f"dtype={asked}").checks
+    records = [each for each in check.records if each.variant == "onnxruntime"]
+    assert {each.dtype for each in records} == {"float32"}
+    assert len(records) == len({each.stage for each in records})
+    assert {each.dtype for each in check.records if each.variant == "matrix"} == set(asked.strip("[]").split(","))
+    assert check.sentence == "every stage of every variant shows ordinary rounding."
+
+
+def test_invariants_hold_to_rounding_but_what_is_masked_leaks() -> None:
+    (check,) = comparison(*RANDOM, "head=3", "mask=causal", "variant=[onnxruntime]", "check=invariants").checks
+    held = {each.invariant: (each.holds, each.note) for each in check.records}
+    assert held["poison NaN"][0] == "no"
+    assert held["gradients"] == ("-", "float32 is too coarse for finite differences")
+    assert {name for name, (holds, _) in held.items() if holds == "no"} == {"poison NaN"}
+    assert {name for name, (holds, _) in held.items() if holds == "yes"} >= {"poison 1e30", "logit shift"}
+
+
+def test_metrics_are_in_the_type_of_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One millionth off is close in float32, and not in float64."""
+    multiply(monkeypatch, 1 + 1e-6)
+    (check,) = comparison(*RANDOM, BOTH, "metrics=[close,ulp]").checks
+    found = {(each.variant, each.metric): each.value for each in check.records}
+    assert found["onnxruntime", "close"] == found["matrix", "close"] == 1
+    assert found["onnxruntime", "ulp"] < 1000
+
+
+def test_printed_figures_are_held_against_the_row_with_the_most_digits() -> None:
+    alone, both = (comparison("experiment=she_likes_coffee", f"variant=[{names}]")
+                   for names in ("matrix", "onnxruntime,matrix"))  # fmt: skip
+    assert [each.computed for each in both.published] == [each.computed for each in alone.published]
+    assert [each.largest_difference for each in both.published] == [each.largest_difference for each in alone.published]
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+def test_what_is_masked_leaks_where_it_is_not_finite(poison: float) -> None:
+    """Were this no longer so, `LEAKS` should go, and the property tests hold the form to the promise."""
+    q, k, v = draw(Shape(1, 1, 3, 3, 4, 4))
+    v[:, 2] = poison
+    found = forms.attend("onnxruntime")(q, k, v, Rules(masks=(Causal(),))).context
+    assert hasattr(forms.module("onnxruntime"), "LEAKS")
+    assert found is not None and np.isnan(found[:, :2]).all()
+
+
+@pytest.mark.parametrize("scale", [-1.0, -0.3, 0.0])
+def test_scales_that_the_operator_refuses(scale: float) -> None:
+    close(*ours(Shape(4, 2, 3, 5, 4, 3), scale=scale))
+
+
+@pytest.mark.parametrize("scores", [(Softcap(0.5),), (Alibi(), Softcap(0.5))])
+def test_a_soft_cap_comes_before_biases_and_masks(scores: tuple[Score, ...]) -> None:
+    close(*ours(Shape(6, 3, 4, 5, 4, 3), masks=(Causal(),), scores=scores))
+
+
+def test_biases_over_rows_that_see_nothing() -> None:
+    found, wanted = ours(Shape(2, 1, 3, 5, 4, 3), masks=(Causal(),), scores=(Alibi(),), offset=-2)
+    close(found, wanted)
+    np.testing.assert_array_equal(found[:, :2], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected_shape"),
+    [((1, 1, 3, 0, 4, 2), (1, 3, 2)), ((1, 1, 0, 3, 4, 2), (1, 0, 2)), ((2, 1, 3, 3, 4, 0), (2, 3, 0))],
+)
+def test_nothing_to_attend_to_gives_zeros(shape: tuple[int, ...], expected_shape: tuple[int, ...]) -> None:
+    found = forms.attend("onnxruntime")(*draw(Shape(*shape)), Rules()).context
+    assert found is not None
+    np.testing.assert_array_equal(found, np.zeros(expected_shape), strict=True)
+
+
+def test_heads_without_numbers_take_the_mean() -> None:
+    q, k, v = draw(Shape(1, 1, 2, 3, 0, 4))
+    found = forms.attend("onnxruntime")(q, k, v, Rules()).context
+    assert found is not None
+    close(found, np.broadcast_to(v.mean(axis=1, keepdims=True), found.shape))
+
+
+def test_one_token() -> None:
+    close(*ours(Shape(1, 1, 1, 1, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        (Rules(scores=(Sink(0.0),)), "takes numbers to add to the logits, a soft-cap, and no other change of them"),
+        (Rules(scores=(Softcap(1.0), Softcap(2.0))), "ONNX's operator takes numbers to add to the logits, a soft-cap"),
+        *((Rules(normalizer=name), f"the softmax alone, not {name}") for name in NORMALIZERS if name != "softmax"),
+    ],
+)
+def test_what_the_operator_has_no_argument_for_is_refused(rules: Rules, why: str) -> None:
+    assert why in (forms.refuses("onnxruntime", rules) or "")
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
+def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    found = comparison(*RANDOM, BOTH)
+    assert found.rows[1].note == "ONNX Runtime is not installed: pip install onnxruntime onnx"
+    assert "onnxruntime was not computed: ONNX Runtime is not installed" in sentence(found.rows)
+
+
+@pytest.mark.parametrize("version", ["1.24.4", "1.27.0"])
+def test_an_old_release_is_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """1.24 to 1.27 give a row without keys the mean of all values; measured, where the operator says 0."""
+    monkeypatch.setattr("onnxruntime.__version__", version)
+    refusal = f"ONNX Runtime {version} reads masks otherwise: pip install 'onnxruntime>=1.28'"
+    assert forms.refuses("onnxruntime", Rules()) == refusal
+    monkeypatch.setattr("onnxruntime.__version__", "2.0.0")
+    assert forms.refuses("onnxruntime", Rules()) is None
+
+
+@pytest.mark.parametrize("form", ["onnxruntime", "torch_sdpa"])
+def test_a_problem_without_values_is_refused_in_one_line(form: str) -> None:
+    found = comparison("experiment=qk_transpose", f"variant=[matrix,{form}]")
+    assert found.rows[1].note == f"form={form} computes the context alone, and this problem has no values"
+    with pytest.raises(UserError, match=f"{form}: form={form} computes the context alone"):
+        comparison("experiment=qk_transpose", f"variant=[{form}]")
+
+
+def test_weights_that_are_given_need_no_library() -> None:
+    found = comparison("experiment=attention_times_value", "variant=[matrix,onnxruntime]")
+    assert "forms no weights, and this problem starts at given ones" in found.rows[1].note
+
+
+def test_arguments_are_left_as_they_are() -> None:
+    arrays = draw(Shape(2, 1, 3, 5, 4, 3))
+    before = [each.copy() for each in arrays]
+    forms.attend("onnxruntime")(*arrays, Rules(masks=(Allowed(np.ones((3, 5), bool)),), scores=(Added(np.eye(3, 5)),)))
+    for each, copy in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(each, copy)
+
+
+def test_it_is_loaded_where_it_is_used_and_nowhere_else(tmp_path: Path) -> None:
+    libraries = {"onnx", "onnxruntime"}
+    assert not libraries & loaded("report=none", "variant=[looped,matrix,blockwise]", folder=tmp_path)
+    assert libraries <= loaded("report=none", "variant=[onnxruntime]", folder=tmp_path)

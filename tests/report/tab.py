@@ -1,0 +1,184 @@
+"""A headless Chromium under a reader's hands: real keys, a real mouse, a screen of any size, and what it asked for.
+
+It is told what to do over two pipes, in the browser's own protocol (https://chromedevtools.github.io/devtools-protocol).
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.browser import CHROMIUM, need_chromium
+
+PATIENCE = 60.0
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--hide-scrollbars",
+)  # fmt: skip
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowRight": 39}
+TYPED = {"Enter": "\r", " ": " "}
+"""Keys that also type something, without which they press no button."""
+
+DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))"
+"""Waits until the page is drawn as it is now; before that, a click lands on what was there."""
+UNSHADED = "<style>.scroll { background-image: none !important; }</style>"
+
+
+class Tab:
+    """One tab: what it says to the console, which addresses it asks for, and what is done in it."""
+
+    def __init__(self, commands: int, answers: int) -> None:
+        self.commands, self.answers = commands, answers
+        self.rest, self.last, self.session = b"", 0, ""
+        self.console: list[str] = []
+        self.requests: list[str] = []
+        self.loaded = False
+        target = self.tell("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.tell("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.tell(f"{domain}.enable")
+
+    def tell(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send one command and return its answer, noting what happens meanwhile."""
+        self.last += 1
+        message = {"id": self.last, "method": method, "params": parameters}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.commands, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self.heard()
+            if answer.get("id") == self.last:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    def heard(self) -> dict[str, Any]:
+        """Return the next message of the browser."""
+        end = time.monotonic() + PATIENCE
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self.answers, selectors.EVENT_READ)
+            while b"\0" not in self.rest:
+                assert waiting.select(max(0.0, end - time.monotonic())), "the browser says nothing"
+                piece = os.read(self.answers, 1 << 20)
+                assert piece, "the browser has ended"
+                self.rest += piece
+        text, _, self.rest = self.rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(text)
+        self.note(message.get("method", ""), message.get("params", {}))
+        return message
+
+    def note(self, event: str, about: dict[str, Any]) -> None:
+        if event in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
+            self.console.append(json.dumps(about))
+        if event == "Network.requestWillBeSent":
+            self.requests.append(about["request"]["url"])
+        if event == "Page.loadEventFired":
+            self.loaded = True
+
+    def open(self, path: Path) -> None:
+        """Open a file and wait until it has loaded."""
+        self.tell("Page.navigate", url=path.absolute().as_uri())
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until a page has loaded."""
+        while not self.loaded:
+            self.heard()
+        self.loaded = False
+
+    def ask(self, expression: str) -> Any:
+        """Return the value of an expression in the page."""
+        told = self.tell("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in told, told
+        return told["result"].get("value")
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for key in keys:
+            about = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]}
+            text = {"text": TYPED[key]} if key in TYPED else {}
+            self.tell("Input.dispatchKeyEvent", type="keyDown", **about, **text)
+            self.tell("Input.dispatchKeyEvent", type="keyUp", **about)
+
+    def type(self, text: str) -> None:
+        """Type a text where the focus is."""
+        self.tell("Input.insertText", text=text)
+
+    def click(self, selector: str) -> None:
+        """Click on the middle of the first element that matches, scrolled into view."""
+        middle = self.ask(
+            f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
+            " found.scrollIntoView({block: 'center', behavior: 'instant'}); const box = found.getBoundingClientRect();"
+            " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+        )
+        self.ask(DRAWN)
+        where = {"x": middle[0], "y": middle[1], "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            self.tell("Input.dispatchMouseEvent", type=kind, **where)
+
+    def screen(self, width: int, height: int = 800, scheme: str = "light", media: str = "") -> None:
+        """Have a screen so many pixels wide, light or dark, or be paper (`media="print"`)."""
+        self.tell(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.tell("Emulation.setEmulatedMedia", media=media, features=features)
+        self.ask(DRAWN)
+
+    def overflow(self, selector: str = "html") -> int:
+        """Return by how many pixels the page is wider than the screen, or what an element holds than the element."""
+        widths = "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)"
+        return int(self.ask(f"{widths}(document.querySelector({json.dumps(selector)}))"))
+
+    def violations(self) -> list[list[str]]:
+        """Return the serious violations that axe-core finds: how bad, which rule, where.
+
+        It judges no contrast on a background that changes, so the shades at the edges of tables are taken away.
+        """
+        package = importlib.util.find_spec("axe_core_python")
+        if package is None or package.origin is None:
+            pytest.skip("axe-core-python is not installed")
+        axe = Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8")
+        self.ask(f"{axe}\n0")
+        self.ask(f"document.head.insertAdjacentHTML('beforeend', {json.dumps(UNSHADED)})")
+        found = self.ask(
+            "axe.run().then((told) => told.violations.map((each) => [each.impact, each.id, each.nodes[0].html]))"
+        )
+        return [each for each in found if each[0] in ("serious", "critical")]
+
+    def photograph(self, path: Path, whole: bool = True) -> None:
+        """Take a picture of the page, or of what the screen shows of it."""
+        taken = self.tell("Page.captureScreenshot", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(taken["data"]))
+
+
+@contextmanager
+def tab(folder: Path) -> Iterator[Tab]:
+    """Start a browser with an empty profile below a folder, and end it."""
+    need_chromium()
+    (read_commands, commands), (answers, write_answers) = os.pipe(), os.pipe()
+    options = [*FLAGS, f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe"]
+    with subprocess.Popen(
+        ["bash", "-c", f'exec "$@" 3<&{read_commands} 4>&{write_answers}', "bash", str(CHROMIUM), *options],
+        pass_fds=(read_commands, write_answers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as browser:  # fmt: skip
+        os.close(read_commands)
+        os.close(write_answers)
+        try:
+            yield Tab(commands, answers)
+        finally:
+            os.close(commands)
+            os.close(answers)
+            browser.terminate()

@@ -1,0 +1,221 @@
+"""The page as a reader meets it: in a browser, with a mouse, a keyboard, a small screen, and without JavaScript."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_exp.report import page as report
+from tests.compose import comparison
+from tests.letters import WIDTHS, set_in
+from tests.report.browser import need_chromium, visit
+from tests.report.tab import tab
+from tests.report.test_report import a_run, hostile
+
+SETTINGS = ("variant=[looped,unscaled,multi_head]", "mask=causal")
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    need_chromium()
+    return report.page(a_run(comparison(*SETTINGS)), {})
+
+
+def test_the_page_opens_without_a_complaint_or_a_request(page: str, tmp_path: Path) -> None:
+    found = visit(page, "return performance.getEntriesByType('resource').map((each) => each.name)", tmp_path)
+    assert found.console == []
+    assert [name for name in found.answer if not name.startswith("data:")] == []
+
+
+MULTIPLIERS = [0.01, 0.5, 1 / math.sqrt(2), 1.0, 7.3, 400.0]
+
+
+def test_the_slider_computes_what_numpy_does(page: str, tmp_path: Path) -> None:
+    script = f"""
+    return {MULTIPLIERS}.map((multiplier) =>
+      attention.panels.map((panel) => Array.from(attention.weightsAt(panel, multiplier))));
+    """
+    shown = visit(page, script, tmp_path).answer
+    traces = comparison(*SETTINGS).traces
+    names = ("looped", "unscaled", "multi_head")
+    for (multiplier, name), weights in zip(product(MULTIPLIERS, names), chain(*shown), strict=True):
+        scores = traces[name].scores
+        assert scores is not None
+        logits = np.where(np.tril(np.ones((3, 3), bool)), multiplier * scores, -np.inf)
+        powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        expected = powers / powers.sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(weights, expected.ravel(), rtol=0, atol=1e-12)
+
+
+def test_moving_the_slider_moves_the_table(page: str, tmp_path: Path) -> None:
+    script = """
+    const slider = document.getElementById("touch-scale");
+    const cells = () => Array.from(document.querySelectorAll("#touch-weights tbody td"), (cell) => cell.textContent);
+    const before = cells();
+    slider.value = 8;
+    slider.dispatchEvent(new Event("input"));
+    return { before, after: cells(), told: document.getElementById("touch-value").textContent };
+    """
+    found = visit(page, script, tmp_path).answer
+    assert found["before"] != found["after"]
+    assert found["told"] == "128.0 = 256/√d"
+
+
+def test_presets_name_the_root(page: str, tmp_path: Path) -> None:
+    script = """
+    document.querySelector('[data-preset="standard"]').click();
+    const marks = document.querySelectorAll("#touch-marks option");
+    return [
+      document.getElementById("touch-value").textContent,
+      Array.from(marks, (mark) => [mark.label, Number(mark.value)]),
+    ];
+    """
+    told, marks = visit(page, script, tmp_path).answer
+    assert told == "0.5000 = 1/√d"
+    assert ["1/√d", 0] in marks
+
+
+FOLLOW = """
+const lit = () => ({
+  queries: [...new Set(Array.from(document.querySelectorAll("tr.lit"), (row) => row.dataset.q))],
+  tables: document.querySelectorAll("tr.lit").length,
+  sums: Array.from(document.querySelectorAll("li.lit"), (item) => item.textContent.trim().split(" =")[0]),
+  keys: Array.from(
+    document.querySelectorAll("#walk-1 tr.key"),
+    (row) => [row.dataset.k, row.style.getPropertyValue("--share")],
+  ),
+});
+"""
+
+
+def expected_shares() -> list[float]:
+    weights = comparison(*SETTINGS).traces["looped"].weights
+    assert weights is not None
+    return [float(share) for share in weights[0, 1] / weights[0, 1].max()]
+
+
+def check_followed(found: dict[str, Any]) -> None:
+    assert found["queries"] == ["1"]
+    assert found["tables"] > 10
+    assert "output(likes)" in found["sums"] and "context 2(likes)" in found["sums"]
+    assert not any("(she)" in each for each in found["sums"])
+    assert [key for key, _ in found["keys"]] == ["0", "1", "2"] * 2
+    np.testing.assert_allclose([float(share) for _, share in found["keys"][:3]], expected_shares(), atol=1e-12)
+
+
+def test_hovering_a_query_lights_its_rows_keys_and_terms(page: str, tmp_path: Path) -> None:
+    script = """
+    const cell = document.querySelector("#walk-1 tr[data-q='1'] td");
+    cell.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+    const during = lit();
+    cell.dispatchEvent(new MouseEvent("mouseout", { bubbles: true }));
+    return [during, lit()];
+    """
+    during, after = visit(page, FOLLOW + script, tmp_path).answer
+    check_followed(during)
+    assert after == {"queries": [], "tables": 0, "sums": [], "keys": []}
+
+
+def test_focusing_a_query_does_the_same_and_escape_ends_it(page: str, tmp_path: Path) -> None:
+    script = """
+    const button = document.querySelectorAll("#follow button")[1];
+    button.focus();
+    if (!document.hasFocus()) button.dispatchEvent(new FocusEvent("focus")); // a window behind others sends none
+    const focused = lit();
+    button.click();
+    const pressed = button.getAttribute("aria-pressed");
+    document.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
+    return [focused, pressed, lit().tables, button.getAttribute("aria-pressed")];
+    """
+    focused, pressed, after, released = visit(page, FOLLOW + script, tmp_path).answer
+    check_followed(focused)
+    assert (pressed, after, released) == ("true", 0, "false")
+
+
+def test_two_variants_are_subtracted(page: str, tmp_path: Path) -> None:
+    script = """
+    return [document.getElementById("minus-told").textContent, document.querySelectorAll("#minus-tables table").length];
+    """
+    told, tables = visit(page, script, tmp_path).answer
+    rows = {row.variant: row for row in comparison(*SETTINGS).rows}
+    assert tables == 2
+    shown = re.search(r"output: at most ([0-9.e-]+)", told)
+    assert shown and float(shown[1].rstrip(".")) == pytest.approx(rows["unscaled"].shift, rel=1e-2)
+
+
+@pytest.mark.parametrize("letters", WIDTHS)
+@pytest.mark.parametrize("width", [1100, 360], ids=["laptop", "phone"])
+def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int, letters: str) -> None:
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    with tab(tmp_path) as opened:
+        opened.screen(width)
+        opened.open(tmp_path / "page.html")
+        set_in(opened, letters)
+        assert opened.ask("document.documentElement.clientWidth") == width
+        assert opened.overflow() <= 0
+
+
+WIDE = ("mask=causal", "scale=false", "variant=[looped,scaled,linear,decode,blockwise,multi_head,multi_query]")
+
+
+@pytest.mark.parametrize("letters", WIDTHS)
+@pytest.mark.parametrize(
+    "words", [("head=2", "scale=false"), SETTINGS, ("experiment=she_likes_coffee",), WIDE], ids=str
+)
+def test_the_comparison_fits_a_laptop_and_paper_shows_the_columns_that_stand_aside(
+    words: tuple[str, ...], letters: str, tmp_path: Path
+) -> None:
+    (tmp_path / "page.html").write_text(report.page(a_run(comparison(*words)), {}), encoding="utf-8")
+    with tab(tmp_path) as opened:
+        opened.screen(1100)
+        opened.open(tmp_path / "page.html")
+        set_in(opened, letters)
+        assert opened.overflow("#comparison .scroll") == 0
+        aside = "document.querySelector('.more table').checkVisibility({contentVisibilityAuto: true})"
+        assert opened.ask(aside) is False
+        opened.click(".more summary")
+        assert opened.ask(aside) is True
+        opened.click(".more summary")
+        opened.screen(700, media="print")
+        assert opened.ask(aside) is True
+        assert opened.ask("document.getElementById('follow').checkVisibility()") is False
+        assert opened.overflow() <= 0
+
+
+def test_without_javascript_the_page_is_whole(page: str, tmp_path: Path) -> None:
+    still = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    script = """
+    const shown = (each) => each.checkVisibility();
+    const count = (name) => document.querySelectorAll(name).length;
+    return [shown(document.getElementById("touch")), count("section"), count("math")];
+    """
+    touch, sections, formulas = visit(still, script, tmp_path).answer
+    assert touch is False
+    assert sections >= 6 and formulas >= 15
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_axe_finds_no_serious_violation(page: str, tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    with tab(tmp_path) as opened:
+        opened.screen(1100, scheme=scheme)
+        opened.open(tmp_path / "page.html")
+        assert opened.violations() == []
+
+
+def test_hostile_tokens_run_nothing(tmp_path: Path) -> None:
+    need_chromium()
+    page = report.page(a_run(hostile()), {})
+    script = """
+    const all = (name) => document.querySelectorAll(name);
+    return [all("#follow button")[0].textContent, all("script").length];
+    """
+    found = visit(page, script, tmp_path)
+    assert found.console == []
+    assert found.answer == ["<script>f(1)</script>", 3]

@@ -1,0 +1,181 @@
+"""What the figures hand to their axes: the run's own numbers under the tokens' names, nothing cut off."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from io import BytesIO
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.report import figures, views
+from tests.compose import comparison
+
+
+@pytest.fixture(scope="module")
+def coffee() -> Comparison:
+    return comparison()
+
+
+@pytest.fixture(scope="module")
+def drawn(coffee: Comparison) -> dict[str, Figure]:
+    return figures.draw(coffee)
+
+
+def maps(figure: Figure) -> list[Any]:
+    return [each for each in figure.axes if each.images and each.get_label() != figures.SCALE]
+
+
+def test_every_head_is_a_map_of_its_own_weights(coffee: Comparison, drawn: dict[str, Figure]) -> None:
+    panels = maps(drawn["weights"])
+    titles = [axes.get_title() for axes in panels]
+    assert titles == ["looped = matrix = scaled", "multi_head, head 1", "multi_head, head 2"]
+    looped, multi_head = (coffee.traces[name].weights for name in ("looped", "multi_head"))
+    assert looped is not None and multi_head is not None
+    for axes, expected in zip(panels, [looped[0], multi_head[0], multi_head[1]], strict=True):
+        np.testing.assert_array_equal(np.asarray(axes.images[0].get_array()), expected)
+
+
+def test_maps_share_one_scale_from_zero(coffee: Comparison, drawn: dict[str, Figure]) -> None:
+    largest = max(float(trace.weights.max()) for trace in coffee.traces.values() if trace.weights is not None)
+    assert {axes.images[0].get_clim() for axes in maps(drawn["weights"])} == {(0.0, largest)}
+
+
+def test_the_colours_are_explained_from_zero_to_the_largest(drawn: dict[str, Figure]) -> None:
+    (bar,) = (each for each in drawn["weights"].axes if each.get_label() == figures.SCALE)
+    shades = np.asarray(bar.images[0].get_array())
+    bottom, top = maps(drawn["weights"])[0].images[0].get_clim()
+    assert bar.get_ylim() == bar.images[0].get_clim() == (bottom, top) == (shades[0, 0], shades[-1, 0])
+    assert bar.images[0].origin == "lower"
+    assert bar.images[0].get_cmap() == maps(drawn["weights"])[0].images[0].get_cmap()
+    assert bar.get_title(loc="left") == "weight"
+
+
+def test_rows_and_columns_are_named_after_tokens(drawn: dict[str, Figure]) -> None:
+    first = maps(drawn["weights"])[0]
+    assert [text.get_text() for text in first.get_xticklabels()] == ["she", "likes", "coffee"]
+    assert [text.get_text() for text in first.get_yticklabels()] == ["she", "likes", "coffee"]
+
+
+def test_cells_hold_their_numbers(coffee: Comparison, drawn: dict[str, Figure]) -> None:
+    weights = coffee.traces["looped"].weights
+    assert weights is not None
+    expected = [f"{weight:.2f}" for weight in weights[0].ravel().tolist()]
+    assert [text.get_text() for text in maps(drawn["weights"])[0].texts] == expected
+
+
+def test_the_distances_are_those_of_the_table(coffee: Comparison, drawn: dict[str, Figure]) -> None:
+    matrix = np.asarray(maps(drawn["distances"])[0].images[0].get_array())
+    names = [row.variant for row in coffee.rows]
+    for each in coffee.distances:
+        assert matrix[names.index(each.variant), names.index(each.other)] == each.difference
+        assert matrix[names.index(each.other), names.index(each.variant)] == each.difference
+    assert np.diag(matrix).tolist() == [0.0] * len(names)
+
+
+def test_the_entropy_of_each_query_is_marked(coffee: Comparison, drawn: dict[str, Figure]) -> None:
+    lines = {line.get_label(): np.asarray(line.get_ydata(), float) for line in drawn["entropy"].axes[0].lines}
+    weights = coffee.traces["looped"].weights
+    assert weights is not None
+    expected = [-sum(weight * math.log(weight) for weight in row) for row in weights[0].tolist()]
+    np.testing.assert_allclose(lines["looped = matrix = scaled"], expected, rtol=1e-13)
+
+
+def test_the_sweep_passes_through_the_run_and_marks_the_root(coffee: Comparison) -> None:
+    single, double = views.sweeps(coffee)
+    assert (single.standard, double.standard) == (1 / math.sqrt(4), 1 / math.sqrt(2))
+    rows = {row.variant: row for row in coffee.rows}
+    for sweep, variant in ((single, "looped"), (double, "multi_head")):
+        at_own = np.interp(math.log(sweep.own), np.log(sweep.multipliers), sweep.entropy)
+        assert at_own == pytest.approx(rows[variant].entropy, abs=2e-3)
+        assert np.all(np.diff(sweep.entropy) < 1e-12)
+
+
+def test_softmax_of_a_forbidden_row_is_zero() -> None:
+    assert views.softmax(np.full((1, 2), -np.inf)).tolist() == [[0.0, 0.0]]
+    assert views.softmax(np.array([1000.0, -np.inf])).tolist() == [1.0, 0.0]
+
+
+HARD = [
+    ["a token much longer than any figure could hold beside its map", "$x_1$", "你好"],
+    ["<script>alert(1)</script>", "line\nbreak\x00", "שלום \ud800"],
+    ["🙂", "x" * 10_000, ""],
+]
+
+
+def tokens(names: list[str], width: float = 6.3) -> Comparison:
+    vectors = [[math.sin(row), math.cos(row)] for row in range(len(names))]
+    found = comparison(
+        "embeddings=inline",
+        f"embeddings.vectors={vectors}",
+        f"embeddings.tokens={len(names)}",
+        f"figures.width={width}",
+    )
+    problem = type(found.problem)(**(vars(found.problem) | {"tokens": tuple(names), "key_tokens": tuple(names)}))
+    return type(found)(**(vars(found) | {"problem": problem}))
+
+
+@pytest.mark.parametrize("inches", [3.0, 3.4, 6.3, 12.0])
+@pytest.mark.parametrize(
+    "names", [*HARD, [f"token {place}" for place in range(64)]], ids=["long", "marked", "odd", "64"]
+)
+def test_no_label_is_cut_off(names: list[str], inches: float) -> None:
+    for figure in figures.draw(tokens(names, inches)).values():
+        assert figure.get_figwidth() <= inches
+        box = figure.get_tightbbox()
+        width, height = figure.get_size_inches()
+        assert box.x0 >= -0.01 and box.x1 <= width + 0.01
+        assert box.y0 >= -0.01 and box.y1 <= height + 0.01
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_equal_figures_are_equal_bytes(coffee: Comparison, form: str) -> None:
+    first, second = (
+        {name: figures.encoded(figure, form) for name, figure in figures.draw(coffee).items()} for _ in "ab"
+    )
+    assert first == second
+
+
+def test_an_svg_keeps_small_maps_cell_by_cell(drawn: dict[str, Figure]) -> None:
+    svg = figures.encoded(drawn["distances"], "svg").decode()
+    (image,) = re.findall(r'<image[^>]*href="data:image/png;base64,([^"]+)"[^>]*pixelated', svg)
+    assert Image.open(BytesIO(base64.b64decode(image))).size == (4, 4)
+    figures.encoded(drawn["distances"], "pdf")
+    assert {axes.images[0].get_interpolation() for axes in maps(drawn["distances"])} == {"nearest"}
+
+
+def test_a_large_map_is_not_kept_cell_by_cell() -> None:
+    figure = figures.weight_maps([("large", np.eye(1000))], ["a"] * 1000, ["b"] * 1000, 3.0)
+    assert len(figures.encoded(figure, "svg")) < 100_000
+    assert maps(figure)[0].images[0].get_interpolation() == "nearest"
+
+
+def test_what_a_user_set_for_matplotlib_changes_no_figure(coffee: Comparison) -> None:
+    usual = figures.encoded(figures.draw(coffee)["distances"], "svg")
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
+        assert figures.encoded(figures.draw(coffee)["distances"], "svg") == usual
+
+
+def test_tokens_are_text_in_a_picture_never_markup() -> None:
+    svg = figures.encoded(figures.draw(tokens(HARD[1]))["weights"], "svg").decode()
+    assert "<script" not in svg
+
+
+def test_a_problem_that_starts_late_is_drawn() -> None:
+    found = comparison(
+        "embeddings=inline", "projections=none", "embeddings.weights=[[0.5,0.5],[1,0]]", "embeddings.v=[[1,2],[3,4]]",
+        "variant=[matrix]",
+    )  # fmt: skip
+    assert sorted(figures.draw(found)) == ["distances", "entropy", "weights"]
+
+
+def test_a_short_title_keeps_the_number_of_its_head() -> None:
+    assert figures.short_title("multi_head, head 12", 9.0) == "multi_head, head 12"
+    assert figures.short_title("multi_head, head 12", 0.6).endswith("… 12")

@@ -1,0 +1,298 @@
+"""The report: complete, self-contained, and harmless whatever the tokens are."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attn_exp.errors import UserError
+from attn_exp.experiment.comparison import Comparison, Run
+from attn_exp.experiment.documents.published import Agreement
+from attn_exp.experiment.timing import measure
+from attn_exp.report import figures, markdown, pixels, tables, walk
+from attn_exp.report import page as report
+from attn_exp.runs import execution, store
+from tests.compose import comparison, config
+
+HOSTILE = ["<script>f(1)</script>", '"onerror="f(1)', "../../x"]
+
+
+def a_run(found: Comparison) -> Run:
+    about = store.about(found.config, "python -m attn_exp seed=0", {"versions": {"numpy": "2"}, "git": None})
+    return Run(found, measure(found.variants, found.problem), about)
+
+
+def hostile() -> Comparison:
+    vectors = [[0.2, 0.9, 0.1, 0.5], [0.8, 0.3, 0.7, 0.2], [0.4, 0.6, 0.3, 0.9]]
+    found = comparison("embeddings=inline", f"embeddings.vectors={vectors}", "embeddings.tokens=3")
+    problem = type(found.problem)(**(vars(found.problem) | {"tokens": tuple(HOSTILE), "key_tokens": tuple(HOSTILE)}))
+    return type(found)(**(vars(found) | {"problem": problem}))
+
+
+class Reader(HTMLParser):
+    """Collects what a browser would: elements that are open, their attributes, and the text."""
+
+    VOID = ("meta", "img", "br", "input", "link", "hr")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return report.page(a_run(comparison()), {"weights": b"<svg/>"})
+
+
+@pytest.fixture(scope="module")
+def told() -> str:
+    return report.markdown(a_run(comparison()), {"weights": "figures/weights.png"})
+
+
+def addresses(reader: Reader) -> Iterator[str]:
+    for _, attributes in reader.elements:
+        for name in ("src", "href", "action", "data"):
+            if attributes.get(name):
+                yield str(attributes[name])
+
+
+def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
+    reader = Reader(page)
+    assert reader.open == []
+    assert all(address.startswith(("data:image/", "#")) for address in addresses(reader))
+    assert not re.search(r"https?://|url\(|@import", page)
+
+
+def test_links_within_the_page_lead_somewhere(page: str) -> None:
+    reader = Reader(page)
+    places = {attributes.get("id") for _, attributes in reader.elements}
+    assert all(address[1:] in places for address in addresses(reader) if address.startswith("#"))
+
+
+def test_both_say_what_was_run_and_what_agrees(page: str, told: str) -> None:
+    for text in ("".join(Reader(page).words), told):
+        assert "python -m attn_exp seed=0" in text
+        assert "looped, matrix and scaled compute the same function" in text
+
+
+def test_each_token_has_its_sum(page: str, told: str) -> None:
+    spaced = " ".join("".join(Reader(page).words).split())
+    for text in (spaced, told):
+        assert "output(she) = 0.31 v(she) + 0.31 v(likes) + 0.38 v(coffee)" in text
+        assert "context 2(coffee) = 0.36 v(she) + 0.28 v(likes) + 0.36 v(coffee)" in text
+
+
+def test_every_stage_is_a_labelled_table(told: str) -> None:
+    for stage in ("X input", "W_q", "Q queries", "K keys", "V values", "S scores", "L logits", "A weights", "Y output"):
+        assert f"\n### {stage}" in told
+    assert "| she | 0.2 | 0.9 | 0.1 | 0.5 |" in told
+    assert "c = 1/sqrt(d) = 1/sqrt(4) = 0.5" in told
+
+
+def test_hostile_tokens_are_only_text() -> None:
+    run = a_run(hostile())
+    reader = Reader(report.page(run, {}))
+    assert not any(name.startswith("on") for _, attributes in reader.elements for name in attributes)
+    assert "<script>f(1)</script>" in "".join(reader.words)
+    text = report.markdown(run, {})
+    assert "<script" not in text.replace("\\<script", "")
+
+
+def test_titles_notes_and_published_figures_are_escaped() -> None:
+    found = comparison("title='<b>T</b>'", "notes=['a <i>note</i>', 'x | y']")
+    agreement = Agreement("a|b <u>", "0.50", "0.5001", 1e-4, 5e-3, True, "<em>")
+    found = type(found)(**(vars(found) | {"published": (agreement,)}))
+    page = report.page(a_run(found), {})
+    assert not {"b", "i", "u", "em"} & {tag for tag, _ in Reader(page).elements}
+    text = report.markdown(a_run(found), {})
+    assert "# \\<b\\>T\\</b\\>" in text
+    assert "| a\\|b \\<u\\> | 0.50 | 0.5001 |" in text
+    assert "1 of 1 published results agree." in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a_b", "a_b"),
+        ("_a_", "\\_a\\_"),
+        ("# x", "\\# x"),
+        ("1e-16", "1e-16"),
+        ("a\nb", "a\\\\nb"),
+        ("&lt;", "&amp;lt;"),
+    ],
+)
+def test_markdown_escapes_marks_and_nothing_else(text: str, expected: str) -> None:
+    assert markdown.md(text) == expected
+
+
+def test_a_fence_is_longer_than_what_it_holds() -> None:
+    assert markdown.fenced("a```b") == "````\na```b\n````"
+
+
+def test_a_long_run_shows_corners_and_says_so() -> None:
+    found = comparison("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=24", "head=6")
+    text = report.markdown(a_run(found), {})
+    assert "Shown: 4 of 6 heads and 16 of 40 rows and 16 of 40 columns; results.npz holds all." in text
+    assert "of other values" in text
+
+
+def test_sums_add_up_to_the_context() -> None:
+    found = comparison("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=4", "variant=[looped]")
+    for each in walk.sums(found, found.variants[0]):
+        assert sum(weight for weight, _, _ in each.terms) + each.rest == pytest.approx(1, abs=1e-12)
+
+
+def test_equal_tokens_are_told_apart() -> None:
+    assert walk.distinct(["the", "cat", "the"]) == ("the#1", "cat", "the#3")
+
+
+def test_a_picture_of_weights_is_a_png_of_its_size() -> None:
+    opacity = np.array([[0, 1, 128, 254, 255], [5, 4, 3, 2, 1]], np.uint8)
+    image = Image.open(BytesIO(pixels.png(opacity))).convert("RGBA")
+    assert image.size == (5, 2)
+    np.testing.assert_array_equal(np.asarray(image)[..., 3], opacity)
+    assert np.asarray(image)[0, 4].tolist() == [0, 114, 178, 255]
+
+
+def test_a_large_picture_shows_means() -> None:
+    weights = np.arange(600.0)[:, None] * np.ones((1, 2))
+    small = pixels.coarse(weights, side=3)
+    assert small.tolist() == [[99.5, 99.5], [299.5, 299.5], [499.5, 499.5]]
+    assert pixels.coarse(weights[:3], side=3).shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("none", set()), ("tables", {"report.md", "tables"}), ("full", {"report.md", "report.html", "figures", "tables"})],
+)
+def test_a_run_writes_what_was_asked_for(tmp_path: Path, kind: str, expected: set[str]) -> None:
+    always = {"comparison.csv", "distances.csv", "timings.csv", "results.npz", "run.json"}
+    outcome = execution.run(config(f"report={kind}", f"output_dir={tmp_path}"), "python -m attn_exp")
+    assert {path.name for path in outcome.folder.iterdir()} == always | expected
+    assert Path(outcome.text.splitlines()[-1]).exists()
+
+
+def test_two_runs_draw_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (execution.run(config(f"output_dir={tmp_path}"), "again").folder for _ in range(2))
+    drawn = sorted(path.relative_to(first) for path in (first / "figures").iterdir())
+    assert [path.name for path in drawn] == ["distances.svg", "entropy.svg", "sharpness.svg", "weights.svg"]
+    for path in drawn:
+        assert (first / path).read_bytes() == (second / path).read_bytes(), path
+
+
+def test_frames_carry_tokens_as_labels() -> None:
+    found = comparison()
+    weights = tables.stage(found, "multi_head", "weights", head=1)
+    assert list(weights.index) == list(weights.columns) == ["she", "likes", "coffee"]
+    traced = found.traces["multi_head"].weights
+    assert traced is not None
+    assert weights.loc["coffee", "likes"] == traced[1, 2, 1]
+    assert tables.comparison(found).loc["multi_head", "same_as"] == "B"
+    with pytest.raises(UserError, match="unknown stage of looped 'wieghts'; did you mean weights"):
+        tables.stage(found, "looped", "wieghts")
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(["pdf"], "pdf"), (["pdf", "svg"], "svg"), (["svg", "png"], "png")])
+def test_figures_come_in_the_formats_asked_for(asked: list[str], shown: str, tmp_path: Path) -> None:
+    words = (f"figures.format=[{','.join(asked)}]", "variant=[matrix]", f"output_dir={tmp_path}")
+    outcome = execution.run(config(*words), "again")
+    assert {path.suffix[1:] for path in (outcome.folder / "figures").iterdir()} == set(asked)
+    assert f"(figures/weights.{shown})" in (outcome.folder / "report.md").read_text()
+    assert "data:image/svg+xml" in (outcome.folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "variant=[looped,blockwise,linear,linear_recurrent,multi_query]",
+        "variant=[blockwise]",
+        "mask=causal score=alibi position=rope variant=[decode,blockwise,multi_head]",
+        "score=sink bias=true",
+        "normalizer=sigmoid mask=window",
+        "score=softcap",
+        "kv_head=1 head=4",
+        "scale=0",
+        "embeddings=random embeddings.tokens=1 embeddings.d_model=4",
+        "experiment=attention_times_value",
+        "experiment=qk_transpose",
+        "experiment=udl_multi_head",
+    ],
+)
+def test_whatever_runs_is_told(words: str, tmp_path: Path) -> None:
+    run = a_run(comparison(*words.split()))
+    again = store.load(store.save(run, tmp_path, lambda run, folder: None))
+    assert figures.draw(again.comparison)
+    assert Reader(report.page(again, {})).open == []
+    assert report.markdown(again, {}).startswith("# ")
+
+
+def test_formulas_follow_the_rules() -> None:
+    def told(*words: str) -> str:
+        return report.markdown(a_run(comparison("variant=[matrix]", *words)), {})
+
+    assert "`A_ij = exp(L_ij) / (sum_k exp(L_ik))`" in told()
+    assert "`A_ij = exp(M_ij) / (sum_k exp(M_ik))`" in told("mask=causal")
+    assert "(mask=causal, score=alibi)" in told("mask=causal", "score=alibi")
+    assert "+ exp(z))`" in told("score=sink")
+    assert "`A = sigmoid(L)`" in told("normalizer=sigmoid")
+    assert "(with position=rope" in told("position=rope")
+    assert "`Q = X W_q + b_q`" in told("bias=true")
+
+
+def test_checks_are_told() -> None:
+    found = comparison("check=mask", "mask=causal", "variant=[matrix]")
+    run = a_run(found)
+    sentence = found.checks[0].sentence
+    page, text = report.page(run, {}), report.markdown(run, {})
+    assert "Check: mask" in "".join(Reader(page).words)
+    assert sentence in "".join(Reader(page).words)
+    assert markdown.md(sentence) in text
+
+
+def test_columns_of_numbers_are_told_from_words() -> None:
+    lines = [["looped", "2.2e-16", "-", "yes"], ["b", "0", "-1.5", "1"], ["c", "", "inf", "-"]]
+    assert report.kinds(lines) == ["word", "number", "number", "word"]
+
+
+def test_tokens_that_no_format_expects_are_written_and_read_back(tmp_path: Path) -> None:
+    names = ("\ud800", "x" * 10_000, "\x1b[31m\x07\u202e", "=1+1")
+    chosen = config("embeddings=inline", "embeddings.vectors=[[1,0],[0,1],[1,1],[2,1]]", f"output_dir={tmp_path}")
+    chosen = dataclasses.replace(chosen, embeddings=dataclasses.replace(chosen.embeddings, tokens=names))
+    outcome = execution.run(chosen, "again")
+    assert store.load(outcome.folder).comparison.problem.tokens == names
+    page = (outcome.folder / "report.html").read_text(encoding="utf-8")
+    assert "\x1b" not in page and "x" * 300 not in page
+    assert "\x1b" not in (outcome.folder / "report.md").read_text(encoding="utf-8") + outcome.text
+
+
+def test_weights_that_were_never_whole_are_shown_as_means_of_blocks(tmp_path: Path) -> None:
+    run = a_run(comparison("variant=[blockwise]", "embeddings=random", "embeddings.tokens=40", "embeddings.d_model=8"))
+    again = store.load(store.save(run, tmp_path, lambda run, folder: None))
+    before, after = (each.comparison.traces["blockwise"].summary for each in (run, again))
+    assert before is not None and after is not None
+    np.testing.assert_array_equal(before.heat, after.heat)
+    np.testing.assert_array_equal(before.row_edges, after.row_edges)
+    assert "blockwise: means of blocks" in report.page(again, {})

@@ -1,0 +1,110 @@
+"""What a run prints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from attn_exp.experiment.documents.published import Agreement
+from attn_exp.experiment.row import Row
+from attn_exp.report import terminal, verdict
+from attn_exp.runs.execution import run
+from tests.runs.test_store import config
+
+LOOPED = Row(
+    variant="looped",
+    form="looped",
+    head=1,
+    scale=True,
+    multiplier=0.5,
+    bias=False,
+    output_projection=False,
+    mistake="none",
+    same_as="A",
+    error=0.0,
+    error_ulp=0.0,
+    checked=3,
+    shift=0.0,
+    cosine=1.0,
+    entropy=1.0,
+    effective_keys=2.7,
+    largest_weight=0.5,
+    row_sum_error=0.0,
+    flops=144,
+)
+MATRIX, SCALED = (replace(LOOPED, variant=name) for name in ("matrix", "scaled"))
+MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", shift=0.8897)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (
+            [LOOPED, MATRIX, SCALED, MULTI_HEAD],
+            (
+                "looped, matrix and scaled compute the same function (A); "
+                "multi_head differs from looped by up to 0.89 in the output."
+            ),
+        ),
+        ([LOOPED, MATRIX], "looped and matrix compute the same function (A)."),
+        ([LOOPED], "looped stands alone."),
+        ([LOOPED, MULTI_HEAD], "multi_head differs from looped by up to 0.89 in the output."),
+        (
+            [LOOPED, replace(MULTI_HEAD, shift=float("nan"))],
+            "multi_head differs from looped in the shape of the output.",
+        ),
+        (
+            [LOOPED, MULTI_HEAD, replace(MULTI_HEAD, variant="wide", shift=1.5)],
+            (
+                "multi_head and wide compute the same function (B); "
+                "multi_head and wide differ from looped by up to 1.5 in the output."
+            ),
+        ),
+    ],
+)
+def test_the_sentence_says_what_agrees(rows: list[Row], expected: str) -> None:
+    assert verdict.sentence(rows) == expected
+
+
+def test_the_table_lines_up() -> None:
+    lines = terminal.table(["name", "n"], [["a", "1"], ["longer", "23"]]).splitlines()
+    assert lines == ["name     n", "a        1", "longer  23"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (True, "yes"),
+        (2.2e-16, "2.2e-16"),
+        (0.0, "0"),
+        (0.36189, "0.3619"),
+        (123456.0, "1.2e+05"),
+        (12.34, "12.3"),
+        (7, "7"),
+    ],
+)
+def test_numbers_are_short(value: object, expected: str) -> None:
+    assert terminal.shown(value) == expected
+
+
+def test_words_cannot_drive_the_terminal() -> None:
+    assert terminal.plain("a\x1b[31mb\nc\ud800") == "a\\x1b[31mb\\nc\\ud800"
+    assert len(terminal.plain("x" * 10_000)) == 48
+
+
+def test_published_results_are_counted() -> None:
+    right = Agreement("weights", "0.50", "0.501", 0.001, 0.005, True, "")
+    told = terminal.published([right, replace(right, quantity="output", agrees=False)])
+    assert "1 of 2 published results agree." in told
+    assert [line.split()[-1] for line in told.splitlines()[1:3]] == ["yes", "no"]
+
+
+def test_a_run_prints_one_table_one_sentence_and_where_it_is(tmp_path: Path) -> None:
+    outcome = run(config(output_dir=str(tmp_path), report={"tables": False, "figures": False, "pages": False}), "again")
+    table, sentence, path = outcome.text.split("\n\n")
+    assert [line.split()[0] for line in table.splitlines()] == ["variant", "looped", "multi_head"]
+    assert max(map(len, table.splitlines())) <= 100
+    assert "multi_head differs from looped" in sentence
+    assert path == str(outcome.folder)

@@ -1,0 +1,176 @@
+"""The index as a reader meets it: in a browser, with a mouse, a keyboard, a small screen, and without JavaScript."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attn_exp.runs import execution, index
+from tests.compose import config
+from tests.letters import WIDTHS, set_in
+from tests.report.tab import Tab, tab
+from tests.runs.test_index import HOSTILE, add
+
+RUNS = {
+    "a-run": "head=12",
+    "b-run": "head=2 bias=true",
+    "c-run": "head=1 variant=[looped,unscaled,multi_head,multi_query] embeddings=random embeddings.tokens=64",
+    "d-run": "bias=true mask=causal score=alibi dtype=float16 experiment=she_likes_coffee",
+}
+NAMES = "[...document.querySelectorAll('tbody tr:not([hidden]) a')].map((each) => each.textContent[0]).join('')"
+SORTED = "[...document.querySelectorAll('thead [aria-sort]')].map((each) => [each.textContent, each.ariaSort])"
+FOCUS = "[document.activeElement.tagName, document.activeElement.textContent.trim()]"
+OUTLINED = "getComputedStyle(document.activeElement).outlineStyle"
+COUNT = "document.getElementById('shown').value"
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with tab(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("outputs")
+    for place, (name, words) in enumerate(RUNS.items()):
+        add(folder, name, words, f"2026-11-21T04:00:0{place}+0000", title="Two heads" if name == "b-run" else "")
+    return index.rebuild(folder)
+
+
+@pytest.fixture
+def opened(reader: Tab, page: Path) -> Tab:
+    """The index on a laptop's screen, newest runs first."""
+    reader.screen(1280)
+    reader.console.clear()
+    reader.requests.clear()
+    reader.open(page)
+    return reader
+
+
+HEAD = "thead th:nth-child(3) button"
+"""What sorts by `head`, the setting that most runs choose."""
+
+
+def test_it_opens_without_a_complaint_or_a_request(opened: Tab, page: Path) -> None:
+    assert opened.ask(NAMES) == "dcba"
+    assert opened.console == []
+    assert [each for each in opened.requests if not each.startswith("data:")] == [page.as_uri()]
+
+
+def test_heads_sort_by_number_with_the_mouse_and_say_so(opened: Tab) -> None:
+    assert opened.ask(SORTED) == [["started", "descending"]]
+    opened.click(HEAD)
+    assert (opened.ask(NAMES), opened.ask(SORTED)) == ("cbad", [["head", "ascending"]])
+    opened.click(HEAD)
+    assert (opened.ask(NAMES), opened.ask(SORTED)) == ("abcd", [["head", "descending"]])
+    opened.click("thead th:last-child button")
+    assert (opened.ask(NAMES), opened.ask(SORTED)) == ("abcd", [["started", "ascending"]])
+
+
+def test_the_keyboard_reaches_the_filter_the_heads_and_the_links(opened: Tab) -> None:
+    opened.press("Tab")
+    assert opened.ask("document.activeElement.id") == "filter"
+    opened.type("TRUE")
+    assert (opened.ask(NAMES), opened.ask(COUNT)) == ("db", "2")
+    opened.press("Tab")
+    assert opened.ask("document.activeElement.getAttribute('role')") == "region"
+    assert opened.ask(OUTLINED) == "solid"
+    opened.press("Tab", "Tab")
+    assert opened.ask(FOCUS) == ["BUTTON", "title"]
+    assert opened.ask(OUTLINED) == "solid"
+    opened.press("Enter")
+    assert (opened.ask(NAMES), opened.ask(SORTED)) == ("bd", [["title", "ascending"]])
+    opened.press(" ")
+    assert (opened.ask(NAMES), opened.ask(SORTED)) == ("bd", [["title", "descending"]])  # nothing comes last
+    opened.press(*["Tab"] * 9)
+    assert opened.ask(FOCUS) == ["A", "b-run"]
+    assert opened.ask(OUTLINED) == "solid"
+
+
+def test_words_filter_by_all_of_them_and_nothing_may_be_left(opened: Tab) -> None:
+    opened.click("#filter")
+    opened.type("true two")
+    assert (opened.ask(NAMES), opened.ask(COUNT)) == ("b", "1")
+    opened.type(" nowhere")
+    assert (opened.ask(NAMES), opened.ask(COUNT)) == ("", "0")
+
+
+def test_a_link_leads_to_the_report(reader: Tab, tmp_path: Path) -> None:
+    folder = execution.run(config(f"output_dir={tmp_path}", "title=Mine"), "python -m attn_exp title=Mine").folder
+    reader.open(tmp_path / "index.html")
+    reader.ask("document.querySelector('tbody a').focus()")
+    reader.press("Enter")
+    reader.wait()
+    assert reader.ask("location.href") == (folder / "report.html").as_uri()
+    assert reader.ask("document.querySelector('h1').textContent") == "Mine"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_violation(opened: Tab, scheme: str) -> None:
+    opened.screen(1280, scheme=scheme)
+    assert opened.violations() == []
+    dark = opened.ask("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
+    assert dark == (scheme == "dark")
+
+
+@pytest.mark.parametrize("letters", WIDTHS)
+@pytest.mark.parametrize("width", [1280, 768, 360, 320])
+def test_nothing_is_wider_than_the_screen(opened: Tab, width: int, letters: str) -> None:
+    opened.screen(width)
+    set_in(opened, letters)
+    assert opened.ask("document.documentElement.clientWidth") == width
+    assert opened.overflow() <= 0
+
+
+@pytest.mark.parametrize("letters", WIDTHS)
+@pytest.mark.parametrize("width", [1280, 1100])
+def test_a_usual_table_fits_a_laptop(opened: Tab, width: int, letters: str) -> None:
+    opened.screen(width)
+    set_in(opened, letters)
+    assert opened.overflow(".scroll") == 0
+
+
+@pytest.mark.parametrize("letters", WIDTHS)
+def test_paper_shows_the_whole_table(opened: Tab, letters: str) -> None:
+    opened.screen(700, media="print")
+    set_in(opened, letters)
+    assert opened.ask("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
+    assert opened.overflow() <= 0
+    assert opened.ask("document.getElementById('filter').checkVisibility()") is False
+
+
+def test_without_javascript_the_table_is_whole(reader: Tab, page: Path, tmp_path: Path) -> None:
+    still = tmp_path / "still.html"
+    still.write_text(re.sub(r"<script>.*?</script>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL))
+    reader.open(still)
+    assert reader.ask(NAMES) == "dcba"
+    assert reader.ask("document.getElementById('filter').checkVisibility()") is False
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_hostile_words_run_nothing_and_break_nothing(reader: Tab, width: int, tmp_path: Path) -> None:
+    for place, token in enumerate(HOSTILE):
+        about: dict[str, Any] = {
+            "title": token,
+            "status": token,
+            "started": token,
+            "command": f"a b c {token} head={token}",
+        }
+        (add(tmp_path, f"run{place}") / "run.json").write_text(json.dumps(about))
+    add(tmp_path, '"><img src=x onerror=alert(1)>')
+    reader.screen(width)
+    reader.console.clear()
+    reader.requests.clear()
+    reader.open(index.rebuild(tmp_path))
+    assert reader.ask("document.querySelectorAll('tbody tr').length") == len(HOSTILE) + 1
+    assert reader.ask("document.querySelectorAll('script').length") == 1
+    assert reader.ask("document.querySelectorAll('main img, main script').length") == 0
+    reader.click("thead button")
+    assert (reader.console, len([each for each in reader.requests if not each.startswith("data:")])) == ([], 1)
+    assert reader.overflow() <= 0

@@ -1,0 +1,211 @@
+"""What a run leaves on disk: whole, equal for equal configurations, and readable again."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_exp.config.read import read
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError
+from attn_exp.experiment.compare import compare
+from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.timing import measure
+from attn_exp.runs import records, store
+
+VARIANTS = {
+    "looped": {"form": "looped", "head": 1},
+    "multi_head": {"form": "matrix", "output_projection": True},
+}
+
+
+def config(**settings: Any) -> Config:
+    given: dict[str, Any] = {
+        "embeddings": {"tokens": ["she", "likes", "coffee"], "vectors": [[0.2, 0.9], [0.8, 0.3], [0.4, 0.6]]},
+        "projections": {"source": "normal"},
+        "variant": VARIANTS,
+        "bias": True,
+    }
+    return read(given | settings)
+
+
+def a_run(**settings: Any) -> Run:
+    chosen = config(**settings)
+    comparison = compare(chosen)
+    timings = measure(comparison.variants, comparison.problem)
+    return Run(comparison, timings, store.about(chosen, "python -m attn_exp", {"cpu": "any"}))
+
+
+def nothing(run: Run, folder: Path) -> None:
+    pass
+
+
+def test_a_run_reads_back_as_it_was(tmp_path: Path) -> None:
+    run = a_run()
+    again = store.load(store.save(run, tmp_path, nothing))
+    assert again.comparison.config == run.comparison.config
+    assert again.comparison.rows == run.comparison.rows
+    assert again.comparison.distances == run.comparison.distances
+    assert again.comparison.variants == run.comparison.variants
+    assert again.timings == run.timings
+    assert again.comparison.problem.tokens == ("she", "likes", "coffee")
+    assert sorted(again.comparison.problem.projections) == ["W_k", "W_o", "W_q", "W_v", "b_k", "b_o", "b_q", "b_v"]
+    for name, trace in run.comparison.traces.items():
+        for (stage, before), (same, after) in zip(trace.stages(), again.comparison.traces[name].stages(), strict=True):
+            assert stage == same
+            np.testing.assert_array_equal(before, after)
+
+
+def test_reading_back_computes_no_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = store.save(a_run(), tmp_path, nothing)
+    monkeypatch.setattr("attn_exp.forms.module", lambda name: pytest.fail("a form was asked for"))
+    monkeypatch.setattr("attn_exp.reference.loops.softmax", lambda *logits: pytest.fail("the reference was asked"))
+    assert len(store.load(folder).comparison.rows) == 2
+
+
+def test_equal_configurations_give_equal_bytes(tmp_path: Path) -> None:
+    folders = [store.save(a_run(), tmp_path, nothing) for _ in range(2)]
+    for name in ("comparison.csv", "distances.csv", "results.npz"):
+        first, second = ((folder / name).read_bytes() for folder in folders)
+        assert first == second, name
+
+
+def test_results_hold_every_stage_without_pickles(tmp_path: Path) -> None:
+    folder = store.save(a_run(), tmp_path, nothing)
+    with np.load(folder / "results.npz", allow_pickle=False) as results:
+        assert results["tokens"].tolist() == ["she", "likes", "coffee"]
+        assert results["x"].tolist() == [[0.2, 0.9], [0.8, 0.3], [0.4, 0.6]]
+        for stage in ("q", "k", "v", "scores", "logits", "weights", "context", "output"):
+            assert f"looped/{stage}" in results
+        assert results["multi_head/weights"].shape == (2, 3, 3)
+
+
+def test_run_json_says_how_to_repeat_the_run(tmp_path: Path) -> None:
+    folder = store.save(a_run(seed=5), tmp_path, nothing)
+    told = json.loads((folder / "run.json").read_text())
+    assert told["status"] == "complete"
+    assert told["command"] == "python -m attn_exp"
+    assert told["seed"] == 5
+    assert told["config"]["embeddings"]["tokens"] == ["she", "likes", "coffee"]
+
+
+def test_runs_never_share_a_folder_and_latest_is_the_last(tmp_path: Path) -> None:
+    run = a_run()
+    folders = [store.save(run, tmp_path, nothing) for _ in range(5)]
+    assert len(set(folders)) == 5
+    assert (tmp_path / "latest").resolve() == folders[-1].resolve()
+
+
+def test_a_name_that_is_taken_is_not_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = iter(["aaaaaa", "111111", "aaaaaa", "bbbbbb", "222222"])
+    monkeypatch.setattr("attn_exp.runs.store.secrets.token_hex", lambda size: next(digits))
+    monkeypatch.setattr("attn_exp.runs.store.time.strftime", lambda form: "20260101-000000")
+    run = a_run()
+    names = [store.save(run, tmp_path, nothing).name for _ in range(2)]
+    assert names == ["20260101-000000-aaaaaa", "20260101-000000-bbbbbb"]
+
+
+def test_latest_is_a_text_file_where_links_are_not_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any, **more: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    folder = store.save(a_run(), tmp_path, nothing)
+    assert (tmp_path / "latest").read_text() == f"runs/{folder.name}\n"
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), RuntimeError("broken"), SystemExit(3)])
+def test_nothing_is_left_of_a_run_that_was_stopped(tmp_path: Path, failure: BaseException) -> None:
+    def stop(run: Run, folder: Path) -> None:
+        assert (folder / "results.npz").exists()
+        assert not (folder / "run.json").exists()
+        raise failure
+
+    with pytest.raises(type(failure)):
+        store.save(a_run(), tmp_path, stop)
+    assert list((tmp_path / "runs").iterdir()) == []
+    assert not (tmp_path / "latest").exists()
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
+    def full(run: Run, folder: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(UserError, match=r"^output_dir=.*: cannot be written to \(No space left on device\)$"):
+        store.save(a_run(), tmp_path, full)
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_an_output_folder_that_is_a_file_is_refused_before_computing(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UserError, match=r"^output_dir=.*taken/runs: cannot be written to \(.*taken is no folder\)$"):
+        store.check_writable(tmp_path / "taken" / "runs")
+
+
+def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a finished run"):
+        store.load(tmp_path)
+    folder = store.save(a_run(), tmp_path, nothing)
+    (folder / "comparison.csv").write_text("variant,nonsense\n")
+    with pytest.raises(UserError, match="expected the columns variant, form"):
+        store.load(folder)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Every kind of cell that a record may hold."""
+
+    text: str
+    flag: bool
+    either: bool | float
+    number: float
+    count: int
+    missing: int | None
+
+
+HARD = [
+    Cells("=1+1", True, False, 0.1 + 0.2, 3, None),
+    Cells("'quoted", False, 0.25, math.inf, -1, 4),
+    Cells('a,"b"\nc', True, True, 5e-324, 0, None),
+    Cells("@x", True, 1.0, -0.0, 0, None),
+]
+
+
+def test_records_read_back_exactly() -> None:
+    assert records.parsed(Cells, records.written(Cells, HARD)) == tuple(HARD)
+
+
+def test_no_cell_is_a_formula_to_a_spreadsheet() -> None:
+    lines = list(csv.reader(records.written(Cells, HARD).splitlines()))
+    assert lines[1][0] == "'=1+1"
+
+
+def test_hostile_tokens_are_only_data(tmp_path: Path) -> None:
+    tokens = ["<script>alert(1)</script>", "=1+1", "../../x"]
+    vectors = [[0.2, 0.9], [0.8, 0.3], [0.4, 0.6]]
+    folder = store.save(a_run(embeddings={"tokens": tokens, "vectors": vectors}), tmp_path / "here", nothing)
+    assert store.load(folder).comparison.problem.tokens == tuple(tokens)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["here"]
+    assert all(each.parent == folder for each in folder.rglob("*"))
+
+
+def test_timings_stay_within_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = (tick / 1024 for tick in range(1000))
+    monkeypatch.setattr("attn_exp.experiment.timing.perf_counter", lambda: next(clock))
+    comparison = compare(config())
+    timings = measure(comparison.variants, comparison.problem, budget=8 / 1024)
+    assert [each.variant for each in timings] == ["looped", "multi_head"]
+    for each in timings:
+        assert each.runs == 3
+        assert each.median_s == 1 / 1024
+        assert each.minimum_s == 1 / 1024
+        assert each.peak_bytes is not None and each.peak_bytes > 3 * 3 * 8

@@ -1,0 +1,123 @@
+"""Breaks the code on purpose, one small way at a time, and checks that the tests notice: python tools/mutants.py
+
+Each mutant is a copy of the project with one piece of text exchanged. It is caught if the fast tests fail on it; a mutant that
+survives, or whose text is no longer in the file, fails this script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ("tests/experiment/test_compare.py", "tests/problem/test_problem.py")
+
+
+RULES, RUNS, ONNX = (
+    ("tests/rules/test_rules.py",),
+    ("tests/experiment/test_ruled_runs.py",),
+    ("tests/forms/test_onnx.py",),
+)
+FORMS = ("tests/forms/test_oracle_matrix.py", "-k", "every_rule")
+LENT = ("tests/forms/test_onnxruntime.py",)
+FAST = ("tests/forms/test_fast_paths.py", "tests/forms/test_choice.py", "tests/forms/test_blockwise.py")
+
+
+class Mutant(NamedTuple):
+    """One way to be wrong: in this file, `right` becomes `wrong`; `tests` are those that should notice."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    tests: tuple[str, ...] = TESTS
+
+
+MUTANTS = [
+    Mutant("no scale", "experiment/variant.py", "return 1 / math.sqrt(size) if scale else 1.0", "return 1.0"),
+    Mutant("scale by d", "experiment/variant.py", "1 / math.sqrt(size)", "1 / size"),
+    Mutant("scale by d_model in multi-head", "experiment/variant.py", "problem.q.shape[-1] // shares.query", "problem.q.shape[-1]"),
+    Mutant("softmax over queries", "rules/normalizers.py", "powers.sum(axis=-1, keepdims=True)", "powers.sum(axis=-2, keepdims=True)"),
+    Mutant("weights transposed", "forms/matrix.py", "product(weights, v))", "product(weights.swapaxes(-1, -2), v))"),
+    Mutant("Q and K swapped", "forms/matrix.py", "product(q, repeated(k, q.shape[-3]).swapaxes(-1, -2))", "product(repeated(k, q.shape[-3]), q.swapaxes(-1, -2))"),
+    Mutant("no bias on v", "problem/problem.py", 'if f"b_{letter}" in arrays', 'if f"b_{letter}" in arrays and letter != "v"'),
+    Mutant("heads split by stride", "problem/heads.py", "reshape(length, count, width // count).swapaxes(0, 1)", "reshape(length, width // count, count).transpose(2, 0, 1)"),
+    Mutant("heads in the wrong order", "problem/heads.py", "return apart.swapaxes(0, 1)", "return apart[::-1].swapaxes(0, 1)"),
+    Mutant("W_o forgotten", "experiment/variant.py", "if settled.output_projection and", "if False and"),
+    Mutant("no max-subtraction", "rules/normalizers.py", "np.where(np.isneginf(largest), largest.dtype.type(0), largest)", "np.zeros_like(largest)"),
+    Mutant("one shared random stream", "streams.py", "np.random.SeedSequence([seed, *name.encode()])", "seed"),
+    Mutant("causal hides the query itself", "rules/masks/causal.py", "grid.key <= grid.query", "grid.key < grid.query", RULES),
+    Mutant("windows one key too wide", "rules/masks/window.py", "ahead >= -self.left if", "ahead >= -self.left - 1 if", RULES),
+    Mutant("later documents are seen", "rules/masks/document.py", "== ids[grid.key]", "<= ids[grid.key]", RULES),
+    Mutant("padding one key too long", "rules/masks/padding.py", "grid.key < lengths", "grid.key <= lengths", RULES),
+    Mutant("masks joined the other way", "rules/masks/mask.py", "operator.and_", "operator.or_", RULES),
+    Mutant("ALiBi by the closed formula", "rules/scores/alibi.py", "2 ** math.floor(math.log2(heads))", "heads", RULES),
+    Mutant("T5 counts the query as later", "rules/t5.py", "np.where(ahead > 0", "np.where(ahead >= 0", RULES),
+    Mutant("soft-cap at 1", "rules/scores/softcap.py", "np.tanh(logits / kind(self.cap)) * kind(self.cap)", "np.tanh(logits / kind(self.cap))", RULES),
+    Mutant("sink forgotten", "rules/normalizers.py", "total = total + np.exp(extra - anchor)", "total = total + 0", RULES),
+    Mutant("sparsemax off the simplex", "rules/normalizers.py", "axis=-1) - 1) / np.maximum(kept, 1)", "axis=-1)) / np.maximum(kept, 1)", RULES),
+    Mutant("sigmoid turned", "rules/normalizers.py", "np.where(masked < 0, powers, one)", "np.where(masked > 0, powers, one)", RULES),
+    Mutant("rope turns the other way", "rules/positions/rope.py", "cosines - heads[..., second] * sines", "cosines + heads[..., second] * sines", RULES),
+    Mutant("rope pairs the other way", "rules/positions/rope.py", "first = slice(0, 2 * pairs, 2) if interleaved", "first = slice(0, 2 * pairs, 2) if not interleaved", RULES),
+    Mutant("every column its own wave", "rules/positions/sinusoidal.py", "(column // 2 * 2 / width)", "(column / width)", RULES),
+    Mutant("rope forgets the offset", "experiment/variant.py", "np.arange(q.shape[1]) + settled.rules.offset", "np.arange(q.shape[1])", RUNS),
+    Mutant("bottom-right is top-left", "experiment/variant.py", 'means.align) == "bottom_right" else 0', 'means.align) == "" else 0', ("tests/experiment/test_checks.py", "-k", "conventions")),
+    Mutant("shared heads are summed", "problem/heads.py", ".mean(axis=1)", ".sum(axis=1)", RUNS),
+    Mutant("query heads take turns", "forms/matrix.py", "np.repeat(shared, heads // groups, axis=-3)", "np.concatenate([shared] * (heads // groups), axis=-3)", FORMS),
+    Mutant("a value of NaN leaks", "forms/matrix.py", "if finite.all():", "if True:", ("tests/forms/test_properties.py", "-k", "leak and matrix")),
+    Mutant("a looped value of NaN leaks", "forms/looped.py", "if weight != 0:", "if True:", ("tests/forms/test_properties.py", "-k", "leak and looped")),
+    Mutant("rows without keys are NaN", "rules/normalizers.py", "np.where(total == 0, total.dtype.type(1), total)", "total", ("tests/forms/test_properties.py", "-k", "zeros")),
+    Mutant("the kernel loses its one", "forms/linear.py", "x + x.dtype.type(1)", "x", FORMS),
+    Mutant("decoding forgets the new key", "forms/decode.py", "row + offset.max() + 1", "row + offset.max()", FORMS),
+    Mutant("past keys move no query", "forms/_operator/functional.py", "offset=given.past if", "offset=0 if", ONNX),
+    Mutant("softmax precision ignored", "forms/_operator/functional.py", "None if softmax_precision is None else precision(softmax_precision)", "None", ONNX),
+    Mutant("heads not turned to the front", "forms/_operator/arrange.py", "reshape(batches, length, heads, width // heads).swapaxes(1, 2)", "reshape(batches, heads, length, width // heads)", ONNX),
+    Mutant("a mask's end is open", "forms/_operator/arguments.py", "return False if mask.dtype == np.bool_ else -np.inf", "return True if mask.dtype == np.bool_ else 0.0", ONNX),
+    Mutant("masks of two blocks mixed up", "forms/_blocks/asked.py", "(start - block.task.rows.start, stop - start, queries)", "(0, stop - start, queries)", FAST),
+    Mutant("underflow of few tokens trusted", "forms/_blocks/plain.py", "np.finfo(total.dtype).eps <= least and most", "most", FAST),
+    Mutant("a second run forgets the first", "forms/_blocks/block.py", "            total += summed", "            total = summed", FAST),
+    Mutant("a mask begins one key late", "forms/_blocks/tasks.py", "(max(first, every_stop), last)", "(max(first, every_stop + 1), last)", FAST),
+    Mutant("float32 said to be float64", "forms/onnxruntime.py", 'DTYPE = "float32"', 'DTYPE = "float64"', LENT),
+    Mutant("ulp of the wrong type", "experiment/compare.py", "checked, truth, settled.computed_in", "checked, truth", LENT),
+    Mutant("sign of the scale lost", "forms/onnxruntime.py", "q * np.sign(rules.scale), k, v", "q, k, v", LENT),
+    Mutant("an overflow is kept", "forms/_blocks/block.py", "return sums if sums is not None and trusted(sums) else", "return sums if sums is not None else", FAST),
+]  # fmt: skip
+
+
+def caught(mutant: Mutant) -> bool | None:
+    """Say whether the tests fail on the mutant; None if its text is not in the file exactly once."""
+    with tempfile.TemporaryDirectory() as folder:
+        for part in ("attn_exp", "conf", "tests"):
+            shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        target = Path(folder, "attn_exp", mutant.file)
+        text = target.read_text(encoding="utf-8")
+        if text.count(mutant.right) != 1:
+            return None
+        target.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *mutant.tests]
+        return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 1
+
+
+def main() -> None:
+    """Try every mutant, two at a time, and exit with 1 if one survives."""
+    parser = argparse.ArgumentParser(description="Break the code on purpose and see the tests notice.")
+    parser.add_argument("--only", default="", help="mutants whose name contains this")
+    chosen = [mutant for mutant in MUTANTS if parser.parse_args().only in mutant.name]
+    with ThreadPoolExecutor(2) as pool:
+        verdicts = dict(zip(chosen, pool.map(caught, chosen), strict=True))
+    for mutant, verdict in verdicts.items():
+        print(f"{mutant.name:32} {'does not apply' if verdict is None else 'caught' if verdict else 'SURVIVED'}")
+    found = sum(verdict is True for verdict in verdicts.values())
+    print(f"{found} of {len(chosen)} mutants caught")
+    sys.exit(found != len(chosen))
+
+
+if __name__ == "__main__":
+    main()
