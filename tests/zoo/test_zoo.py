@@ -1,0 +1,106 @@
+"""The zoo is what it says: its wrong functions are wrong, by loops in float64 that none of them shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.zoo import calls, oracle
+from tests.zoo.case import Case
+from tests.zoo.cases import CASES
+
+Array = NDArray[Any]
+
+MISTAKES = """
+no_scale scale_by_d scale_by_sqrt_d_model scale_by_sqrt_heads scale_by_sqrt_keys scale_multiplied scale_twice
+scale_after_softmax
+softmax_over_queries softmax_over_heads softmax_over_all no_softmax sum_normalized softmax_twice softmax_base_2
+no_max_subtraction
+weights_transposed queries_keys_swapped values_from_keys
+mask_inverted mask_ignored mask_after_softmax mask_multiplied mask_small_fill mask_transposed causal_ignored
+causal_flipped causal_strict causal_next causal_top_left causal_bottom_right padding_one_long padding_one_short
+window_one_wide window_one_narrow
+heads_not_transposed heads_by_stride heads_merged_wrong heads_reversed heads_averaged single_head kv_heads_tiled
+kv_heads_first no_output_projection output_projection_transposed projection_transposed no_bias no_value_bias qkv_order
+rope_pairing rope_off_by_one rope_on_values position_missing alibi_slopes alibi_sign softcap_missing softcap_after_mask
+softcap_before_scale sink_missing
+half_accumulation half_softmax
+dropout_on not_deterministic batch_mixed tail_dropped changes_inputs reuses_output nan_leaks empty_row_nan
+""".split()  # noqa: SIM905 - quoted one by one they fill two pages
+
+RIGHT_ON_ONE_CALL = {
+    "no_max_subtraction", "not_deterministic", "changes_inputs", "reuses_output", "nan_leaks", "empty_row_nan",
+}  # fmt: skip
+OWN_NUMBERS = {
+    "alibi_slopes", "mask_small_fill", "qkv_order", "rope_pairing", "half_accumulation", "half_softmax", "dropout_on",
+    "not_deterministic", "batch_mixed", "tail_dropped", "heads_averaged",
+}  # fmt: skip
+"""Mistakes that people make in several ways, so that two functions need not agree."""
+
+
+def answers(case: Case, seed: int) -> Iterator[tuple[Array, Array]]:
+    """Yield what the function gives and what is right; on as many keys as queries where it takes no other."""
+    ask = oracle.asked(case.settings)
+    if calls.is_layer(case.function):
+        arrays = calls.layer_arrays(case.function, ask, seed)
+        yield calls.call(case.function, arrays, ask), calls.expected(case.function, arrays, ask)
+        return
+    for square in (False, True):
+        arrays = calls.core_arrays(ask, seed, square)
+        mask = None if "mask=causal" in case.settings else calls.some_mask(arrays, seed)
+        try:
+            given = calls.call(case.function, arrays, ask, mask)
+        except (ValueError, RuntimeError):
+            assert not square
+            continue
+        yield given, calls.expected(case.function, arrays, ask, mask)
+
+
+def gap(given: Array, right: Array) -> float:
+    """Return the largest difference over the largest right number; infinite where shapes or NaN differ."""
+    if given.shape != right.shape or not np.isfinite(given).all():
+        return math.inf
+    return float(np.abs(given - right).max() / np.abs(right).max())
+
+
+def test_every_mistake_of_the_catalogue_has_a_function() -> None:
+    assert {case.mistake for case in CASES} == set(MISTAKES)
+    assert len(MISTAKES) == len(set(MISTAKES))
+
+
+def test_the_commonest_have_two_or_more() -> None:
+    alone = [name for name in MISTAKES if sum(case.mistake == name for case in CASES) < 2]
+    assert not alone
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_wrong_function_is_wrong(case: Case) -> None:
+    gaps = [gap(given, right) for given, right in answers(case, seed=1)]
+    if case.mistake in RIGHT_ON_ONE_CALL:
+        assert max(gaps) < (2e-3 if case.function.__name__ == "noisy" else 1e-12)
+    else:
+        assert max(gaps) > 1e-5
+
+
+def groups() -> list[Any]:
+    pairs = [pair for pair in combinations(CASES, 2) if pair[0].mistake == pair[1].mistake]
+    return [
+        pytest.param(*pair, id=f"{pair[0].name}-{pair[1].name}")
+        for pair in pairs
+        if pair[0].mistake not in OWN_NUMBERS | RIGHT_ON_ONE_CALL
+        and pair[0].settings == pair[1].settings
+        and calls.is_layer(pair[0].function) == calls.is_layer(pair[1].function)
+        and calls.takes(pair[0].function)[3:] == calls.takes(pair[1].function)[3:]
+    ]
+
+
+@pytest.mark.parametrize(("one", "other"), groups())
+def test_two_hands_make_the_same_mistake(one: Case, other: Case) -> None:
+    given, again = (list(answers(case, seed=2))[-1][0] for case in (one, other))
+    assert gap(given, again) < 1e-12

@@ -1,0 +1,102 @@
+"""The wrong functions and layers that need PyTorch."""
+
+from __future__ import annotations
+
+from tests.zoo import wrong_modules, wrong_torch, wrong_torch_masks
+from tests.zoo.case import Case
+
+CAUSAL = ("mask=causal",)
+ROPE = ("position=rope",)
+CAP = ("score=softcap", "score.softcap.cap=2.0")
+WINDOW = ("mask=window", "mask.window.left=2", "mask.window.right=0")
+LAYER = ("head=3", "bias=true")
+
+CORE = [
+    Case("no_scale", wrong_torch.no_scale, style="torch"),
+    Case("scale_by_d", wrong_torch.by_size, style="torch", same_as=("scale_twice",)),
+    Case("scale_by_sqrt_d_model", wrong_torch.by_model, style="torch"),
+    Case(
+        "scale_twice",
+        wrong_torch.scaled_twice,
+        style="torch",
+        source="q scaled for a function that scales",
+        same_as=("scale_by_d",),
+    ),
+    Case("softmax_over_queries", wrong_torch.softmax_queries, style="torch"),
+    Case("softmax_over_heads", wrong_torch.softmax_heads, style="torch", source="dim=1"),
+    Case("weights_transposed", wrong_torch.weights_turned, style="torch"),
+    Case("queries_keys_swapped", wrong_torch.swapped, style="torch"),
+    Case("values_from_keys", wrong_torch.keys_again, style="torch"),
+    Case("heads_reversed", wrong_torch.heads_reversed, style="torch"),
+    Case("kv_heads_tiled", wrong_torch.groups_tiled, ("kv_head=2",), "torch", "repeat for repeat_interleave"),
+    Case("kv_heads_first", wrong_torch.groups_first, ("kv_head=2",), "torch"),
+    Case("rope_pairing", wrong_torch.rope_interleaved, ROPE, "torch"),
+    Case("rope_off_by_one", wrong_torch.rope_keys_late, ROPE, "torch"),
+    Case("rope_on_values", wrong_torch.rope_everything, ROPE, "torch"),
+    Case("softcap_missing", wrong_torch.cap_missing, CAP, "torch"),
+    Case("softcap_before_scale", wrong_torch.cap_first, CAP, "torch"),
+    Case("sink_missing", wrong_torch.sink_missing, ("score=sink",), "torch"),
+    Case("half_softmax", wrong_torch.half_softmax, style="torch"),
+    Case("half_accumulation", wrong_torch.half_products, style="torch"),
+    Case("dropout_on", wrong_torch.dropout_on, style="torch", source="F.dropout without training="),
+    Case("dropout_on", wrong_torch.dropout_sdpa, style="torch", source="dropout_p holds in evaluation too"),
+    Case("changes_inputs", wrong_torch.scales_in_place, style="torch"),
+    Case("tail_dropped", wrong_torch.key_tail, style="torch online"),
+]
+
+MASKS = [
+    Case("mask_inverted", wrong_torch_masks.inverted, style="torch", source="MultiheadAttention's polarity"),
+    Case("mask_ignored", wrong_torch_masks.not_assigned, style="torch", source="masked_fill for masked_fill_"),
+    Case("mask_after_softmax", wrong_torch_masks.after, style="torch"),
+    Case("mask_multiplied", wrong_torch_masks.multiplied, style="torch"),
+    Case("mask_small_fill", wrong_torch_masks.filled_small, style="torch"),
+    Case("mask_transposed", wrong_torch_masks.turned, style="torch"),
+    Case("causal_ignored", wrong_torch_masks.causal_lost, CAUSAL, "torch"),
+    Case("causal_flipped", wrong_torch_masks.causal_flipped, CAUSAL, "torch"),
+    Case("causal_strict", wrong_torch_masks.causal_strict, CAUSAL, "torch"),
+    Case("causal_next", wrong_torch_masks.causal_next, CAUSAL, "torch"),
+    Case(
+        "causal_top_left",
+        wrong_torch_masks.causal_first,
+        ("mask=causal", "align=bottom_right"),
+        "torch",
+        "is_causal with a cache",
+    ),
+    Case("causal_bottom_right", wrong_torch_masks.causal_last, CAUSAL, "torch"),
+    Case("padding_one_long", wrong_torch_masks.padding_long, ("mask=padding", "mask.padding.lengths=4"), "torch"),
+    Case("window_one_wide", wrong_torch_masks.window_wide, WINDOW, "torch"),
+    Case("softcap_after_mask", wrong_torch_masks.cap_last, (*CAP, *CAUSAL), "torch"),
+    Case("nan_leaks", wrong_torch_masks.nan_through, style="torch"),
+    Case("empty_row_nan", wrong_torch_masks.empty_rows, style="torch"),
+]
+
+MODULES = [
+    Case("heads_not_transposed", wrong_modules.HeadsViewed, LAYER, "module", "view(b, h, t, d)"),
+    Case("heads_merged_wrong", wrong_modules.HeadsMergedByView, LAYER, "module"),
+    Case("heads_by_stride", wrong_modules.HeadsByStride, LAYER, "module"),
+    Case("scale_by_sqrt_d_model", wrong_modules.ScaledByModel, LAYER, "module"),
+    Case("softmax_over_heads", wrong_modules.SoftmaxOverHeads, LAYER, "module"),
+    Case("no_output_projection", wrong_modules.OutputForgotten, LAYER, "module"),
+    Case("output_projection_transposed", wrong_modules.OutputTurned, LAYER, "module"),
+    Case("projection_transposed", wrong_modules.ProjectionsTurned, LAYER, "module", "x @ weight without .T"),
+    Case("heads_averaged", wrong_modules.WeightsAveraged, LAYER, "module"),
+    Case("single_head", wrong_modules.OneHead, LAYER, "module"),
+    Case("dropout_on", wrong_modules.DropoutInside, LAYER, "module", "dropout_p whatever self.training says"),
+    Case("no_bias", wrong_modules.BiasForgotten, LAYER, "module", "in_proj_bias is never added"),
+    Case("no_value_bias", wrong_modules.ValueBiasForgotten, LAYER, "module"),
+    Case("qkv_order", wrong_modules.OrderMixed, LAYER, "module", "q, v, k out of in_proj_weight"),
+]
+
+CASES = [*CORE, *MASKS, *MODULES]
+HARD = [
+    Case(
+        "no_scale", wrong_torch.no_scale_default, style="torch", source="right where a scale is given: its default is 1"
+    ),
+    Case(
+        "causal_strict",
+        wrong_torch_masks.causal_strict_fill,
+        CAUSAL,
+        "torch",
+        "the first row, all -1e9, is the mean of all",
+    ),
+]
