@@ -20,6 +20,7 @@ MASKS = ("mask", "attn_mask")
 CAUSAL = ("is_causal", "causal")
 LENGTHS = ("lengths", "seq_lens", "valid_lens")
 COUNTS = ("num_heads", "n_heads", "head")
+SHARED = ("num_kv_heads", "n_kv_heads", "kv_head")
 MATRICES = ("W_q", "W_k", "W_v", "W_o")
 BIASES = ("b_q", "b_k", "b_v", "b_o")
 
@@ -55,14 +56,23 @@ def layer_arrays(function: Function, ask: Asked, seed: int) -> dict[str, Array]:
     random = np.random.default_rng(seed)
     every = {"x": random.normal(size=(7, 24))}
     every |= {name: random.normal(size=(24, 24)) / 4 for name in MATRICES}
+    if ask.kv_head:
+        every |= {name: every[name][:, : 24 // ask.head * ask.kv_head] for name in ("W_k", "W_v")}
     every |= {name: random.normal(size=24) for name in BIASES}
     kept = tuple(every) if is_module(function) else takes(function)
     return {name: array for name, array in every.items() if name in kept}
 
 
+def sizes(arrays: Mapping[str, Array]) -> tuple[int, int, int, int]:
+    """Return how many sequences, heads, queries and keys there are; a layer's heads do not show."""
+    if "x" in arrays:
+        return 1, 1, len(arrays["x"]), len(arrays["x"])
+    return arrays["q"].shape[0], arrays["q"].shape[1], arrays["q"].shape[2], arrays["k"].shape[2]
+
+
 def some_mask(arrays: Mapping[str, Array], seed: int) -> Array:
-    """Return a mask `[b 1 t s]` that leaves every query a key, not the same ones."""
-    (batches, _, t, _), s = arrays["q"].shape, arrays["k"].shape[2]
+    """Return a mask `[b 1 t s]` that leaves every query a key, not the same ones; `[1 1 t t]` for layers."""
+    batches, _, t, s = sizes(arrays)
     mask = np.random.default_rng(seed).random((batches, 1, t, s)) < 0.6
     mask[:, :, np.arange(t), np.arange(t) % s] = True
     return mask
@@ -70,7 +80,7 @@ def some_mask(arrays: Mapping[str, Array], seed: int) -> Array:
 
 def keywords(function: Function, ask: Asked, arrays: Mapping[str, Array], mask: Array | None) -> dict[str, Any]:
     """Return the keywords that the function takes for what is asked; what it has none for goes into its mask."""
-    (batches, heads, t, _), s = arrays["q"].shape, arrays["k"].shape[2]
+    batches, heads, t, s = sizes(arrays)
     given: dict[str, Any] = dict.fromkeys(CAUSAL, True) if ask.causal else {}
     given |= {} if ask.scale is None else {"scale": ask.scale, "sm_scale": ask.scale}
     given |= {} if ask.window is None else {"window_size": ask.window}
@@ -78,7 +88,8 @@ def keywords(function: Function, ask: Asked, arrays: Mapping[str, Array], mask: 
     given |= {} if ask.cap is None else {"softcap": ask.cap}
     given |= {} if ask.sink is None else {"sinks": np.full(heads, ask.sink)}
     given |= {"alibi_slopes": np.array(oracle.slopes(heads))} if ask.alibi else {}
-    given |= {"enable_gqa": True} if ask.kv_head else {}
+    given |= {"enable_gqa": True} | dict.fromkeys(SHARED, ask.kv_head) if ask.kv_head else {}
+    given |= dict.fromkeys(COUNTS, ask.head)
     if mask is not None:
         given |= dict.fromkeys(MASKS, mask)
     elif ask.causal and not set(CAUSAL) & set(takes(function)):
@@ -86,23 +97,23 @@ def keywords(function: Function, ask: Asked, arrays: Mapping[str, Array], mask: 
     return {name: value for name, value in given.items() if name in takes(function)}
 
 
-def call(function: Function, arrays: Mapping[str, Array], ask: Asked, mask: Array | None = None) -> Any:
-    """Return what the function answers, as NumPy has it; its arrays are copies."""
+def arguments(function: Function, arrays: Mapping[str, Array], ask: Asked, mask: Array | None = None) -> dict[str, Any]:
+    """Return all that the function is called with, by its own names; arrays are copies, in its own library."""
     copies = {name: array.copy() for name, array in arrays.items()}
+    if not is_layer(function):
+        names = [name for name in takes(function) if name in CORE][:3]
+        copies = dict(zip(names, copies.values(), strict=True))
+    elif mask is not None:
+        mask = mask[0, 0]
+    every = copies | keywords(function, ask, arrays, mask)
+    return {name: as_torch(value) for name, value in every.items()} if wants_torch(function) else every
+
+
+def call(function: Function, arrays: Mapping[str, Array], ask: Asked, mask: Array | None = None) -> Any:
+    """Return what the function answers, as NumPy has it."""
     if is_module(function):
-        return module(function, copies, ask)
-    if is_layer(function):
-        counts = {name: ask.head for name in COUNTS if name in takes(function)}
-        return answer(function, copies, counts)
-    names = [name for name in takes(function) if name in CORE][:3]
-    named = dict(zip(names, copies.values(), strict=True))
-    return answer(function, named, keywords(function, ask, arrays, mask))
-
-
-def answer(function: Function, arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    if not wants_torch(function):
-        return np.asarray(function(**arrays, **given))
-    return np.asarray(function(**{name: as_torch(value) for name, value in {**arrays, **given}.items()}))
+        return module(function, arrays, ask)
+    return np.asarray(function(**arguments(function, arrays, ask, mask)))
 
 
 def as_torch(value: Any) -> Any:
@@ -129,7 +140,7 @@ def module(function: Function, arrays: Mapping[str, Array], ask: Asked) -> Any:
 
 def expected(function: Function, arrays: Mapping[str, Array], ask: Asked, mask: Array | None = None) -> Array:
     """Return what the loops say of the same call."""
-    if is_layer(function):
-        return oracle.layer(dict(arrays), ask)
     seen = True if mask is None or not set(MASKS) & set(takes(function)) else mask
+    if is_layer(function):
+        return oracle.layer(dict(arrays), ask, seen)
     return oracle.attention(arrays["q"], arrays["k"], arrays["v"], ask, seen)

@@ -16,8 +16,8 @@ Array = NDArray[Any]
 class Asked:
     """What the words ask: None, False or 0 where they do not.
 
-    `corner`: the last query stands beside the last key; `window`: keys before and after; `length`: keys that are no
-    filler; `sink`: the logit that belongs to no key.
+    `corner`: the last query stands beside the last key; `window`: keys before and after, -1 = all; `length`: keys that
+    are no filler; `sink`: the logit that belongs to no key; `mean`: a row without keys is the mean of all values.
     """
 
     head: int = 1
@@ -33,6 +33,7 @@ class Asked:
     cap: float | None = None
     sink: float | None = None
     bias: bool = False
+    mean: bool = False
 
 
 def asked(settings: tuple[str, ...]) -> Asked:
@@ -53,6 +54,7 @@ def asked(settings: tuple[str, ...]) -> Asked:
         cap=float(words["score.softcap.cap"]) if "softcap" in scores else None,
         sink=float(words.get("score.sink.logit", 0)) if "sink" in scores else None,
         bias=words.get("bias") == "true",
+        mean=words.get("convention") == "jax",
     )
 
 
@@ -61,7 +63,8 @@ def allowed(ask: Asked, t: int, s: int) -> Array:
     keep = np.ones((t, s), bool)
     for i, j in np.ndindex(t, s):
         ahead = j - i - (s - t if ask.corner else 0)
-        near = ask.window is None or -ask.window[0] <= ahead <= ask.window[1]
+        left, right = ask.window or (-1, -1)
+        near = (left < 0 or ahead >= -left) and (right < 0 or ahead <= right)
         keep[i, j] = near and not (ask.causal and ahead > 0) and (ask.length is None or j < ask.length)
     return keep
 
@@ -97,6 +100,8 @@ def placed(rows: Array, ask: Asked, first: int) -> list[list[float]]:
 def row(query: list[float], keys: list[list[float]], values: list[list[float]], ask: Asked, bias: list[Any]) -> Any:
     """One query's result; `bias` has a number for each key, or None where it may not be seen."""
     scale = 1 / math.sqrt(len(query)) if ask.scale is None else ask.scale
+    if ask.mean and all(added is None for added in bias):
+        return np.mean(values, axis=0)
     powers: list[float] = []
     for key, added in zip(keys, bias, strict=True):
         logit = scale * math.fsum(a * b for a, b in zip(query, key, strict=True))
@@ -131,10 +136,11 @@ def sinusoids(t: int, m: int) -> Array:
     return table
 
 
-def layer(arrays: dict[str, Array], ask: Asked) -> Array:
-    """Return `[t m]` from `x` `[t m]`, `W_q`, `W_k`, `W_v` `[m h*d]` and, where they are there, `W_o` and biases."""
+def layer(arrays: dict[str, Array], ask: Asked, mask: Any = True) -> Array:
+    """Return `[t m]` from `x` `[t m]`, `W_q` `[m h*d]`, `W_k`, `W_v` and, where they are there, `W_o` and biases."""
     x = arrays["x"] + (sinusoids(*arrays["x"].shape) if ask.position == "sinusoidal" else 0)
-    sides = [x @ arrays[f"W_{name}"] + arrays.get(f"b_{name}", 0) for name in "qkv"]
-    heads = [np.stack(np.split(side, ask.head, axis=1))[None] for side in sides]
-    context = np.concatenate(list(attention(heads[0], heads[1], heads[2], ask)[0]), axis=1)
+    counts = {"q": ask.head, "k": ask.kv_head or ask.head, "v": ask.kv_head or ask.head}
+    sides = {name: x @ arrays[f"W_{name}"] + arrays.get(f"b_{name}", 0) for name in counts}
+    heads = {name: np.stack(np.split(sides[name], count, axis=1))[None] for name, count in counts.items()}
+    context = np.concatenate(list(attention(heads["q"], heads["k"], heads["v"], ask, mask)[0]), axis=1)
     return context @ arrays["W_o"] + arrays.get("b_o", 0) if "W_o" in arrays else context

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,15 +65,23 @@ def answers(case: Case, seed: int) -> Iterator[tuple[Array, Array]]:
 
 
 def gap(given: Array, right: Array) -> float:
-    """Return the largest difference over the largest right number; infinite where shapes or NaN differ."""
+    """Return the largest difference over the largest right number; infinite where shapes differ or some are NaN."""
     if given.shape != right.shape or not np.isfinite(given).all():
         return math.inf
-    return float(np.abs(given - right).max() / np.abs(right).max())
+    return float(np.abs(given - right).max() / (np.abs(right).max() or 1.0))
 
 
 def test_every_mistake_of_the_catalogue_has_a_function() -> None:
     assert {case.mistake for case in CASES} == set(MISTAKES)
     assert len(MISTAKES) == len(set(MISTAKES))
+
+
+def test_nothing_here_imports_the_project() -> None:
+    for path in Path(__file__).parent.glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        assert not [name for name in names if name.startswith("attn_exp")]
 
 
 def test_the_commonest_have_two_or_more() -> None:
