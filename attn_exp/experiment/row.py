@@ -3,47 +3,174 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from attn_exp.experiment.column import Column, columns
+
+EVERYWHERE = ("page", "terminal", "paper")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One variant in plain numbers.
+    """One variant in plain numbers; what each means stands beside it.
 
-    `error` and `error_ulp` are against its own reference, over `checked` queries, in ulp of `computed_in`, the type
-    that the form works in; `shift`, `cosine`, `sameness` and `parts_at` (see `Distance`) against the first row;
-    `entropy` in nats, `effective_keys` and `largest_weight` are means over heads and queries. Where the form refuses
-    the rules, `note` says why, `same_as` is empty and the numbers are NaN; so are those of stages never formed.
+    `error` and `error_ulp` are measured over `checked` queries. Where the form refuses the rules, `note` says why,
+    `same_as` is empty and the numbers are NaN; so are those of stages that were never formed.
     """
 
-    variant: str
-    form: str
-    head: int
-    scale: bool | float
-    multiplier: float
-    bias: bool
-    output_projection: bool
-    mistake: str
-    same_as: str
-    error: float
-    error_ulp: float
-    checked: int
-    shift: float
-    cosine: float
-    entropy: float
-    effective_keys: float
-    largest_weight: float
-    row_sum_error: float
-    flops: int
-    kv_head: int = 0
-    mask: str = "none"
-    score: str = "none"
-    position: str = "none"
-    normalizer: str = "softmax"
-    convention: str = "none"
-    sameness: str = ""
-    parts_at: str = ""
-    note: str = ""
-    computed_in: str = "float64"
+    variant: Annotated[str, Column(10, "variant", shown=EVERYWHERE)]
+    form: Annotated[str, Column(30, "form", meaning="how it is computed", aside=True)]
+    head: Annotated[int, Column(40, "heads", "head", meaning="query heads", shown=("terminal", "paper"))]
+    scale: Annotated[
+        bool | float,
+        Column(
+            60,
+            "scale",
+            meaning="whether the scores are divided by sqrt(d), or the number they are multiplied by",
+            shown=("terminal", "paper"),
+        ),
+    ]
+    multiplier: Annotated[float, Column(70, "multiplier", meaning="what the scores are multiplied by", aside=True)]
+    bias: Annotated[bool, Column(80, "bias", meaning="biases of the projections")]
+    output_projection: Annotated[
+        bool, Column(90, "W_o", meaning="whether the heads are mixed by the output projection", aside=True)
+    ]
+    mistake: Annotated[str, Column(95, "mistake")]
+    same_as: Annotated[
+        str,
+        Column(
+            20,
+            "same as",
+            "same_as",
+            meaning="variants with the same letter compute the same function, to rounding",
+            shown=EVERYWHERE,
+        ),
+    ]
+    error: Annotated[
+        float,
+        Column(
+            100,
+            "error",
+            meaning="largest difference from the variant's own reference: is it right?",
+            shown=EVERYWHERE,
+            summed=True,
+            exact=True,
+        ),
+    ]
+    error_ulp: Annotated[
+        float,
+        Column(
+            110,
+            "error",
+            "ulp",
+            unit="ulp",
+            meaning="the same, in units in the last place of the largest number",
+            shown=("terminal", "sweep"),
+            summed=True,
+            aside=True,
+            drawn=6,
+        ),
+    ]
+    checked: Annotated[
+        int, Column(230, "queries checked", meaning="how many queries the reference checked", aside=True)
+    ]
+    shift: Annotated[
+        float,
+        Column(
+            150,
+            "shift",
+            meaning="largest difference from the first row: what did it change?",
+            shown=(*EVERYWHERE, "sweep"),
+            summed=True,
+            drawn=3,
+        ),
+    ]
+    cosine: Annotated[
+        float,
+        Column(
+            160,
+            "cosine",
+            meaning="cosine of the angle to the first row's output",
+            shown=("terminal", "paper", "sweep"),
+            summed=True,
+            drawn=4,
+        ),
+    ]
+    entropy: Annotated[
+        float,
+        Column(
+            170,
+            "entropy",
+            unit="nats",
+            meaning="mean entropy of the weights: 0 where one key takes all",
+            shown=(*EVERYWHERE, "sweep"),
+            summed=True,
+            drawn=1,
+        ),
+    ]
+    effective_keys: Annotated[
+        float,
+        Column(
+            180,
+            "effective keys",
+            "eff_keys",
+            meaning="over how many keys, equally weighted, it would spread as widely",
+            shown=("terminal", "paper", "sweep"),
+            summed=True,
+            aside=True,
+            drawn=5,
+        ),
+    ]
+    largest_weight: Annotated[
+        float,
+        Column(
+            190,
+            "largest weight",
+            "max_weight",
+            meaning="mean over heads and queries",
+            shown=(*EVERYWHERE, "sweep"),
+            summed=True,
+            drawn=2,
+        ),
+    ]
+    row_sum_error: Annotated[
+        float,
+        Column(
+            240,
+            "row-sum error",
+            meaning="how far a row of weights is from summing to 1",
+            summed=True,
+            aside=True,
+            exact=True,
+        ),
+    ]
+    flops: Annotated[
+        int,
+        Column(250, "work", unit="FLOPs", meaning="multiplications and additions of both matrix products", aside=True),
+    ]
+    kv_head: Annotated[int, Column(50, "key/value heads", meaning="heads that the queries share")] = 0
+    mask: Annotated[str, Column(101, "mask")] = "none"
+    score: Annotated[str, Column(102, "score")] = "none"
+    position: Annotated[str, Column(103, "position")] = "none"
+    normalizer: Annotated[str, Column(104, "normalizer")] = "softmax"
+    convention: Annotated[str, Column(105, "convention")] = "none"
+    sameness: Annotated[str, Column(130, "sameness", meaning="how near the output is to the first row's")] = ""
+    parts_at: Annotated[str, Column(140, "parts at", meaning="the first stage that differs from the first row's")] = ""
+    note: Annotated[str, Column(260, "note")] = ""
+    computed_in: Annotated[
+        str,
+        Column(
+            120,
+            "computed in",
+            "of",
+            meaning="the type of numbers that the form works in: its ulp are this type's",
+            shown=("terminal",),
+        ),
+    ] = "float64"
+
+
+COLUMNS = columns(Row)
+"""The columns of a row, in the order in which they are read."""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Annotated
 
 import numpy as np
 
 from attn_exp import forms
+from attn_exp.experiment.column import Column
 from attn_exp.experiment.variant import Settled, execute
 from attn_exp.problem.problem import Problem
 
@@ -30,10 +32,12 @@ class Timing:
     """What one variant costs on this machine: seconds per computation, and the most bytes held at once, if measured."""
 
     variant: str
-    median_s: float
+    median_s: Annotated[float, Column(200, "time", unit="µs", meaning="median on this machine")]
     minimum_s: float
     runs: int
-    peak_bytes: int | None
+    peak_bytes: Annotated[
+        int | None, Column(210, "peak", unit="bytes", meaning="the most memory held at once", aside=True)
+    ]
 
 
 def measure(

@@ -163,6 +163,17 @@ STAGES = {
     ),
 }
 
+SPOKEN = {
+    "x": "input",
+    "q": "queries",
+    "k": "keys",
+    "v": "values",
+    "capped": "bent logits",
+    "masked": "masked logits",
+    "lse": "log-sum-exp",
+}
+"""Stages whose names are not words, as a sentence or a heading says them."""
+
 PROJECTED = {
     "q": "A query says what its token looks for.",
     "k": "A key says what its token can be found by.",

@@ -62,7 +62,7 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> str:
     """Return the comparison as a table, and below it what all variants share."""
     found = columns.table(comparison, timings)
     heads = "".join(
-        f'<th title="{escape(each.help)}">{escape(each.name)}{f" ({escape(each.unit)})" if each.unit else ""}</th>'
+        f'<th title="{escape(each.meaning)}">{escape(each.name)}{f" ({escape(each.unit)})" if each.unit else ""}</th>'
         for each in found.head
     )
     lines = "".join(f"<tr>{''.join(f'<td>{text(each)}</td>' for each in line)}</tr>" for line in found.lines)

@@ -19,6 +19,7 @@ from attn_exp.experiment.checks import Check
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.report import columns, partings, walk
 from attn_exp.report.compiled import Compiled
+from attn_exp.report.explain import SPOKEN
 from attn_exp.report.markdown import fenced, md, piped
 from attn_exp.report.page_data import page_data
 from attn_exp.report.pixels import coarse, picture
@@ -41,16 +42,6 @@ CAPTIONS = {
     "distances": "Largest difference between the outputs of every two variants.",
     "sharpness": "How the weights sharpen as the multiplier of the scores grows: mean entropy, with 1/sqrt(d) dotted.",
     "entropy": "Entropy of each query's weights.",
-}
-
-SPOKEN = {
-    "lse": "log-sum-exp",
-    "x": "input",
-    "q": "queries",
-    "k": "keys",
-    "v": "values",
-    "context": "context",
-    "output": "output",
 }
 
 
@@ -77,7 +68,7 @@ def markdown(run: Run, figures: Mapping[str, str]) -> str:
     environment = templates(autoescape=False)
     environment.filters |= {"md": md, "fenced": fenced, "markdown_table": markdown_table, "written": walk.written}
     told = contents(run, figures)
-    heads = [" ".join(filter(None, (head.name, head.unit and f"({head.unit})"))) for head in told["comparison"].head]
+    heads = [head.title for head in told["comparison"].head]
     printed = [[each.quantity, each.printed, each.computed, *judgement(each)] for each in told["published"]]
     text = environment.get_template("report.md").render(
         told,

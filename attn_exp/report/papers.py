@@ -13,29 +13,14 @@ from dataclasses import dataclass
 from html import escape
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import Row
-from attn_exp.report import columns
+from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report.markdown import piped
 from attn_exp.report.terminal import plain, shown
 
-COLUMNS = (
-    "variant",
-    "same_as",
-    "head",
-    "scale",
-    "error",
-    "shift",
-    "cosine",
-    "entropy",
-    "effective_keys",
-    "largest_weight",
-)
+NAMES = [name for name, column in COLUMNS.items() if "paper" in column.shown]
 NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?")
 LONG = 40
 """Words of more characters than this are broken into lines in LaTeX."""
-
-EXACT = ("error", "row_sum_error")
-"""Columns that are errors themselves: two digits say all that they know."""
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -68,13 +53,12 @@ class Table:
 def tables(comparison: Comparison) -> list[Table]:
     """Return the tables of a comparison."""
     rows = [row for row in comparison.rows if row.same_as]
-    heads = [columns.HEADS[name] for name in COLUMNS]
     found = [
         Table(
             "comparison",
             "Variants of attention on one input; error against a scalar reference, shift against the first row.",
-            tuple(f"{head.name} ({head.unit})" if head.unit else head.name for head in heads),
-            tuple(tuple(cell(row, name) for name in COLUMNS) for row in rows),
+            tuple(COLUMNS[name].title for name in NAMES),
+            tuple(tuple(cell(row, name) for name in NAMES) for row in rows),
         )
     ]
     if comparison.published:
@@ -91,7 +75,7 @@ def cell(row: Row, name: str) -> str:
     value = getattr(row, name)
     if not isinstance(value, float):
         return shown(value)
-    return two(value) if name in EXACT else significant(value, row.error)
+    return two(value) if COLUMNS[name].exact else significant(value, row.error)
 
 
 def two(value: float) -> str:

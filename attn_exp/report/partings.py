@@ -13,16 +13,7 @@ from attn_exp.experiment.row import Row
 from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.forms import coarser
 from attn_exp.forms.trace import Trace
-
-SPOKEN = {
-    "q": "queries",
-    "k": "keys",
-    "v": "values",
-    "capped": "bent logits",
-    "masked": "masked logits",
-    "lse": "sums of exponentials",
-}
-"""Stages whose names are not words."""
+from attn_exp.report.explain import SPOKEN
 
 
 @dataclass(frozen=True)

@@ -7,31 +7,19 @@ from collections.abc import Sequence
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.documents.published import Agreement
+from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.verdict import agreed, sentence
 
-COLUMNS = {
-    "variant": "variant",
-    "same_as": "same_as",
-    "head": "head",
-    "scale": "scale",
-    "error": "error",
-    "error_ulp": "ulp",
-    "computed_in": "of",
-    "shift": "shift",
-    "cosine": "cosine",
-    "entropy": "entropy",
-    "effective_keys": "eff_keys",
-    "largest_weight": "max_weight",
-}
-"""Fields of a row that fit side by side in 100 columns, and their heads; the type is left out where it is float64."""
+NAMES = [name for name, column in COLUMNS.items() if "terminal" in column.shown]
+"""Fields of a row that fit side by side in 100 columns; the type is left out where it is float64."""
 
 
 def summary(comparison: Comparison) -> str:
     """Return the table of the variants, the published table where there is one, and the sentence on what agrees."""
     ordinary = all(row.computed_in == "float64" for row in comparison.rows)
-    names = [name for name in COLUMNS if name != "computed_in" or not ordinary]
+    names = [name for name in NAMES if name != "computed_in" or not ordinary]
     cells = [[shown(getattr(row, name)) for name in names] for row in comparison.rows]
-    parts = [table([COLUMNS[name] for name in names], cells), sentence(comparison.rows)]
+    parts = [table([COLUMNS[name].short or name for name in names], cells), sentence(comparison.rows)]
     if comparison.published:
         parts += [published(comparison.published)]
     for check in comparison.checks:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.terminal import plain, shown
 from attn_exp.report.terminal import table as drawn
 from attn_exp.sweep.meter import span
@@ -15,8 +16,9 @@ from attn_exp.sweep.points import command, point_words
 from attn_exp.sweep.totals import Moments, Summary
 
 IN_TERMINAL, IN_REPORT = 24, 200
-SHORT = {"error_ulp": "ulp", "effective_keys": "eff_keys", "largest_weight": "max_weight"}
-TABLE = ("error_ulp", "shift", "cosine", "entropy", "effective_keys", "largest_weight")
+SHORT = {name: column.short for name, column in COLUMNS.items() if column.short}
+TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
+DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda name: COLUMNS[name].drawn)
 
 
 CAPTIONS = {
@@ -196,7 +198,7 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
 def worth_plotting(summary: Summary) -> Sequence[str]:
     """Return up to four metrics that differ by more than rounding, between the cells or over the seeds of the only."""
     chosen = []
-    for name in (*summary.more, "entropy", "largest_weight", "shift", "cosine", "effective_keys", "error_ulp"):
+    for name in (*summary.more, *DRAWN):
         found = [cell[name].mean for cell in summary.cells.values() if name in cell]
         if len(summary.cells) == 1 and found:
             found = [summary.least[name][0][0], summary.most[name][0][0]]

@@ -14,7 +14,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attn_exp.report.columns import HEADS
+from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.figures import COLOURS, MARKERS, STYLE, WIDTH, encoded
 from attn_exp.report.lettering import drawable, fonts_for
 from attn_exp.sweep.overview import varying, worth_plotting
@@ -77,8 +77,7 @@ def number(label: str) -> float:
 
 def spoken(metric: str) -> str:
     """Return the head of a metric, with its unit."""
-    head = HEADS.get(metric)
-    return metric if head is None else " ".join(filter(None, (head.name, head.unit and f"({head.unit})")))
+    return COLUMNS[metric].title if metric in COLUMNS else metric
 
 
 def panels(count: int, across: int, height: float = 1.75) -> tuple[Figure, list[Axes]]:

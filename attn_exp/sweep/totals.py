@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from attn_exp.experiment.row import COLUMNS
 from attn_exp.sweep.task import OK
 
-METRICS = ("error", "error_ulp", "shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error")
+METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 MOST_CELLS = 20_000
 KEPT = 5
 """How many of the best, the worst and the failed points are named."""
