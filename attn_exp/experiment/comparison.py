@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from attn_exp.config.schema import Config
-from attn_exp.experiment.checks import Check
+from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.timing import Timing
@@ -18,7 +18,10 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that one run found: plain data that renderers read and never compute."""
+    """All that one run found: plain data that renderers read and never compute.
+
+    `seconds`: what each variant took while it was compared; empty where a run was read from disk.
+    """
 
     config: Config
     problem: Problem
@@ -27,7 +30,8 @@ class Comparison:
     distances: tuple[Distance, ...]
     traces: Mapping[str, Trace]
     published: tuple[Agreement, ...]
-    checks: tuple[Check, ...] = ()
+    checks: tuple[Finding, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.experiment.metrics import metrics
+from attn_exp.experiment.executing import answer
+from attn_exp.experiment.metrics.errors import error_in_ulp, ulp_distance
 from attn_exp.forms import coarser
 from attn_exp.forms.trace import Trace
 
@@ -51,13 +52,6 @@ def parted(stage: str, answers: str) -> bool:
     return stage == DIFFERENT if answers == DIFFERENT else stage != IDENTICAL
 
 
-def answer(trace: Trace) -> Array:
-    """Return what a trace ends in: the output, or the weights where the problem has no values."""
-    last = trace.weights if trace.output is None else trace.output
-    assert last is not None
-    return last
-
-
 def compared(one: Array, other: Array, kind: Any = None) -> str:
     """Say how near two arrays are: bit-identical, within k units in the last place, within rounding, different.
 
@@ -73,10 +67,10 @@ def compared(one: Array, other: Array, kind: Any = None) -> str:
         return DIFFERENT
     kind = one.dtype if kind is None else np.dtype(kind)
     of_kind = "" if kind == one.dtype else f" of {kind.name}"
-    units = metrics.ulp_distance(one[finite].astype(kind), other[finite])
+    units = ulp_distance(one[finite].astype(kind), other[finite])
     if units <= FEW_ULP:
         return f"within {units} ulp{of_kind}"
-    far = metrics.error_in_ulp(one[finite], other[finite], kind) > SAME_FUNCTION
+    far = error_in_ulp(one[finite], other[finite], kind) > SAME_FUNCTION
     return DIFFERENT if far else f"{ROUNDING}{of_kind}"
 
 

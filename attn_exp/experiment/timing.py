@@ -12,7 +12,8 @@ import numpy as np
 
 from attn_exp import forms
 from attn_exp.experiment.column import Column
-from attn_exp.experiment.variant import Settled, execute
+from attn_exp.experiment.executing import execute
+from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 
 BUDGET = 0.005

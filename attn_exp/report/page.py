@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from attn_exp.experiment.checks import Check
+from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.report import columns, partings, walk
 from attn_exp.report.compiled import Compiled
@@ -126,10 +126,11 @@ def coarse_maps(comparison: Comparison) -> Iterator[dict[str, Any]]:
             yield {"title": title, "panel": "", "step": None, "table": None, "picture": drawn}
 
 
-def checked(check: Check) -> dict[str, Any]:
+def checked(finding: Finding) -> dict[str, Any]:
     """Return what a check found as a table with its sentence."""
-    lines = [[shown(getattr(record, name)) for name in check.columns] for record in check.records]
-    return {"name": check.name, "head": list(check.columns.values()), "lines": lines, "sentence": check.sentence}
+    heads = finding.check.columns
+    lines = [[shown(getattr(record, name)) for name in heads] for record in finding.records]
+    return {"name": finding.name, "head": list(heads.values()), "lines": lines, "sentence": finding.sentence}
 
 
 def maps(comparison: Comparison, top: float) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.sameness import answer
+from attn_exp.experiment.executing import answer
 from attn_exp.report.views import panels, scores_and_rest, standard_multiplier
 from attn_exp.report.walk import distinct
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.metrics.metrics import error_in_ulp, largest_error
+from attn_exp.experiment.metrics.errors import error_in_ulp, largest_error
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.forms import coarser

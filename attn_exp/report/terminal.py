@@ -22,9 +22,10 @@ def summary(comparison: Comparison) -> str:
     parts = [table([COLUMNS[name].short or name for name in names], cells), sentence(comparison.rows)]
     if comparison.published:
         parts += [published(comparison.published)]
-    for check in comparison.checks:
-        cells = [[shown(getattr(each, name)) for name in check.columns] for each in check.records]
-        parts += [table(list(check.columns.values()), cells), check.sentence]
+    for finding in comparison.checks:
+        heads = finding.check.columns
+        cells = [[shown(getattr(record, name)) for name in heads] for record in finding.records]
+        parts += [table(list(heads.values()), cells), finding.sentence]
     return "\n\n".join(parts)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from attn_exp.config.schema import Config, Report
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks
-from attn_exp.experiment.compare import compared, tabulate
+from attn_exp.experiment.compare import completed, tabulate
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.timing import Timing, measure
@@ -45,9 +45,8 @@ def run(config: Config, command: str) -> Outcome:
 def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
     """Compute and compare every variant, and time each."""
     checks.wanted(config)
-    found = tabulate(config, Progress(len(config.variant)))
-    comparison = compared(config, found)
-    return comparison, measure(comparison.variants, comparison.problem, known=found.seconds)
+    comparison = completed(tabulate(config, Progress(len(config.variant))))
+    return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
 
 
 def write(found: Run) -> Path:

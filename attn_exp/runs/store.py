@@ -23,8 +23,8 @@ from attn_exp.experiment import checks
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import Distance, Row
+from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing
-from attn_exp.experiment.variant import settle
 from attn_exp.forms.trace import Summary, Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.runs import records
@@ -98,7 +98,7 @@ def load(folder: Path) -> Run:
             traces={name: trace_from(results, name) for name in config.variant},
             published=table(folder, "published.csv", Agreement) if config.published else (),
             checks=tuple(
-                checks.restored(name, table(folder, f"{name}.csv", checks.schema(name)))
+                checks.restored(name, table(folder, f"{name}.csv", checks.load(name).record))
                 for name in checks.wanted(config)
             ),
         )
@@ -117,7 +117,7 @@ def write_data(run: Run, folder: Path) -> None:
     }
     if comparison.config.published:
         tables["published.csv"] = (Agreement, comparison.published)
-    tables |= {f"{each.name}.csv": (each.schema, each.records) for each in comparison.checks}
+    tables |= {f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks}
     for name, (schema, rows) in tables.items():
         write_text(folder / name, records.written(schema, rows))
     np.savez(folder / "results.npz", **arrays_of(comparison))

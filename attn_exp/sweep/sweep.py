@@ -16,8 +16,7 @@ from typing import Any
 from attn_exp.config.read import read
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
-from attn_exp.experiment import checks
-from attn_exp.experiment.checks import measures
+from attn_exp.experiment import checks, metrics
 from attn_exp.runs import index
 from attn_exp.runs.provenance import Git, ask_git, origin
 from attn_exp.runs.store import USER_ERRORS, check_writable
@@ -73,7 +72,7 @@ def more_metrics(space: Space) -> tuple[str, ...]:
     for config in map(read, space.bases.values()):
         if set(checks.wanted(config)) - {"measures"}:
             raise UserError("a sweep runs no check and no dtype; run them one at a time, or add hydra/sweeper=basic")
-        asked.add(measures.chosen(config))
+        asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
     if len(asked) > 1 or any(axis.key in ("check", "dtype", "metrics") for axis in space.axes):
         raise UserError("metrics, check and dtype belong to the whole sweep and take one value")
     return tuple(name for name in asked.pop() if name not in row_columns())

@@ -19,7 +19,8 @@ from attn_exp.config.readers import as_is
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.checks import measures
-from attn_exp.experiment.compare import Tabulated, tabulate
+from attn_exp.experiment.compare import tabulate
+from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.runs.records import cell
 from attn_exp.sweep.plan import Job, Plan, task_version
@@ -109,21 +110,25 @@ def own_version() -> str:
     return task_version()
 
 
-def ok_lines(plan: Plan, number: int, config: Config, found: Tabulated) -> Iterator[list[str]]:
+def ok_lines(plan: Plan, number: int, config: Config, comparison: Comparison) -> Iterator[list[str]]:
     """Yield a line for each variant of a point; `agree` says how many printed figures agree, as in 6 of 6."""
-    agree = f"{sum(each.agrees for each in found.published)} of {len(found.published)}" if found.published else ""
+    agree = (
+        f"{sum(each.agrees for each in comparison.published)} of {len(comparison.published)}"
+        if comparison.published
+        else ""
+    )
     start = [*settings_cells(plan, number), OK, "", agree]
     names = [each.name for each in fields(Row)]
-    more = more_numbers(plan, config, found) if plan.metrics else {}
-    for row in found.rows:
+    more = more_numbers(plan, config, comparison) if plan.metrics else {}
+    for row in comparison.rows:
         numbers = (cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
         yield [*start, *(cell(getattr(row, name)) for name in names), *numbers]
 
 
-def more_numbers(plan: Plan, config: Config, found: Tabulated) -> dict[tuple[str, str], float]:
+def more_numbers(plan: Plan, config: Config, comparison: Comparison) -> dict[tuple[str, str], float]:
     """Return what `metrics=` asks for, by variant and metric."""
-    computed = [each for each in found.variants if not each.refused]
-    records = measures.run(config, found.problem, computed)
+    computed = [each for each in comparison.variants if not each.refused]
+    records = measures.examine(config, comparison.problem, computed)
     return {(each.variant, each.metric): each.value for each in records}
 
 

@@ -12,10 +12,11 @@ import pytest
 from attn_exp import forms
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks
-from attn_exp.experiment.checks import Check, precision
+from attn_exp.experiment.checks import precision
+from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.gradients import gradient
-from attn_exp.experiment.metrics.metrics import ulp_distance
+from attn_exp.experiment.metrics.errors import ulp_distance
 from attn_exp.experiment.sameness import compared, sameness
 from attn_exp.forms.trace import Trace
 from attn_exp.report import page as report
@@ -33,7 +34,7 @@ CROSS = (
 )  # fmt: skip
 
 
-def check(name: str, *overrides: str) -> Check:
+def check(name: str, *overrides: str) -> Finding:
     return next(each for each in comparison(*overrides).checks if each.name == name)
 
 

@@ -10,8 +10,21 @@ import pytest
 from numpy.typing import NDArray
 
 from attn_exp.errors import UserError
-from attn_exp.experiment.checks.measures import METRICS
-from attn_exp.experiment.metrics import divergences, measures, metrics
+from attn_exp.experiment import metrics
+from attn_exp.experiment.metrics import (
+    distances,
+    errors,
+    first_row,
+    gradient_norms,
+    heads,
+    log_sums,
+    logits,
+    mask_cover,
+    ranks,
+    sinks,
+    sparsity,
+    spread,
+)
 from tests.compose import comparison
 
 Array = NDArray[Any]
@@ -26,56 +39,54 @@ UNIFORM, ONE = np.full((1, 2, 4), 0.25), np.eye(4)[None, :2]
 
 
 def test_entropy_of_the_udl_notebook() -> None:
-    np.testing.assert_allclose(metrics.entropy(UDL)[0], [0.01265759, 0.03593554, 0.07120013], atol=6e-8)
-    np.testing.assert_allclose(metrics.entropy(UDL_SCALED)[0], [0.16743336, 0.25694297, 0.4830327], atol=3e-7)
-    assert metrics.largest_weight(UDL).mean() == pytest.approx(0.99360720, abs=1e-8)
-    assert metrics.largest_weight(UDL_SCALED).mean() == pytest.approx(0.91874961, abs=1e-8)
+    np.testing.assert_allclose(spread.entropy(UDL)[0], [0.01265759, 0.03593554, 0.07120013], atol=6e-8)
+    np.testing.assert_allclose(spread.entropy(UDL_SCALED)[0], [0.16743336, 0.25694297, 0.4830327], atol=3e-7)
+    assert spread.largest_weight(UDL).mean() == pytest.approx(0.99360720, abs=1e-8)
+    assert spread.largest_weight(UDL_SCALED).mean() == pytest.approx(0.91874961, abs=1e-8)
 
 
 def test_effective_rank_of_the_udl_notebook() -> None:
-    assert measures.effective_rank(UDL)[0] == pytest.approx(1.99196, abs=5e-6)
-    assert measures.effective_rank(UDL_SCALED)[0] == pytest.approx(2.15004, abs=5e-6)
+    assert ranks.effective_rank(UDL)[0] == pytest.approx(1.99196, abs=5e-6)
+    assert ranks.effective_rank(UDL_SCALED)[0] == pytest.approx(2.15004, abs=5e-6)
 
 
 def test_divergences_of_the_udl_notebook() -> None:
-    np.testing.assert_allclose(divergences.kl(UDL, UDL_SCALED)[0], [0.0334645, 0.05303875, 0.10086255], atol=1e-6)
+    np.testing.assert_allclose(first_row.kl(UDL, UDL_SCALED)[0], [0.0334645, 0.05303875, 0.10086255], atol=1e-6)
     np.testing.assert_allclose(
-        divergences.total_variation(UDL, UDL_SCALED)[0], [0.0381195, 0.06542, 0.1210333], atol=1e-6
+        first_row.total_variation(UDL, UDL_SCALED)[0], [0.0381195, 0.06542, 0.1210333], atol=1e-6
     )
-    np.testing.assert_allclose(divergences.js(UDL, UDL_SCALED)[0], [0.01100943, 0.01692665, 0.03179163], atol=1e-6)
+    np.testing.assert_allclose(first_row.js(UDL, UDL_SCALED)[0], [0.01100943, 0.01692665, 0.03179163], atol=1e-6)
 
 
 def test_divergences_by_hand() -> None:
     half, first = np.array([0.5, 0.5]), np.array([1.0, 0.0])
-    assert divergences.kl(first, half) == pytest.approx(math.log(2))
-    assert divergences.kl(half, first) == math.inf
-    assert divergences.js(first, first[::-1]) == pytest.approx(math.log(2))
-    assert divergences.total_variation(first, half) == 0.5
-    assert divergences.head_divergence(np.stack([first, first[::-1], first])[:, None]) == pytest.approx(
-        math.log(2) * 2 / 3
-    )
-    assert math.isnan(divergences.head_divergence(UNIFORM))
+    assert first_row.kl(first, half) == pytest.approx(math.log(2))
+    assert first_row.kl(half, first) == math.inf
+    assert first_row.js(first, first[::-1]) == pytest.approx(math.log(2))
+    assert first_row.total_variation(first, half) == 0.5
+    assert heads.head_divergence(np.stack([first, first[::-1], first])[:, None]) == pytest.approx(math.log(2) * 2 / 3)
+    assert math.isnan(heads.head_divergence(UNIFORM))
 
 
 @pytest.mark.parametrize(
     ("measure", "uniform", "one_key"),
     [
-        (lambda w: measures.normalized_entropy(w, np.ones_like(w, bool)), 1.0, 0.0),
-        (measures.participation, 4.0, 1.0),
-        (lambda w: measures.saturation(w, 0.9), 0.0, 1.0),
-        (measures.stable_rank, 1.0, 2.0),
-        (measures.effective_rank, 1.0, 2.0),
-        (measures.gini, 0.0, 0.75),
-        (measures.hoyer, 0.0, 1.0),
-        (measures.keys_for, 4.0, 1.0),
-        (measures.sparsity, 0.0, 0.75),
-        (measures.jacobian_norm, 0.25, 0.0),
-        (measures.sink, 0.25, 0.5),
-        (measures.sink_rate, 0.0, 1.0),
-        (measures.distance, 1.25, 0.0),
-        (measures.looks_back, 0.125, 0.0),
-        (lambda w: measures.at_distance(w, 0), 0.25, 1.0),
-        (lambda w: measures.at_distance(w, -1), 0.25, 0.0),
+        (lambda w: spread.normalized_entropy(w, np.ones_like(w, bool)), 1.0, 0.0),
+        (spread.participation, 4.0, 1.0),
+        (lambda w: spread.saturation(w, 0.9), 0.0, 1.0),
+        (ranks.stable_rank, 1.0, 2.0),
+        (ranks.effective_rank, 1.0, 2.0),
+        (sparsity.gini, 0.0, 0.75),
+        (sparsity.hoyer, 0.0, 1.0),
+        (sparsity.keys_for, 4.0, 1.0),
+        (sparsity.sparsity, 0.0, 0.75),
+        (gradient_norms.jacobian_norm, 0.25, 0.0),
+        (sinks.sink, 0.25, 0.5),
+        (sinks.sink_rate, 0.0, 1.0),
+        (distances.distance, 1.25, 0.0),
+        (distances.looks_back, 0.125, 0.0),
+        (lambda w: distances.at_distance(w, 0), 0.25, 1.0),
+        (lambda w: distances.at_distance(w, -1), 0.25, 0.0),
     ],
 )
 def test_two_rows_that_share_among_four_keys_or_each_take_their_own(
@@ -86,49 +97,49 @@ def test_two_rows_that_share_among_four_keys_or_each_take_their_own(
 
 
 def test_the_jacobian_of_a_tossed_coin_is_a_half() -> None:
-    assert measures.jacobian_norm(np.array([[[0.5, 0.5]]])) == pytest.approx(0.5)
+    assert gradient_norms.jacobian_norm(np.array([[[0.5, 0.5]]])) == pytest.approx(0.5)
 
 
 def test_gini_and_keys_by_hand() -> None:
     row = np.array([[[0.1, 0.2, 0.3, 0.4]]])
-    assert measures.gini(row) == pytest.approx(0.25)
-    assert measures.keys_for(row, 0.7) == 2
-    assert measures.keys_for(row, 0.71) == 3
-    assert measures.keys_for(np.zeros((1, 1, 4))) == 0
+    assert sparsity.gini(row) == pytest.approx(0.25)
+    assert sparsity.keys_for(row, 0.7) == 2
+    assert sparsity.keys_for(row, 0.71) == 3
+    assert sparsity.keys_for(np.zeros((1, 1, 4))) == 0
 
 
 def test_rank_collapse_by_hand() -> None:
-    assert measures.rank_collapse(np.ones((3, 2))) == 0.0
-    assert measures.rank_collapse(np.array([[1.0, -1.0], [-1.0, 1.0]])) == 1.0
+    assert ranks.rank_collapse(np.ones((3, 2))) == 0.0
+    assert ranks.rank_collapse(np.array([[1.0, -1.0], [-1.0, 1.0]])) == 1.0
 
 
 def test_expected_variance_is_that_of_independent_numbers() -> None:
     """Two values each with variance 4 and 9 and 16 of them: 16 * 4 * 9; drawn numbers come near it."""
     q, k = np.tile([2.0, -2.0], (1, 3, 8)), np.tile([3.0, -3.0], (1, 5, 8))
-    assert measures.expected_variance(q, k) == 16 * 4 * 9
+    assert logits.expected_variance(q, k) == 16 * 4 * 9
     rng = np.random.default_rng(0)
     q, k = rng.normal(scale=2, size=(1, 300, 64)), rng.normal(scale=3, size=(1, 300, 64))
-    assert measures.expected_variance(q, k) == pytest.approx((q @ k.swapaxes(-1, -2)).var(), rel=0.05)
+    assert logits.expected_variance(q, k) == pytest.approx((q @ k.swapaxes(-1, -2)).var(), rel=0.05)
 
 
 def test_log_sum_exp_by_hand() -> None:
-    found = measures.log_sum_exp(np.array([[[0.0, 0.0, -np.inf], [1000.0, 1000.0, 0.0], [-np.inf] * 3]]))
+    found = log_sums.log_sum_exp(np.array([[[0.0, 0.0, -np.inf], [1000.0, 1000.0, 0.0], [-np.inf] * 3]]))
     np.testing.assert_allclose(found, [[math.log(2), 1000 + math.log(2), -np.inf]])
 
 
 def test_blocks_of_a_causal_mask() -> None:
-    assert measures.block_emptiness(np.tril(np.ones((64, 64), bool))) == 6 / 16
-    assert measures.block_emptiness(np.tril(np.ones((64, 64), bool)), 32) == 1 / 4
+    assert mask_cover.block_emptiness(np.tril(np.ones((64, 64), bool))) == 6 / 16
+    assert mask_cover.block_emptiness(np.tril(np.ones((64, 64), bool)), 32) == 1 / 4
 
 
 def test_errors_by_hand() -> None:
     answer, expected = np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 1.0])
-    assert divergences.mean_error(answer, expected) == 1.0
-    assert divergences.rms_error(answer, expected) == pytest.approx(math.sqrt(3))
-    assert divergences.relative_rms(answer, expected) == pytest.approx(math.sqrt(3 / 2))
-    assert not divergences.close(answer, expected)
-    assert divergences.close(expected + 1e-6, expected, "float32")
-    np.testing.assert_allclose(divergences.row_cosine(np.eye(2), np.array([[2.0, 0.0], [1.0, 1.0]])), [1, 0.5**0.5])
+    assert errors.mean_error(answer, expected) == 1.0
+    assert errors.rms_error(answer, expected) == pytest.approx(math.sqrt(3))
+    assert errors.relative_rms(answer, expected) == pytest.approx(math.sqrt(3 / 2))
+    assert not errors.close(answer, expected)
+    assert errors.close(expected + 1e-6, expected, "float32")
+    np.testing.assert_allclose(first_row.row_cosine(np.eye(2), np.array([[2.0, 0.0], [1.0, 1.0]])), [1, 0.5**0.5])
 
 
 def test_a_run_shows_the_metrics_that_it_is_asked_for() -> None:
@@ -142,7 +153,7 @@ def test_a_run_shows_the_metrics_that_it_is_asked_for() -> None:
 
 def test_every_metric_is_a_number_where_every_stage_is_formed() -> None:
     found = comparison("metrics=all", "mask=causal", "head=2", "variant=[multi_head]").checks[0].records
-    assert {each.metric for each in found} == set(METRICS)
+    assert {each.metric for each in found} == set(metrics.known())
     assert [each.metric for each in found if math.isnan(each.value)] == []
 
 

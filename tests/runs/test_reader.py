@@ -12,7 +12,7 @@ import pytest
 from attn_exp import cli, forms
 from attn_exp.commands import COMMANDS
 from attn_exp.errors import UserError
-from attn_exp.experiment import compare, variant
+from attn_exp.experiment import compare, timing
 from attn_exp.forms import matrix
 from attn_exp.runs import execution, reader
 from tests.compose import config
@@ -31,7 +31,7 @@ def never(*arguments: object, **settings: object) -> None:
 
 def forbid_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every way to compute attention fail."""
-    monkeypatch.setattr(variant, "execute", never)
+    monkeypatch.setattr(timing, "execute", never)
     monkeypatch.setattr(compare, "keep", never)
     monkeypatch.setattr(execution, "tabulate", never)
     monkeypatch.setattr(execution, "measure", never)

@@ -6,24 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attn_exp.config.schema import Config
+from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.conventions import CONVENTIONS
+from attn_exp.experiment.executing import execute
 from attn_exp.experiment.sameness import Sameness, letters, sameness
-from attn_exp.experiment.variant import Settled, execute, settle
+from attn_exp.experiment.settling import settle
+from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
-
-COLUMNS = {
-    "convention": "convention",
-    "variant": "variant",
-    "true_means": "true means",
-    "align": "align",
-    "empty": "empty row",
-    "softmax": "softmax",
-    "caps": "soft-cap",
-    "groups": "groups",
-    "same_as": "same_as",
-    "sameness": "to the first",
-    "parts_at": "parts at",
-}
 
 
 @dataclass(frozen=True)
@@ -43,7 +32,7 @@ class Record:
     parts_at: str
 
 
-def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
+def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Compute every variant under every convention."""
     for each in variants:
         pinned = config.variant[each.name]
@@ -85,3 +74,23 @@ def sentence(records: Sequence[Record]) -> str:
                 classes.setdefault(each.same_as, []).append(each.convention)
         told.append(f"{variant}: " + "; ".join(" = ".join(names) for names in classes.values()))
     return ". ".join(told) + "."
+
+
+CHECK = Check(
+    record=Record,
+    columns={
+        "convention": "convention",
+        "variant": "variant",
+        "true_means": "true means",
+        "align": "align",
+        "empty": "empty row",
+        "softmax": "softmax",
+        "caps": "soft-cap",
+        "groups": "groups",
+        "same_as": "same_as",
+        "sameness": "to the first",
+        "parts_at": "parts at",
+    },
+    examine=examine,
+    sentence=sentence,
+)

@@ -10,18 +10,18 @@ import numpy as np
 
 from attn_exp import forms
 from attn_exp.config.schema import Config
+from attn_exp.experiment.checks.check import Check
+from attn_exp.experiment.executing import placed
 from attn_exp.experiment.gradients import slope
-from attn_exp.experiment.metrics.metrics import largest_error
+from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.sameness import SAME_FUNCTION
-from attn_exp.experiment.variant import Settled, placed
+from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.grid import Array
 from attn_exp.rules.picture import places
 from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.rules.scores.added import Added
-
-COLUMNS = {"variant": "variant", "invariant": "invariant", "holds": "holds", "largest": "largest", "note": "note"}
 
 TOLERANCE = 1e-9
 """Differences up to this, relative to the largest output, are rounding; those of finite differences up to its root.
@@ -74,7 +74,7 @@ Answer = tuple[Array, Array] | str
 """Two arrays that should be equal, or why the invariant does not apply."""
 
 
-def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
+def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Try every invariant on every variant."""
     for settled in variants:
         q, k, v = placed(settled, problem)
@@ -258,3 +258,11 @@ INVARIANTS: dict[str, Callable[[Case], Answer]] = {
     "head order": head_order,
     "gradients": gradients,
 }
+
+
+CHECK = Check(
+    record=Record,
+    columns={"variant": "variant", "invariant": "invariant", "holds": "holds", "largest": "largest", "note": "note"},
+    examine=examine,
+    sentence=sentence,
+)

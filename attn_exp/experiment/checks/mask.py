@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from attn_exp.config.schema import Config
+from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.grid import Array
 from attn_exp.rules.picture import EMPTY, FULL, PARTIAL, block_size, density, picture, places
 from attn_exp.rules.picture import sentence as told
-
-COLUMNS = {"variant": "variant", "blocks": "blocks", "density": "density", "sees": "what queries see"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Record:
     sees: str
 
 
-def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
+def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Describe the mask of every variant, head by head where heads differ."""
     for settled in variants:
         heads = places(settled.rules.masks, len(problem.tokens), problem.keys, int(settled.rules.offset), settled.head)
@@ -65,3 +64,11 @@ def sentence(records: Sequence[Record]) -> str:
         note = f"; {blind} rows see no key" if blind else ""
         lines.append(f"{name}: {counts}{size}, {sum(each.density for each in rows) / len(rows):.0%} open{note}")
     return f"{'. '.join(lines)}."
+
+
+CHECK = Check(
+    record=Record,
+    columns={"variant": "variant", "blocks": "blocks", "density": "density", "sees": "what queries see"},
+    examine=examine,
+    sentence=sentence,
+)

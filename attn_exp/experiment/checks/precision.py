@@ -10,21 +10,13 @@ import numpy as np
 
 from attn_exp import forms
 from attn_exp.config.schema import Config
+from attn_exp.experiment.checks.check import Check
+from attn_exp.experiment.executing import execute
 from attn_exp.experiment.rounding import TYPES, kind, rounded
-from attn_exp.experiment.variant import Settled, execute
+from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.grid import Array
-
-COLUMNS = {
-    "variant": "variant",
-    "dtype": "dtype",
-    "stage": "stage",
-    "error": "error",
-    "plain_error": "plain",
-    "ratio": "ratio",
-    "verdict": "verdict",
-}
 
 ORDINARY, SUSPICIOUS = 2.0, 10.0
 """Errors up to these multiples of a plain implementation's are ordinary rounding, or suspicious."""
@@ -49,7 +41,7 @@ class Record:
     verdict: str
 
 
-def run(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
+def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Judge every stage of every variant in every type that the run names, or in all of them.
 
     A form that computes in a coarser type than one that is named is judged in its own.
@@ -117,3 +109,19 @@ def sentence(records: Sequence[Record]) -> str:
         return "every stage of every variant shows ordinary rounding."
     told = [f"{each.variant} in {each.dtype} from {each.stage} on: {each.verdict}" for each in first.values()]
     return f"{'; '.join(told)}."
+
+
+CHECK = Check(
+    record=Record,
+    columns={
+        "variant": "variant",
+        "dtype": "dtype",
+        "stage": "stage",
+        "error": "error",
+        "plain_error": "plain",
+        "ratio": "ratio",
+        "verdict": "verdict",
+    },
+    examine=examine,
+    sentence=sentence,
+)

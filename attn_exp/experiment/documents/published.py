@@ -18,7 +18,9 @@ from attn_exp.config.schema import Config, Embeddings, Projections, Published
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.documents import intervals
 from attn_exp.experiment.documents.printed import read, rewritten
-from attn_exp.experiment.variant import Settled, execute, settle
+from attn_exp.experiment.executing import execute
+from attn_exp.experiment.settling import settle
+from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem, build
 from attn_exp.problem.projections import BIASES, MATRICES

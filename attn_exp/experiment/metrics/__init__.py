@@ -1,1 +1,35 @@
-"""Numbers that describe weights and answers."""
+"""Single numbers that say how right an answer is and what its weights look like: families, one to a file.
+
+A file brings its metrics as `METRICS`, a tuple of `Metric`; `metrics=name` finds each by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attn_exp import registry
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.metrics.metric import Metric
+
+FAMILIES: tuple[str, ...] = registry.names(__path__, without=("metric",))
+
+
+def known() -> dict[str, Metric]:
+    """Return every metric by its name, in the order in which tables show them."""
+    metrics = [metric for family in FAMILIES for metric in registry.module(__name__, family).METRICS]
+    return {metric.name: metric for metric in sorted(metrics, key=lambda metric: metric.place)}
+
+
+def chosen(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Return the metrics of these names; `all` is every one.
+
+    Raises:
+        UserError: a metric that does not exist.
+    """
+    if not names:
+        return ()
+    metrics = known()
+    for name in names:
+        if name not in ("all", *metrics):
+            raise UserError(unknown(name, ("all", *metrics), "metrics"))
+    return tuple(metrics.values()) if "all" in names else tuple(metrics[name] for name in names)

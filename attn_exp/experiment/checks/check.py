@@ -1,0 +1,40 @@
+"""What a check is: an experiment on the variants of a run, beyond comparing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attn_exp.config.schema import Config
+from attn_exp.experiment.variant import Settled
+from attn_exp.problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class Check:
+    """An experiment on the variants of a run.
+
+    `examine(config, problem, variants)`: yields what it found, records of one frozen dataclass, `record`.
+    `sentence(records)`: sums them up for a reader.
+    `columns`: the fields of a record that a terminal shows, and their heads.
+    """
+
+    record: type
+    columns: Mapping[str, str]
+    examine: Callable[[Config, Problem, Sequence[Settled]], Iterable[Any]]
+    sentence: Callable[[Sequence[Any]], str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found on one run: its records, and a sentence that sums them up."""
+
+    name: str
+    check: Check
+    records: tuple[Any, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What the records say together."""
+        return self.check.sentence(self.records)

@@ -1,0 +1,87 @@
+"""Puts a problem through a variant, from marked positions to the output."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp import forms
+from attn_exp.experiment.conventions import empty_rows
+from attn_exp.experiment.mistakes import MISTAKES
+from attn_exp.experiment.variant import Settled
+from attn_exp.forms.trace import Trace
+from attn_exp.problem.heads import pooled, split, together
+from attn_exp.problem.problem import Problem, projected
+
+Array = NDArray[Any]
+
+
+def execute(settled: Settled, problem: Problem) -> Trace:
+    """Compute the variant on the problem and return every stage that its form formed."""
+    return computed(settled, problem, forms.attend(settled.form))
+
+
+def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None) -> Trace:
+    """Compute it and keep of the weights what `weights` says: all, blocks alone, or what the form has anyway.
+
+    A problem without values ends in its weights: they are kept.
+    """
+    trace = computed(settled, problem, forms.keeping(settled.form, weights, tell))
+    if weights != "blocks" or trace.weights is None or trace.output is None:
+        return trace
+    from attn_exp.forms._blocks.portrait import CELLS, summary_of  # noqa: PLC0415 - few runs need the engine
+
+    return trace.replace(
+        **dict.fromkeys(("scores", "logits", "capped", "masked", "weights")), summary=summary_of(trace.weights, CELLS)
+    )
+
+
+def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
+    """Put the problem through a form, from marked positions to the output."""
+    q, k, v = placed(settled, problem)
+    if problem.weights is not None:
+        weights = np.broadcast_to(problem.weights, (settled.head, *problem.weights.shape))
+        stages = forms.module(settled.form).mix(Trace(v=v, weights=weights))
+    else:
+        stages = attend(q, k, v, settled.rules)
+    stages = MISTAKES[settled.mistake](empty_rows(stages, settled.rules, settled.empty))
+    if stages.context is None:
+        return stages
+    return stages.replace(output=joined(stages.context, settled, problem))
+
+
+def answer(trace: Trace) -> Array:
+    """Return what a trace ends in: the output, or the weights where the problem has no values."""
+    last = trace.weights if trace.output is None else trace.output
+    assert last is not None
+    return last
+
+
+def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | None, Array | None]:
+    """Return q `[h t d]`, k `[g s d]` and v `[g s e]`: positions marked, key/value heads shared as settled."""
+    sides = problem.q, problem.k, problem.v
+    if problem.x is not None and any(each.changes_x for each in settled.positions):
+        x = functools.reduce(lambda x, each: each.embed(x), settled.positions, problem.x)
+        sides = tuple(projected(x, problem.projections, letter) for letter in "qkv")  # type: ignore[assignment] # three
+    shares = settled.heads
+    q = None if sides[0] is None else split(sides[0], shares.query)
+    k, v = (None if each is None else pooled(split(each, shares.given), shares.shared) for each in sides[1:])
+    for position in settled.positions:
+        if q is not None and k is not None:
+            q = position.turn(q, np.arange(q.shape[1]) + settled.rules.offset)
+            k = position.turn(k, np.arange(k.shape[1]))
+    if settled.tiled and k is not None:
+        turns = np.arange(shares.query) % shares.shared
+        k, v = k[turns], None if v is None else v[turns]
+    return q, k, v
+
+
+def joined(context: Array, settled: Settled, problem: Problem) -> Array:
+    """Put the heads side by side `[t h*e]`, and multiply by W_o where the variant has an output projection."""
+    if settled.output_projection and problem.projections:
+        return projected(together(context), problem.projections, "o")
+    return together(context)

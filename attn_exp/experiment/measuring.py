@@ -1,0 +1,116 @@
+"""The row of a variant: how right it is, how far from the first, and what its weights look like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp import forms
+from attn_exp.config.schema import Config
+from attn_exp.experiment.executing import answer
+from attn_exp.experiment.metrics.errors import error_in_ulp, largest_error, row_sum_error
+from attn_exp.experiment.metrics.first_row import cosine
+from attn_exp.experiment.metrics.spread import effective_keys, entropy, largest_weight
+from attn_exp.experiment.row import COLUMNS, Row
+from attn_exp.experiment.sameness import sameness
+from attn_exp.experiment.variant import Settled
+from attn_exp.forms.trace import Trace
+from attn_exp.problem.problem import Problem
+from attn_exp.reference import oracle
+
+Array = NDArray[Any]
+
+
+def make_row(
+    settled: Settled,
+    config: Config,
+    problem: Problem,
+    first: Settled,
+    computed: Mapping[str, Trace],
+    expected: oracle.Answer | None,
+    letter: str,
+) -> Row:
+    """Return the row of one variant; nothing is expected of one that the form refuses."""
+    trace = computed.get(settled.name, Trace())
+    return Row(
+        variant=settled.name,
+        form=settled.form,
+        head=settled.head,
+        scale=settled.scale,
+        multiplier=settled.multiplier,
+        bias=config.bias,
+        output_projection=settled.output_projection,
+        mistake=settled.mistake,
+        same_as=letter,
+        **(unmeasured() if expected is None else measured(settled, first, computed, expected)),
+        flops=flops(len(problem.tokens), problem.keys, settled.head, size(trace.q), size(trace.v)),
+        kv_head=settled.heads.shared,
+        mask=settled.words["mask"],
+        score=settled.words["score"],
+        position=settled.words["position"],
+        normalizer=settled.rules.normalizer,
+        convention=settled.words["convention"],
+        note=settled.refused or "",
+        computed_in=settled.computed_in.name,
+    )
+
+
+def unmeasured() -> dict[str, Any]:
+    """Return the numbers of a variant that was not computed."""
+    numbers = [name for name, column in COLUMNS.items() if column.summed]
+    return {"checked": 0, "sameness": "", "parts_at": ""} | dict.fromkeys(numbers, math.nan)
+
+
+def measured(
+    settled: Settled, leader: Settled, computed: Mapping[str, Trace], expected: oracle.Answer
+) -> dict[str, Any]:
+    """Return how right a variant is, how far from the first row, and what its weights look like."""
+    trace = computed[settled.name]
+    mine, first = answer(trace), answer(computed[leader.name])
+    apart = sameness(computed[leader.name], trace, forms.coarser(settled.computed_in, leader.computed_in))
+    checked = mine[list(expected.rows)] if expected.output is not None else mine[:, list(expected.rows)]
+    truth = expected.weights if expected.output is None else expected.output
+    return {
+        "error": largest_error(checked, truth),
+        "error_ulp": error_in_ulp(checked, truth, settled.computed_in),
+        "checked": len(expected.rows),
+        "shift": difference(mine, first),
+        "cosine": cosine(mine, first) if mine.shape == first.shape else math.nan,
+        "sameness": apart.word,
+        "parts_at": apart.parts_at,
+        **spread(trace),
+    }
+
+
+def spread(trace: Trace) -> dict[str, float]:
+    """Return how the weights are spread over the keys, as means over heads and queries; NaN where nothing tells."""
+    if trace.weights is not None:
+        weights, sums = trace.weights, row_sum_error(trace.weights)
+        rows = entropy(weights), effective_keys(weights), largest_weight(weights)
+    elif trace.summary is not None:
+        rows, sums = (trace.summary.entropy, trace.summary.effective_keys, trace.summary.largest_weight), math.nan
+    else:
+        rows, sums = (np.full(1, math.nan),) * 3, math.nan
+    names = ("entropy", "effective_keys", "largest_weight")
+    return {**{name: float(row.mean()) for name, row in zip(names, rows, strict=True)}, "row_sum_error": sums}
+
+
+def size(heads: Array | None) -> int:
+    return 0 if heads is None else heads.shape[-1]
+
+
+def difference(left: Array, right: Array) -> float:
+    """Return the largest absolute difference; NaN where the shapes differ and there is none."""
+    return largest_error(left, right) if left.shape == right.shape else math.nan
+
+
+def flops(rows: int, keys: int, heads: int, size: int, value_size: int) -> int:
+    """Return `2 h t s (d + e)`: a multiplication and an addition for each term of `q k^T` and of `weights v`.
+
+    Scaling, softmax and projections are not counted. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
+    """
+    return 2 * heads * rows * keys * (size + value_size)

@@ -1,0 +1,70 @@
+"""Where queries look: how far, back, at themselves, at the token before."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment.metrics.metric import Metric, weights
+
+Array = NDArray[Any]
+
+
+def distance(weights: Array, offset: int = 0) -> Array:
+    """Return `sum_j w_j |i - j|` of each row, in tokens.
+
+    Source: Vig and Belinkov 2019, "Analyzing the Structure of Attention", section 4.2.
+    """
+    return np.asarray((weights * np.abs(ahead(weights, offset))).sum(axis=-1))
+
+
+def looks_back(weights: Array, offset: int = 0) -> Array:
+    """Return the weight that each row gives to earlier keys."""
+    return np.asarray(np.where(ahead(weights, offset) < 0, weights, 0).sum(axis=-1))
+
+
+def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
+    """Return the mean weight that queries give to the key `steps` after them (0: itself, -1: the one before).
+
+    Source: TransformerLens, `head_detector.py`, previous-token and duplicate-token heads.
+    """
+    places = ahead(weights, offset) == steps
+    return float((weights * places).sum(axis=-1)[:, places.any(axis=-1)].mean())
+
+
+def ahead(weights: Array, offset: int) -> Array:
+    """Return `key - query` `[t s]`, as positions."""
+    return np.asarray(np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset)
+
+
+metric = partial(Metric, place=6)
+
+METRICS = (
+    metric(
+        "distance",
+        lambda subject: distance(weights(subject), subject.offset).mean(),
+        meaning="how far away the keys are that a query looks at",
+        unit="tokens",
+        source="Vig and Belinkov 2019, section 4.2",
+    ),
+    metric(
+        "looks_back",
+        lambda subject: looks_back(weights(subject), subject.offset).mean(),
+        meaning="the weight on earlier keys",
+    ),
+    metric(
+        "on_itself",
+        lambda subject: at_distance(weights(subject), 0, subject.offset),
+        meaning="the weight on the query's own token",
+        source="TransformerLens, head_detector.py",
+    ),
+    metric(
+        "on_previous",
+        lambda subject: at_distance(weights(subject), -1, subject.offset),
+        meaning="the weight on the token before",
+        source="TransformerLens, head_detector.py",
+    ),
+)

@@ -1,0 +1,54 @@
+"""The logarithm of the sum that softmax divides by."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment.metrics.errors import largest_error
+from attn_exp.experiment.metrics.metric import Metric, Subject, stage
+
+Array = NDArray[Any]
+
+
+def log_sum_exp(masked: Array) -> Array:
+    """Return `ln sum_j exp(l_j)` of each row; -inf where it sees nothing.
+
+    Source: FlashAttention-2, section 3.1: what merges parts of an answer; FlexAttention returns -inf for empty rows.
+    """
+    largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
+    anchor = np.where(np.isneginf(largest), 0, largest)
+    sums = np.exp(masked - anchor).sum(axis=-1)
+    return np.asarray(np.log(sums, where=sums > 0, out=np.full_like(sums, -np.inf)) + anchor[..., 0])
+
+
+def finite_sums(subject: Subject) -> Array:
+    """Return the log-sum-exp of each row that sees anything, as the form has it or from its masked logits."""
+    trace = subject.trace
+    found = log_sum_exp(stage(trace, "masked")) if trace.lse is None else trace.lse
+    return found[np.isfinite(found)]
+
+
+def sums_error(subject: Subject) -> float:
+    exact = log_sum_exp(stage(subject.exact, "masked"))
+    return largest_error(finite_sums(subject), exact[np.isfinite(exact)])
+
+
+metric = partial(Metric, place=12)
+
+METRICS = (
+    metric(
+        "log_sum_exp",
+        lambda subject: finite_sums(subject).mean(),
+        meaning="the logarithm of the sum of exponentials of a row, which merges parts of an answer",
+        source="FlashAttention-2, section 3.1",
+    ),
+    metric(
+        "log_sum_exp_error",
+        sums_error,
+        meaning="its largest difference from the exact one",
+    ),
+)

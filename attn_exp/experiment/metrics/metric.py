@@ -1,0 +1,95 @@
+"""What a metric is, and what it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from attn_exp.experiment.executing import answer
+from attn_exp.experiment.variant import Settled
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.picture import places
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number that says something of a variant; `metrics=name` asks for it.
+
+    `measure(subject)`: the number; it raises `NotFormedError` where the variant lacks what is measured.
+    `unit`, `meaning`, `source`: what a reader is told of it.
+    `place`: where it stands among the others in `metrics=all`.
+    """
+
+    name: str
+    measure: Callable[[Subject], float]
+    meaning: str
+    unit: str = ""
+    source: str = ""
+    place: int = 1000
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What metrics look at: a variant's trace, the first row's, and the exact one, in `longdouble`."""
+
+    settled: Settled
+    trace: Trace
+    first: Trace
+    exact: Trace
+
+    def allowed(self) -> Array:
+        """Return which places may attend, `[h t s]`."""
+        q, k = stage(self.trace, "q"), stage(self.trace, "k")
+        return places(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
+
+    @property
+    def offset(self) -> int:
+        """The position of the first query among the keys."""
+        return int(self.settled.rules.offset)
+
+
+class NotFormedError(Exception):
+    """The variant lacks what a metric measures."""
+
+
+def stage(trace: Trace, name: str) -> Array:
+    """Return a stage of a trace.
+
+    Raises:
+        NotFormedError: the form never had it.
+    """
+    array: Array | None = getattr(trace, name)
+    if array is None:
+        raise NotFormedError
+    return array
+
+
+def weights(subject: Subject) -> Array:
+    """Return the weights of a variant, `[h t s]`."""
+    return stage(subject.trace, "weights")
+
+
+def ends(subject: Subject) -> tuple[Array, Array]:
+    """Return the answer and the exact one."""
+    return answer(subject.trace), answer(subject.exact)
+
+
+def distributions(subject: Subject) -> tuple[Array, Array]:
+    """Return the weights of the first row and of this one, where both have as many heads."""
+    first = stage(subject.first, "weights")
+    if first.shape != weights(subject).shape:
+        raise NotFormedError
+    return first, weights(subject)
+
+
+def outputs(subject: Subject) -> tuple[Array, Array]:
+    """Return the output of this row and of the first, where both have one shape."""
+    mine, first = answer(subject.trace), answer(subject.first)
+    if mine.shape != first.shape or mine.ndim != 2:
+        raise NotFormedError
+    return mine, first

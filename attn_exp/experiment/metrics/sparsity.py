@@ -1,0 +1,77 @@
+"""How few keys get most of the weight."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment.metrics.metric import Metric, weights
+
+Array = NDArray[Any]
+
+
+def sparsity(weights: Array, threshold: float = 1e-3) -> float:
+    """Return the share of weights below the threshold."""
+    return float((weights < threshold).mean())
+
+
+def gini(weights: Array) -> Array:
+    """Return the Gini index of each row: 0 where all keys share, `1 - 1/s` where one takes all.
+
+    Source: Hurley and Rickard 2009, "Comparing Measures of Sparsity", table II.
+    """
+    ranked = np.sort(weights, axis=-1)
+    count = weights.shape[-1]
+    total = ranked.sum(axis=-1)
+    lesser = (ranked * (count - np.arange(count) - 0.5)).sum(axis=-1)
+    return np.asarray(np.where(total == 0, 0, 1 - 2 * lesser / np.where(total == 0, 1, total) / count))
+
+
+def hoyer(weights: Array) -> Array:
+    """Return `(sqrt(s) - |w|_1 / |w|_2) / (sqrt(s) - 1)` of each row: 0 where all share, 1 where one takes all.
+
+    Source: Hoyer 2004, "Non-negative Matrix Factorization with Sparseness Constraints", section 3.1.
+    """
+    root, length = np.sqrt(weights.shape[-1]), np.linalg.norm(weights, axis=-1)
+    if root == 1:
+        return np.ones_like(length)
+    return np.asarray((root - weights.sum(axis=-1) / np.where(length == 0, np.inf, length)) / (root - 1))
+
+
+def keys_for(weights: Array, share: float = 0.9) -> Array:
+    """Return how many of its largest weights each row needs to reach a share of its sum."""
+    sums = np.cumsum(-np.sort(-weights, axis=-1), axis=-1)
+    return np.asarray((sums < share * sums[..., -1:] * (1 - 1e-12)).sum(axis=-1) + (sums[..., -1] > 0))
+
+
+metric = partial(Metric, place=8)
+
+METRICS = (
+    metric(
+        "sparsity",
+        lambda subject: sparsity(weights(subject)),
+        meaning="weights that are next to nothing",
+        unit="of weights < 1e-3",
+    ),
+    metric(
+        "gini",
+        lambda subject: gini(weights(subject)).mean(),
+        meaning="0 where all keys share, near 1 where one takes all",
+        source="Hurley and Rickard 2009",
+    ),
+    metric(
+        "hoyer",
+        lambda subject: hoyer(weights(subject)).mean(),
+        meaning="0 where all keys share, 1 where one takes all",
+        source="Hoyer 2004, section 3.1",
+    ),
+    metric(
+        "keys_for_90",
+        lambda subject: keys_for(weights(subject)).mean(),
+        meaning="how many keys share nine tenths of a row",
+        unit="keys",
+    ),
+)

@@ -1,0 +1,107 @@
+"""Over how many keys the weights are spread."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment.metrics.metric import Metric, weights
+
+Array = NDArray[Any]
+
+
+def entropy(weights: Array) -> Array:
+    """Return `-sum_j w_j ln w_j` of each row `[... t s] -> [... t]`, in nats, with `0 ln 0 = 0`.
+
+    Source: Shannon 1948; of attention rows, Clark et al. 2019, "What Does BERT Look At?", section 3.3.
+    """
+    logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
+    return np.asarray(-(weights * logs).sum(axis=-1))
+
+
+def effective_keys(weights: Array) -> Array:
+    """Return `exp(entropy)` of each row: over how many keys, equally weighted, it would spread as widely."""
+    return np.exp(entropy(weights))
+
+
+def largest_weight(weights: Array) -> Array:
+    """Return `max_j w_j` of each row; the mean over rows is the confidence of Voita et al. 2019, section 4."""
+    return np.asarray(weights.max(axis=-1, initial=0.0))
+
+
+def normalized_entropy(weights: Array, allowed: Array) -> Array:
+    """Return `entropy / ln n` of each row that may see n > 1 keys: 0 where one key takes all, 1 where all share.
+
+    Source: Clark et al. 2019, "What Does BERT Look At?", section 3.3, over the largest value that it can take.
+    """
+    count = np.broadcast_to(allowed, weights.shape).sum(axis=-1)
+    return np.asarray((entropy(weights) / np.log(np.maximum(count, 2)))[count > 1])
+
+
+def participation(weights: Array) -> Array:
+    """Return `1 / sum_j w_j^2` of each row that sees anything: the inverse participation ratio, in keys."""
+    squares = (weights**2).sum(axis=-1)
+    return np.asarray(1 / squares[squares > 0])
+
+
+def saturation(weights: Array, threshold: float) -> float:
+    """Return the share of rows whose largest weight is above the threshold.
+
+    Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4, counts heads by such confidence.
+    """
+    return float((weights.max(axis=-1, initial=0.0) > threshold).mean())
+
+
+metric = partial(Metric, place=2)
+
+METRICS = (
+    metric(
+        "entropy",
+        lambda subject: entropy(weights(subject)).mean(),
+        meaning="0 where one key takes all",
+        unit="nats",
+        source="Shannon 1948; of attention: Clark et al. 2019, section 3.3",
+    ),
+    metric(
+        "normalized_entropy",
+        lambda subject: normalized_entropy(weights(subject), subject.allowed()).mean(),
+        meaning="entropy over the most that the mask allows: 1 where all keys share",
+        unit="of ln n",
+        source='Clark et al. 2019, "What Does BERT Look At?", section 3.3',
+    ),
+    metric(
+        "effective_keys",
+        lambda subject: effective_keys(weights(subject)).mean(),
+        meaning="over how many keys, equally weighted, a row would spread as widely",
+        unit="keys",
+    ),
+    metric(
+        "participation",
+        lambda subject: participation(weights(subject)).mean(),
+        meaning="1 over the sum of squared weights of a row",
+        unit="keys",
+    ),
+    metric(
+        "largest_weight",
+        lambda subject: largest_weight(weights(subject)).mean(),
+        meaning="the largest weight of a row",
+        source="Voita et al. 2019, section 4",
+    ),
+    metric(
+        "saturation_90",
+        lambda subject: saturation(weights(subject), 0.9),
+        meaning="rows of which one key takes over 0.9",
+        unit="of rows",
+        source="Voita et al. 2019, section 4",
+    ),
+    metric(
+        "saturation_99",
+        lambda subject: saturation(weights(subject), 0.99),
+        meaning="rows of which one key takes over 0.99",
+        unit="of rows",
+        source="Voita et al. 2019, section 4",
+    ),
+)

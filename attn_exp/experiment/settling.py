@@ -1,0 +1,129 @@
+"""Settles a variant: what it does not pin follows the run, and all of it must fit the problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from attn_exp import forms
+from attn_exp.config.schema import Config, Variant
+from attn_exp.errors import UserError, shown, unknown
+from attn_exp.experiment.conventions import convention
+from attn_exp.experiment.mistakes import MISTAKES
+from attn_exp.experiment.variant import Settled
+from attn_exp.problem.heads import heads
+from attn_exp.problem.problem import Problem
+from attn_exp.rules import masks, positions, scores
+from attn_exp.rules.normalizers import NORMALIZERS, TAKES_EXTRA
+from attn_exp.rules.positions.position import Position
+from attn_exp.rules.rules import Rules
+
+
+def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Settled:
+    """Fill what the variant does not pin from the run, and check that it fits the problem.
+
+    Raises:
+        UserError: an unknown form, rule or mistake, or settings that do not fit the problem.
+    """
+    if variant.form not in forms.NAMES:
+        raise UserError(unknown(variant.form, forms.NAMES, f"variant.{name}.form"))
+    chosen = following(variant, config)
+    mistake = chosen["mistake"]
+    if mistake not in MISTAKES:
+        raise UserError(unknown(mistake, tuple(MISTAKES), "mistake"))
+    follows = variant.head is None or variant.kv_head is not None  # pinned heads bring their own keys and values
+    shares = heads(chosen["head"], chosen["kv_head"] if follows else None, problem)
+    size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
+    multiplier = factor(chosen["scale"], size)
+    rules, placed, words = ruled(chosen, problem, shares.query, multiplier)
+    check_positions(placed, size, problem)
+    return Settled(
+        name=name,
+        form=variant.form,
+        heads=shares,
+        scale=chosen["scale"],
+        multiplier=multiplier,
+        output_projection=variant.output_projection,
+        mistake=mistake,
+        rules=rules,
+        positions=placed,
+        words=words,
+        starts_late=problem.weights is not None,
+        ends_early=problem.v is None,
+        empty=convention(chosen["convention"]).empty,
+        tiled=convention(chosen["convention"]).tiled,
+    )
+
+
+def following(variant: Variant, config: Config) -> dict[str, Any]:
+    """Return every setting of a variant: its own where it pins it, else the run's."""
+    pinned = {field.name: getattr(variant, field.name) for field in fields(variant)}
+    return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
+
+
+def ruled(
+    chosen: Mapping[str, Any], problem: Problem, head: int, multiplier: float
+) -> tuple[Rules, tuple[Position, ...], dict[str, str]]:
+    """Return the rules and positions of a variant, and what a table calls them."""
+    check_start(chosen, problem)
+    rows, keys, means = len(problem.tokens), problem.keys, convention(chosen["convention"])
+    if chosen["normalizer"] not in NORMALIZERS:
+        raise UserError(unknown(chosen["normalizer"], tuple(NORMALIZERS), "normalizer"))
+    rules = Rules(
+        scale=multiplier,
+        masks=masks(chosen["mask"], chosen["mask_join"], means.blocks),
+        scores=scores(chosen["score"]),
+        normalizer=chosen["normalizer"],
+        offset=keys - rows if (chosen["align"] or means.align) == "bottom_right" else 0,
+        softmax_dtype=means.softmax_dtype,
+        bend_last=means.caps_last,
+    )
+    for rule in (*rules.masks, *rules.scores):
+        misfit = rule.misfit(head, rows, keys)
+        if misfit:
+            raise UserError(misfit)
+    if rules.normalizer not in TAKES_EXTRA and any(rule.extra(0) is not None for rule in rules.scores):
+        raise UserError(f"normalizer={rules.normalizer} gives each key its own weight: score=sink has nothing to share")
+    words = {"mask": f" {chosen['mask_join']} ", "score": " + ", "position": " + "}
+    return (
+        rules,
+        positions(chosen["position"]),
+        {group: named(chosen[group], join) for group, join in words.items()} | {"convention": chosen["convention"]},
+    )
+
+
+def check_start(chosen: Mapping[str, Any], problem: Problem) -> None:
+    """Refuse rules for a problem that starts at the weights, where no rule would have any effect."""
+    for group in ("mask", "score", "position"):
+        if problem.weights is not None and chosen[group]:
+            raise UserError(f"{group}={'+'.join(chosen[group])} changes logits, but this problem starts at the weights")
+    if problem.weights is not None and chosen["normalizer"] != "softmax":
+        raise UserError(f"normalizer={chosen['normalizer']} makes weights, but this problem starts at given ones")
+
+
+def named(group: Mapping[str, Any], join: str) -> str:
+    """Return what a table calls a group's choices: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
+    calls = []
+    for name, settings in group.items():
+        told = ", ".join(f"{key}={shown(value)}" for key, value in settings.items() if value is not None)
+        calls.append(f"{name}({told})" if told else name)
+    return join.join(calls) or "none"
+
+
+def check_positions(placed: tuple[Position, ...], size: int, problem: Problem) -> None:
+    """Refuse positions that the problem has no place for."""
+    for each in placed:
+        if each.changes_x and problem.x is None:
+            raise UserError(f"position={type(each).__name__.lower()} is added to x, but this problem starts after x")
+        misfit = each.misfit(size)
+        if misfit:
+            raise UserError(misfit)
+
+
+def factor(scale: bool | float, size: int) -> float:
+    """Return what the scores are multiplied by: 1 / sqrt(d), 1, or the number given."""
+    if isinstance(scale, bool):
+        return 1 / math.sqrt(size) if scale else 1.0
+    return scale
