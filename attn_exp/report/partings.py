@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.metrics.errors import error_in_ulp, largest_error
+from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sameness import SAME_FUNCTION
-from attn_exp.forms import coarser
-from attn_exp.forms.trace import Trace
 from attn_exp.report.explain import SPOKEN
 
-
-@dataclass(frozen=True)
-class Parting:
-    """The first stage at which a variant differs from another: by how much, or None where even the shapes differ."""
-
-    stage: str
-    difference: float | None
-
-
-def parting(mine: Trace, other: Trace, kind: Any = None) -> Parting | None:
-    """Return where two traces part; None where every stage that both formed is the same, to rounding.
-
-    `kind` is the coarser of the types that they were computed in, where that is not their arrays' own.
-    """
-    theirs = dict(other.stages())
-    for name, left in mine.stages():
-        right = theirs.get(name)
-        if right is None:
-            continue
-        if left.shape != right.shape:
-            return Parting(name, None)
-        mine_finite, other_finite = (np.where(np.isneginf(array), 0.0, array) for array in (left, right))
-        if error_in_ulp(mine_finite, other_finite, kind) > SAME_FUNCTION:
-            return Parting(name, largest_error(mine_finite, other_finite))
-    return None
+Array = NDArray[Any]
 
 
 def told(comparison: Comparison) -> list[str]:
@@ -51,17 +25,19 @@ def told(comparison: Comparison) -> list[str]:
 
 
 def sentence(comparison: Comparison, first: Row, row: Row) -> str:
-    """Say where one variant parts from the first."""
-    kind = coarser(*(np.dtype(each.computed_in) for each in (row, first)))
-    found = parting(comparison.traces[row.variant], comparison.traces[first.variant], kind)
-    if found is None:
-        return f"{row.variant} is {first.variant} up to the output."
-    stage = SPOKEN.get(found.stage, found.stage)
-    if found.difference is None:
+    """Say at which stage one variant parts from the first, and by how much there."""
+    mine, theirs = (getattr(comparison.traces[each.variant], row.parts_at) for each in (row, first))
+    stage = SPOKEN.get(row.parts_at, row.parts_at)
+    if mine.shape != theirs.shape:
         heads = f"{row.head} {'head' if row.head == 1 else 'heads'}"
         how = f", which it splits into {heads}" if row.head != first.head else ""
         return f"{row.variant} parts from {first.variant} at the {stage}{how}."
-    return f"{row.variant} parts from {first.variant} at the {stage}, by up to {found.difference:.2g}."
+    return f"{row.variant} parts from {first.variant} at the {stage}, by up to {apart(mine, theirs):.2g}."
+
+
+def apart(mine: Array, theirs: Array) -> float:
+    """Return the largest difference; a masked place, -inf in one alone, counts as far as the number in the other."""
+    return largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (mine, theirs)))
 
 
 def accuracy(rows: list[Row]) -> str:

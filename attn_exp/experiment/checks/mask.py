@@ -60,7 +60,7 @@ def sentence(records: Sequence[Record]) -> str:
         kinds = "".join(each.blocks for each in rows)
         counts = f"{kinds.count(FULL)} full, {kinds.count(PARTIAL)} partial and {kinds.count(EMPTY)} empty blocks"
         size = f" of {rows[0].size} x {rows[0].size}" if rows[0].size > 1 else ""
-        blind = sum(each.sees.endswith(" no key") for each in rows)
+        blind = sum(record.density == 0 for record in rows)
         note = f"; {blind} rows see no key" if blind else ""
         lines.append(f"{name}: {counts}{size}, {sum(each.density for each in rows) / len(rows):.0%} open{note}")
     return f"{'. '.join(lines)}."

@@ -1,0 +1,1 @@
+"""What must not change, in families: order, sight, and numbers."""

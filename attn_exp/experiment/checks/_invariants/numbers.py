@@ -1,0 +1,50 @@
+"""Shifts that must cancel, and slopes that must be those of the formula."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from attn_exp import forms
+from attn_exp.experiment.checks._invariants.case import Answer, Case
+from attn_exp.experiment.gradients import slope
+from attn_exp.rules.positions.rope import Rope
+from attn_exp.rules.scores.added import Added
+
+
+def logit_shift(case: Case) -> Answer:
+    """A constant added to every logit changes nothing, where weights share a sum."""
+    if case.rules.normalizer == "sigmoid" or any(rule.extra(0) is not None for rule in case.rules.scores):
+        return "weights do not share a sum of 1"
+    shifted = replace(case.rules, scores=(*case.rules.scores, Added(np.array([[5.0]]))))
+    refusal = forms.refuses(case.settled.form, shifted)
+    return refusal or (replace(case, rules=shifted).compute(), case.compute())
+
+
+def rope_shift(case: Case) -> Answer:
+    """Queries and keys moved by the same distance attend as before."""
+    ropes = [each for each in case.settled.positions if isinstance(each, Rope)]
+    if not ropes:
+        return "no rotary positions"
+    q, k = case.q, case.k
+    for rope in ropes:  # turning by a constant on top of the positions moves every token by that many places
+        q, k = (rope.turn(each, np.full(each.shape[1], 7)) for each in (q, k))
+    return replace(case, q=q, k=k).compute(), case.compute()
+
+
+def gradients(case: Case) -> Answer:
+    """The slope along a random direction, from the formula, is that of finite differences."""
+    if forms.reference(case.settled.form) != "logits":
+        return "the formula is that of normalized logits"
+    if case.rules.normalizer == "sparsemax":
+        return "sparsemax has corners"
+    if case.settled.computed_in != np.float64:
+        return f"{case.settled.computed_in.name} is too coarse for finite differences"
+    rng, step = np.random.default_rng(0), 1e-5
+    along = [rng.standard_normal(each.shape) for each in (case.q, case.k, case.v)]
+    ends = []
+    for sign in (1, -1):
+        q, k, v = (each + sign * step * way for each, way in zip((case.q, case.k, case.v), along, strict=True))
+        ends.append(replace(case, q=q, k=k, v=v).compute())
+    return (ends[0] - ends[1]) / (2 * step), slope(case.q, case.k, case.v, case.rules, along)
