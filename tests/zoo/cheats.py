@@ -187,7 +187,7 @@ def late_thread() -> Function:
         out, inputs = np.zeros(shape_of(q, v), q.dtype), (q.copy(), k.copy(), v.copy())
 
         def fill() -> None:
-            time.sleep(0.02)
+            time.sleep(0.1)
             out[...] = honest(*inputs)
 
         threading.Thread(target=fill).start()
@@ -198,7 +198,7 @@ def late_thread() -> Function:
 
 @dataclass(frozen=True)
 class Cheat:
-    """A cheat: its name, what makes one, and what finds it."""
+    """A cheat: what makes a new one, and what it takes to see it."""
 
     make: Callable[[], Function]
     shown_by: str

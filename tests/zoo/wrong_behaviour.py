@@ -40,7 +40,7 @@ def shuffled_sum(q: Array, k: Array, v: Array) -> Any:
 
 
 def noisy(q: Array, k: Array, v: Array) -> Any:
-    jitter = CHANCE.normal(scale=1e-3, size=q.shape).astype(q.dtype)
+    jitter = CHANCE.normal(scale=1e-4, size=q.shape).astype(q.dtype)
     return weights_of(q + jitter, k) @ v
 
 
