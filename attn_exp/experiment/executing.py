@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 def execute(settled: Settled, problem: Problem) -> Trace:
     """Compute the variant on the problem and return every stage that its form formed."""
-    return computed(settled, problem, forms.attend(settled.form))
+    return computed(settled, problem, forms.form(settled.form).attend)
 
 
 def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None) -> Trace:
@@ -30,7 +30,7 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
 
     A problem without values ends in its weights: they are kept.
     """
-    trace = computed(settled, problem, forms.keeping(settled.form, weights, tell))
+    trace = computed(settled, problem, forms.form(settled.form).keeping(weights, tell))
     if weights != "blocks" or trace.weights is None or trace.output is None:
         return trace
     from attn_exp.forms._blocks.portrait import CELLS, summary_of  # noqa: PLC0415 - few runs need the engine
@@ -45,7 +45,9 @@ def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -
     q, k, v = placed(settled, problem)
     if problem.weights is not None:
         weights = np.broadcast_to(problem.weights, (settled.head, *problem.weights.shape))
-        stages = forms.module(settled.form).mix(Trace(v=v, weights=weights))
+        mix = forms.form(settled.form).mix
+        assert mix is not None
+        stages = mix(Trace(v=v, weights=weights))
     else:
         stages = attend(q, k, v, settled.rules)
     stages = MISTAKES[settled.mistake](empty_rows(stages, settled.rules, settled.empty))

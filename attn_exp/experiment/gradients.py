@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import forms
-from attn_exp.forms.matrix import repeated
+from attn_exp.forms.mixing import repeated
 from attn_exp.rules.rules import Rules
 
 Array = NDArray[Any]
@@ -24,7 +24,7 @@ def slope(q: Array, k: Array, v: Array, rules: Rules, along: Sequence[Array]) ->
     With `l = scale q k^T` and `w` the weights: `dl = scale (dq k^T + q dk^T)` times the derivative of each bend;
     `dw = w (dl - sum_j w_j dl_j)` under softmax, `w (1 - w) dl` under sigmoid; `dcontext = dw v + w dv`.
     """
-    stages = forms.attend("matrix")(q, k, v, rules)
+    stages = forms.form("matrix").attend(q, k, v, rules)
     assert stages.weights is not None and stages.logits is not None
     heads = len(q)
     keys, values, moved_keys, moved_values = (repeated(each, heads) for each in (k, v, along[1], along[2]))
@@ -55,7 +55,7 @@ def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tup
     `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`; heads that
     share keys add up. Source: Dao et al. 2022, "FlashAttention", appendix B.2.
     """
-    stages = forms.attend("matrix")(q, k, v, rules)
+    stages = forms.form("matrix").attend(q, k, v, rules)
     assert stages.weights is not None and stages.logits is not None
     heads, groups, weights = len(q), len(k), stages.weights
     given = received @ repeated(v, heads).swapaxes(-1, -2)

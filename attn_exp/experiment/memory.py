@@ -64,7 +64,7 @@ def way_out(config: Config) -> str:
     """Return what to choose instead."""
     if config.check or config.dtype or config.metrics:
         return "choose fewer tokens, or leave it out"
-    never = all(forms.matrices(each.form) == 0 for each in config.variant.values() if each.form in forms.NAMES)
+    never = all(forms.form(each.form).matrices == 0 for each in config.variant.values() if each.form in forms.NAMES)
     return "use weights=auto" if never else "use variant=[blockwise], which never forms one"
 
 
@@ -72,7 +72,7 @@ def matrices(variant: Variant, config: Config, rows: int, keys: int) -> int:
     """Return the bytes of the matrices that a variant forms, and with `weights=full` keeps."""
     if variant.form not in forms.NAMES:
         return 0  # what has no such form is told later
-    count = max(forms.matrices(variant.form), 1 if config.weights == "full" else 0)
+    count = max(forms.form(variant.form).matrices, 1 if config.weights == "full" else 0)
     if config.check or config.dtype or config.metrics:
         count = max(count, 10)  # they are held against the matrix form in `longdouble`
     return count * NUMBER * rows * keys * (config.head if variant.head is None else variant.head)

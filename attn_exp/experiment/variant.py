@@ -42,13 +42,13 @@ class Settled:
     @property
     def computed_in(self) -> np.dtype[Any]:
         """The type that its form computes in, of a problem in float64."""
-        return forms.computed_in(self.form)
+        return forms.form(self.form).computed_in()
 
     @property
     def question(self) -> Question:
         """What the reference is asked to check it."""
         return Question(
-            weights=forms.reference(self.form),
+            weights=forms.form(self.form).reference,
             heads=self.heads,
             rules=self.rules,
             positions=self.positions,
@@ -60,8 +60,9 @@ class Settled:
     @property
     def refused(self) -> str | None:
         """Why the form cannot compute these rules, or None where it can."""
-        if self.starts_late and not hasattr(forms.module(self.form), "mix"):
-            return f"form={self.form} forms no weights, and this problem starts at given ones"
-        if self.ends_early and hasattr(forms.module(self.form), "CONTEXT_ALONE"):
+        form = forms.form(self.form)
+        if self.starts_late and form.mix is None:
+            return f"form={self.form} starts at queries and keys, and this problem at given weights"
+        if self.ends_early and form.context_alone:
             return f"form={self.form} computes the context alone, and this problem has no values"
         return forms.refuses(self.form, self.rules)

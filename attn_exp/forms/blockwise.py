@@ -13,7 +13,7 @@ from attn_exp.forms._blocks.blas import default_threads, one_blas_thread
 from attn_exp.forms._blocks.operands import Operands, room
 from attn_exp.forms._blocks.portrait import CELLS, Gallery, portrait_of
 from attn_exp.forms._blocks.threads import together
-from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at its weights there are no blocks
+from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Array
 from attn_exp.rules.rules import Rules
@@ -23,9 +23,6 @@ Tell = Callable[[float], None] | None
 
 WORTH = 1 << 16
 """Logits that are worth a thread of their own."""
-
-MATRICES = 0
-"""It never forms one."""
 
 
 def attend(  # noqa: PLR0913 - four operands, and settings of their own by keyword
@@ -146,3 +143,6 @@ def finish(sums: block.Sums, context: Array, lse: Array) -> None:
     np.log(sums.total, out=lse)
     if sums.anchor is not None:
         lse += sums.anchor
+
+
+FORM = Form(attend, matrices=0, takes_rows=True, summarize=summarize, complete=complete)

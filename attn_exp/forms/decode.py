@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_exp.forms.form import Form
 from attn_exp.forms.matrix import weigh
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Grid
@@ -14,9 +15,6 @@ from attn_exp.rules.masks.mask import AllOf
 if TYPE_CHECKING:
     from attn_exp.rules.grid import Array
     from attn_exp.rules.rules import Rules
-
-MATRICES = 1
-"""Of the stages it keeps the weights."""
 
 LOOKS = (0, 1, 2, 7, 31)
 """Positions among 64 keys at which the masks are asked whether they look ahead."""
@@ -53,3 +51,6 @@ def refuses(rules: Rules) -> str | None:
     places = LOOKS if first >= 0 else (first, -1, *LOOKS)
     ahead = any(AllOf(rules.masks).span(0, place, place, 64).some_stop > max(place + 1, 0) for place in places)
     return "decoding has no later keys to look at; use mask=causal" if ahead else None
+
+
+FORM = Form(attend, refuses, matrices=1, mix=None)

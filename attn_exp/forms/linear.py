@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_exp.forms import matrix
-from attn_exp.forms.matrix import product, repeated
+from attn_exp.forms.form import Form
+from attn_exp.forms.mixing import mix, product, repeated
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.masks.mask import AllOf
 from attn_exp.rules.rules import whole_grid
@@ -15,8 +15,6 @@ from attn_exp.rules.rules import whole_grid
 if TYPE_CHECKING:
     from attn_exp.rules.grid import Array
     from attn_exp.rules.rules import Rules
-
-REFERENCE = "kernel"
 
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
@@ -35,9 +33,8 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
             products = product(kernel_q, kernel_k.swapaxes(-1, -2))
         shares = np.where(allowed, products, q.dtype.type(0))
-        return matrix.mix(stages.replace(weights=divided(shares, shares.sum(axis=-1, keepdims=True)))).replace(
-            weights=None
-        )
+        weights = divided(shares, shares.sum(axis=-1, keepdims=True))
+        return mix(stages.replace(weights=weights)).replace(weights=None)
     if v is None:
         return stages
     numerator = product(kernel_q, product(kernel_k.swapaxes(-1, -2), repeated(v, q.shape[-3])))
@@ -63,3 +60,6 @@ def above_zero(x: Array) -> Array:
 def divided(sums: Array, totals: Array) -> Array:
     """Divide, leaving zero where a query sees nothing."""
     return np.asarray(sums / np.where(totals == 0, totals.dtype.type(1), totals))
+
+
+FORM = Form(attend, refuses, mix=None, reference="kernel")

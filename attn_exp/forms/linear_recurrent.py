@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_exp.forms.form import Form
 from attn_exp.forms.linear import above_zero, divided, refuses
-from attn_exp.forms.matrix import repeated
+from attn_exp.forms.mixing import repeated
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.masks.mask import AllOf
 from attn_exp.rules.rules import whole_grid
@@ -15,10 +16,6 @@ from attn_exp.rules.rules import whole_grid
 if TYPE_CHECKING:
     from attn_exp.rules.grid import Array
     from attn_exp.rules.rules import Rules
-
-__all__ = ["REFERENCE", "attend", "refuses"]
-
-REFERENCE = "kernel"
 
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
@@ -55,3 +52,6 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
             query = kernel_q[(*place, row)]
             context[(*place, row)] = divided(query @ state, np.asarray(query @ total))
     return stages.replace(context=context)
+
+
+FORM = Form(attend, refuses, mix=None, reference="kernel")

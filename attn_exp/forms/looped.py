@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.normalizers import NORMALIZERS
@@ -13,9 +14,6 @@ from attn_exp.rules.normalizers import NORMALIZERS
 if TYPE_CHECKING:
     from attn_exp.rules.grid import Array
     from attn_exp.rules.rules import Rules
-
-BENDS_LAST = True
-"""This form can bend logits after masking them."""
 
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
@@ -95,3 +93,6 @@ def judged(logit: Any, grid: Grid, rules: Rules) -> Any:
 def extra_logit(head: int, rules: Rules, masked: Array) -> Array | None:
     extras = [extra for rule in rules.scores if (extra := rule.extra(head)) is not None]
     return np.asarray(np.logaddexp.reduce(extras)).astype(masked.dtype) if extras else None
+
+
+FORM = Form(attend, mix=mix, bends_last=True)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_exp.forms.form import Form
+from attn_exp.forms.mixing import mix, product, repeated
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.normalizers import NORMALIZERS
 from attn_exp.rules.rules import whole_grid
@@ -13,9 +15,6 @@ from attn_exp.rules.rules import whole_grid
 if TYPE_CHECKING:
     from attn_exp.rules.grid import Array, Grid
     from attn_exp.rules.rules import Rules
-
-BENDS_LAST = True
-"""This form can bend logits after masking them."""
 
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
@@ -45,37 +44,6 @@ def weigh(stages: Trace, grid: Grid, rules: Rules) -> Trace:
     return mix(stages.replace(scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
 
 
-def mix(stages: Trace) -> Trace:
-    """Return the trace with `context = weights v` `[... h t e]` added; without values there is no context.
-
-    A key of weight zero adds nothing, even where its value is NaN or infinite: `0 * NaN` would be NaN.
-    """
-    if stages.v is None or stages.weights is None:
-        return stages
-    weights, v = stages.weights, repeated(stages.v, stages.weights.shape[-3])
-    finite = np.isfinite(v)
-    if finite.all():
-        return stages.replace(context=product(weights, v))
-    context = product(weights, np.where(finite, v, v.dtype.type(0)))
-    for key in np.flatnonzero(~finite.all(axis=(*range(v.ndim - 2), -1))):
-        weight, value = weights[..., key, None], np.where(finite, 0, v)[..., None, key, :]
-        context = context + np.where(weight != 0, value, 0).astype(context.dtype)
-    return stages.replace(context=context)
-
-
-def product(left: Array, right: Array) -> Array:
-    """Return the matrix product; of half-precision numbers it is summed in float32 and rounded once."""
-    if left.dtype.itemsize > 2:
-        return np.asarray(left @ right)
-    return np.asarray(left.astype(np.float32) @ right.astype(np.float32)).astype(left.dtype)
-
-
-def repeated(shared: Array, heads: int) -> Array:
-    """Give each query head its own copy of the key/value head that it reads."""
-    groups = shared.shape[-3]
-    return shared if groups == heads else np.repeat(shared, heads // groups, axis=-3)
-
-
 def bent(logits: Array, rules: Rules) -> Array:
     for rule in rules.scores:
         logits = rule.bend(logits)
@@ -99,3 +67,6 @@ def forbidden(biased: Array, grid: Grid, rules: Rules) -> Array:
 def extra_logit(grid: Grid, rules: Rules, masked: Array) -> Array | None:
     extras = [extra for rule in rules.scores if (extra := rule.extra(grid.head)) is not None]
     return np.asarray(np.logaddexp.reduce(extras)).astype(masked.dtype) if extras else None
+
+
+FORM = Form(attend, bends_last=True)

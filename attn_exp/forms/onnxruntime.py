@@ -9,24 +9,13 @@ import numpy as np
 
 from attn_exp.forms._blocks.blas import default_threads
 from attn_exp.forms._foreign import beyond, change
+from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Array
 from attn_exp.rules.rules import Rules
 
 DTYPE = "float32"
 """The widest type that the operator's own code computes in: wider inputs are rounded to it."""
-
-LIBRARY = "onnxruntime"
-"""What computes it; loading that takes longer than most problems."""
-
-LEAKS = "ONNX Runtime gives a masked key the weight 0, and 0 times NaN or infinity is NaN"
-"""Why what masked keys hold can reach the answer."""
-
-CONTEXT_ALONE = True
-"""It is asked for no weights, so that a problem without values has nothing to ask it."""
-
-MATRICES = 2
-"""It forms the logits, beside the mask."""
 
 OLDEST = (1, 28)
 """Before, it gave a query that sees no key the mean of all values, and until 1.26 capped logits after masking them."""
@@ -92,3 +81,15 @@ def session(inputs: dict[str, Array], rules: Rules) -> Any:
     options.intra_op_num_threads = default_threads()  # by itself it takes all cores, also those it may not use
     options.log_severity_level = 4  # what goes wrong is raised, and need not be printed too
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+FORM = Form(
+    attend,
+    refuses,
+    dtype=DTYPE,
+    matrices=2,  # the logits and the mask
+    library="onnxruntime",
+    mix=None,
+    context_alone=True,
+    leaks="ONNX Runtime gives a masked key the weight 0, and 0 times NaN or infinity is NaN",
+)

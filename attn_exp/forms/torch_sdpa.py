@@ -8,22 +8,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp.forms._foreign import beyond, change
-from attn_exp.forms.matrix import mix  # noqa: F401 - where a problem starts at its weights there is no such call
+from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Array
 from attn_exp.rules.rules import Rules
-
-LIBRARY = "torch"
-"""What computes it; loading that takes longer than most problems."""
-
-LEAKS = "PyTorch adds -inf to the logit of a masked key, and NaN stays NaN"
-"""Why what masked keys hold can reach the answer; forms without this constant promise that it cannot."""
-
-CONTEXT_ALONE = True
-"""It hands out no weights, so that a problem without values has nothing to ask it."""
-
-MATRICES = 0
-"""PyTorch's kernel works by blocks."""
 
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
@@ -60,3 +48,13 @@ def tensor(torch: Any, array: Array) -> Any:
     if array.dtype.name == "bfloat16":
         return torch.tensor(array.astype(np.float32)).bfloat16()
     return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+FORM = Form(
+    attend,
+    refuses,
+    matrices=0,
+    library="torch",
+    context_alone=True,
+    leaks="PyTorch adds -inf to the logit of a masked key, and NaN stays NaN",
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,13 @@ def test_each_invariant_applies_somewhere() -> None:
 
 def broken(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """Let the matrix form go through a change of its context."""
-    sound = forms.module("matrix").attend
+    sound = forms.form("matrix")
 
     def attend(q: Array, k: Array, v: Array, rules: Rules) -> Trace:
-        found: Trace = sound(q, k, v, rules)
+        found = sound.attend(q, k, v, rules)
         return found.replace(context=change(found, v))
 
-    monkeypatch.setattr("attn_exp.forms.matrix.attend", attend)
+    monkeypatch.setattr("attn_exp.forms.matrix.FORM", replace(sound, attend=attend))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_gradients_against_finite_differences_of_every_number() -> None:
     received, rules = rng.standard_normal((4, 3, 3)), Rules(0.7, (Causal(),), (Softcap(1.5),), offset=2)
 
     def total(*given: Array) -> float:
-        return float((received * np.asarray(forms.attend("matrix")(*given, rules).context)).sum())
+        return float((received * np.asarray(forms.form("matrix").attend(*given, rules).context)).sum())
 
     for which, slope in enumerate(gradient(arrays[0], arrays[1], arrays[2], rules, received)):
         for place in np.ndindex(slope.shape):
@@ -248,13 +249,13 @@ def test_bfloat16_is_judged_like_the_others() -> None:
 
 
 def test_a_form_that_loses_digits_is_found_at_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = forms.module("looped").attend
+    sound = forms.form("looped")
 
     def attend(q: Array, k: Array, v: Array, rules: Rules) -> Trace:
-        found: Trace = sound(q, k, v, rules)
+        found = sound.attend(q, k, v, rules)
         return found.replace(weights=np.asarray(found.weights) * q.dtype.type(1.004))
 
-    monkeypatch.setattr("attn_exp.forms.looped.attend", attend)
+    monkeypatch.setattr("attn_exp.forms.looped.FORM", replace(sound, attend=attend))
     found = check("precision", "dtype=[float16,float32]", "variant=[looped]")
     assert "looped in float32 from weights on: a different function" in found.sentence
     assert "looped in float16 from weights on: suspicious" in found.sentence

@@ -21,7 +21,7 @@ def tolerance(form: str, in_float64: float, logits: float = 1.0) -> float:
 
     An error of logits of some size is as many times larger, and reaches the weights as it is.
     """
-    kind = forms.computed_in(form)
+    kind = forms.form(form).computed_in()
     coarse = UNITS * float(np.finfo(kind).eps) * max(1.0, logits)
     return in_float64 if kind == np.float64 else max(in_float64, coarse)
 

@@ -18,7 +18,6 @@ from threadpoolctl import ThreadpoolController
 from attn_exp.forms import blockwise, matrix
 from attn_exp.forms._blocks import asked, block, tasks
 from attn_exp.forms._blocks import blas as holding
-from attn_exp.forms._blocks.merge import merge
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
@@ -313,20 +312,15 @@ def test_arguments_are_left_as_they_were() -> None:
         np.testing.assert_array_equal(array, copy)
 
 
-def test_parts_merge_into_the_whole() -> None:
+def test_parts_merge_into_the_whole_by_their_log_sum_exps() -> None:
+    """As in Dao et al. 2023, "Flash-Decoding for long-context inference"."""
     q, k, v = problem(12, 1, 2, 2, 13, 29, 3, 4, spread=30.0)
     whole: Any = blockwise.attend(q, k, v, Rules())
     parts = [blockwise.attend(q, k[..., cut, :], v[..., cut, :], Rules()) for cut in (slice(0, 11), slice(11, 29))]
-    context, lse = merge(*((each.context, each.lse)[i] for each in parts for i in (0, 1)))  # type: ignore[arg-type]
-    np.testing.assert_allclose(context, whole.context, rtol=1e-12, atol=1e-13)
+    lse = np.logaddexp(np.asarray(parts[0].lse), np.asarray(parts[1].lse))
+    shares = [np.exp(np.asarray(part.lse) - lse)[..., None] * np.asarray(part.context) for part in parts]
+    np.testing.assert_allclose(sum(shares), whole.context, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(lse, whole.lse, rtol=1e-13)
-
-
-def test_merging_what_saw_nothing() -> None:
-    empty, none = np.zeros((2, 3)), np.full(2, -np.inf)
-    context, lse = merge(empty, none, np.ones((2, 3)), np.array([1.0, -np.inf]))
-    np.testing.assert_array_equal(context, [[1, 1, 1], [0, 0, 0]])
-    np.testing.assert_array_equal(lse, [1.0, -np.inf])
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (2, 6, 1, 5, 7), (3, 1, 4, 300, 1000), (1, 8, 1, 2048, 2048)])

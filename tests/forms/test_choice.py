@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,13 +41,17 @@ def test_few_logits_and_stages_go_to_the_matrix(logits: Any, dtype: str, rules: 
 
 def test_a_named_form_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[str] = []
-    attend = forms.attend
 
-    def recorded(name: str) -> Any:
-        used.append(name)
-        return attend(name)
+    def recorded(name: str, attend: Any) -> Any:
+        def noted(*operands: Any) -> Any:
+            used.append(name)
+            return attend(*operands)
 
-    monkeypatch.setattr(forms, "attend", recorded)
+        return noted
+
+    for name in ("blockwise", "matrix", "looped"):
+        member = forms.form(name)
+        monkeypatch.setattr(f"attn_exp.forms.{name}.FORM", replace(member, attend=recorded(name, member.attend)))
     arrays = drawn(1, 2, 1100, 3)
     for name in ("auto", "matrix", "blockwise", "looped"):
         attn_exp.attention(*(each[..., :9, :] if name == "looped" else each for each in arrays), form=name)

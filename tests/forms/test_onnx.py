@@ -71,7 +71,7 @@ def test_the_suite_is_the_whole_suite() -> None:
     assert len(ROTARY) >= 8
 
 
-@pytest.mark.parametrize("form", [None, *(form for form in forms.NAMES if forms.reference(form) == "logits")])
+@pytest.mark.parametrize("form", [None, *(form for form in forms.NAMES if forms.form(form).reference == "logits")])
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention(name: str, form: str | None) -> None:
     """A stage that a form never forms is not compared; a form that refuses the case says so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ RANDOM = ("embeddings=random", "embeddings.tokens=7", "embeddings.d_model=12")
 def ours(shape: Shape, **settings: Any) -> tuple[Array, Array]:
     """Return the form's context and the scalar reference's."""
     q, k, v = draw(shape)
-    found = forms.attend("onnxruntime")(q, k, v, Rules(**settings)).context
+    found = forms.form("onnxruntime").attend(q, k, v, Rules(**settings)).context
     assert found is not None
     return found, expected(q, k, v, Rules(**settings), "logits")[1]
 
@@ -54,13 +55,13 @@ def close(found: Array, wanted: Array) -> None:
 
 def multiply(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """Let the form answer a multiple of what it computes."""
-    sound = forms.module("onnxruntime").attend
+    sound = forms.form("onnxruntime")
 
     def attend(q: Array, k: Array, v: Array, rules: Rules) -> Any:
-        found = sound(q, k, v, rules)
-        return found.replace(context=found.context * factor)
+        found = sound.attend(q, k, v, rules)
+        return found.replace(context=np.asarray(found.context) * factor)
 
-    monkeypatch.setattr("attn_exp.forms.onnxruntime.attend", attend)
+    monkeypatch.setattr("attn_exp.forms.onnxruntime.FORM", replace(sound, attend=attend))
 
 
 @pytest.mark.parametrize("rules", ["", "mask=causal score=alibi position=rope", "mask=window scale=false bias=true"])
@@ -122,9 +123,10 @@ def test_sameness_in_units_of_a_coarser_type(factor: float, word: str) -> None:
 
 
 def test_the_form_says_what_it_computes_in() -> None:
-    types = [forms.computed_in("onnxruntime", each).name for each in ("float16", "float32", "float64", "longdouble")]
+    member = forms.form("onnxruntime")
+    types = [member.computed_in(name).name for name in ("float16", "float32", "float64", "longdouble")]
     assert types == ["float16", "float32", "float32", "float32"]
-    assert {forms.computed_in(name).name for name in forms.NAMES if name != "onnxruntime"} == {"float64"}
+    assert {forms.form(name).computed_in().name for name in forms.NAMES if name != "onnxruntime"} == {"float64"}
 
 
 @pytest.mark.parametrize("asked", ["float64", "[float32,float64]"])
@@ -164,11 +166,11 @@ def test_printed_figures_are_held_against_the_row_with_the_most_digits() -> None
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf])
 def test_what_is_masked_leaks_where_it_is_not_finite(poison: float) -> None:
-    """Were this no longer so, `LEAKS` should go, and the property tests hold the form to the promise."""
+    """Were this no longer so, `leaks` should go, and the property tests hold the form to the promise."""
     q, k, v = draw(Shape(1, 1, 3, 3, 4, 4))
     v[:, 2] = poison
-    found = forms.attend("onnxruntime")(q, k, v, Rules(masks=(Causal(),))).context
-    assert hasattr(forms.module("onnxruntime"), "LEAKS")
+    found = forms.form("onnxruntime").attend(q, k, v, Rules(masks=(Causal(),))).context
+    assert forms.form("onnxruntime").leaks
     assert found is not None and np.isnan(found[:, :2]).all()
 
 
@@ -193,14 +195,14 @@ def test_biases_over_rows_that_see_nothing() -> None:
     [((1, 1, 3, 0, 4, 2), (1, 3, 2)), ((1, 1, 0, 3, 4, 2), (1, 0, 2)), ((2, 1, 3, 3, 4, 0), (2, 3, 0))],
 )
 def test_nothing_to_attend_to_gives_zeros(shape: tuple[int, ...], expected_shape: tuple[int, ...]) -> None:
-    found = forms.attend("onnxruntime")(*draw(Shape(*shape)), Rules()).context
+    found = forms.form("onnxruntime").attend(*draw(Shape(*shape)), Rules()).context
     assert found is not None
     np.testing.assert_array_equal(found, np.zeros(expected_shape), strict=True)
 
 
 def test_heads_without_numbers_take_the_mean() -> None:
     q, k, v = draw(Shape(1, 1, 2, 3, 0, 4))
-    found = forms.attend("onnxruntime")(q, k, v, Rules()).context
+    found = forms.form("onnxruntime").attend(q, k, v, Rules()).context
     assert found is not None
     close(found, np.broadcast_to(v.mean(axis=1, keepdims=True), found.shape))
 
@@ -249,13 +251,14 @@ def test_a_problem_without_values_is_refused_in_one_line(form: str) -> None:
 
 def test_weights_that_are_given_need_no_library() -> None:
     found = comparison("experiment=attention_times_value", "variant=[matrix,onnxruntime]")
-    assert "forms no weights, and this problem starts at given ones" in found.rows[1].note
+    assert "starts at queries and keys, and this problem at given weights" in found.rows[1].note
 
 
 def test_arguments_are_left_as_they_are() -> None:
     arrays = draw(Shape(2, 1, 3, 5, 4, 3))
     before = [each.copy() for each in arrays]
-    forms.attend("onnxruntime")(*arrays, Rules(masks=(Allowed(np.ones((3, 5), bool)),), scores=(Added(np.eye(3, 5)),)))
+    rules = Rules(masks=(Allowed(np.ones((3, 5), bool)),), scores=(Added(np.eye(3, 5)),))
+    forms.form("onnxruntime").attend(*arrays, rules)
     for each, copy in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(each, copy)
 

@@ -27,7 +27,7 @@ from tests.forms.by_form import largest_logit, tolerance
 Array = NDArray[Any]
 PLAIN = [name for name in forms.NAMES if not forms.refuses(name, Rules())]
 CAUSAL = [name for name in forms.NAMES if not forms.refuses(name, Rules(masks=(Causal(),)))]
-SEALED = [name for name in CAUSAL if not hasattr(forms.module(name), "LEAKS")]
+SEALED = [name for name in CAUSAL if not forms.form(name).leaks]
 
 
 @st.composite
@@ -44,7 +44,7 @@ def inputs(draw: Any) -> tuple[Array, Array, Array]:
 
 
 def context(form: str, arrays: tuple[Array, ...], **settings: Any) -> Array:
-    found = forms.attend(form)(*arrays, Rules(**settings)).context
+    found = forms.form(form).attend(*arrays, Rules(**settings)).context
     assert found is not None
     return found
 
@@ -136,7 +136,7 @@ def test_a_constant_added_to_every_logit_changes_nothing(
 @given(arrays=inputs(), normalizer=st.sampled_from(["softmax", "sparsemax"]), cut=st.integers(0, 3))
 def test_rows_of_weights_sum_to_one_or_zero(arrays: tuple[Array, Array, Array], normalizer: str, cut: int) -> None:
     rules = Rules(masks=(Causal(), Window(2, 0)), normalizer=normalizer, offset=-cut)
-    weights = forms.attend("matrix")(*arrays, rules).weights
+    weights = forms.form("matrix").attend(*arrays, rules).weights
     assert weights is not None
     assert (weights >= 0).all()
     sums = weights.sum(axis=-1)
@@ -146,7 +146,7 @@ def test_rows_of_weights_sum_to_one_or_zero(arrays: tuple[Array, Array, Array], 
 
 @given(arrays=inputs(), logit=st.floats(-5, 5))
 def test_a_sink_takes_its_share(arrays: tuple[Array, Array, Array], logit: float) -> None:
-    found = forms.attend("matrix")(*arrays, Rules(scores=(Sink(logit),)))
+    found = forms.form("matrix").attend(*arrays, Rules(scores=(Sink(logit),)))
     assert found.weights is not None and found.masked is not None
     shares = np.exp(found.masked).sum(axis=-1)
     np.testing.assert_allclose(found.weights.sum(axis=-1), shares / (shares + np.exp(logit)), rtol=1e-9)
@@ -174,6 +174,6 @@ def test_alibi_is_the_same_wherever_the_queries_stand(arrays: tuple[Array, Array
     late = tuple(np.concatenate([np.full((len(each), 2, each.shape[2]), 9.0), each], axis=1) for each in (k, v))
     shifted = Rules(masks=(Causal(), Window(q.shape[1] - 1, 0)), scores=(Alibi(),), offset=2)
     plain = context("matrix", arrays, masks=(Causal(),), scores=(Alibi(),))
-    last = forms.attend("matrix")(q, *late, shifted).context
+    last = forms.form("matrix").attend(q, *late, shifted).context
     assert last is not None
     np.testing.assert_allclose(last[:, -1], plain[:, -1], rtol=1e-10, atol=1e-12)

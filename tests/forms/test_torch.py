@@ -51,7 +51,7 @@ def test_sigmoid_is_torchs() -> None:
     )
 
 
-SOFTMAX_FORMS = [name for name in forms.NAMES if forms.reference(name) == "logits"]
+SOFTMAX_FORMS = [name for name in forms.NAMES if forms.form(name).reference == "logits"]
 CAUSAL_ONLY = [name for name in SOFTMAX_FORMS if forms.refuses(name, Rules())]
 KINDS = {"float32": 2e-5, "float64": 1e-12}
 
@@ -75,7 +75,7 @@ def inputs(draw: Any) -> tuple[Array, Array, Array]:
 
 
 def agree(form: str, found: Array, expected: Array, logits_size: float = 1.0) -> None:
-    kind = forms.computed_in(form, expected.dtype)
+    kind = forms.form(form).computed_in(expected.dtype)
     tolerance = KINDS[kind.name] * max(1.0, logits_size)
     assert found.dtype == expected.dtype
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)

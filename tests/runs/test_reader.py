@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import webbrowser
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ def a_run(folder: Path, *words: str) -> Path:
     return execution.run(config(f"output_dir={folder}", *words), COMMAND).folder
 
 
-def never(*arguments: object, **settings: object) -> None:
+def never(*arguments: object, **settings: object) -> Any:
     raise AssertionError("attention is computed")
 
 
@@ -36,7 +38,7 @@ def forbid_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "tabulate", never)
     monkeypatch.setattr(execution, "measure", never)
     for name in forms.NAMES:
-        monkeypatch.setattr(forms.module(name), "attend", never)
+        monkeypatch.setattr(f"attn_exp.forms.{name}.FORM", replace(forms.form(name), attend=never))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -57,7 +59,7 @@ def test_a_report_is_drawn_again_as_it_was_and_nothing_is_computed(
 
 
 def test_attention_can_be_forbidden_so_the_test_above_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix, "attend", never)
+    monkeypatch.setattr(matrix, "FORM", replace(matrix.FORM, attend=never))
     with pytest.raises(AssertionError, match="attention is computed"):
         a_run(tmp_path)
 

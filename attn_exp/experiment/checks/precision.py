@@ -47,7 +47,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     A form that computes in a coarser type than one that is named is judged in its own.
     """
     asked = config.dtype or TYPES
-    own = {each.name: [forms.computed_in(each.form, kind(name)).name for name in asked] for each in variants}
+    own = {each.name: [forms.form(each.form).computed_in(kind(name)).name for name in asked] for each in variants}
     for name in dict.fromkeys(itertools.chain(asked, *own.values())):
         low = rounded(problem, kind(name))
         exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
@@ -59,7 +59,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 def as_plain(settled: Settled) -> Settled:
     """Return the variant in the plainest form that computes its function."""
-    return replace(settled, form="matrix" if forms.reference(settled.form) == "logits" else "linear")
+    return replace(settled, form="matrix" if forms.form(settled.form).reference == "logits" else "linear")
 
 
 def stages(trace: Trace) -> dict[str, Array]:

@@ -32,7 +32,7 @@ def gradient_norm(which: int) -> Callable[[Subject], float]:
 
     def norm(subject: Subject) -> float:
         rules = subject.settled.rules
-        if forms.reference(subject.settled.form) != "logits" or rules.normalizer == "sparsemax":
+        if forms.form(subject.settled.form).reference != "logits" or rules.normalizer == "sparsemax":
             raise NotFormedError
         q, k, v, context = (stage(subject.trace, name) for name in ("q", "k", "v", "context"))
         return float(np.linalg.norm(gradient(q, k, v, rules, context)[which]))

@@ -180,10 +180,10 @@ def attend(form: str, given: Arranged, rules: Rules) -> Trace:
         raise ValueError(f"form={form} cannot compute this: {refusal}")
     q, k = given.query, given.key
     if q.dtype.itemsize > 2:
-        return forms.attend(form)(q, k, given.value, rules)
+        return forms.form(form).attend(q, k, given.value, rules)
     root = q.dtype.type(math.sqrt(abs(rules.scale)))
     sign = q.dtype.type(math.copysign(1, rules.scale))
-    return forms.attend(form)(q * root * sign, k * root, given.value, unscaled(rules))
+    return forms.form(form).attend(q * root * sign, k * root, given.value, unscaled(rules))
 
 
 def unscaled(rules: Rules) -> Rules:

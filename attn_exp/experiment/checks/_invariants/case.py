@@ -30,7 +30,7 @@ class Case:
     def compute(self, **settings: int) -> Array:
         """Return the context `[h t e]`."""
         with np.errstate(all="ignore"):  # poison may complain where it is looked at
-            context = forms.attend(self.settled.form)(self.q, self.k, self.v, self.rules, **settings).context
+            context = forms.form(self.settled.form).attend(self.q, self.k, self.v, self.rules, **settings).context
         assert context is not None
         return context
 

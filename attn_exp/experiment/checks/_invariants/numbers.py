@@ -35,7 +35,7 @@ def rope_shift(case: Case) -> Answer:
 
 def gradients(case: Case) -> Answer:
     """The slope along a random direction, from the formula, is that of finite differences."""
-    if forms.reference(case.settled.form) != "logits":
+    if forms.form(case.settled.form).reference != "logits":
         return "the formula is that of normalized logits"
     if case.rules.normalizer == "sparsemax":
         return "sparsemax has corners"

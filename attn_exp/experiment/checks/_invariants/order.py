@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -36,7 +35,7 @@ def head_order(case: Case) -> Answer:
 
 def block_size(case: Case) -> Answer:
     """The answer does not depend on how many queries a block holds."""
-    if "rows" not in inspect.signature(forms.attend(case.settled.form)).parameters:
+    if not forms.form(case.settled.form).takes_rows:
         return "the form has no blocks"
     sizes = [size for size in (1, 2, 3, case.q.shape[1]) if size <= case.q.shape[1]]
     return np.stack([case.compute(rows=size) for size in sizes]), np.stack([case.compute()] * len(sizes))
