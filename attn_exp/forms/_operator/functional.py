@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +22,11 @@ from attn_exp.rules.rules import Rules
 
 Array = NDArray[Any]
 
-DEFAULT_FORM = "matrix"
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+OPEN = (-1, -1)
+"""The window without sides."""
 
 
 class Traced(NamedTuple):
@@ -40,7 +45,7 @@ class Traced(NamedTuple):
     present_value: Array
 
 
-def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
+def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     query: ArrayLike,
     key: ArrayLike,
     value: ArrayLike,
@@ -49,14 +54,70 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     is_causal: bool = False,
     scale: float | None = None,
     softcap: float = 0.0,
-    window: Sequence[int] = (-1, -1),
+    window: Sequence[int] = OPEN,
     past_key: ArrayLike | None = None,
     past_value: ArrayLike | None = None,
     nonpad_kv_seqlen: ArrayLike | None = None,
     softmax_precision: Any = None,
     q_num_heads: int | None = None,
     kv_num_heads: int | None = None,
+    form: str = "matrix",
+) -> Traced:
+    """Return every stage of `attention` with the same arguments.
+
+    Raises:
+        ValueError: as `attention` does.
+    """
+    given = arrange(query, key, value, past_key, past_value, q_num_heads, kv_num_heads)
+    if nonpad_kv_seqlen is not None and given.past:
+        raise ValueError("nonpad_kv_seqlen and past_key are two ways to say where the keys end; give one of them")
+    lengths = None if nonpad_kv_seqlen is None else key_lengths(nonpad_kv_seqlen, given)
+    allowed, added = from_mask(attn_mask, given)
+    rules = Rules(
+        scale=1 / math.sqrt(given.query.shape[-1] or 1) if scale is None else float(scale),
+        masks=(*masks(is_causal, window, lengths), *allowed),
+        scores=(*capped(softcap), *added),
+        offset=given.past if lengths is None else np.asarray(lengths) - given.query.shape[2],
+        softmax_dtype=None if softmax_precision is None else precision(softmax_precision),
+    )
+    with np.errstate(over="ignore", invalid="ignore"):  # `blame` finds what was wrong, and says where
+        stages = attend(form, given, rules)
+    assert stages.context is not None
+    blame(stages.context, given, rules)
+    return Traced(
+        logits=given.stage(stages.logits),
+        capped=given.stage(stages.capped),
+        masked=given.stage(stages.masked),
+        weights=given.stage(stages.weights),
+        output=given.output(stages.context),
+        present_key=given.present(given.key),
+        present_value=given.present(given.value),
+    )
+
+
+def like(other: Callable[Arguments, Any], form: str) -> Callable[[Callable[..., Answer]], Callable[Arguments, Answer]]:
+    """Show a function as one with the arguments of another, and with another default of `form`."""
+    arguments = dict(inspect.signature(other).parameters)
+    arguments["form"] = arguments["form"].replace(default=form)
+
+    def shown(function: Callable[..., Answer]) -> Callable[Arguments, Answer]:
+        own = inspect.signature(function)
+        function.__signature__ = own.replace(parameters=list(arguments.values()))  # type: ignore[attr-defined] # Python reads it
+        return function
+
+    return shown
+
+
+@like(trace, form=choice.AUTO)
+def attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *,
+    is_causal: bool = False,
+    scale: float | None = None,
     form: str = choice.AUTO,
+    **settings: Any,
 ) -> Array:
     """Return `softmax(mask(cap(scale * query key^T))) value`.
 
@@ -96,78 +157,17 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     Raises:
         ValueError: inputs that do not fit (which axis, expected, got), a window below -1, NaN that a query can see.
     """
-    settings = (attn_mask, past_key, past_value, nonpad_kv_seqlen, softmax_precision, q_num_heads, kv_num_heads)
-    if form == choice.AUTO and all(each is None for each in settings) and not softcap and tuple(window) == (-1, -1):
+    if form == choice.AUTO and not asks_more(settings):
         answer = at_once(query, key, value, scale, is_causal)
         if answer is not None:
             return answer
-    return trace(
-        query,
-        key,
-        value,
-        attn_mask=attn_mask,
-        is_causal=is_causal,
-        scale=scale,
-        softcap=softcap,
-        window=window,
-        past_key=past_key,
-        past_value=past_value,
-        nonpad_kv_seqlen=nonpad_kv_seqlen,
-        softmax_precision=softmax_precision,
-        q_num_heads=q_num_heads,
-        kv_num_heads=kv_num_heads,
-        form=form,
-    ).output
+    return trace(query, key, value, is_causal=is_causal, scale=scale, form=form, **settings).output
 
 
-def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    *,
-    attn_mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    scale: float | None = None,
-    softcap: float = 0.0,
-    window: Sequence[int] = (-1, -1),
-    past_key: ArrayLike | None = None,
-    past_value: ArrayLike | None = None,
-    nonpad_kv_seqlen: ArrayLike | None = None,
-    softmax_precision: Any = None,
-    q_num_heads: int | None = None,
-    kv_num_heads: int | None = None,
-    form: str = DEFAULT_FORM,
-) -> Traced:
-    """Return every stage of `attention` with the same arguments.
-
-    Raises:
-        ValueError: as `attention` does.
-    """
-    given = arrange(query, key, value, past_key, past_value, q_num_heads, kv_num_heads)
-    if nonpad_kv_seqlen is not None and given.past:
-        raise ValueError("nonpad_kv_seqlen and past_key are two ways to say where the keys end; give one of them")
-    lengths = None if nonpad_kv_seqlen is None else key_lengths(nonpad_kv_seqlen, given)
-    allowed, added = from_mask(attn_mask, given)
-    rules = Rules(
-        scale=1 / math.sqrt(given.query.shape[-1] or 1) if scale is None else float(scale),
-        masks=(*masks(is_causal, window, lengths), *allowed),
-        scores=(*capped(softcap), *added),
-        offset=given.past if lengths is None else np.asarray(lengths) - given.query.shape[2],
-        softmax_dtype=None if softmax_precision is None else precision(softmax_precision),
-    )
-    with np.errstate(over="ignore", invalid="ignore"):  # `blame` finds what was wrong, and says where
-        stages = attend(form, given, rules)
-    assert stages.context is not None
-    blame(stages.context, given, rules)
-    return Traced(
-        logits=given.stage(stages.logits),
-        capped=given.stage(stages.capped),
-        masked=given.stage(stages.masked),
-        weights=given.stage(stages.weights),
-        output=given.output(stages.context),
-        present_key=given.present(given.key),
-        present_value=given.present(given.value),
-    )
+def asks_more(settings: dict[str, Any]) -> bool:
+    """Say whether any of these settings of `trace` is not at its default."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return bool(given.pop("softcap", 0.0)) or tuple(given.pop("window", OPEN)) != OPEN or bool(given)
 
 
 def attend(form: str, given: Arranged, rules: Rules) -> Trace:
