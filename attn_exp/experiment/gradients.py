@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import forms
+from attn_exp.forms.matrix import biased, forbidden
 from attn_exp.forms.mixing import repeated
-from attn_exp.rules.rules import Rules
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.rules import Rules, whole_grid
 
 Array = NDArray[Any]
 
@@ -29,7 +31,7 @@ def slope(q: Array, k: Array, v: Array, rules: Rules, along: Sequence[Array]) ->
     heads = len(q)
     keys, values, moved_keys, moved_values = (repeated(each, heads) for each in (k, v, along[1], along[2]))
     moved = along[0] @ keys.swapaxes(-1, -2) + q @ moved_keys.swapaxes(-1, -2)
-    moved = rules.scale * moved * bend_slope(stages.logits, rules)
+    moved = rules.scale * moved * bend_slope(stages, rules)
     weights = stages.weights
     if rules.normalizer == "sigmoid":
         turned = weights * (1 - weights) * moved
@@ -38,15 +40,23 @@ def slope(q: Array, k: Array, v: Array, rules: Rules, along: Sequence[Array]) ->
     return np.asarray(turned @ values + weights @ moved_values)
 
 
-def bend_slope(logits: Array, rules: Rules) -> Array:
-    """Return the derivative of all bends at these logits, by a complex step.
+def bend_slope(stages: Trace, rules: Rules) -> Array:
+    """Return the derivative of all bends at the logits that they bend, by a complex step.
+
+    Where bends come last they bend masked logits: what a mask has made -inf moves no more.
 
     Source: Squire and Trapp 1998, "Using Complex Variables to Estimate Derivatives of Real Functions".
     """
-    bent: Any = logits + 1j * TINY
+    assert stages.q is not None and stages.k is not None and stages.logits is not None
+    logits = stages.logits
+    if rules.bend_last:
+        grid = whole_grid(rules, len(stages.q), stages.q.shape[1], stages.k.shape[1])
+        logits = forbidden(biased(logits, grid, rules), grid, rules)
+    fixed = np.isneginf(logits)
+    bent: Any = np.where(fixed, 0, logits) + 1j * TINY
     for rule in rules.scores:
         bent = rule.bend(bent)
-    return np.asarray(bent.imag / TINY)
+    return np.where(fixed, 0, bent.imag / TINY)
 
 
 def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tuple[Array, Array, Array]:
@@ -63,7 +73,7 @@ def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tup
         turned = weights * (1 - weights) * given
     else:
         turned = weights * (given - (weights * given).sum(axis=-1, keepdims=True))
-    turned = rules.scale * turned * bend_slope(stages.logits, rules)
+    turned = rules.scale * turned * bend_slope(stages, rules)
     dq = turned @ repeated(k, heads)
     dk, dv = turned.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ received
     shared = [each.reshape(groups, heads // groups, *each.shape[1:]).sum(axis=1) for each in (dk, dv)]

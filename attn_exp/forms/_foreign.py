@@ -9,10 +9,17 @@ from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.rules.scores.score import Score
 
 
-def beyond(rules: Rules, name: str, caps: int = 0) -> str | None:
-    """Return why one array added to the logits before a softmax, and so many soft-caps, do not express these rules."""
+def beyond(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> str | None:
+    """Return why one array added to the logits before a softmax, and so many soft-caps, do not express these rules.
+
+    `dtype` is the type in which the library computes its softmax, where that is not the input's.
+    """
     if rules.normalizer != "softmax":
         return f"{name} has the softmax alone, not {rules.normalizer}"
+    if rules.softmax_dtype is not None and np.dtype(rules.softmax_dtype) != dtype:
+        return (
+            f"{name} computes its softmax in {dtype or 'the type of its input'}, not in {np.dtype(rules.softmax_dtype)}"
+        )
     bends = [rule for rule in rules.scores if type(rule).bend is not Score.bend]
     capped = [rule for rule in bends if rule.bound() is not None][:caps]
     if len(bends) > len(capped) or any(type(rule).extra is not Score.extra for rule in rules.scores):

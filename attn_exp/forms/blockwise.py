@@ -48,13 +48,13 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     """
     values = np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v
     whole = operands(q, k, values, rules)
-    shape, soft, bounded = whole.shape, rules.normalizer == "softmax", block.bounded(whole)
+    soft, bounded = rules.normalizer == "softmax", block.bounded(whole)
     context = np.empty((*whole.q.shape[:-1], values.shape[-1]), whole.q.dtype)
     lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
-    gallery = None if cells is None else Gallery(shape, cells, lse.dtype)
+    gallery = None if cells is None else Gallery(whole.shape, cells, lse.dtype)
 
     def work(tasks: Iterator[tasks.Task]) -> None:
-        scratch = room(whole, entire=not soft)
+        scratch = room(whole)
         for task in tasks:
             if gallery is None:
                 sums = block.solve(whole, task, scratch, context[task], bounded)
@@ -63,7 +63,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
                 gallery.hang(task, portrait)
             finish(sums, context[task], lse[task])
 
-    spread(work, shape, threads, rows_per_task(whole) if rows is None else rows, entire=not soft, tell=tell)
+    spread(work, whole.shape, threads, rows_per_task(whole) if rows is None else rows, whole.entire, tell)
     dtype = np.result_type(q, k, values)
     return Trace(
         q=q,
@@ -137,12 +137,22 @@ def spread(
 
 
 def finish(sums: block.Sums, context: Array, lse: Array) -> None:
-    """Write a block's part of the answer: `context / total` and `anchor + log(total)`."""
-    total = sums.total if sums.anchor is None else np.maximum(sums.total, np.finfo(lse.dtype).tiny)
-    np.divide(sums.context, total[..., None], out=context)
+    """Write a block's part of the answer: `context / total` and `anchor + log(total)`.
+
+    A logit without a key has its share of the total, and none of the log-sum-exp.
+    """
     np.log(sums.total, out=lse)
-    if sums.anchor is not None:
-        lse += sums.anchor
+    if sums.anchor is None:
+        total = sums.total if sums.extra is None else sums.total + np.exp(sums.extra)
+        np.divide(sums.context, total[..., None], out=context)
+        return
+    lse += sums.anchor
+    if sums.extra is None:
+        np.divide(sums.context, np.maximum(sums.total, np.finfo(lse.dtype).tiny)[..., None], out=context)
+        return
+    top = np.maximum(sums.anchor, sums.extra)
+    faded = np.exp(sums.anchor - top)
+    np.multiply(sums.context, (faded / (sums.total * faded + np.exp(sums.extra - top)))[..., None], out=context)
 
 
 FORM = Form(attend, matrices=0, takes_rows=True, summarize=summarize, complete=complete)

@@ -56,7 +56,7 @@ def refuses(rules: Rules) -> str | None:
     version = onnxruntime.__version__
     if tuple(int(each) for each in version.split(".")[:2]) < OLDEST:
         return f"ONNX Runtime {version} reads masks otherwise: pip install 'onnxruntime>={'.'.join(map(str, OLDEST))}'"
-    return beyond(rules, "ONNX's operator", caps=1)
+    return beyond(rules, "ONNX's operator", caps=1, dtype=DTYPE)
 
 
 def filled(heads: Array) -> Array:

@@ -13,6 +13,9 @@ from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Array
 from attn_exp.rules.rules import Rules
 
+DTYPE = "float64"
+"""PyTorch has no wider type."""
+
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the context with PyTorch; masks and biases go in as one array `[... h t s]`.
@@ -44,15 +47,21 @@ def refuses(rules: Rules) -> str | None:
 
 
 def tensor(torch: Any, array: Array) -> Any:
-    """Return an array as a tensor; types that PyTorch does not take from NumPy go by way of float32."""
+    """Return an array as a tensor; what PyTorch does not take from NumPy as it lies is copied.
+
+    bfloat16 goes by way of float32, and types wider than `DTYPE` are rounded to it.
+    """
     if array.dtype.name == "bfloat16":
         return torch.tensor(array.astype(np.float32)).bfloat16()
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    kind = np.dtype(DTYPE) if array.dtype.itemsize > np.dtype(DTYPE).itemsize else array.dtype.newbyteorder("=")
+    as_it_lies = array.dtype == kind and array.flags.writeable and min(array.strides) >= 0
+    return torch.from_numpy(array if as_it_lies else array.astype(kind, order="C"))
 
 
 FORM = Form(
     attend,
     refuses,
+    dtype=DTYPE,
     matrices=0,
     library="torch",
     context_alone=True,

@@ -25,6 +25,8 @@ from attn_exp.report.terminal import summary
 from attn_exp.rules.grid import Array
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.softcap import Softcap
 from attn_exp.runs import store
 from tests.compose import comparison
@@ -112,10 +114,16 @@ def test_order_dependence_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verdicts("check=invariants", "variant=[matrix]")["matrix", "token order"] == "no"
 
 
-def test_gradients_against_finite_differences_of_every_number() -> None:
+@pytest.mark.parametrize("bend_last", [False, True])
+@pytest.mark.parametrize("normalizer", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("scores", [(Softcap(1.5),), (Softcap(1.5), Alibi()), (Softcap(1.5), Alibi(), Softcap(0.9))])
+def test_gradients_against_finite_differences_of_every_number(
+    scores: tuple[Score, ...], normalizer: str, bend_last: bool
+) -> None:
     rng = np.random.default_rng(0)
     arrays: Any = [rng.standard_normal(shape) for shape in ((4, 3, 2), (2, 5, 2), (2, 5, 3))]
-    received, rules = rng.standard_normal((4, 3, 3)), Rules(0.7, (Causal(),), (Softcap(1.5),), offset=2)
+    received = rng.standard_normal((4, 3, 3))
+    rules = Rules(0.7, (Causal(),), scores, normalizer, offset=1, bend_last=bend_last)
 
     def total(*given: Array) -> float:
         return float((received * np.asarray(forms.form("matrix").attend(*given, rules).context)).sum())

@@ -7,6 +7,7 @@ import math
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -157,6 +158,43 @@ def test_equal_to_the_matrix(name: str, groups: int, spread: float, tiles: str, 
     for workers in (1, 2, 7):
         found: Any = blockwise.attend(q, k, v, RULES[name], threads=workers).context
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("spread", [1.0, 3000.0], ids=["bounded", "unbounded"])
+@pytest.mark.parametrize("logit", [-3.0, 0.0, 500.0, 2000.0])
+@pytest.mark.parametrize("cells", [None, 4], ids=["plain", "summary"])
+@pytest.mark.usefixtures("small_tiles")
+def test_the_log_sum_exp_does_not_count_a_sink(spread: float, logit: float, cells: int | None) -> None:
+    """It is that of the keys alone, so that parts merge by it, as the stages of a trace say."""
+    q, k, v = problem(20, 2, 4, 2, 37, 53, 3, 5, spread=spread)
+    allowed = np.tri(37, 53, dtype=bool)
+    context, lse = formula(q, k, v, 0.4, allowed)
+    trace: Any = blockwise.attend(q, k, v, Rules(0.4, (Causal(),), (Sink(logit),)), cells=cells)
+    np.testing.assert_allclose(trace.lse, lse, rtol=1e-13, atol=1e-12)
+    share = 1 / (1 + np.exp(np.minimum(logit - lse, 700)))
+    np.testing.assert_allclose(trace.context, context * share[..., None], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+@pytest.mark.usefixtures("small_tiles")
+def test_the_softmax_is_computed_in_the_type_asked_for(kind: str, normalizer: str) -> None:
+    """Numbers are so large that each type rounds them to others: only the very type gives the same answer."""
+    q, k, v = problem(21, 1, 4, 2, 37, 53, 3, 5, spread=40.0)
+    scores = () if normalizer == "sigmoid" else (Sink(2.0),)
+    rules = Rules(0.3, (Causal(),), scores, normalizer, softmax_dtype=kind)
+    expected, found = matrix.attend(q, k, v, rules), blockwise.attend(q, k, v, rules, cells=4)
+    units = max(8 * float(np.finfo(kind).eps), 1e-12)
+    near = functools.partial(np.testing.assert_allclose, rtol=units, atol=units)
+    near(found.context, expected.context)
+    near(blockwise.complete(q, k, v, rules).weights, expected.weights)
+    exact = matrix.attend(q, k, v, replace(rules, softmax_dtype=None)).context
+    rounded = np.abs(np.asarray(exact) - np.asarray(found.context)).max()
+    assert rounded < 1e-13 if kind == "float64" else np.finfo(kind).eps / 4 < rounded
+    if normalizer == "softmax":
+        _, lse = formula(q, k, v, 0.3, np.tri(37, 53, dtype=bool))
+        assert found.lse is not None
+        near(found.lse, lse)
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,67 @@ def test_nan_is_blamed_on_the_first_query_that_sees_it() -> None:
     key[0, 1, 1, 0] = np.nan
     with pytest.raises(ValueError, match="which query 1 may see"):
         attn_exp.attention(Q, key, V, is_causal=True)
+
+
+def test_nan_is_blamed_where_each_sequence_ends_elsewhere() -> None:
+    key = np.zeros((3, 2, 5, 8))
+    key[2, 1, 3, 0] = np.nan
+    with pytest.raises(ValueError, match="key holds nan at batch 2, head 1, token 3, entry 0, which query 2 may see"):
+        attn_exp.attention(np.zeros((3, 4, 3, 8)), key, key, nonpad_kv_seqlen=[1, 5, 4], is_causal=True)
+
+
+@pytest.mark.parametrize(("form", "why"), [("torch_sdpa", "NaN stays NaN"), ("onnxruntime", "0 times NaN")])
+def test_nan_that_leaks_through_another_library_is_no_overflow(form: str, why: str) -> None:
+    pytest.importorskip("torch" if form == "torch_sdpa" else form)
+    value = V.copy()
+    value[1, 0, 4, 2] = np.nan
+    with pytest.warns(RuntimeWarning, match=f"value holds nan at batch 1, head 0, token 4, .* may not see; .*{why}"):
+        attn_exp.attention(Q, K, value, form=form, attn_mask=np.arange(5) < 4)
+
+
+@pytest.mark.parametrize("form", ["matrix", "looped", "decode", "blockwise", "torch_sdpa", "onnxruntime"])
+def test_arrays_may_lie_in_memory_as_they_like(form: str) -> None:
+    if form in ("torch_sdpa", "onnxruntime"):
+        pytest.importorskip(form.removesuffix("_sdpa"))
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, 2, 5, 4)) for _ in range(3))
+    expected = attn_exp.attention(q, k, v, is_causal=True, form="matrix")
+    near = 1e-6 if form == "onnxruntime" else 1e-12
+    turned = [each[..., ::-1].copy()[..., ::-1] for each in (q, k, v)]
+    foreign = [each.astype(">f8") for each in (q, k, v)]
+    wide = [each.astype("longdouble") for each in (q, k, v)]
+    columns = [np.asfortranarray(each) for each in (q, k, v)]
+    for arrays in (turned, foreign, wide, columns):
+        np.testing.assert_allclose(
+            attn_exp.attention(*arrays, is_causal=True, form=form), expected, rtol=near, atol=near
+        )
+
+
+@pytest.mark.parametrize("form", ["auto", "matrix", "looped", "decode", "blockwise"])
+@pytest.mark.parametrize("lengths", [[], np.zeros(0, int)], ids=["list", "array"])
+def test_a_batch_without_entries_has_no_lengths(form: str, lengths: Any) -> None:
+    found = attn_exp.attention(Q[:0], K[:0], V[:0], nonpad_kv_seqlen=lengths, is_causal=True, form=form)
+    assert found.shape == (0, 4, 3, 6)
+
+
+def test_another_name_for_an_argument_is_refused() -> None:
+    with pytest.raises(TypeError, match="is_casual"):
+        attn_exp.attention(Q, K, V, is_casual=True)  # type: ignore[call-arg] # that is what is tried
+
+
+def test_attention_and_trace_list_the_same_arguments() -> None:
+    listed, traced = (inspect.signature(each).parameters for each in (attn_exp.attention, attn_exp.trace))
+    assert list(listed) == list(traced)
+    assert {name for name in listed if listed[name] != traced[name]} == {"form"}
+
+
+@pytest.mark.parametrize(
+    "given", [{"softcap": 0.0}, {"window": [-1, -1]}, {"attn_mask": None, "softmax_precision": None}]
+)
+def test_settings_at_their_defaults_change_nothing_to_the_bit(given: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((60, 4)) for _ in range(3))
+    np.testing.assert_array_equal(attn_exp.attention(q, k, v, **given), attn_exp.attention(q, k, v))
 
 
 def test_two_axes_are_one_head() -> None:

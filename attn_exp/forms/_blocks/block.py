@@ -29,11 +29,14 @@ PIECE = 1 << 17
 
 class Sums(NamedTuple):
     """What a block has come to: `sum_j p_ij v_j` `[b g r t e]` and `sum_j p_ij` `[b g r t]`, with the powers
-    `p_ij = exp(logit_ij - anchor_i)` and the anchors `[b g r t]`; None where all are 0 and no total is."""
+    `p_ij = exp(logit_ij - anchor_i)` and the anchors `[b g r t]`; None where all are 0 and no total is.
+
+    `extra` `[g r 1]` is the logit without a key, which the sums do not hold; None where there is none."""
 
     context: Array
     total: Array
     anchor: Any
+    extra: Any = None
 
 
 def cut(whole: Operands, task: Task, scratch: Scratch) -> Block:
@@ -104,8 +107,7 @@ def quick(block: Block, context: Array) -> Sums:
             context += powers.mT @ block.v[..., run.start : run.stop, :]
     if total is None:
         return nothing(block)
-    extra = sink(block) if block.whole.rules.scores else None
-    return Sums(context, total if extra is None else total + np.exp(extra), None)
+    return Sums(context, total, None, sink(block) if block.whole.rules.scores else None)
 
 
 def trusted(sums: Sums) -> bool:
@@ -120,6 +122,7 @@ def nothing(block: Block) -> Sums:
         np.zeros((*queries, block.v.shape[-1]), block.q.dtype),
         np.zeros(queries, block.q.dtype),
         np.full(queries, -np.inf, block.q.dtype),
+        sink(block),
     )
 
 
@@ -128,10 +131,7 @@ def safe(block: Block) -> Sums:
 
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
-    context, total, anchor = nothing(block)
-    extra = sink(block)
-    if extra is not None:
-        anchor, total = np.broadcast_to(extra, anchor.shape), total + 1
+    context, total, anchor, extra = nothing(block)
     for run in runs(block.span, block.whole.shape.tile_keys):
         tile = logits(block, run)
         forbid(block, run, tile)
@@ -139,7 +139,7 @@ def safe(block: Block) -> Sums:
         np.exp(tile, out=tile)
         total = total * faded + tile.sum(axis=-2)
         context = context * faded[..., None] + mix(tile, block.v[..., run.start : run.stop, :])
-    return Sums(context, total, anchor)
+    return Sums(context, total, anchor, extra)
 
 
 def anchored(anchor: Array, tile: Array) -> tuple[Array, Array]:
@@ -163,24 +163,45 @@ def mix(powers: Array, v: Array) -> Array:
 
 
 def weigh(block: Block) -> Array:
-    """Return the weights of whole rows `[b g r t s]`, by any normalizer."""
+    """Return the weights of whole rows `[b g r t s]`, by any normalizer, in the type that the rules ask for."""
+    return weighed(block, whole_logits(block))
+
+
+def whole_logits(block: Block) -> Array:
+    """Return the masked logits of whole rows `[b g r t s]`, in the type that the rules ask for."""
     keys = block.whole.shape.keys
     run = Run(0, keys, ((0, keys),))
     tile = logits(block, run)
     forbid(block, run, tile)
+    return tile.mT.astype(block.whole.softmax_dtype, copy=False)
+
+
+def weighed(block: Block, masked: Array) -> Array:
+    """Return the weights of masked logits `[b g r t s]`."""
     extra = sink(block)
-    return NORMALIZERS[block.whole.rules.normalizer](tile.mT, None if extra is None else extra[..., None])
+    shared = None if extra is None else extra[..., None].astype(masked.dtype)
+    return NORMALIZERS[block.whole.rules.normalizer](masked, shared).astype(block.q.dtype, copy=False)
 
 
 def whole_rows(block: Block) -> Sums:
-    """Return the context of a normalizer that has to see whole rows; it needs no total."""
-    context = mix(weigh(block).mT, block.v)
-    return Sums(context, np.ones(context.shape[:-1], context.dtype), None)
+    """Return the sums of whole rows of weights."""
+    masked = whole_logits(block)
+    return summed(block, masked, mix(weighed(block, masked).mT, block.v))
+
+
+def summed(block: Block, masked: Array, context: Array) -> Sums:
+    """Return a finished context as sums, with a total of 1; under softmax the anchor is the whole log-sum-exp."""
+    total = np.ones(context.shape[:-1], context.dtype)
+    if block.whole.rules.normalizer != "softmax":
+        return Sums(context, total, None)
+    top = masked.max(axis=-1, initial=-np.inf)
+    powers = np.exp(masked - np.where(np.isneginf(top), 0, top)[..., None])
+    return Sums(context, total, np.log(powers.sum(axis=-1)) + top)
 
 
 def solve(whole: Operands, task: Task, scratch: Scratch, context: Array, bounded: bool) -> Sums:
     """Return the sums of a task, by the quick way where no logit can overflow and the outcome can be trusted."""
-    if whole.rules.normalizer != "softmax":
+    if whole.entire:
         return whole_rows(cut(whole, task, scratch))
     sums = quick(cut(whole, task, scratch), context) if bounded else None
     return sums if sums is not None and trusted(sums) else safe(cut(whole, task, scratch))

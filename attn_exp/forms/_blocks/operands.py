@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,17 @@ class Operands:
     rules: Rules
     shape: Shape
 
+    @property
+    def entire(self) -> bool:
+        """Say whether whole rows of logits are needed: by every normalizer but softmax, and to round as asked for."""
+        return self.rules.normalizer != "softmax" or self.softmax_dtype != self.q.dtype
+
+    @property
+    def softmax_dtype(self) -> np.dtype[Any]:
+        """The type that logits are rounded to before they are normalized, where that is coarser than their own."""
+        asked = self.rules.softmax_dtype
+        return self.q.dtype if asked is None or np.dtype(asked).itemsize >= self.q.dtype.itemsize else np.dtype(asked)
+
 
 @dataclass(frozen=True)
 class Block:
@@ -45,8 +57,8 @@ class Block:
     scratch: Scratch
 
 
-def room(whole: Operands, entire: bool) -> Scratch:
-    """Make the working memory of one thread; `entire` where whole rows of logits must fit."""
+def room(whole: Operands, entire: bool = False) -> Scratch:
+    """Make the working memory of one thread; `entire` where whole rows of logits must fit whatever is computed."""
     shape, dtype = whole.shape, whole.q.dtype
-    places = min(shape.places, max(shape.tile_places, shape.keys if entire else 0))
+    places = min(shape.places, max(shape.tile_places, shape.keys if entire or whole.entire else 0))
     return Scratch(np.empty(places, dtype), np.ones(min(shape.keys, shape.tile_keys), dtype))

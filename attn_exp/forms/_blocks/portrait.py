@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_exp.forms._blocks.asked import sink
-from attn_exp.forms._blocks.block import Sums, forbid, logits, mix, nothing, weigh
+from attn_exp.forms._blocks.block import Sums, forbid, logits, mix, nothing, summed, weighed, whole_logits
 from attn_exp.forms._blocks.operands import Block
 from attn_exp.forms._blocks.tasks import Run, Shape, Task, runs
 from attn_exp.forms.trace import Summary
@@ -54,33 +53,39 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
     With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`, so that besides the sums only
     `sum_j p_j x_j` is carried along, and faded with them as the anchor grows.
     """
-    context, total, anchor = nothing(block)
-    top, moment, first, kept = anchor, total, total, total
+    context, total, anchor, extra = nothing(block)
+    moment, first = total, total
     coarse = np.zeros((*total.shape, len(marks) - 1), total.dtype)
-    extra = sink(block)
-    if extra is not None:
-        anchor, total = np.broadcast_to(extra, anchor.shape), total + 1
     for run in runs(block.span, block.whole.shape.tile_keys):
         tile = logits(block, run)
         forbid(block, run, tile)
-        top = np.maximum(top, tile.max(axis=-2))
-        old, anchor = anchor, np.maximum(anchor, top)
+        old, anchor = anchor, np.maximum(anchor, tile.max(axis=-2))
         level = np.where(np.isneginf(anchor), 0, anchor)
         tile -= level[..., None, :]
         powers, step = np.exp(tile), np.maximum(old - level, np.finfo(tile.dtype).min)
         faded = np.exp(step)
         np.maximum(tile, np.finfo(tile.dtype).min, out=tile)  # -inf times a power of 0 would be NaN
         tile *= powers
-        moment = faded * (moment + step * kept) + tile.sum(axis=-2)
-        total, kept = (each * faded + powers.sum(axis=-2) for each in (total, kept))
+        moment = faded * (moment + step * total) + tile.sum(axis=-2)
+        total = total * faded + powers.sum(axis=-2)
         context = context * faded[..., None] + mix(powers, block.v[..., run.start : run.stop, :])
         first = first * faded + (powers[..., 0, :] if run.start == 0 else 0)
         coarse = coarse * faded[..., None] + binned(powers, run, marks)
-    whole = np.where(total == 0, 1, total)
-    level = np.where(np.isneginf(anchor), 0, anchor)
-    entropy = (np.log(whole) * kept - moment) / whole
-    largest = np.where(total == 0, 0, np.exp(top - level) / whole)
-    return Sums(context, total, anchor), Portrait(entropy, largest, first / whole, coarse / whole[..., None])
+    sums = Sums(context, total, anchor, extra)
+    return sums, shared_out(sums, moment, first, coarse)
+
+
+def shared_out(sums: Sums, moment: Array, first: Array, coarse: Array) -> Portrait:
+    """Divide what was summed up by the total, of which a logit without a key has its share."""
+    level = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
+    top = level if sums.extra is None else np.maximum(sums.anchor, sums.extra)
+    step = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)
+    faded = np.exp(step)
+    total = sums.total * faded
+    whole = np.where(total == 0, 1, total) if sums.extra is None else total + np.exp(sums.extra - top)
+    entropy = (np.log(whole) * total - faded * (moment + step * sums.total)) / whole
+    largest = np.where(sums.total == 0, 0, faded / whole)
+    return Portrait(entropy, largest, first * faded / whole, coarse * faded[..., None] / whole[..., None])
 
 
 def binned(powers: Array, run: Run, marks: Array) -> Array:
@@ -93,8 +98,9 @@ def binned(powers: Array, run: Run, marks: Array) -> Array:
 
 
 def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
-    """Return the same for a normalizer that sees whole rows."""
-    weights = weigh(block)
+    """Return the same where whole rows are needed."""
+    masked = whole_logits(block)
+    weights = weighed(block, masked)
     context = mix(weights.mT, block.v)
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
     portrait = Portrait(
@@ -103,12 +109,12 @@ def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         sink=weights[..., :1].sum(axis=-1),
         cells=binned(weights.mT, Run(0, block.whole.shape.keys), marks),
     )
-    return Sums(context, np.ones(context.shape[:-1], context.dtype), None), portrait
+    return summed(block, masked, context), portrait
 
 
 def portrait_of(block: Block, marks: Array) -> tuple[Sums, Portrait]:
     """Return a block's sums and what its weights look like."""
-    return (portray if block.whole.rules.normalizer == "softmax" else portray_whole)(block, marks)
+    return (portray_whole if block.whole.entire else portray)(block, marks)
 
 
 class Gallery:

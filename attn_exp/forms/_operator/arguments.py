@@ -26,13 +26,13 @@ ONNX_TYPES = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 
 
 def masks(is_causal: bool, window: Sequence[int], lengths: tuple[int, ...] | None) -> list[Mask]:
-    """Return the masks that settings ask for."""
+    """Return the masks that settings ask for; a batch without entries has no lengths, and needs no mask for them."""
     if len(tuple(window)) != 2:
         raise ValueError(f"window={tuple(window)}: expected (left, right)")
     left, right = window
     asked: list[Mask] = [Causal()] if is_causal else []
     asked += [] if left == right == -1 else [Window(left, right)]
-    return [*asked, Padding(lengths)] if lengths is not None else asked
+    return [*asked, Padding(lengths)] if lengths else asked
 
 
 def capped(softcap: float) -> list[Score]:
@@ -45,13 +45,13 @@ def key_lengths(given: ArrayLike, arranged: Arranged) -> tuple[int, ...]:
     """Read how many keys of each sequence are no filler."""
     lengths = np.asarray(given).reshape(-1)
     batches, _, _, keys = arranged.logits_shape
-    if len(lengths) != batches or lengths.dtype.kind not in "iu":
+    if len(lengths) != batches or (batches and lengths.dtype.kind not in "iu"):
         raise ValueError(
             f"nonpad_kv_seqlen={lengths.tolist()}: expected one whole number for each of {batches} sequences"
         )
     if (lengths < 0).any() or (lengths > keys).any():
         raise ValueError(f"nonpad_kv_seqlen={lengths.tolist()}: expected lengths from 0 to {keys}, the number of keys")
-    return tuple(int(each) for each in lengths)
+    return tuple(int(length) for length in lengths)
 
 
 def from_mask(attn_mask: ArrayLike | None, given: Arranged) -> tuple[list[Mask], list[Score]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -77,13 +78,14 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
         scale=1 / math.sqrt(given.query.shape[-1] or 1) if scale is None else float(scale),
         masks=(*masks(is_causal, window, lengths), *allowed),
         scores=(*capped(softcap), *added),
-        offset=given.past if lengths is None else np.asarray(lengths) - given.query.shape[2],
+        offset=np.asarray(lengths) - given.query.shape[2] if lengths else given.past,
         softmax_dtype=None if softmax_precision is None else precision(softmax_precision),
     )
+    chosen = able(form, given, rules)
     with np.errstate(over="ignore", invalid="ignore"):  # `blame` finds what was wrong, and says where
-        stages = attend(form, given, rules)
+        stages = attend(chosen, given, rules)
     assert stages.context is not None
-    blame(stages.context, given, rules)
+    blame(stages.context, given, rules, chosen.leaks)
     return Traced(
         logits=given.stage(stages.logits),
         capped=given.stage(stages.capped),
@@ -170,21 +172,22 @@ def asks_more(settings: dict[str, Any]) -> bool:
     return bool(given.pop("softcap", 0.0)) or tuple(given.pop("window", OPEN)) != OPEN or bool(given)
 
 
-def attend(form: str, given: Arranged, rules: Rules) -> Trace:
-    """Compute the form; half precision has the root of the scale on both sides of the product."""
-    form = choice.form(given.logits_shape, given.query.dtype, rules) if form == choice.AUTO else form
-    if form not in forms.NAMES:
-        raise ValueError(unknown(form, (choice.AUTO, *forms.NAMES), "form"))
-    refusal = forms.refuses(form, rules)
+def able(name: str, given: Arranged, rules: Rules) -> forms.Form:
+    """Return the form of that name, if it can compute this."""
+    name = choice.form(given.logits_shape, given.query.dtype, rules) if name == choice.AUTO else name
+    if name not in forms.NAMES:
+        raise ValueError(unknown(name, (choice.AUTO, *forms.NAMES), "form"))
+    refusal = forms.refuses(name, rules)
     if refusal:
-        raise ValueError(f"form={form} cannot compute this: {refusal}")
+        raise ValueError(f"form={name} cannot compute this: {refusal}")
+    return forms.form(name)
+
+
+def attend(form: forms.Form, given: Arranged, rules: Rules) -> Trace:
+    """Compute the form; half precision has the root of the scale on both sides of the product."""
     q, k = given.query, given.key
     if q.dtype.itemsize > 2:
-        return forms.form(form).attend(q, k, given.value, rules)
+        return form.attend(q, k, given.value, rules)
     root = q.dtype.type(math.sqrt(abs(rules.scale)))
     sign = q.dtype.type(math.copysign(1, rules.scale))
-    return forms.form(form).attend(q * root * sign, k * root, given.value, unscaled(rules))
-
-
-def unscaled(rules: Rules) -> Rules:
-    return Rules(1.0, rules.masks, rules.scores, rules.normalizer, rules.offset, rules.softmax_dtype)
+    return form.attend(q * root * sign, k * root, given.value, replace(rules, scale=1.0))
