@@ -33,9 +33,10 @@ EDGES = {
     "hydra": ("compose", "hydra_errors", "expand"),
     "omegaconf": ("compose", "hydra_errors", "expand"),
     "pandas": ("tables", "collect", "api"),  # api names its type alone: test_api asserts that it loads none
-    "matplotlib": ("plots", "figures", "lettering"),
-    "jinja2": ("compiled", "page"),
+    "matplotlib": ("plots", "figures", "drawing", "lettering"),
+    "jinja2": ("compiled",),
 }
+"""Which files, or all files of which folders, may import a library that is slow to load."""
 
 
 def imported(path: Path) -> set[str]:
@@ -76,8 +77,8 @@ def test_a_room_imports_only_from_rooms_above_it(path: Path) -> None:
 
 @pytest.mark.parametrize(("library", "homes"), EDGES.items(), ids=EDGES)
 def test_each_heavy_library_stays_at_its_edge(library: str, homes: tuple[str, ...]) -> None:
-    users = {path.stem for path in sources() if any(name.split(".")[0] == library for name in imported(path))}
-    assert users <= set(homes)
+    users = [path for path in sources() if any(name.split(".")[0] == library for name in imported(path))]
+    assert all(path.stem in homes or path.parent.name in homes for path in users)
 
 
 def test_no_form_knows_a_rule() -> None:

@@ -1,1 +1,10 @@
-"""All that a reader sees: terminal, page, figures and tables."""
+"""All that a reader sees of a run: `documents` returns its page, Markdown, tables and figures as files.
+
+Every renderer takes a comparison, or the views that were made of it once, and returns a text or a drawing: none
+computes attention, chooses where something is written, or prints. What a terminal shows is in `terminal`, what a
+notebook shows in `notebook`; `figures/` holds one figure a file.
+"""
+
+from attn_exp.report.documents import documents
+
+__all__ = ["documents"]

@@ -10,7 +10,7 @@ from attn_exp.experiment.column import Column, columns
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.timing import Timing
-from attn_exp.report.terminal import shown
+from attn_exp.report.numbers import brief
 
 COLUMNS = columns(Row, Timing)
 """The columns of the comparison, in the order in which they are read."""
@@ -35,7 +35,7 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     """Return the comparison with the columns that tell variants apart, and beside it what is the same for all."""
     costs = {timing.variant: cost(timing) for timing in timings}
     values = [
-        {field.name: shown(getattr(row, field.name)) for field in fields(Row)} | costs.get(row.variant, {})
+        {field.name: brief(getattr(row, field.name)) for field in fields(Row)} | costs.get(row.variant, {})
         for row in comparison.rows
     ]
     known = [name for name in COLUMNS if name in values[0]]

@@ -1,4 +1,4 @@
-"""Templates compiled once and kept, as Python keeps its modules."""
+"""Templates, compiled once and kept, as Python keeps its modules."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from pathlib import Path
 from pickle import UnpicklingError
 
 import jinja2
-from jinja2 import FileSystemBytecodeCache
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+def templates(autoescape: bool) -> Environment:
+    """Return the environment of the templates; what they miss is an error."""
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=autoescape,
+        undefined=StrictUndefined,
+        lstrip_blocks=True,
+        bytecode_cache=Compiled(TEMPLATES, Path(__file__)),
+    )
 
 
 class Compiled(FileSystemBytecodeCache):

@@ -16,6 +16,11 @@ class Explained:
     mathml: str
 
 
+def spoken(stage: str) -> str:
+    """Return a stage in a reader's words; none for the projections, whose symbols are their names."""
+    return "" if stage[:2] in ("W_", "b_") else SPOKEN.get(stage, stage)
+
+
 def math(inner: str) -> str:
     """Return a formula in MathML."""
     return f'<math display="block">{inner}</math>'
@@ -24,7 +29,11 @@ def math(inner: str) -> str:
 def name(symbol: str, *subscript: str) -> str:
     """Return a symbol, with a subscript where given."""
     bare = f"<mi>{symbol}</mi>"
-    return f"<msub>{bare}<mrow>{''.join(f'<mi>{each}</mi>' for each in subscript)}</mrow></msub>" if subscript else bare
+    return (
+        f"<msub>{bare}<mrow>{''.join(f'<mi>{letter}</mi>' for letter in subscript)}</mrow></msub>"
+        if subscript
+        else bare
+    )
 
 
 def transposed(symbol: str) -> str:
@@ -96,14 +105,14 @@ def explained(
 ) -> Explained:
     """Return the words for a stage; without a formula where it is given, or where nothing is known of it."""
     if stage in PROJECTED:
-        found = projected(stage.upper(), PROJECTED[stage], bias)
+        words = projected(stage.upper(), PROJECTED[stage], bias)
     elif stage == "output":
-        found = concatenated(mixed, bias)
+        words = concatenated(mixed, bias)
     elif stage == "weights":
-        found = weighted(logit, normalizer, extra)
+        words = weighted(logit, normalizer, extra)
     else:
-        found = STAGES.get(stage, Explained(stage, "", "", "", ""))
-    return replace(found, formula=f"{found.symbol}, given", mathml="") if given else found
+        words = STAGES.get(stage, Explained(stage, "", "", "", ""))
+    return replace(words, formula=f"{words.symbol}, given", mathml="") if given else words
 
 
 POWER = "<msup><mi>e</mi><mrow><msub><mi>{}</mi><mrow><mi>i</mi><mi>{}</mi></mrow></msub></mrow></msup>"

@@ -1,30 +1,79 @@
-"""Texts and tables in Markdown, shown as they are whatever they contain."""
+"""The report of a run as Markdown, and what Markdown is made of: tables and code."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.documents.published import Agreement
+from attn_exp.report import walk
+from attn_exp.report.compiled import templates
+from attn_exp.report.contents import contents
+from attn_exp.report.documents import Shown
+from attn_exp.report.escapes import md
+from attn_exp.report.explain import spoken
+from attn_exp.report.numbers import brief, decimal
+from attn_exp.report.sums import written
+from attn_exp.report.views import Views
+
+PUBLISHED = ("quantity", "printed", "computed", "largest difference", "tolerance", "agrees", "note")
+
+
+def markdown(run: Run, views: Views, figures: Sequence[Shown] = ()) -> str:
+    """Return the report as Markdown; the address of each figure is its path."""
+    environment = templates(autoescape=False)
+    environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
+    environment.filters |= {"markdown_table": table_of, "written": written}
+    told = contents(run, views)
+    heads = [head.title for head in told["comparison"].head]
+    text = environment.get_template("report.md").render(
+        told,
+        figures=figures,
+        comparison_table=piped(heads, told["comparison"].lines),
+        published_table=piped(PUBLISHED, [printed(agreement) for agreement in told["published"]]),
+        check_tables=[piped(check["head"], check["lines"]) for check in told["checks"]],
+    )
+    return tidy(text)
+
+
+def tidy(text: str) -> str:
+    """Return a text with one empty line where a template leaves several."""
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def printed(agreement: Agreement) -> list[str]:
+    """Return the cells of one published result."""
+    found = (agreement.largest_difference, agreement.tolerance, agreement.agrees)
+    return [agreement.quantity, agreement.printed, agreement.computed, *map(brief, found), agreement.note]
+
+
+def table_of(table: walk.Table, step: walk.Step) -> str:
+    """Return one table of a walk."""
+    lines = [[decimal(value, step.decimals) for value in row] for row in table.matrix.tolist()]
+    return piped(["", *table.columns], [[name, *line] for name, line in zip(table.rows, lines, strict=True)])
+
 
 def piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown, the first column to the left."""
     rule = [":--", *("--:" for _ in head[1:])]
-    return "\n".join(f"| {' | '.join(line)} |" for line in ([md(each) for each in head], rule, *map(mds, lines)))
-
-
-def md(text: str) -> str:
-    """Return a text that Markdown shows as it is: on one line, marks escaped."""
-    line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text))
-    escaped = re.sub(r"([\\`*{}\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+-])", r"\\\1", line)
-    return escaped.replace("&", "&amp;")
-
-
-def mds(texts: Sequence[str]) -> list[str]:
-    return [md(each) for each in texts]
+    cells = [[md(cell) for cell in head], rule, *([md(cell) for cell in line] for line in lines)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def fenced(text: str) -> str:
     """Return a block of code; its fence is longer than any run of backticks in it."""
-    longest = max((len(each) for each in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = "`" * max(3, 1 + longest_run(text))
     return f"{fence}\n{text}\n{fence}"
+
+
+def code(text: str) -> str:
+    """Return code within a line, fenced by more backticks than it holds in a row."""
+    fence = "`" * (1 + longest_run(text))
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def longest_run(text: str) -> int:
+    """Return how many backticks stand in a row at most."""
+    return max((len(ticks) for ticks in re.findall("`+", text)), default=0)

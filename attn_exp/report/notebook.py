@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from numpy.typing import NDArray
@@ -13,10 +12,11 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.timing import Timing
 from attn_exp.report import columns
+from attn_exp.report.escapes import html
+from attn_exp.report.numbers import brief
 from attn_exp.report.pixels import INK, picture
-from attn_exp.report.terminal import plain, shown
 from attn_exp.report.verdict import agreed, sentence
-from attn_exp.report.views import heads_of, label, panels
+from attn_exp.report.views import Views, heads_of, label, seen
 
 MOST_CELLS = 12
 """A map with more rows or columns than this is a picture instead of a table."""
@@ -31,9 +31,9 @@ class Drawing:
     figure: Any
 
     def _repr_svg_(self) -> str:
-        from attn_exp.report import figures  # noqa: PLC0415 - as below
+        from attn_exp.report.drawing import encoded  # noqa: PLC0415 - as below
 
-        return figures.encoded(self.figure, "svg").decode()
+        return encoded(self.figure, "svg").decode()
 
 
 def drawing(comparison: Comparison, name: str) -> Drawing:
@@ -44,7 +44,7 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
     """
     from attn_exp.report import figures  # noqa: PLC0415 - Matplotlib is slow to import, and tables need none
 
-    drawn = figures.draw(comparison)
+    drawn = figures.draw(seen(comparison))
     if name not in drawn:
         raise UserError(unknown(name, list(drawn), "figure"))
     return Drawing(drawn[name])
@@ -55,30 +55,29 @@ def page(comparison: Comparison, timings: Sequence[Timing]) -> str:
     parts = [table(comparison, timings), paragraph(sentence(comparison.rows))]
     if comparison.published:
         parts.append(paragraph(agreed(comparison.published)))
-    return f"<div>{''.join(parts)}{maps(comparison)}</div>"
+    return f"<div>{''.join(parts)}{maps(seen(comparison, 0))}</div>"
 
 
 def table(comparison: Comparison, timings: Sequence[Timing]) -> str:
     """Return the comparison as a table, and below it what all variants share."""
-    found = columns.table(comparison, timings)
+    shown = columns.table(comparison, timings)
     heads = "".join(
-        f'<th title="{escape(each.meaning)}">{escape(each.name)}{f" ({escape(each.unit)})" if each.unit else ""}</th>'
-        for each in found.head
+        f'<th title="{html(head.meaning)}">{html(head.name)}{f" ({html(head.unit)})" if head.unit else ""}</th>'
+        for head in shown.head
     )
-    lines = "".join(f"<tr>{''.join(f'<td>{text(each)}</td>' for each in line)}</tr>" for line in found.lines)
-    shared = paragraph("All with " + ", ".join(f"{name} {value}" for name, value in found.shared) + ".")
+    lines = "".join(f"<tr>{''.join(f'<td>{html(cell)}</td>' for cell in line)}</tr>" for line in shown.lines)
+    shared = paragraph("All with " + ", ".join(f"{name} {value}" for name, value in shown.shared) + ".")
     content = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
     return f'<div style="overflow-x:auto;white-space:nowrap">{content}</div>{shared}'
 
 
-def maps(comparison: Comparison) -> str:
+def maps(views: Views) -> str:
     """Return the weights of each variant and head, queries down, keys across, on one scale."""
-    found = panels(comparison)
-    top = max((float(each.weights.max(initial=0)) for each in found), default=0.0) or 1.0
-    titled = [each for panel in found for each in heads_of(panel)]
-    tokens, keys = comparison.problem.tokens, comparison.problem.key_tokens
+    top = max((float(panel.weights.max(initial=0)) for panel in views.panels), default=0.0) or 1.0
+    titled = [head for panel in views.panels for head in heads_of(panel)]
+    tokens, keys = views.comparison.problem.tokens, views.comparison.problem.key_tokens
     drawn = [
-        f'<figure style="margin:0 1.5em 1em 0"><figcaption>{text(title)}</figcaption>'
+        f'<figure style="margin:0 1.5em 1em 0"><figcaption>{html(title)}</figcaption>'
         f"{heat(matrix, tokens, keys, top)}</figure>"
         for title, matrix in titled[:MOST_MAPS]
     ]
@@ -91,9 +90,9 @@ def heat(matrix: NDArray[Any], tokens: Sequence[str], keys: Sequence[str], top: 
     if max(matrix.shape) > MOST_CELLS:
         style = "image-rendering:pixelated;width:16em;background:white"
         return f'<img src="{picture(matrix, top)}" style="{style}" alt="weights, queries down, keys across">'
-    heads = "".join(f"<th>{escape(label(each))}</th>" for each in keys)
+    heads = "".join(f"<th>{html(label(key))}</th>" for key in keys)
     lines = "".join(
-        f"<tr><th>{escape(label(token))}</th>{''.join(cell(float(value), top) for value in row)}</tr>"
+        f"<tr><th>{html(label(token))}</th>{''.join(cell(float(value), top) for value in row)}</tr>"
         for token, row in zip(tokens, matrix, strict=True)
     )
     return f"<table><thead><tr><th></th>{heads}</tr></thead><tbody>{lines}</tbody></table>"
@@ -101,12 +100,9 @@ def heat(matrix: NDArray[Any], tokens: Sequence[str], keys: Sequence[str], top: 
 
 def cell(value: float, top: float) -> str:
     """Return one weight, its share of the largest as the strength of its colour."""
-    return f'<td style="background:rgba({",".join(map(str, INK))},{0.6 * value / top:.3f})">{shown(value)}</td>'
+    return f'<td style="background:rgba({",".join(map(str, INK))},{0.6 * value / top:.3f})">{brief(value)}</td>'
 
 
 def paragraph(words: str) -> str:
-    return f"<p>{text(words, 2000)}</p>"
-
-
-def text(words: str, most: int = 80) -> str:
-    return escape(plain(words, most))
+    """Return a paragraph."""
+    return f"<p>{html(words, 2000)}</p>"

@@ -10,24 +10,23 @@ from numpy.typing import NDArray
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer
-from attn_exp.report.views import panels, scores_and_rest, standard_multiplier
+from attn_exp.report.documents import MOST_NUMBERS
+from attn_exp.report.splits import settled_as, standard_multiplier
+from attn_exp.report.views import Panel, Views
 from attn_exp.report.walk import distinct
 
 Array = NDArray[Any]
 
-MOST_NUMBERS = 150_000
-"""A page carries the arrays of a panel only up to this many numbers each; beyond, what moves is left out."""
 
-
-def page_data(comparison: Comparison) -> dict[str, Any]:
+def page_data(views: Views) -> dict[str, Any]:
     """Return the tokens, the weights with what they are computed from, and the answers, ready for JSON."""
-    found = [panel for panel in panels(comparison) if panel.weights.size <= MOST_NUMBERS]
-    places = {name: place for place, panel in enumerate(found) for name in panel.variants}
-    problem = comparison.problem
+    carried = [panel for panel in views.panels if panel.weights.size <= MOST_NUMBERS]
+    places = {name: place for place, panel in enumerate(carried) for name in panel.variants}
+    comparison = views.comparison
     return {
-        "tokens": distinct(problem.tokens),
-        "keys": distinct(problem.key_tokens),
-        "panels": [panel_data(comparison, each.title, each.variants[0], each.weights) for each in found],
+        "tokens": distinct(comparison.problem.tokens),
+        "keys": distinct(comparison.problem.key_tokens),
+        "panels": [panel_data(comparison, panel) for panel in carried],
         "variants": [
             variant_data(comparison, row.variant, row.same_as, places.get(row.variant, -1))
             for row in comparison.rows
@@ -36,18 +35,17 @@ def page_data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def panel_data(comparison: Comparison, title: str, variant: str, weights: Array) -> dict[str, Any]:
+def panel_data(comparison: Comparison, panel: Panel) -> dict[str, Any]:
     """Return weights `[h t s]`, and the scores and the rest that they are the softmax of, where that is so."""
-    settled = next(each for each in comparison.variants if each.name == variant)
-    split = scores_and_rest(comparison, variant)
+    split, variant = panel.split, panel.variants[0]
     return {
-        "title": title,
-        "shape": list(weights.shape),
-        "weights": packed(weights),
-        "scores": None if split is None else packed(split[0]),
-        "rest": None if split is None or not np.any(split[1]) else packed(split[1]),
-        "own": settled.multiplier,
-        "standard": standard_multiplier(comparison, settled),
+        "title": panel.title,
+        "shape": list(panel.weights.shape),
+        "weights": packed(panel.weights),
+        "scores": None if split is None else packed(split.scores),
+        "rest": None if split is None or not np.any(split.rest) else packed(split.rest),
+        "own": settled_as(comparison, variant).multiplier,
+        "standard": standard_multiplier(comparison, variant),
     }
 
 

@@ -7,37 +7,22 @@ on the machine's speed, so equal comparisons give equal tables.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS, Row
+from attn_exp.report.escapes import html as html_text
+from attn_exp.report.escapes import latex as latex_text
 from attn_exp.report.markdown import piped
-from attn_exp.report.terminal import plain, shown
+from attn_exp.report.numbers import brief, is_number
 
 NAMES = [name for name, column in COLUMNS.items() if "paper" in column.shown]
-NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?")
+LONGEST = 200
+"""Characters of a text that tables in HTML show."""
+
 LONG = 40
 """Words of more characters than this are broken into lines in LaTeX."""
-
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "`": r"\textasciigrave{}",
-    "[": "{[}",
-    "*": "{*}",
-} | {each: f"\\{each}" for each in "&%$#_{}"}
-"""What LaTeX would obey; `[` and `*` are so only where a line of a table begins."""
-
-EVERY_LATEX = re.compile(r"[ -~À-ÿ·±µ°–—‘’“”…]+")
-"""Text that pdfLaTeX sets with its usual fonts, as the engines that know all of Unicode do."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +38,7 @@ class Table:
 def tables(comparison: Comparison) -> list[Table]:
     """Return the tables of a comparison."""
     rows = [row for row in comparison.rows if row.same_as]
-    found = [
+    shown = [
         Table(
             "comparison",
             "Variants of attention on one input; error against a scalar reference, shift against the first row.",
@@ -63,18 +48,18 @@ def tables(comparison: Comparison) -> list[Table]:
     ]
     if comparison.published:
         lines = (
-            (each.quantity, two(each.largest_difference), two(each.tolerance), shown(each.agrees))
-            for each in comparison.published
+            (result.quantity, two(result.largest_difference), two(result.tolerance), brief(result.agrees))
+            for result in comparison.published
         )
         head = ("quantity", "largest difference", "tolerance", "agrees")
-        found.append(Table("published", "Printed results, held against the computed ones.", head, tuple(lines)))
-    return found
+        shown.append(Table("published", "Printed results, held against the computed ones.", head, tuple(lines)))
+    return shown
 
 
 def cell(row: Row, name: str) -> str:
     value = getattr(row, name)
     if not isinstance(value, float):
-        return shown(value)
+        return brief(value)
     return two(value) if COLUMNS[name].exact else significant(value, row.error)
 
 
@@ -106,7 +91,7 @@ def markdown(table: Table) -> str:
 
 def latex(table: Table) -> str:
     """Return a table in LaTeX; it needs the package booktabs."""
-    lines = [" & ".join(latex_cell(each) for each in line) + r" \\" for line in table.lines]
+    lines = [" & ".join(latex_cell(cell) for cell in line) + r" \\" for line in table.lines]
     columns = [latex_column(column[1:]) for column in zip(table.head, *table.lines, strict=True)]
     return "\n".join(
         (
@@ -116,7 +101,7 @@ def latex(table: Table) -> str:
             r"  \footnotesize",
             r"  \setlength{\tabcolsep}{3pt}",
             r"  \setlength{\belowcaptionskip}{4pt}",
-            rf"  \caption{{{escaped(table.caption)}}}",
+            rf"  \caption{{{latex_text(table.caption)}}}",
             rf"  \label{{tab:{table.name}}}",
             rf"  \begin{{tabular}}{{@{{}}{''.join(columns)}@{{}}}}",
             r"    \toprule",
@@ -135,47 +120,21 @@ def latex_column(cells: Sequence[str]) -> str:
     """Return how a column stands: numbers at the right, words at the left, long ones broken into lines."""
     if max(map(len, cells), default=0) > LONG:
         return r"p{0.4\linewidth}"
-    return "r" if all(is_number(each) or each in ("-", "inf") for each in cells) else "l"
+    return "r" if all(is_number(cell) or cell in ("-", "inf") for cell in cells) else "l"
 
 
 def latex_head(text: str, column: str) -> str:
     """Return the head of a column, a word to a line, so that it is hardly wider than its numbers."""
-    words = r" \\ ".join(map(escaped, text.split()))
+    words = r" \\ ".join(map(latex_text, text.split()))
     return words if " " not in text else rf"\begin{{tabular}}[b]{{@{{}}{column[0]}@{{}}}}{words}\end{{tabular}}"
 
 
 def latex_cell(text: str) -> str:
     """Return a cell in LaTeX: numbers as mathematics, powers of ten written out, the rest as text."""
     if not is_number(text):
-        return escaped(text)
+        return latex_text(text)
     mantissa, _, power = text.partition("e")
     return f"${mantissa}$" if not power else rf"${mantissa}\times10^{{{int(power)}}}$"
-
-
-def escaped(text: str) -> str:
-    """Return a text that LaTeX sets as it is, on one line.
-
-    Characters that pdfLaTeX's fonts lack stand there by their numbers; LuaLaTeX and XeLaTeX set them.
-    """
-    return "".join(
-        letters(piece) if EVERY_LATEX.fullmatch(piece) else other_letters(piece)
-        for piece in re.split(f"({EVERY_LATEX.pattern})", plain(text, most=200))
-        if piece
-    )
-
-
-def letters(text: str) -> str:
-    """Escape letters, and keep two hyphens, commas or apostrophes from becoming one sign."""
-    return re.sub(r"([-,'])(?=\1)", r"\1{}", "".join(LATEX.get(each, each) for each in text))
-
-
-def other_letters(text: str) -> str:
-    numbers = " ".join(f"U+{ord(each):04X}" for each in text)
-    return rf"\ifdefined\Umathchar {text}\else {numbers}\fi{{}}"
-
-
-def is_number(text: str) -> bool:
-    return NUMBER.fullmatch(text) is not None
 
 
 def html(table: Table) -> str:
@@ -183,8 +142,8 @@ def html(table: Table) -> str:
     return "\n".join(
         (
             "<table>",
-            f"<caption>{escape(table.caption)}</caption>",
-            f"<thead><tr>{''.join(html_head(each) for each in table.head)}</tr></thead>",
+            f"<caption>{html_text(table.caption, LONGEST)}</caption>",
+            f"<thead><tr>{''.join(html_head(head) for head in table.head)}</tr></thead>",
             "<tbody>",
             *(html_line(line) for line in table.lines),
             "</tbody>",
@@ -195,11 +154,11 @@ def html(table: Table) -> str:
 
 
 def html_head(text: str) -> str:
-    return f'<th scope="col">{escape(text)}</th>'
+    return f'<th scope="col">{html_text(text, LONGEST)}</th>'
 
 
 def html_line(line: Sequence[str]) -> str:
-    first, *others = (escape(plain(each, most=200)) for each in line)
+    first, *others = (html_text(cell, LONGEST) for cell in line)
     cells = "".join(f"<td>{each}</td>" for each in others)
     return f'<tr><th scope="row">{first}</th>{cells}</tr>'
 

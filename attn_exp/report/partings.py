@@ -11,7 +11,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sameness import SAME_FUNCTION
-from attn_exp.report.explain import SPOKEN
+from attn_exp.report.explain import spoken
 
 Array = NDArray[Any]
 
@@ -27,7 +27,7 @@ def told(comparison: Comparison) -> list[str]:
 def sentence(comparison: Comparison, first: Row, row: Row) -> str:
     """Say at which stage one variant parts from the first, and by how much there."""
     mine, theirs = (getattr(comparison.traces[each.variant], row.parts_at) for each in (row, first))
-    stage = SPOKEN.get(row.parts_at, row.parts_at)
+    stage = spoken(row.parts_at)
     if mine.shape != theirs.shape:
         heads = f"{row.head} {'head' if row.head == 1 else 'heads'}"
         how = f", which it splits into {heads}" if row.head != first.head else ""

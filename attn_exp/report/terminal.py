@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import COLUMNS
+from attn_exp.report.numbers import brief
 from attn_exp.report.verdict import agreed, sentence
 
 NAMES = [name for name, column in COLUMNS.items() if "terminal" in column.shown]
@@ -18,13 +18,13 @@ def summary(comparison: Comparison) -> str:
     """Return the table of the variants, the published table where there is one, and the sentence on what agrees."""
     ordinary = all(row.computed_in == "float64" for row in comparison.rows)
     names = [name for name in NAMES if name != "computed_in" or not ordinary]
-    cells = [[shown(getattr(row, name)) for name in names] for row in comparison.rows]
+    cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
     parts = [table([COLUMNS[name].short or name for name in names], cells), sentence(comparison.rows)]
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:
         heads = finding.check.columns
-        cells = [[shown(getattr(record, name)) for name in heads] for record in finding.records]
+        cells = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
         parts += [table(list(heads.values()), cells), finding.sentence]
     return "\n\n".join(parts)
 
@@ -32,7 +32,7 @@ def summary(comparison: Comparison) -> str:
 def published(agreements: Sequence[Agreement]) -> str:
     """Return the table of printed figures, and how many agree."""
     cells = [
-        [each.quantity, shown(each.largest_difference), shown(each.tolerance), shown(each.agrees)]
+        [each.quantity, brief(each.largest_difference), brief(each.tolerance), brief(each.agrees)]
         for each in agreements
     ]
     head = ["published", "difference", "tolerance", "agrees"]
@@ -50,21 +50,6 @@ def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for line in lines
     )
-
-
-def shown(value: object) -> str:
-    """Write a value in few characters: yes and no, floats in four significant digits."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if not isinstance(value, float):
-        return str(value)
-    if math.isnan(value):
-        return "-"
-    if value == 0:
-        return "0"
-    if 1e-3 <= abs(value) < 1e5:
-        return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"
-    return f"{value:.1e}"
 
 
 def plain(text: str, most: int = 48) -> str:

@@ -14,6 +14,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report.explain import Explained, explained
+from attn_exp.report.splits import settled_as
 from attn_exp.report.views import label
 
 Array = NDArray[Any]
@@ -24,8 +25,8 @@ SIDE = 16
 CELLS = 1200
 """A stage shows as many heads as have this many cells together, and one at least."""
 
-TERMS = 8
-"""A sum writes out at most this many of its terms, the largest."""
+BY_KEY = ("scores", "logits", "capped", "masked", "weights")
+"""Stages whose columns are keys."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +52,6 @@ class Step:
     largest: float
     decimals: int
     left_out: str
-
-
-@dataclass(frozen=True)
-class Sum:
-    """One query's answer as a sum of values: `name(token) = sum of weight v(key)`; `rest` is the share left out."""
-
-    name: str
-    token: str
-    query: int
-    head: int
-    terms: tuple[tuple[float, str, int], ...]
-    rest: float
-    result: Array | None
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
@@ -92,7 +80,23 @@ def during(trace: Trace) -> Iterator[tuple[str, Array]]:
 
 def is_input(step: Step) -> bool:
     """Say whether a step is the same for every variant: x, or a projection."""
-    return step.stage == "x" or step.stage[:2] in ("W_", "b_")
+    return step.stage == "x" or is_projection(step)
+
+
+def is_projection(step: Step) -> bool:
+    """Say whether a step is a matrix or a bias that projects x."""
+    return step.stage[:2] in ("W_", "b_")
+
+
+def by_key(step: Step) -> bool:
+    """Say whether the columns of a step are keys."""
+    return step.stage in BY_KEY
+
+
+def shape(step: Step) -> str:
+    """Write the shape of a stage with its axes: `[h t s] = [2 3 3]`."""
+    axes = f"h {step.explained.axes}" if len(step.shape) == 3 else step.explained.axes
+    return f"[{axes}] = [{' '.join(map(str, step.shape))}]"
 
 
 def beside(step: Step) -> str:
@@ -103,7 +107,7 @@ def beside(step: Step) -> str:
 
 
 def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step:
-    settled = next(each for each in comparison.variants if each.name == variant)
+    settled = settled_as(comparison, variant)
     heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
     shown = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))
     rows, columns = names(stage, comparison, heads.shape[1:], vector=array.ndim == 1)
@@ -185,7 +189,7 @@ def names(
     if stage == "lse":
         return queries, tuple(f"head {number}" for number in numbers[: shape[1]])
     rows = keys if stage in ("k", "v") else queries
-    columns = keys if stage in ("scores", "logits", "capped", "masked", "weights") else numbers[: shape[1]]
+    columns = keys if stage in BY_KEY else numbers[: shape[1]]
     return rows, columns
 
 
@@ -193,7 +197,7 @@ def distinct(tokens: Sequence[str]) -> tuple[str, ...]:
     """Return labels that tell equal tokens apart by their place."""
     labels = [label(token, 24) for token in tokens]
     often = Counter(labels)
-    return tuple(f"{each}#{place + 1}" if often[each] > 1 else each for place, each in enumerate(labels))
+    return tuple(f"{name}#{place + 1}" if often[name] > 1 else name for place, name in enumerate(labels))
 
 
 def decimals(magnitudes: Array) -> int:
@@ -203,39 +207,3 @@ def decimals(magnitudes: Array) -> int:
     most = int(np.clip(3 - np.floor(np.log10(magnitudes.max())), 0, 8))
     exact = (places for places in range(most) if np.array_equal(magnitudes, magnitudes.round(places)))
     return next(exact, most)
-
-
-def sums(comparison: Comparison, settled: Settled) -> tuple[Sum, ...]:
-    """Return each query's sum in each head; none where the variant departs from `context = weights v`."""
-    trace = comparison.traces[settled.name]
-    if trace.weights is None or trace.context is None or settled.mistake != "none":
-        return ()
-    queries, keys = distinct(comparison.problem.tokens), distinct(comparison.problem.key_tokens)
-    whole = len(trace.weights) == 1 and not settled.output_projection
-    shown = max(1, CELLS // max(1, TERMS * len(queries)))
-    return tuple(
-        sum_of(row, keys, "output" if whole else context_name(head, trace), token, query, head, trace.context)
-        for head, matrix in enumerate(trace.weights[:shown])
-        for query, (token, row) in enumerate(zip(queries, matrix, strict=True))
-        if query < SIDE
-    )
-
-
-def context_name(head: int, trace: Trace) -> str:
-    return "context" if trace.weights is None or len(trace.weights) == 1 else f"context {head + 1}"
-
-
-def sum_of(row: Array, keys: Sequence[str], name: str, token: str, query: int, head: int, context: Array) -> Sum:
-    """Write one row of weights as a sum, its largest terms in the order of the keys."""
-    chosen = sorted(key for key in np.argsort(-row, kind="stable")[:TERMS].tolist() if row[key] != 0)
-    rest = float(row.sum() - row[chosen].sum()) if len(chosen) < np.count_nonzero(row) else 0.0
-    result = context[head, query] if context.shape[-1] <= 8 else None
-    return Sum(name, token, query, head, tuple((float(row[key]), keys[key], key) for key in chosen), rest, result)
-
-
-def written(each: Sum) -> str:
-    """Return a sum as text: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`."""
-    terms = [f"{weight:.2f} v({key})" for weight, key, _ in each.terms]
-    if each.rest:
-        terms.append(f"{each.rest:.2f} of other values")
-    return f"{each.name}({each.token}) = {' + '.join(terms) or '0'}"

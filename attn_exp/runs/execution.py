@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from attn_exp import report
 from attn_exp.config.schema import Config, Report
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks
@@ -74,41 +75,7 @@ def newest(folder: Path, config: Config) -> Path:
 
 
 def render(run: Run, folder: Path) -> None:
-    """Write what the configuration wants a reader to see; a kind of output that nobody wants is never imported."""
-    wanted = run.comparison.config.report
-    drawn = figures_of(run, folder) if wanted.figures else {}
-    if wanted.tables or wanted.pages:
-        from attn_exp.report import page as report  # noqa: PLC0415 - `report=none` loads no templates
-
-        if wanted.tables:
-            write_tables(run, folder)
-            form = next(each for each in ("png", "svg", "pdf") if each in run.comparison.config.figures.format)
-            paths = {name: f"figures/{name}.{form}" for name in drawn}
-            store.write_text(folder / "report.md", report.markdown(run, paths))
-        if wanted.pages:
-            store.write_text(folder / "report.html", report.page(run, drawn))
-
-
-def write_tables(run: Run, folder: Path) -> None:
-    """Write the tables for papers in every form."""
-    from attn_exp.report import papers  # noqa: PLC0415 - `report=none` writes none
-
-    (folder / "tables").mkdir()
-    for table in papers.tables(run.comparison):
-        for ending, form in papers.FORMS.items():
-            store.write_text(folder / "tables" / f"{table.name}.{ending}", form(table))
-
-
-def figures_of(run: Run, folder: Path) -> dict[str, bytes]:
-    """Write every figure in the formats that were asked for, and return each as SVG by name."""
-    from attn_exp.report import figures  # noqa: PLC0415 - `report=none` loads no matplotlib
-
-    wanted = run.comparison.config.figures.format
-    (folder / "figures").mkdir()
-    drawn = {}
-    for name, figure in figures.draw(run.comparison).items():
-        drawn[name] = figures.encoded(figure, "svg")
-        for form in wanted:
-            content = drawn[name] if form == "svg" else figures.encoded(figure, form)
-            (folder / "figures" / f"{name}.{form}").write_bytes(content)
-    return drawn
+    """Write what the configuration wants a reader to see."""
+    for name, content in report.documents(run).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)

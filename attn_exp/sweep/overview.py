@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from attn_exp.experiment.row import COLUMNS
-from attn_exp.report.terminal import plain, shown
+from attn_exp.report.numbers import brief
+from attn_exp.report.terminal import plain
 from attn_exp.report.terminal import table as drawn
 from attn_exp.sweep.meter import span
 from attn_exp.sweep.points import command, point_words
@@ -120,7 +121,7 @@ def interval(moments: Moments | None) -> str:
     if moments is None:
         return ""
     half = moments.half_width
-    return shown(moments.mean) if math.isnan(half) or half == 0 else f"{shown(moments.mean)} ± {half:.1g}"
+    return brief(moments.mean) if math.isnan(half) or half == 0 else f"{brief(moments.mean)} ± {half:.1g}"
 
 
 def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> str:
@@ -152,7 +153,7 @@ def extremes(about: Mapping[str, Any], summary: Summary) -> Iterator[Extreme]:
             number, point, variant = found[0]
             if summary.least[name][0][0] != summary.most[name][0][0]:
                 settings = " ".join(swept_words(about, point))
-                yield Extreme(name, which, shown(number), variant, settings, command(about, point))
+                yield Extreme(name, which, brief(number), variant, settings, command(about, point))
 
 
 def swept_words(about: Mapping[str, Any], point: int) -> list[str]:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
-from attn_exp.report.markdown import fenced, md, piped
-from attn_exp.report.page import TEMPLATES, origin, templates
+from attn_exp.report.compiled import templates
+from attn_exp.report.contents import origin
+from attn_exp.report.documents import Shown
+from attn_exp.report.escapes import md
+from attn_exp.report.markdown import code, fenced, piped, tidy
+from attn_exp.report.numbers import kinds
+from attn_exp.report.page import svg_source, template_text
 from attn_exp.sweep import overview
 from attn_exp.sweep.totals import Summary
 
 
 def page(about: Mapping[str, Any], summary: Summary, drawn: Mapping[str, bytes]) -> str:
     """Return the report as HTML; `drawn` are figures by file name, of which the page holds the SVG ones."""
-    sources = {
-        name: "data:image/svg+xml;base64," + base64.b64encode(content).decode()
-        for name, content in drawn.items()
-        if name.endswith(".svg")
-    }
-    style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
-    return templates(autoescape=True).get_template("sweep.html").render(contents(about, summary, sources), style=style)
+    sources = {name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")}
+    environment = templates(autoescape=True)
+    environment.filters |= {"kinds": kinds}
+    style = Markup(template_text("report.css"))
+    return environment.get_template("sweep.html").render(contents(about, summary, sources), style=style)
 
 
 def markdown(about: Mapping[str, Any], summary: Summary, drawn: Sequence[str]) -> str:
@@ -31,8 +32,7 @@ def markdown(about: Mapping[str, Any], summary: Summary, drawn: Sequence[str]) -
     environment = templates(autoescape=False)
     environment.filters |= {"md": md, "fenced": fenced, "piped": lambda lines, head: piped(head, lines), "code": code}
     sources = {name: f"plots/{name}" for name in drawn if name.endswith(".png")}
-    text = environment.get_template("sweep.md").render(contents(about, summary, sources))
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return tidy(environment.get_template("sweep.md").render(contents(about, summary, sources)))
 
 
 def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, str]) -> dict[str, Any]:
@@ -54,19 +54,10 @@ def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, s
         "failures": list(overview.failures(about, summary)),
         "disagreements": list(overview.disagreements(about, summary)),
         "disagreeing": summary.disagreeing,
-        "figures": [
-            {"source": source, "caption": overview.CAPTIONS[name.split(".")[0]]} for name, source in figures.items()
-        ],
+        "figures": [Shown(source, overview.CAPTIONS[name.split(".")[0]]) for name, source in figures.items()],
         "results": "results.csv" if about["format"] == "csv" else "parts/*.parquet",
         "origin": [pair for pair in origin(about) if pair[1]],
     }
-
-
-def code(text: str) -> str:
-    """Write a command within a line of Markdown, fenced by more backticks than it holds in a row."""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    pad = " " if "`" in text else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
 
 
 def axis_told(axis: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attn_exp.experiment.row import COLUMNS
-from attn_exp.report.figures import COLOURS, MARKERS, STYLE, WIDTH, encoded
+from attn_exp.report.drawing import COLOURS, MARKERS, STYLE, WIDTH, encoded
 from attn_exp.report.lettering import drawable, fonts_for
 from attn_exp.sweep.overview import varying, worth_plotting
 from attn_exp.sweep.totals import Moments, Summary

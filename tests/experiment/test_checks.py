@@ -20,7 +20,6 @@ from attn_exp.experiment.gradients import gradient
 from attn_exp.experiment.metrics.errors import ulp_distance
 from attn_exp.experiment.sameness import compared, sameness
 from attn_exp.forms.trace import Trace
-from attn_exp.report import page as report
 from attn_exp.report.terminal import summary
 from attn_exp.rules.grid import Array
 from attn_exp.rules.masks.causal import Causal
@@ -30,6 +29,7 @@ from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.softcap import Softcap
 from attn_exp.runs import store
 from tests.compose import comparison
+from tests.report.render import markdown_of, page_of
 
 CROSS = (
     "embeddings=inline", "projections=none", "embeddings.vectors=null", "embeddings.q=[[1,0],[0,1],[1,1]]",
@@ -328,7 +328,7 @@ def test_every_check_is_found_by_its_name() -> None:
 def test_both_reports_show_the_checks(tmp_path: Path) -> None:
     compared_run = comparison("check=[invariants,mask]", "mask=causal", "variant=[matrix]")
     found = Run(compared_run, (), store.about(compared_run.config, "", {}))
-    for text in (report.page(found, {}), report.markdown(found, {})):
+    for text in (page_of(found), markdown_of(found)):
         assert "Check: invariants" in text
         assert "prefill against decode" in text
         assert "coffee sees every key" in text

@@ -18,10 +18,10 @@ from attn_exp.experiment import memory
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.progress import Progress
 from attn_exp.forms import blockwise
-from attn_exp.report import figures
 from attn_exp.runs import execution, store
 from tests import ROOT
 from tests.compose import config
+from tests.report.render import drawings_of
 
 LONG = ("embeddings=random", "embeddings.tokens=300", "mask=causal", "report=none")
 
@@ -83,7 +83,7 @@ def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> No
     assert summary is not None and now is not None
     for name, array in vars(now).items():
         np.testing.assert_array_equal(getattr(summary, name), array)
-    drawn = figures.draw(again)["blocks"].axes[0]
+    drawn = drawings_of(again)["blocks"].axes[0]
     np.testing.assert_array_equal(np.asarray(drawn.images[0].get_array()), summary.heat[0])
     assert drawn.get_yticklabels()[0].get_text() == "1"
 

@@ -6,9 +6,9 @@ from dataclasses import fields
 
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.row import COLUMNS, Row
-from attn_exp.report.page import markdown
 from attn_exp.runs import store
 from tests.compose import comparison
+from tests.report.render import markdown_of
 
 
 def test_every_field_of_a_row_says_what_it_is() -> None:
@@ -22,7 +22,7 @@ def test_every_column_has_a_place_of_its_own() -> None:
 
 def test_no_column_explains_itself_twice_in_the_markdown_report() -> None:
     compared = comparison("scale=false", "variant=[matrix,scaled,onnxruntime]")
-    text = markdown(Run(compared, (), store.about(compared.config, "", {})), {})
+    text = markdown_of(Run(compared, (), store.about(compared.config, "", {})))
     legend = [line.split("**")[1] for line in text.splitlines() if line.startswith("- **")]
     assert {"error", "error (ulp)"} <= set(legend)
     assert len(set(legend)) == len(legend)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.report import page as report
 from tests.compose import comparison
 from tests.letters import WIDTHS, set_in
 from tests.report.browser import need_chromium, visit
+from tests.report.render import page_of
 from tests.report.tab import tab
 from tests.report.test_report import a_run, hostile
 
@@ -24,7 +24,7 @@ SETTINGS = ("variant=[looped,unscaled,multi_head]", "mask=causal")
 @pytest.fixture(scope="module")
 def page() -> str:
     need_chromium()
-    return report.page(a_run(comparison(*SETTINGS)), {})
+    return page_of(a_run(comparison(*SETTINGS)))
 
 
 def test_the_page_opens_without_a_complaint_or_a_request(page: str, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ WIDE = ("mask=causal", "scale=false", "variant=[looped,scaled,linear,decode,bloc
 def test_the_comparison_fits_a_laptop_and_paper_shows_the_columns_that_stand_aside(
     words: tuple[str, ...], letters: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "page.html").write_text(report.page(a_run(comparison(*words)), {}), encoding="utf-8")
+    (tmp_path / "page.html").write_text(page_of(a_run(comparison(*words))), encoding="utf-8")
     with tab(tmp_path) as opened:
         opened.screen(1100)
         opened.open(tmp_path / "page.html")
@@ -211,7 +211,7 @@ def test_axe_finds_no_serious_violation(page: str, tmp_path: Path, scheme: str) 
 
 def test_hostile_tokens_run_nothing(tmp_path: Path) -> None:
     need_chromium()
-    page = report.page(a_run(hostile()), {})
+    page = page_of(a_run(hostile()))
     script = """
     const all = (name) => document.querySelectorAll(name);
     return [all("#follow button")[0].textContent, all("script").length];

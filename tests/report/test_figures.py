@@ -15,8 +15,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.report import figures, views
+from attn_exp.report.curves import curves
+from attn_exp.report.drawing import encoded
+from attn_exp.report.figures._maps import SCALE, short_title, weight_maps
+from attn_exp.report.splits import softmax
+from attn_exp.report.views import seen
 from tests.compose import comparison
+from tests.report.render import drawings_of
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +31,11 @@ def coffee() -> Comparison:
 
 @pytest.fixture(scope="module")
 def drawn(coffee: Comparison) -> dict[str, Figure]:
-    return figures.draw(coffee)
+    return drawings_of(coffee)
 
 
 def maps(figure: Figure) -> list[Any]:
-    return [each for each in figure.axes if each.images and each.get_label() != figures.SCALE]
+    return [each for each in figure.axes if each.images and each.get_label() != SCALE]
 
 
 def test_every_head_is_a_map_of_its_own_weights(coffee: Comparison, drawn: dict[str, Figure]) -> None:
@@ -49,7 +54,7 @@ def test_maps_share_one_scale_from_zero(coffee: Comparison, drawn: dict[str, Fig
 
 
 def test_the_colours_are_explained_from_zero_to_the_largest(drawn: dict[str, Figure]) -> None:
-    (bar,) = (each for each in drawn["weights"].axes if each.get_label() == figures.SCALE)
+    (bar,) = (each for each in drawn["weights"].axes if each.get_label() == SCALE)
     shades = np.asarray(bar.images[0].get_array())
     bottom, top = maps(drawn["weights"])[0].images[0].get_clim()
     assert bar.get_ylim() == bar.images[0].get_clim() == (bottom, top) == (shades[0, 0], shades[-1, 0])
@@ -89,7 +94,7 @@ def test_the_entropy_of_each_query_is_marked(coffee: Comparison, drawn: dict[str
 
 
 def test_the_sweep_passes_through_the_run_and_marks_the_root(coffee: Comparison) -> None:
-    single, double = views.sweeps(coffee)
+    single, double = curves(seen(coffee).panels)
     assert (single.standard, double.standard) == (1 / math.sqrt(4), 1 / math.sqrt(2))
     rows = {row.variant: row for row in coffee.rows}
     for sweep, variant in ((single, "looped"), (double, "multi_head")):
@@ -99,8 +104,8 @@ def test_the_sweep_passes_through_the_run_and_marks_the_root(coffee: Comparison)
 
 
 def test_softmax_of_a_forbidden_row_is_zero() -> None:
-    assert views.softmax(np.full((1, 2), -np.inf)).tolist() == [[0.0, 0.0]]
-    assert views.softmax(np.array([1000.0, -np.inf])).tolist() == [1.0, 0.0]
+    assert softmax(np.full((1, 2), -np.inf)).tolist() == [[0.0, 0.0]]
+    assert softmax(np.array([1000.0, -np.inf])).tolist() == [1.0, 0.0]
 
 
 HARD = [
@@ -127,7 +132,7 @@ def tokens(names: list[str], width: float = 6.3) -> Comparison:
     "names", [*HARD, [f"token {place}" for place in range(64)]], ids=["long", "marked", "odd", "64"]
 )
 def test_no_label_is_cut_off(names: list[str], inches: float) -> None:
-    for figure in figures.draw(tokens(names, inches)).values():
+    for figure in drawings_of(tokens(names, inches)).values():
         assert figure.get_figwidth() <= inches
         box = figure.get_tightbbox()
         width, height = figure.get_size_inches()
@@ -137,34 +142,32 @@ def test_no_label_is_cut_off(names: list[str], inches: float) -> None:
 
 @pytest.mark.parametrize("form", ["png", "svg", "pdf"])
 def test_equal_figures_are_equal_bytes(coffee: Comparison, form: str) -> None:
-    first, second = (
-        {name: figures.encoded(figure, form) for name, figure in figures.draw(coffee).items()} for _ in "ab"
-    )
+    first, second = ({name: encoded(figure, form) for name, figure in drawings_of(coffee).items()} for _ in "ab")
     assert first == second
 
 
 def test_an_svg_keeps_small_maps_cell_by_cell(drawn: dict[str, Figure]) -> None:
-    svg = figures.encoded(drawn["distances"], "svg").decode()
+    svg = encoded(drawn["distances"], "svg").decode()
     (image,) = re.findall(r'<image[^>]*href="data:image/png;base64,([^"]+)"[^>]*pixelated', svg)
     assert Image.open(BytesIO(base64.b64decode(image))).size == (4, 4)
-    figures.encoded(drawn["distances"], "pdf")
+    encoded(drawn["distances"], "pdf")
     assert {axes.images[0].get_interpolation() for axes in maps(drawn["distances"])} == {"nearest"}
 
 
 def test_a_large_map_is_not_kept_cell_by_cell() -> None:
-    figure = figures.weight_maps([("large", np.eye(1000))], ["a"] * 1000, ["b"] * 1000, 3.0)
-    assert len(figures.encoded(figure, "svg")) < 100_000
+    figure = weight_maps([("large", np.eye(1000))], ["a"] * 1000, ["b"] * 1000, 3.0)
+    assert len(encoded(figure, "svg")) < 100_000
     assert maps(figure)[0].images[0].get_interpolation() == "nearest"
 
 
 def test_what_a_user_set_for_matplotlib_changes_no_figure(coffee: Comparison) -> None:
-    usual = figures.encoded(figures.draw(coffee)["distances"], "svg")
+    usual = encoded(drawings_of(coffee)["distances"], "svg")
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
-        assert figures.encoded(figures.draw(coffee)["distances"], "svg") == usual
+        assert encoded(drawings_of(coffee)["distances"], "svg") == usual
 
 
 def test_tokens_are_text_in_a_picture_never_markup() -> None:
-    svg = figures.encoded(figures.draw(tokens(HARD[1]))["weights"], "svg").decode()
+    svg = encoded(drawings_of(tokens(HARD[1]))["weights"], "svg").decode()
     assert "<script" not in svg
 
 
@@ -173,9 +176,9 @@ def test_a_problem_that_starts_late_is_drawn() -> None:
         "embeddings=inline", "projections=none", "embeddings.weights=[[0.5,0.5],[1,0]]", "embeddings.v=[[1,2],[3,4]]",
         "variant=[matrix]",
     )  # fmt: skip
-    assert sorted(figures.draw(found)) == ["distances", "entropy", "weights"]
+    assert sorted(drawings_of(found)) == ["distances", "entropy", "weights"]
 
 
 def test_a_short_title_keeps_the_number_of_its_head() -> None:
-    assert figures.short_title("multi_head, head 12", 9.0) == "multi_head, head 12"
-    assert figures.short_title("multi_head, head 12", 0.6).endswith("… 12")
+    assert short_title("multi_head, head 12", 9.0) == "multi_head, head 12"
+    assert short_title("multi_head, head 12", 0.6).endswith("… 12")

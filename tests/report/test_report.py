@@ -17,10 +17,13 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.timing import measure
-from attn_exp.report import figures, markdown, pixels, tables, walk
-from attn_exp.report import page as report
+from attn_exp.report import escapes, markdown, pixels, tables, walk
+from attn_exp.report.documents import Shown
+from attn_exp.report.numbers import kinds
+from attn_exp.report.sums import sums
 from attn_exp.runs import execution, store
 from tests.compose import comparison, config
+from tests.report.render import drawings_of, markdown_of, page_of
 
 HOSTILE = ["<script>f(1)</script>", '"onerror="f(1)', "../../x"]
 
@@ -64,12 +67,12 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return report.page(a_run(comparison()), {"weights": b"<svg/>"})
+    return page_of(a_run(comparison()), Shown("data:image/svg+xml;base64,PHN2Zy8+", "Weights."))
 
 
 @pytest.fixture(scope="module")
 def told() -> str:
-    return report.markdown(a_run(comparison()), {"weights": "figures/weights.png"})
+    return markdown_of(a_run(comparison()), Shown("figures/weights.png", "Weights."))
 
 
 def addresses(reader: Reader) -> Iterator[str]:
@@ -114,10 +117,10 @@ def test_every_stage_is_a_labelled_table(told: str) -> None:
 
 def test_hostile_tokens_are_only_text() -> None:
     run = a_run(hostile())
-    reader = Reader(report.page(run, {}))
+    reader = Reader(page_of(run))
     assert not any(name.startswith("on") for _, attributes in reader.elements for name in attributes)
     assert "<script>f(1)</script>" in "".join(reader.words)
-    text = report.markdown(run, {})
+    text = markdown_of(run)
     assert "<script" not in text.replace("\\<script", "")
 
 
@@ -125,9 +128,9 @@ def test_titles_notes_and_published_figures_are_escaped() -> None:
     found = comparison("title='<b>T</b>'", "notes=['a <i>note</i>', 'x | y']")
     agreement = Agreement("a|b <u>", "0.50", "0.5001", 1e-4, 5e-3, True, "<em>")
     found = type(found)(**(vars(found) | {"published": (agreement,)}))
-    page = report.page(a_run(found), {})
+    page = page_of(a_run(found))
     assert not {"b", "i", "u", "em"} & {tag for tag, _ in Reader(page).elements}
-    text = report.markdown(a_run(found), {})
+    text = markdown_of(a_run(found))
     assert "# \\<b\\>T\\</b\\>" in text
     assert "| a\\|b \\<u\\> | 0.50 | 0.5001 |" in text
     assert "1 of 1 published results agree." in text
@@ -145,7 +148,7 @@ def test_titles_notes_and_published_figures_are_escaped() -> None:
     ],
 )
 def test_markdown_escapes_marks_and_nothing_else(text: str, expected: str) -> None:
-    assert markdown.md(text) == expected
+    assert escapes.md(text) == expected
 
 
 def test_a_fence_is_longer_than_what_it_holds() -> None:
@@ -154,14 +157,14 @@ def test_a_fence_is_longer_than_what_it_holds() -> None:
 
 def test_a_long_run_shows_corners_and_says_so() -> None:
     found = comparison("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=24", "head=6")
-    text = report.markdown(a_run(found), {})
+    text = markdown_of(a_run(found))
     assert "Shown: 4 of 6 heads and 16 of 40 rows and 16 of 40 columns; results.npz holds all." in text
     assert "of other values" in text
 
 
 def test_sums_add_up_to_the_context() -> None:
     found = comparison("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=4", "variant=[looped]")
-    for each in walk.sums(found, found.variants[0]):
+    for each in sums(found, found.variants[0]):
         assert sum(weight for weight, _, _ in each.terms) + each.rest == pytest.approx(1, abs=1e-12)
 
 
@@ -244,14 +247,14 @@ def test_figures_come_in_the_formats_asked_for(asked: list[str], shown: str, tmp
 def test_whatever_runs_is_told(words: str, tmp_path: Path) -> None:
     run = a_run(comparison(*words.split()))
     again = store.load(store.save(run, tmp_path, lambda run, folder: None))
-    assert figures.draw(again.comparison)
-    assert Reader(report.page(again, {})).open == []
-    assert report.markdown(again, {}).startswith("# ")
+    assert drawings_of(again.comparison)
+    assert Reader(page_of(again)).open == []
+    assert markdown_of(again).startswith("# ")
 
 
 def test_formulas_follow_the_rules() -> None:
     def told(*words: str) -> str:
-        return report.markdown(a_run(comparison("variant=[matrix]", *words)), {})
+        return markdown_of(a_run(comparison("variant=[matrix]", *words)))
 
     assert "`A_ij = exp(L_ij) / (sum_k exp(L_ik))`" in told()
     assert "`A_ij = exp(M_ij) / (sum_k exp(M_ik))`" in told("mask=causal")
@@ -266,15 +269,15 @@ def test_checks_are_told() -> None:
     found = comparison("check=mask", "mask=causal", "variant=[matrix]")
     run = a_run(found)
     sentence = found.checks[0].sentence
-    page, text = report.page(run, {}), report.markdown(run, {})
+    page, text = page_of(run), markdown_of(run)
     assert "Check: mask" in "".join(Reader(page).words)
     assert sentence in "".join(Reader(page).words)
-    assert markdown.md(sentence) in text
+    assert escapes.md(sentence) in text
 
 
 def test_columns_of_numbers_are_told_from_words() -> None:
     lines = [["looped", "2.2e-16", "-", "yes"], ["b", "0", "-1.5", "1"], ["c", "", "inf", "-"]]
-    assert report.kinds(lines) == ["word", "number", "number", "word"]
+    assert kinds(lines) == ["word", "number", "number", "word"]
 
 
 def test_tokens_that_no_format_expects_are_written_and_read_back(tmp_path: Path) -> None:
@@ -295,4 +298,4 @@ def test_weights_that_were_never_whole_are_shown_as_means_of_blocks(tmp_path: Pa
     assert before is not None and after is not None
     np.testing.assert_array_equal(before.heat, after.heat)
     np.testing.assert_array_equal(before.row_edges, after.row_edges)
-    assert "blockwise: means of blocks" in report.page(again, {})
+    assert "blockwise: means of blocks" in page_of(again)

@@ -10,6 +10,7 @@ import pytest
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import Row
 from attn_exp.report import terminal, verdict
+from attn_exp.report.numbers import brief
 from attn_exp.runs.execution import run
 from tests.runs.test_store import config
 
@@ -86,7 +87,7 @@ def test_the_table_lines_up() -> None:
     ],
 )
 def test_numbers_are_short(value: object, expected: str) -> None:
-    assert terminal.shown(value) == expected
+    assert brief(value) == expected
 
 
 def test_words_cannot_drive_the_terminal() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attn_exp.report import page as report
+from attn_exp.report.contents import origin as told
 from attn_exp.runs import pins, provenance
 
 AVX512 = ("fma", "avx", "avx2", "avx512f", "avx512bw")
@@ -46,7 +46,7 @@ def test_a_run_records_it_and_the_report_says_it(monkeypatch: pytest.MonkeyPatch
     about = provenance.provenance()
     words = "OPENBLAS_CORETYPE=Prescott holds OpenBLAS to SSE, and this processor has AVX-512"
     assert [each.partition(":")[0] for each in about["pins"]] == [words]
-    assert ("held back", about["pins"][0]) in list(report.origin(about))
+    assert ("held back", about["pins"][0]) in list(told(about))
     assert os.environ["OPENBLAS_CORETYPE"] == "Prescott"
 
 

@@ -1,0 +1,38 @@
+"""The tables of numbers on a page: cells coloured by their size, rows and columns tied to their tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+from markupsafe import Markup
+
+from attn_exp.report import walk
+from attn_exp.report.numbers import decimal
+
+
+def cells(table: walk.Table, step: walk.Step) -> list[Markup]:
+    """Return the cells of each row of a table, coloured by their share of the stage's largest number."""
+    return [
+        Markup("".join(cell(value, step, place) for place, value in enumerate(row))) for row in table.matrix.tolist()
+    ]
+
+
+def cell(value: float, step: walk.Step, place: int) -> str:
+    """Return one cell; numbers alone go into it."""
+    key = f' data-k="{place}"' if walk.by_key(step) else ""
+    if not np.isfinite(value):
+        return f'<td class="m"{key}>{decimal(value, 0)}</td>'
+    share = abs(value) / step.largest if step.largest else 0.0
+    kind = ' class="n"' if value < 0 else ""
+    return f'<td{kind}{key} style="--w:{share:.3g}">{decimal(value, step.decimals)}</td>'
+
+
+def row_mark(step: walk.Step, place: int) -> Markup:
+    """Return what ties a row to its token: a query, or a key."""
+    if walk.is_projection(step):
+        return Markup("")
+    return Markup(' data-{}="{}"').format("k" if step.stage in ("k", "v") else "q", place)
+
+
+def column_mark(step: walk.Step, place: int) -> Markup:
+    """Return what ties a column to its key, where columns are keys."""
+    return Markup(' data-k="{}"').format(place) if walk.by_key(step) else Markup("")

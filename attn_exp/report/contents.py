@@ -1,0 +1,82 @@
+"""What the page and the Markdown report both say of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from attn_exp.experiment.checks.check import Finding
+from attn_exp.experiment.comparison import Run
+from attn_exp.report import columns, partings, walk
+from attn_exp.report.numbers import brief
+from attn_exp.report.splits import settled_as
+from attn_exp.report.sums import sums
+from attn_exp.report.verdict import agreed, sentence
+from attn_exp.report.views import Views
+
+
+def contents(run: Run, views: Views) -> dict[str, Any]:
+    """Return what both reports say, by the names that the templates know."""
+    comparison, config = run.comparison, run.comparison.config
+    return {
+        "title": config.title or f"Attention over {len(comparison.problem.tokens)} tokens",
+        "sentence": sentence(comparison.rows),
+        "more": partings.told(comparison),
+        "notes": config.notes,
+        "command": str(run.about.get("command", "")),
+        "comparison": columns.table(comparison, run.timings),
+        "published": comparison.published,
+        "agreement": agreed(comparison.published),
+        "checks": [checked(finding) for finding in comparison.checks],
+        "walks": walks(views),
+        "origin": list(origin(run.about)),
+    }
+
+
+def checked(finding: Finding) -> dict[str, Any]:
+    """Return what a check found as a table with its sentence."""
+    heads = finding.check.columns
+    lines = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
+    return {"name": finding.name, "head": list(heads.values()), "lines": lines, "sentence": finding.sentence}
+
+
+def walks(views: Views) -> list[dict[str, Any]]:
+    """Return one walk for each function that the variants compute, the input in the first walk only."""
+    rows = views.comparison.rows
+    leaders = {row.same_as: row.variant for row in reversed(rows) if row.same_as}
+    return [
+        walk_of(views, leaders[letter], " = ".join(row.variant for row in rows if row.same_as == letter), not place)
+        for place, letter in enumerate(sorted(leaders, key=order))
+    ]
+
+
+def order(letter: str) -> tuple[int, str]:
+    """Sort A to Z before AA."""
+    return len(letter), letter
+
+
+def walk_of(views: Views, variant: str, title: str, first: bool) -> dict[str, Any]:
+    """Return the walk through one variant."""
+    comparison = views.comparison
+    steps = [step for step in walk.steps(comparison, variant) if first or not walk.is_input(step)]
+    groups = [list(group) for _, group in groupby(steps, key=walk.beside)]
+    panel = next((place for place, panel in enumerate(views.panels) if variant in panel.variants), "")
+    written = sums(comparison, settled_as(comparison, variant))
+    return {"title": title, "panel": panel, "steps": steps, "groups": groups, "sums": written}
+
+
+def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield where a run comes from, in words."""
+    yield "started", str(about.get("started", ""))
+    yield "seed", str(about.get("seed", ""))
+    yield "versions", ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
+    git = about.get("git")
+    if git:
+        yield "commit", f"{git['commit']}{' with changes' if git['dirty'] else ''}"
+    yield "processor", str(about.get("cpu", ""))
+    for pool in about.get("blas", ()):
+        name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))
+        yield "BLAS", f"{name}, {pool.get('num_threads')} threads"
+    for pin in about.get("pins", ()):
+        yield "held back", pin

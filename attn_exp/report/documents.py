@@ -1,0 +1,111 @@
+"""All that a reader is given of a run, as the bytes of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from attn_exp.config.schema import Report
+from attn_exp.experiment.comparison import Run
+
+if TYPE_CHECKING:
+    from attn_exp.report.views import Views
+
+BEST_IN_MARKDOWN = ("png", "svg", "pdf")
+"""The formats of figures; Markdown shows the first of them that there is."""
+
+
+MOST_NUMBERS = 150_000
+"""A page carries the arrays of a panel only up to this many numbers each; beyond, what moves is left out."""
+
+
+class Shown(NamedTuple):
+    """A figure in a report: where it is, and the words below it."""
+
+    source: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure of a run: the words below it, as SVG for the page, and in every format that was asked for."""
+
+    name: str
+    caption: str
+    svg: bytes
+    files: dict[str, bytes]
+
+
+def documents(run: Run) -> dict[str, bytes]:
+    """Return what the configuration of a run wants a reader to see, by names of files such as `figures/weights.svg`.
+
+    What nobody wants is never imported.
+    """
+    wanted = run.comparison.config.report
+    if not (wanted.tables or wanted.figures or wanted.pages):
+        return {}
+    from attn_exp.report.views import seen  # noqa: PLC0415 - `report=none` needs none
+
+    views = seen(run.comparison, splits_up_to(wanted))
+    figures = list(drawn(views)) if wanted.figures else []
+    files = {name: content for figure in figures for name, content in figure.files.items()}
+    if wanted.tables:
+        files |= tables(run)
+        files["report.md"] = in_markdown(run, views, figures)
+    if wanted.pages:
+        files["report.html"] = as_page(run, views, figures)
+    return files
+
+
+def splits_up_to(wanted: Report) -> float:
+    """Return how large the weights are that have to be taken apart: any for figures, small ones for the page alone."""
+    if wanted.figures:
+        return inf
+    return MOST_NUMBERS if wanted.pages else 0
+
+
+def drawn(views: Views) -> Iterator[Drawn]:
+    """Yield every figure."""
+    from attn_exp.report.drawing import encoded  # noqa: PLC0415 - `report=none` loads no matplotlib
+    from attn_exp.report.figures import caption, draw  # noqa: PLC0415
+
+    forms = views.comparison.config.figures.format
+    for name, drawing in draw(views).items():
+        svg = encoded(drawing, "svg")
+        contents = {form: svg if form == "svg" else encoded(drawing, form) for form in forms}
+        yield Drawn(name, caption(name), svg, {f"figures/{name}.{form}": contents[form] for form in forms})
+
+
+def tables(run: Run) -> dict[str, bytes]:
+    """Return the tables for papers in every form."""
+    from attn_exp.report import papers  # noqa: PLC0415 - `report=none` loads no templates
+
+    return {
+        f"tables/{table.name}.{ending}": in_bytes(form(table))
+        for table in papers.tables(run.comparison)
+        for ending, form in papers.FORMS.items()
+    }
+
+
+def in_markdown(run: Run, views: Views, figures: Sequence[Drawn]) -> bytes:
+    """Return the report as Markdown, which shows the figures beside it."""
+    from attn_exp.report.markdown import markdown  # noqa: PLC0415
+
+    form = next(form for form in BEST_IN_MARKDOWN if form in run.comparison.config.figures.format)
+    return in_bytes(
+        markdown(run, views, [Shown(f"figures/{figure.name}.{form}", figure.caption) for figure in figures])
+    )
+
+
+def as_page(run: Run, views: Views, figures: Sequence[Drawn]) -> bytes:
+    """Return the report as a page, which holds the figures."""
+    from attn_exp.report.page import page, svg_source  # noqa: PLC0415
+
+    return in_bytes(page(run, views, [Shown(svg_source(figure.svg), figure.caption) for figure in figures]))
+
+
+def in_bytes(text: str) -> bytes:
+    """Return a text as UTF-8; half a surrogate pair, which it cannot hold, becomes its number."""
+    return text.encode("utf-8", "backslashreplace")

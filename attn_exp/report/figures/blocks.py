@@ -1,0 +1,36 @@
+"""The mean weight of each block of queries and keys, of variants whose weights are never whole."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure as Drawing
+
+from attn_exp.report.figures._maps import weight_maps
+from attn_exp.report.figures.figure import Figure
+from attn_exp.report.views import FINE, Views, heads_of
+
+
+def wanted(views: Views) -> bool:
+    """Most variants have their weights whole."""
+    return bool(views.blocks)
+
+
+def draw(views: Views, width: float) -> Drawing:
+    """Show the mean weight of each block of queries and keys, named by the number of its first.
+
+    The colours of a large map follow the square root: the first rows of a causal mask have thousands of times
+    the weights of the last.
+    """
+    maps = [titled for panel in views.blocks for titled in heads_of(panel)]
+    summary = views.comparison.traces[views.blocks[0].variants[0]].summary
+    assert summary is not None
+    rows, columns = ([str(edge + 1) for edge in edges[:-1]] for edges in (summary.row_edges, summary.key_edges))
+    large = max(len(rows), len(columns)) > FINE
+    return weight_maps(maps, rows, columns, width, "mean", gamma=0.5 if large else 1.0)
+
+
+FIGURE = Figure(
+    caption="Mean weight of each block of queries (down) and keys (across), exact, named by their first token.",
+    draw=draw,
+    wanted=wanted,
+    place=10,
+)

@@ -1,0 +1,30 @@
+"""The weights of each variant and head."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure as Drawing
+
+from attn_exp.report.drawing import labels
+from attn_exp.report.figures._maps import weight_maps
+from attn_exp.report.figures.figure import Figure
+from attn_exp.report.views import Views, heads_of
+
+
+def wanted(views: Views) -> bool:
+    """A form that never forms its weights has none to show."""
+    return bool(views.panels)
+
+
+def draw(views: Views, width: float) -> Drawing:
+    """Show the weights of each variant and head, queries down, keys across, on one colour scale from zero."""
+    problem = views.comparison.problem
+    maps = [titled for panel in views.panels for titled in heads_of(panel)]
+    return weight_maps(maps, labels(problem.tokens), labels(problem.key_tokens), width)
+
+
+FIGURE = Figure(
+    caption="Weights of each variant and head: queries down, keys across, one colour scale.",
+    draw=draw,
+    wanted=wanted,
+    place=20,
+)

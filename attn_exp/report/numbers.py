@@ -1,0 +1,54 @@
+"""Numbers as readers see them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?")
+IN_A_TABLE = re.compile(rf"{NUMBER.pattern}( ± [0-9.e+-]+)?|-|inf|")
+
+
+def brief(value: object) -> str:
+    """Write a value in few characters: yes and no, floats in four significant digits."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, float):
+        return str(value)
+    if math.isnan(value):
+        return "-"
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e5:
+        return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"
+    return f"{value:.1e}"
+
+
+def is_number(text: str) -> bool:
+    """Say whether a cell of a table for papers is a number."""
+    return NUMBER.fullmatch(text) is not None
+
+
+def kinds(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Say of each column of a table whether it holds numbers, to be lined up at the right, or words."""
+    return [
+        "number" if all(IN_A_TABLE.fullmatch(cell) for cell in column) else "word"
+        for column in zip(*lines, strict=True)
+    ]
+
+
+def decimal(value: float, places: int) -> str:
+    """Write a number with so many decimals, and a minus sign as wide as a plus."""
+    if not np.isfinite(value):
+        return "−∞" if value < 0 else str(value)
+    return f"{value:.{places}f}".replace("-", "−")
+
+
+def decimals_of(vector: NDArray[Any]) -> str:
+    """Write the numbers of a vector with four decimals each."""
+    return ", ".join(decimal(value, 4) for value in vector.tolist())
