@@ -22,7 +22,7 @@ def contents(run: Run, views: Views) -> dict[str, Any]:
     return {
         "title": config.title or f"Attention over {len(comparison.problem.tokens)} tokens",
         "sentence": sentence(comparison.rows),
-        "more": partings.told(comparison),
+        "more": partings.sentences(comparison),
         "notes": config.notes,
         "command": str(run.about.get("command", "")),
         "comparison": columns.table(comparison, run.timings),

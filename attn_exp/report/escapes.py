@@ -27,7 +27,7 @@ EVERY_LATEX = re.compile(r"[ -~À-ÿ·±µ°–—‘’“”…]+")
 
 def md(text: str) -> str:
     """Return a text that Markdown shows as it is: on one line, marks escaped."""
-    line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text))
+    line = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in str(text))
     escaped = re.sub(r"([\\`*{}\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+-])", r"\\\1", line)
     return escaped.replace("&", "&amp;")
 

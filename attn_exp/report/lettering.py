@@ -20,15 +20,15 @@ FURTHER = (
 
 def fonts_for(texts: Iterable[str]) -> list[str]:
     """Return the fonts, first choice first, that draw these texts as far as the machine can."""
-    missing = {each for text in texts for each in text if not has(FIRST, each)}
+    missing = {letter for text in texts for letter in text if not has(FIRST, letter)}
     fonts = [FIRST]
     for name in sorted(
         {entry.name for entry in fontManager.ttflist if entry.name.startswith(FURTHER)} if missing else ()
     ):
-        found = {each for each in missing if has(name, each)}
-        if found:
+        drawn = {letter for letter in missing if has(name, letter)}
+        if drawn:
             fonts.append(name)
-            missing -= found
+            missing -= drawn
     return fonts
 
 
@@ -40,7 +40,7 @@ def has(font: str, character: str) -> bool:
 def drawable(text: str) -> str:
     """Return the text with each character that no font in use can draw written as its number, such as U+4F60."""
     fonts = matplotlib.rcParams["font.family"]
-    return "".join(each if any(has(font, each) for font in fonts) else f"U+{ord(each):04X}" for each in text)
+    return "".join(letter if any(has(font, letter) for font in fonts) else f"U+{ord(letter):04X}" for letter in text)
 
 
 def widest(names: Sequence[str]) -> float:

@@ -25,14 +25,14 @@ def markdown(run: Run, views: Views, figures: Sequence[Shown] = ()) -> str:
     environment = templates(autoescape=False)
     environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
     environment.filters |= {"markdown_table": table_of, "written": written}
-    told = contents(run, views)
-    heads = [head.title for head in told["comparison"].head]
+    both = contents(run, views)
+    heads = [head.title for head in both["comparison"].head]
     text = environment.get_template("report.md").render(
-        told,
+        both,
         figures=figures,
-        comparison_table=piped(heads, told["comparison"].lines),
-        published_table=piped(PUBLISHED, [printed(agreement) for agreement in told["published"]]),
-        check_tables=[piped(check["head"], check["lines"]) for check in told["checks"]],
+        comparison_table=piped(heads, both["comparison"].lines),
+        published_table=piped(PUBLISHED, [printed(agreement) for agreement in both["published"]]),
+        check_tables=[piped(check["head"], check["lines"]) for check in both["checks"]],
     )
     return tidy(text)
 
@@ -44,8 +44,8 @@ def tidy(text: str) -> str:
 
 def printed(agreement: Agreement) -> list[str]:
     """Return the cells of one published result."""
-    found = (agreement.largest_difference, agreement.tolerance, agreement.agrees)
-    return [agreement.quantity, agreement.printed, agreement.computed, *map(brief, found), agreement.note]
+    judged = (agreement.largest_difference, agreement.tolerance, agreement.agrees)
+    return [agreement.quantity, agreement.printed, agreement.computed, *map(brief, judged), agreement.note]
 
 
 def table_of(table: walk.Table, step: walk.Step) -> str:

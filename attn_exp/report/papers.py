@@ -159,7 +159,7 @@ def html_head(text: str) -> str:
 
 def html_line(line: Sequence[str]) -> str:
     first, *others = (html_text(cell, LONGEST) for cell in line)
-    cells = "".join(f"<td>{each}</td>" for each in others)
+    cells = "".join(f"<td>{cell}</td>" for cell in others)
     return f'<tr><th scope="row">{first}</th>{cells}</tr>'
 
 

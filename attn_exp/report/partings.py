@@ -16,17 +16,17 @@ from attn_exp.report.explain import spoken
 Array = NDArray[Any]
 
 
-def told(comparison: Comparison) -> list[str]:
+def sentences(comparison: Comparison) -> list[str]:
     """Say of each other function where it parts from the first row's, and of each wrong answer how wrong it is."""
     rows = [row for row in comparison.rows if row.same_as]
     leaders = {row.same_as: row for row in reversed(rows)}
     others = [row for row in rows if leaders[row.same_as] is row and row.same_as != rows[0].same_as]
-    return [sentence(comparison, rows[0], row) for row in others[:3]] + [accuracy(rows)]
+    return [parting_sentence(comparison, rows[0], row) for row in others[:3]] + [accuracy(rows)]
 
 
-def sentence(comparison: Comparison, first: Row, row: Row) -> str:
+def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
     """Say at which stage one variant parts from the first, and by how much there."""
-    mine, theirs = (getattr(comparison.traces[each.variant], row.parts_at) for each in (row, first))
+    mine, theirs = (getattr(comparison.traces[side.variant], row.parts_at) for side in (row, first))
     stage = spoken(row.parts_at)
     if mine.shape != theirs.shape:
         heads = f"{row.head} {'head' if row.head == 1 else 'heads'}"
@@ -47,9 +47,9 @@ def accuracy(rows: list[Row]) -> str:
     kinds = list(dict.fromkeys(row.computed_in for row in right))
     groups = [[row for row in right if row.computed_in == kind] for kind in kinds]
     parts = [
-        f"{whom(each, len(rows), bool(wrong))}{f' in {kind}' if kinds[1:] else ''} is within "
-        f"{max(row.error for row in each):.1g} of the scalar reference"
-        for kind, each in zip(kinds, groups, strict=True)
+        f"{whom(group, len(rows), bool(wrong))}{f' in {kind}' if kinds[1:] else ''} is within "
+        f"{max(row.error for row in group):.1g} of the scalar reference"
+        for kind, group in zip(kinds, groups, strict=True)
     ]
     for row in wrong:
         why = f" (mistake={row.mistake})" if row.mistake != "none" else ""

@@ -17,19 +17,19 @@ from attn_exp.experiment.timing import Timing
 from attn_exp.report.walk import names
 
 
-def comparison(found: Comparison) -> pd.DataFrame:
+def comparison(shown: Comparison) -> pd.DataFrame:
     """Return a row per variant, indexed by its name; the columns are the fields of `Row`."""
-    return frame(Row, found.rows).set_index("variant")
+    return frame(Row, shown.rows).set_index("variant")
 
 
-def distances(found: Comparison) -> pd.DataFrame:
+def distances(shown: Comparison) -> pd.DataFrame:
     """Return a row per pair of variants."""
-    return frame(Distance, found.distances)
+    return frame(Distance, shown.distances)
 
 
-def published(found: Comparison) -> pd.DataFrame:
+def published(shown: Comparison) -> pd.DataFrame:
     """Return a row per published result, whether the run agrees with it and by how much."""
-    return frame(Agreement, found.published)
+    return frame(Agreement, shown.published)
 
 
 def timings(run: Run) -> pd.DataFrame:
@@ -37,22 +37,22 @@ def timings(run: Run) -> pd.DataFrame:
     return frame(Timing, run.timings).set_index("variant")
 
 
-def stage(found: Comparison, variant: str, name: str, head: int = 0) -> pd.DataFrame:
+def stage(shown: Comparison, variant: str, name: str, head: int = 0) -> pd.DataFrame:
     """Return one stage of one variant with tokens as labels, such as the weights of its first head.
 
     Raises:
         UserError: there is no such variant, or it did not form that stage.
     """
-    if variant not in found.traces:
-        raise UserError(unknown(variant, list(found.traces), "variant"))
-    formed = dict(found.traces[variant].stages())
+    if variant not in shown.traces:
+        raise UserError(unknown(variant, list(shown.traces), "variant"))
+    formed = dict(shown.traces[variant].stages())
     if name not in formed:
         raise UserError(unknown(name, list(formed), f"stage of {variant}"))
     array = formed[name]
     matrix = np.asarray(array if array.ndim == 2 else array[head])
-    rows, columns = names(name, found, matrix.shape, vector=False)
+    rows, columns = names(name, shown, matrix.shape, vector=False)
     return pd.DataFrame(matrix, index=list(rows), columns=list(columns))
 
 
 def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:
-    return pd.DataFrame([asdict(each) for each in records], columns=[each.name for each in fields(schema)])
+    return pd.DataFrame([asdict(record) for record in records], columns=[field.name for field in fields(schema)])

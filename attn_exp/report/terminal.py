@@ -32,8 +32,8 @@ def summary(comparison: Comparison) -> str:
 def published(agreements: Sequence[Agreement]) -> str:
     """Return the table of printed figures, and how many agree."""
     cells = [
-        [each.quantity, brief(each.largest_difference), brief(each.tolerance), brief(each.agrees)]
-        for each in agreements
+        [result.quantity, brief(result.largest_difference), brief(result.tolerance), brief(result.agrees)]
+        for result in agreements
     ]
     head = ["published", "difference", "tolerance", "agrees"]
     return f"{table(head, cells)}\n\n{agreed(agreements)}"
@@ -54,5 +54,7 @@ def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
 
 def plain(text: str, most: int = 48) -> str:
     """Return a text that a terminal shows and never obeys: on one line, cut to `most` characters, controls escaped."""
-    safe = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text[: most + 1])
+    safe = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text[: most + 1]
+    )
     return safe if len(safe) <= most else safe[: most - 3] + "..."

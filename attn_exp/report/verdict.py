@@ -12,33 +12,33 @@ from attn_exp.experiment.row import Row
 def sentence(rows: Sequence[Row]) -> str:
     """Say which variants compute the same function, and how far the others are from the first."""
     groups: dict[str, list[Row]] = {}
-    computed = [each for each in rows if each.same_as]
-    for each in computed:
-        groups.setdefault(each.same_as, []).append(each)
-    told = [agreement(members) for members in groups.values() if len(members) > 1]
+    computed = [row for row in rows if row.same_as]
+    for row in computed:
+        groups.setdefault(row.same_as, []).append(row)
+    parts = [agreement(members) for members in groups.values() if len(members) > 1]
     first = computed[0]
-    told += [departure(members, first) for members in groups.values() if members[0].same_as != first.same_as]
-    told = told or [f"{first.variant} stands alone"]
-    told += [f"{each.variant} was not computed: {each.note}" for each in rows if each.note]
-    return f"{'; '.join(told)}."
+    parts += [departure(members, first) for members in groups.values() if members[0].same_as != first.same_as]
+    parts = parts or [f"{first.variant} stands alone"]
+    parts += [f"{row.variant} was not computed: {row.note}" for row in rows if row.note]
+    return f"{'; '.join(parts)}."
 
 
 def agreement(members: Sequence[Row]) -> str:
     """Say that several variants compute one function, and which of them in another type than the first."""
     others: dict[str, list[str]] = {}
-    for each in members:
-        if each.computed_in != members[0].computed_in:
-            others.setdefault(each.computed_in, []).append(each.variant)
+    for row in members:
+        if row.computed_in != members[0].computed_in:
+            others.setdefault(row.computed_in, []).append(row.variant)
     types = "".join(f", {listed(names)} in {kind}" for kind, names in others.items())
-    return f"{listed([each.variant for each in members])} compute the same function ({members[0].same_as}){types}"
+    return f"{listed([row.variant for row in members])} compute the same function ({members[0].same_as}){types}"
 
 
 def departure(members: Sequence[Row], first: Row) -> str:
     """Say how far a group of variants is from the first row."""
     verb = "differs" if len(members) == 1 else "differ"
-    far = max(each.shift for each in members)
+    far = max(row.shift for row in members)
     how = "in the shape of the output" if math.isnan(far) else f"by up to {far:.2g} in the output"
-    return f"{listed([each.variant for each in members])} {verb} from {first.variant} {how}"
+    return f"{listed([row.variant for row in members])} {verb} from {first.variant} {how}"
 
 
 def listed(words: Sequence[str]) -> str:
@@ -48,4 +48,4 @@ def listed(words: Sequence[str]) -> str:
 
 def agreed(agreements: Sequence[Agreement]) -> str:
     """Say how many published results a run agrees with."""
-    return f"{sum(each.agrees for each in agreements)} of {len(agreements)} published results agree."
+    return f"{sum(result.agrees for result in agreements)} of {len(agreements)} published results agree."

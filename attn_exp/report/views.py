@@ -104,7 +104,9 @@ def heads_of(panel: Panel) -> list[tuple[str, Array]]:
 
 def label(token: str, most: int = 18) -> str:
     """Return a token as a label: on one line, controls escaped, the middle left out where it is long."""
-    safe = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in token[:200])
+    safe = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in token[:200]
+    )
     if len(safe) <= most and len(token) <= 200:
         return safe
     return f"{safe[: most - 6]}…{ending(token)}"
@@ -112,4 +114,4 @@ def label(token: str, most: int = 18) -> str:
 
 def ending(token: str) -> str:
     """Return the last letters of a token; a question mark for each that is none."""
-    return "".join(each if each.isprintable() else "?" for each in token[-5:])
+    return "".join(letter if letter.isprintable() else "?" for letter in token[-5:])
