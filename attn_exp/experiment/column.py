@@ -40,8 +40,8 @@ class Column:
 
 def columns(*schemas: type) -> dict[str, Column]:
     """Return the column of each field of some records, in the order in which they are read."""
-    hints = {name: hint for schema in schemas for name, hint in get_type_hints(schema, include_extras=True).items()}
-    known = {name: column for name, hint in hints.items() if (column := beside(hint)) is not None}
+    hints = [pair for schema in schemas for pair in get_type_hints(schema, include_extras=True).items()]
+    known = {name: column for name, hint in hints if (column := beside(hint)) is not None}
     return dict(sorted(known.items(), key=lambda pair: pair[1].place))
 
 

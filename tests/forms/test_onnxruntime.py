@@ -104,7 +104,7 @@ def test_more_than_rounding_in_float32_is_another_function(
     found = comparison(*RANDOM, BOTH)
     assert found.rows[1].same_as == letter
     assert ("onnxruntime is wrong" in partings.accuracy(list(found.rows))) == (letter == "B")
-    assert ("parts from matrix at the context" in " ".join(partings.told(found))) == (letter == "B")
+    assert ("parts from matrix at the context" in " ".join(partings.sentences(found))) == (letter == "B")
 
 
 @pytest.mark.parametrize(

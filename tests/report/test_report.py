@@ -17,7 +17,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.timing import measure
-from attn_exp.report import escapes, markdown, pixels, tables, walk
+from attn_exp.report import columns, escapes, markdown, pixels, tables, walk
 from attn_exp.report.documents import Shown
 from attn_exp.report.numbers import kinds
 from attn_exp.report.sums import sums
@@ -273,6 +273,13 @@ def test_checks_are_told() -> None:
     assert "Check: mask" in "".join(Reader(page).words)
     assert sentence in "".join(Reader(page).words)
     assert escapes.md(sentence) in text
+
+
+def test_every_line_of_the_comparison_begins_with_its_variant() -> None:
+    run = a_run(comparison("variant=[looped,multi_head]"))
+    shown = columns.table(run.comparison, run.timings)
+    assert [part.head[0].name for part in (shown, shown.part(aside=False), shown.part(aside=True))] == ["variant"] * 3
+    assert [line[0] for line in shown.lines] == ["looped", "multi_head"]
 
 
 def test_columns_of_numbers_are_told_from_words() -> None:
