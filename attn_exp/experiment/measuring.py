@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import forms
@@ -17,10 +16,12 @@ from attn_exp.experiment.metrics.first_row import cosine
 from attn_exp.experiment.metrics.spread import effective_keys, entropy, largest_weight
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.experiment.sameness import sameness
+from attn_exp.experiment.shares import share_out
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import oracle
+from attn_exp.rules.rules import Rules
 
 Array = NDArray[Any]
 
@@ -82,21 +83,25 @@ def measured(
         "cosine": cosine(mine, first) if mine.shape == first.shape else math.nan,
         "sameness": apart.word,
         "parts_at": apart.parts_at,
-        **spread(trace),
+        **spread(trace, settled.rules),
     }
 
 
-def spread(trace: Trace) -> dict[str, float]:
-    """Return how the weights are spread over the keys, as means over heads and queries; NaN where nothing tells."""
-    if trace.weights is not None:
-        weights, sums = trace.weights, row_sum_error(trace.weights)
-        rows = entropy(weights), effective_keys(weights), largest_weight(weights)
-    elif trace.summary is not None:
-        rows, sums = (trace.summary.entropy, trace.summary.effective_keys, trace.summary.largest_weight), math.nan
-    else:
-        rows, sums = (np.full(1, math.nan),) * 3, math.nan
-    names = ("entropy", "effective_keys", "largest_weight")
-    return {**{name: float(row.mean()) for name, row in zip(names, rows, strict=True)}, "row_sum_error": sums}
+def spread(trace: Trace, rules: Rules) -> dict[str, float]:
+    """Return how the weights are spread over the keys, as means over heads and queries; NaN where nothing tells.
+
+    Rows that do not share out 1 have no entropy.
+    """
+    weights, summary, even = trace.weights, trace.summary, share_out(trace, rules)
+    numbers = dict.fromkeys(("entropy", "effective_keys", "largest_weight", "row_sum_error"), math.nan)
+    if weights is not None:
+        numbers |= {"largest_weight": float(largest_weight(weights).mean()), "row_sum_error": row_sum_error(weights)}
+        spreads = {"entropy": entropy, "effective_keys": effective_keys}
+        return numbers | {name: float(measure(weights).mean()) for name, measure in spreads.items() if even}
+    if summary is not None:
+        names = ("entropy", "effective_keys", "largest_weight") if even else ("largest_weight",)
+        numbers |= {name: float(getattr(summary, name).mean()) for name in names}
+    return numbers
 
 
 def size(heads: Array | None) -> int:

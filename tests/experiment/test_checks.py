@@ -333,3 +333,18 @@ def test_both_reports_show_the_checks(tmp_path: Path) -> None:
         assert "prefill against decode" in text
         assert "coffee sees every key" in text
         assert "6 full, 0 partial and 3 empty blocks" in text
+
+
+def test_gradients_where_logits_are_bent_behind_the_mask() -> None:
+    """PyTorch's autograd is the reference: what a mask hides is bent to a constant, and its slope is 0."""
+    torch = pytest.importorskip("torch")
+    rng, cap, rules = np.random.default_rng(3), 1.5, Rules(0.7, (Causal(),), (Softcap(1.5),), bend_last=True)
+    q, k, v = (rng.standard_normal((2, 4, 3)) for _ in range(3))
+    tensors = [torch.tensor(array, requires_grad=True) for array in (q, k, v)]
+    hidden = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    masked = (0.7 * tensors[0] @ tensors[1].mT).masked_fill(hidden, -math.inf)
+    context = (cap * torch.tanh(masked / cap)).softmax(-1) @ tensors[2]
+    (context * context.detach()).sum().backward()
+    expected = [tensor.grad.numpy() for tensor in tensors]
+    for mine, theirs in zip(gradient(q, k, v, rules, context.detach().numpy()), expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-13)

@@ -86,7 +86,7 @@ def test_divergences_by_hand() -> None:
         (distances.distance, 1.25, 0.0),
         (distances.looks_back, 0.125, 0.0),
         (lambda w: distances.at_distance(w, 0), 0.25, 1.0),
-        (lambda w: distances.at_distance(w, -1), 0.25, 0.0),
+        (lambda w: distances.at_distance(w, -1), 0.125, 0.0),
     ],
 )
 def test_two_rows_that_share_among_four_keys_or_each_take_their_own(
@@ -166,3 +166,44 @@ def test_metrics_of_a_form_without_weights_are_left_out() -> None:
 def test_an_unknown_metric() -> None:
     with pytest.raises(UserError, match="unknown metrics 'entropi'; did you mean entropy"):
         comparison("metrics=entropi")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["mask=padding mask.padding.lengths=0", "embeddings=random embeddings.tokens=1 embeddings.d_model=4 head=1",
+     "embeddings=random embeddings.tokens=1 embeddings.d_model=4 mask=padding mask.padding.lengths=0",
+     "mask=padding mask.padding.lengths=1 score=sink", "normalizer=sigmoid", "convention=udl mask=padding"],
+)  # fmt: skip
+def test_metrics_of_the_smallest_problems_are_numbers_or_left_out(words: str) -> None:
+    """Warnings are errors here, so a mean of nothing fails this test."""
+    found = comparison("metrics=all", "variant=[matrix,multi_head,blockwise]", *words.split()).checks[0].records
+    assert {record.metric for record in found} == set(metrics.known())
+
+
+def test_what_does_not_sum_to_one_has_no_entropy() -> None:
+    words = ("embeddings=random", "embeddings.tokens=2000", "embeddings.d_model=4", "normalizer=sigmoid")
+    row = comparison(*words, "variant=[matrix]").rows[0]
+    assert math.isnan(row.entropy)
+    assert math.isnan(row.effective_keys)
+    assert 0 < row.largest_weight < 1
+    sink = comparison("score=sink", "variant=[matrix,blockwise]").rows
+    assert all(math.isnan(row.entropy) for row in sink)
+    assert not math.isnan(comparison("mask=padding", "mask.padding.lengths=0", "variant=[matrix]").rows[0].entropy)
+
+
+def test_the_log_sum_counts_keys_alone_in_every_form() -> None:
+    found = comparison("metrics=[log_sum_exp,log_sum_exp_error]", "score=sink", "mask=causal",
+                       "variant=[matrix,looped,blockwise]").checks[0].records  # fmt: skip
+    values = {(record.variant, record.metric): record.value for record in found}
+    assert len({round(values[name, "log_sum_exp"], 12) for name in ("matrix", "looped", "blockwise")}) == 1
+    assert all(values[name, "log_sum_exp_error"] < 1e-14 for name in ("matrix", "looped", "blockwise"))
+
+
+def test_attention_to_the_token_before_is_that_of_transformer_lens() -> None:
+    """`(pattern * attention).sum() / attention.sum()`: the first query counts, though no token is before it."""
+    weights = np.array([[[1.0, 0, 0], [1, 0, 0], [0.0, 1, 0]]])
+    pattern = np.eye(3, k=-1)
+    assert distances.at_distance(weights, -1) == pytest.approx((pattern * weights[0]).sum() / weights[0].sum())
+    six = np.vstack([np.eye(6)[:1], np.eye(6)[:5]])[None]
+    assert distances.at_distance(six, -1) == pytest.approx(5 / 6)
+    assert distances.at_distance(six, 0) == pytest.approx(1 / 6)

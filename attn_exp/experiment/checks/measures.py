@@ -10,7 +10,7 @@ import numpy as np
 from attn_exp.config.schema import Config
 from attn_exp.experiment import metrics
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.checks.precision import as_plain
+from attn_exp.experiment.checks.precision import as_exact
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject
 from attn_exp.experiment.rounding import rounded
@@ -34,7 +34,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     exact_problem = rounded(problem, np.dtype(np.longdouble))
     first = execute(variants[0], problem)
     for settled in variants:
-        subject = Subject(settled, execute(settled, problem), first, execute(as_plain(settled), exact_problem))
+        subject = Subject(settled, execute(settled, problem), first, execute(as_exact(settled), exact_problem))
         for metric in chosen:
             yield Record(settled.name, metric.name, value(metric, subject), metric.unit)
 

@@ -52,7 +52,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         low = rounded(problem, kind(name))
         exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
         for settled in (each for each in variants if name in own[each.name]):
-            exact = stages(execute(as_plain(settled), exact_problem))
+            exact = stages(execute(as_exact(settled), exact_problem))
             plain = stages(execute(as_plain(settled), low))
             yield from judged(settled.name, name, stages(execute(settled, low)), plain, exact)
 
@@ -60,6 +60,12 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 def as_plain(settled: Settled) -> Settled:
     """Return the variant in the plainest form that computes its function."""
     return replace(settled, form="matrix" if forms.form(settled.form).reference == "logits" else "linear")
+
+
+def as_exact(settled: Settled) -> Settled:
+    """Return the plainest variant of its function, in which no softmax rounds to a type of its own."""
+    plain = as_plain(settled)
+    return replace(plain, rules=replace(plain.rules, softmax_dtype=None))
 
 
 def stages(trace: Trace) -> dict[str, Array]:

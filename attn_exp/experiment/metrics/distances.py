@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.experiment.metrics.metric import Metric, weights
+from attn_exp.experiment.metrics.metric import Metric, mean, weights
 
 Array = NDArray[Any]
 
@@ -27,12 +27,14 @@ def looks_back(weights: Array, offset: int = 0) -> Array:
 
 
 def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
-    """Return the mean weight that queries give to the key `steps` after them (0: itself, -1: the one before).
+    """Return the share of all weight that goes to the key `steps` after the query (0: itself, -1: the one before).
 
-    Source: TransformerLens, `head_detector.py`, previous-token and duplicate-token heads.
+    `sum_ij w_ij [j = i + steps] / sum_ij w_ij`, the mean of the heads: a query without such a key counts as well.
+    Source: TransformerLens, `head_detector.py`, `error_measure="mul"`, whose previous-token pattern is that of -1.
     """
-    places = ahead(weights, offset) == steps
-    return float((weights * places).sum(axis=-1)[:, places.any(axis=-1)].mean())
+    total = weights.sum(axis=(-1, -2))
+    on_pattern = (weights * (ahead(weights, offset) == steps)).sum(axis=(-1, -2))
+    return mean(on_pattern[total > 0] / total[total > 0])
 
 
 def ahead(weights: Array, offset: int) -> Array:
@@ -58,13 +60,12 @@ METRICS = (
     metric(
         "on_itself",
         lambda subject: at_distance(weights(subject), 0, subject.offset),
-        meaning="the weight on the query's own token",
-        source="TransformerLens, head_detector.py",
+        meaning="the share of all weight on the query's own token",
     ),
     metric(
         "on_previous",
         lambda subject: at_distance(weights(subject), -1, subject.offset),
-        meaning="the weight on the token before",
-        source="TransformerLens, head_detector.py",
+        meaning="the share of all weight on the token before, over all queries",
+        source='TransformerLens, head_detector.py, error_measure="mul"',
     ),
 )

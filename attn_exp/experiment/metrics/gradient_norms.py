@@ -34,6 +34,8 @@ def gradient_norm(which: int) -> Callable[[Subject], float]:
         rules = subject.settled.rules
         if forms.form(subject.settled.form).reference != "logits" or rules.normalizer == "sparsemax":
             raise NotFormedError
+        if subject.settled.empty != "zeros" and not subject.allowed().any(axis=-1).all():
+            raise NotFormedError  # the formula knows rows without keys as zeros alone
         q, k, v, context = (stage(subject.trace, name) for name in ("q", "k", "v", "context"))
         return float(np.linalg.norm(gradient(q, k, v, rules, context)[which]))
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.metrics.first_row import js
-from attn_exp.experiment.metrics.metric import Metric, weights
+from attn_exp.experiment.metrics.metric import Metric, shares
 
 Array = NDArray[Any]
 
@@ -28,7 +28,7 @@ metric = partial(Metric, place=7)
 METRICS = (
     metric(
         "head_divergence",
-        lambda subject: head_divergence(weights(subject)),
+        lambda subject: head_divergence(shares(subject)),
         meaning="Jensen-Shannon divergence between two heads: 0 where all do the same",
         unit="nats",
         source="Clark et al. 2019, section 6",

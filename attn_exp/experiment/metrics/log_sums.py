@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.metrics.metric import Metric, Subject, stage
+from attn_exp.experiment.metrics.metric import Metric, Subject, mean, stage
+from attn_exp.forms.trace import Trace
 
 Array = NDArray[Any]
 
@@ -25,16 +26,24 @@ def log_sum_exp(masked: Array) -> Array:
     return np.asarray(np.log(sums, where=sums > 0, out=np.full_like(sums, -np.inf)) + anchor[..., 0])
 
 
+def sums_of(trace: Trace) -> Array:
+    """Return the logarithm of each row's sum of exponentials `[h t]`: as the form has it, or from its masked logits."""
+    return log_sum_exp(stage(trace, "masked")) if trace.lse is None else trace.lse
+
+
 def finite_sums(subject: Subject) -> Array:
-    """Return the log-sum-exp of each row that sees anything, as the form has it or from its masked logits."""
-    trace = subject.trace
-    found = log_sum_exp(stage(trace, "masked")) if trace.lse is None else trace.lse
-    return found[np.isfinite(found)]
+    """Return the log-sum-exp of each row that sees anything."""
+    sums = sums_of(subject.trace)
+    return sums[np.isfinite(sums)]
 
 
 def sums_error(subject: Subject) -> float:
-    exact = log_sum_exp(stage(subject.exact, "masked"))
-    return largest_error(finite_sums(subject), exact[np.isfinite(exact)])
+    """Return the largest difference of the log-sum-exps from the exact ones; infinite where one alone is finite."""
+    mine, exact = (sums_of(trace) for trace in (subject.trace, subject.exact))
+    finite = np.isfinite(exact)
+    if (np.isfinite(mine) != finite).any():
+        return float("inf")
+    return largest_error(mine[finite], exact[finite])
 
 
 metric = partial(Metric, place=12)
@@ -42,7 +51,7 @@ metric = partial(Metric, place=12)
 METRICS = (
     metric(
         "log_sum_exp",
-        lambda subject: finite_sums(subject).mean(),
+        lambda subject: mean(finite_sums(subject)),
         meaning="the logarithm of the sum of exponentials of a row, which merges parts of an answer",
         source="FlashAttention-2, section 3.1",
     ),

@@ -8,15 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.experiment.metrics.metric import Metric, Subject, stage
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, stage
 
 Array = NDArray[Any]
 
 
 def finite_logits(subject: Subject) -> Array:
-    """Return the logits that no mask has hidden."""
+    """Return the logits that no mask has hidden.
+
+    Raises:
+        NotFormedError: the masks hide all.
+    """
     masked = stage(subject.trace, "masked")
-    return masked[np.isfinite(masked)]
+    finite = masked[np.isfinite(masked)]
+    if not finite.size:
+        raise NotFormedError
+    return finite
 
 
 def expected_variance(q: Array, k: Array) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from attn_exp.experiment.executing import answer
+from attn_exp.experiment.shares import share_out, sum_to_one
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.picture import places
@@ -74,17 +75,42 @@ def weights(subject: Subject) -> Array:
     return stage(subject.trace, "weights")
 
 
+def shares(subject: Subject) -> Array:
+    """Return the weights of a variant `[h t s]`, where each row shares out 1.
+
+    Raises:
+        NotFormedError: rows sum to something else, as those of a sigmoid or beside a sink: they are no distribution.
+    """
+    if not share_out(subject.trace, subject.settled.rules):
+        raise NotFormedError
+    return weights(subject)
+
+
+def mean(numbers: Array) -> float:
+    """Return the mean.
+
+    Raises:
+        NotFormedError: there is no number, as where no query sees a key.
+    """
+    if not numbers.size:
+        raise NotFormedError
+    return float(numbers.mean())
+
+
 def ends(subject: Subject) -> tuple[Array, Array]:
     """Return the answer and the exact one."""
     return answer(subject.trace), answer(subject.exact)
 
 
 def distributions(subject: Subject) -> tuple[Array, Array]:
-    """Return the weights of the first row and of this one, where both have as many heads."""
+    """Return the weights of the first row and of this one, where both share out 1 among as many heads.
+
+    A row of no keys shares nothing, and is left as it is.
+    """
     first = stage(subject.first, "weights")
-    if first.shape != weights(subject).shape:
+    if first.shape != weights(subject).shape or not sum_to_one(first):
         raise NotFormedError
-    return first, weights(subject)
+    return first, shares(subject)
 
 
 def outputs(subject: Subject) -> tuple[Array, Array]:

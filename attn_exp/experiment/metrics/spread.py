@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.experiment.metrics.metric import Metric, weights
+from attn_exp.experiment.metrics.metric import Metric, mean, shares, weights
 
 Array = NDArray[Any]
 
@@ -60,27 +60,27 @@ metric = partial(Metric, place=2)
 METRICS = (
     metric(
         "entropy",
-        lambda subject: entropy(weights(subject)).mean(),
+        lambda subject: mean(entropy(shares(subject))),
         meaning="0 where one key takes all",
         unit="nats",
         source="Shannon 1948; of attention: Clark et al. 2019, section 3.3",
     ),
     metric(
         "normalized_entropy",
-        lambda subject: normalized_entropy(weights(subject), subject.allowed()).mean(),
+        lambda subject: mean(normalized_entropy(shares(subject), subject.allowed())),
         meaning="entropy over the most that the mask allows: 1 where all keys share",
         unit="of ln n",
         source='Clark et al. 2019, "What Does BERT Look At?", section 3.3',
     ),
     metric(
         "effective_keys",
-        lambda subject: effective_keys(weights(subject)).mean(),
+        lambda subject: mean(effective_keys(shares(subject))),
         meaning="over how many keys, equally weighted, a row would spread as widely",
         unit="keys",
     ),
     metric(
         "participation",
-        lambda subject: participation(weights(subject)).mean(),
+        lambda subject: mean(participation(weights(subject))),
         meaning="1 over the sum of squared weights of a row",
         unit="keys",
     ),

@@ -1,0 +1,29 @@
+"""Whether weights share out 1 among the keys: only then have they an entropy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.normalizers import TAKES_EXTRA
+from attn_exp.rules.rules import Rules
+
+Array = NDArray[Any]
+
+PRINTED = 0.02
+"""How far from 1 a row may be whose weights a document prints with two digits."""
+
+
+def share_out(trace: Trace, rules: Rules) -> bool:
+    """Say whether each row of weights shares out 1, by the rules that made it and, where it is there, by its sum."""
+    ruled = rules.normalizer in TAKES_EXTRA and all(rule.extra(0) is None for rule in rules.scores)
+    return ruled and (trace.weights is None or sum_to_one(trace.weights))
+
+
+def sum_to_one(weights: Array) -> bool:
+    """Say whether every row that attends to anything sums to 1, as far as documents print it."""
+    sums = weights.sum(axis=-1)
+    return bool((np.abs(sums - 1)[sums != 0] <= PRINTED).all())
