@@ -1,19 +1,43 @@
-"""Every setting of a run and its default: plain frozen dataclasses."""
+"""Every setting of a run: what it takes, what it means, and its default, once, on the field of a frozen dataclass."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from attn_exp.config.fields import array_or
+from attn_exp.config.kinds import (
+    NUMBER,
+    Says,
+    arrays,
+    at_least,
+    between,
+    choice,
+    file_name,
+    folder,
+    mapping_of,
+    scale,
+    shape,
+    tokens,
+    words,
+    words_of,
+)
+
+LARGEST_LEGACY_SEED = 2**32 - 1
+ALIGN, JOIN = ("top_left", "bottom_right"), ("and", "or")
 
 
 @dataclass(frozen=True)
 class Draw:
     """An array drawn from NumPy's legacy generator, as documents do: `RandomState(legacy_seed)`."""
 
-    distribution: str
-    legacy_seed: int
-    shape: tuple[int, ...]
+    distribution: Annotated[str, choice("normal", "uniform")]
+    legacy_seed: Annotated[int, at_least(0, most=LARGEST_LEGACY_SEED)]
+    shape: Annotated[tuple[int, ...], shape()]
+
+
+Array = Annotated[Any, array_or(Draw)]
 
 
 @dataclass(frozen=True)
@@ -24,16 +48,16 @@ class Embeddings:
     x from the run's seed; `file` reads it from a .npy or .csv file.
     """
 
-    tokens: tuple[str, ...] | int | None = None
-    vectors: Any = None
-    d_model: int | None = None
-    distribution: str | None = None
+    tokens: Annotated[tuple[str, ...] | int, tokens()] | None = None
+    vectors: Array = None
+    d_model: Annotated[int, at_least(1)] | None = None
+    distribution: Annotated[str, choice("normal", "uniform")] | None = None
     file: str | None = None
     columns: bool = False
-    q: Any = None
-    k: Any = None
-    v: Any = None
-    weights: Any = None
+    q: Array = None
+    k: Array = None
+    v: Array = None
+    weights: Array = None
 
 
 @dataclass(frozen=True)
@@ -45,13 +69,13 @@ class Projections:
     W_k and W_v are recovered. `order_per_head`, then `order`, are drawn from one legacy stream of `legacy_seed`.
     """
 
-    source: str = "normal"
+    source: Annotated[str, choice("normal", "uniform", "identity", "none")] = "normal"
     spread: float | None = None
     columns: bool = False
-    given: Mapping[str, Any] = field(default_factory=dict)
-    printed: Mapping[str, Any] = field(default_factory=dict)
-    distribution: str | None = None
-    legacy_seed: int | None = None
+    given: Annotated[Mapping[str, Any], arrays()] = field(default_factory=dict)
+    printed: Annotated[Mapping[str, Any], arrays()] = field(default_factory=dict)
+    distribution: Annotated[str, choice("normal", "uniform")] | None = None
+    legacy_seed: Annotated[int, at_least(0, most=LARGEST_LEGACY_SEED)] | None = None
     order_per_head: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
 
@@ -61,14 +85,14 @@ class Variant:
     """A form under a name, with the settings it pins; None follows the run."""
 
     form: str
-    head: int | None = None
-    scale: bool | float | None = None
+    head: Annotated[int, at_least(1)] | None = None
+    scale: Annotated[bool | float, scale()] | None = None
     output_projection: bool = False
     mistake: str | None = None
-    kv_head: int | None = None
-    align: str | None = None
+    kv_head: Annotated[int, at_least(1)] | None = None
+    align: Annotated[str, choice(*ALIGN)] | None = None
     mask: Mapping[str, Any] | None = None
-    mask_join: str | None = None
+    mask_join: Annotated[str, choice(*JOIN)] | None = None
     score: Mapping[str, Any] | None = None
     position: Mapping[str, Any] | None = None
     normalizer: str | None = None
@@ -90,14 +114,16 @@ class Published:
     printed: str
     stage: str
     variant: str | None = None
-    head: int = 0
+    head: Annotated[int, at_least(0)] = 0
     columns: bool = False
-    row: int | None = None
-    first: int | None = None
-    decimals: int | None = None
-    product: str | None = None
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    rounded: Mapping[str, float] = field(default_factory=dict)
+    row: Annotated[int, at_least(0)] | None = None
+    first: Annotated[int, at_least(1)] | None = None
+    decimals: Annotated[int, at_least(0)] | None = None
+    product: Annotated[str, choice("@", "matmul", "dot", "sum")] | None = None
+    inputs: Annotated[Mapping[str, Any], mapping_of(array_or(Draw), "q", "k", "v", "weights")] = field(
+        default_factory=dict
+    )
+    rounded: Annotated[Mapping[str, float], mapping_of(NUMBER, "q", "k", "v")] = field(default_factory=dict)
     note: str = ""
 
 
@@ -114,8 +140,10 @@ class Report:
 class Figures:
     """How figures are written: in which formats, and how many inches wide."""
 
-    format: tuple[str, ...] = ("svg",)
-    width: float = 6.3
+    format: Annotated[
+        tuple[str, ...], words_of("png", "svg", "pdf"), Says("png, svg, pdf, or several as [svg,pdf]")
+    ] = ("svg",)
+    width: Annotated[float, between(3, 20), Says("how many inches wide figures are")] = 6.3
 
 
 @dataclass(frozen=True)
@@ -126,16 +154,16 @@ class Sweep:
     cluster of `engine`. `chunk` is how many points a worker takes at once; None chooses.
     """
 
-    name: str = ""
-    zip: tuple[str, ...] = ()
-    skip: str = ""
-    dry_run: bool = False
-    engine: str = "process"
-    workers: int | None = None
-    address: str | None = None
-    chunk: int | None = None
-    fail_fast: bool = False
-    format: str = "csv"
+    name: Annotated[str, file_name(), Says("name of its folder", "made from the settings")] = ""
+    zip: Annotated[tuple[str, ...], Says("keys whose values move together, such as [head,seed]")] = ()
+    skip: Annotated[str, Says('leaves out points for which it holds, such as "head > d_model"')] = ""
+    dry_run: Annotated[bool, Says("true: show axes, points and the time, and run nothing")] = False
+    engine: Annotated[str, choice("serial", "process", "ray", "dask"), Says("serial, process, ray or dask")] = "process"
+    workers: Annotated[int, at_least(1), Says("how many work at once", "as many as there are processors")] | None = None
+    address: Annotated[str, Says("running cluster of ray or dask to join")] | None = None
+    chunk: Annotated[int, at_least(1), Says("points that a worker takes at once", "chosen")] | None = None
+    fail_fast: Annotated[bool, Says("true: stop at the first point that fails")] = False
+    format: Annotated[str, choice("csv", "parquet"), Says("csv or parquet")] = "csv"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,30 +175,63 @@ class Config:
     `weights`: what is kept of them, whole matrices, blocks (a summary and a coarse map), or what each form has anyway.
     """
 
-    embeddings: Embeddings
-    projections: Projections = Projections()
-    seed: int = 0
-    head: int = 2
-    scale: bool | float = True
-    bias: bool = False
-    mistake: str = "none"
-    kv_head: int | None = None
-    align: str | None = None
+    embeddings: Annotated[
+        Embeddings, Says("the tokens and their vectors: one of the documents', `random`, `inline`, `file`")
+    ]
+    projections: Annotated[
+        Projections,
+        Says("W_q, W_k, W_v, W_o and biases: `normal`, `uniform`, `identity`, a document's own, `none`"),
+    ] = Projections()
+    seed: Annotated[
+        int, at_least(0, most=None), Says("whole number that drives every random array; each has a stream of its own")
+    ] = 0
+    head: Annotated[int, at_least(1), Says("number of heads of variants that do not pin it")] = 2
+    scale: Annotated[
+        bool | float, scale(), Says("true: divide the scores by sqrt(d_head); false: do not; a number: multiply by it")
+    ] = True
+    bias: Annotated[bool, Says("true: add biases in the projections")] = False
+    mistake: Annotated[str, Says("none, or a named deviation to reproduce, such as weights_transposed")] = "none"
+    kv_head: (
+        Annotated[
+            int, at_least(1), Says("key/value heads; groups of query heads share them", "as many as the input has")
+        ]
+        | None
+    ) = None
+    align: (
+        Annotated[
+            str,
+            choice(*ALIGN),
+            Says("top_left or bottom_right: beside which key the first query stands", "the convention's"),
+        ]
+        | None
+    ) = None
     mask: Mapping[str, Any] = field(default_factory=dict)
-    mask_join: str = "and"
+    mask_join: Annotated[str, choice(*JOIN), Says("and: every mask must allow a place; or: one is enough")] = "and"
     score: Mapping[str, Any] = field(default_factory=dict)
     position: Mapping[str, Any] = field(default_factory=dict)
-    normalizer: str = "softmax"
-    convention: str = "none"
-    check: tuple[str, ...] = ()
-    dtype: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = ()
-    weights: str = "auto"
-    variant: Mapping[str, Variant]
-    report: Report = Report()
+    normalizer: Annotated[str, Says("what turns logits into weights: {normalizer}")] = "softmax"
+    convention: Annotated[str, Says("read masks as a library does: {convention}")] = "none"
+    check: Annotated[
+        tuple[str, ...], words(), Says("experiments on every variant, one or several: {check}", "none")
+    ] = ()
+    dtype: Annotated[
+        tuple[str, ...],
+        words(),
+        Says("types to judge every variant in, one or several, such as [float16,bfloat16]", "float64"),
+    ] = ()
+    metrics: Annotated[
+        tuple[str, ...], words(), Says("more numbers of every variant, such as [kl,gini,sink], or all", "none")
+    ] = ()
+    weights: Annotated[
+        str,
+        choice("auto", "full", "blocks"),
+        Says("kept: full matrices, blocks (a summary and a coarse map), or auto: what a form has"),
+    ] = "auto"
+    variant: Annotated[Mapping[str, Variant], Says("the rows to compare")]
+    report: Annotated[Report, Says("`full`, `tables`, `none`")] = Report()
     figures: Figures = Figures()
     sweep: Sweep = Sweep()
-    output_dir: str = "outputs"
-    title: str = ""
-    notes: tuple[str, ...] = ()
-    published: tuple[Published, ...] = ()
+    output_dir: Annotated[str, folder(), Says("folder that runs are written to")] = "outputs"
+    title: Annotated[str, Says("heading of the report")] = ""
+    notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
+    published: Annotated[tuple[Published, ...], Says("printed figures to hold the run against; presets fill it")] = ()

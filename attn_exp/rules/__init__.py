@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attn_exp import registry
+from attn_exp.config import fields
 from attn_exp.errors import UserError, unknown
 from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.positions.position import Position
@@ -42,7 +43,7 @@ def make(group: str, name: str, settings: Any) -> Any:
             raise UserError(f"{group}.{name}: {name} is a {other} rule; use {other}={name}")
         word = "position" if group == "position" else "rule"
         raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
-    return registry.make(kind(group, name), settings, f"{group}.{name}")
+    return fields.make(kind(group, name), settings, f"{group}.{name}")
 
 
 def masks(given: Mapping[str, Any], join: str, blocks: bool = False) -> tuple[Mask, ...]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from attn_exp.config.fields import read_own
+
 
 class Rule:
     """What masks and score rules have in common.
@@ -18,6 +20,10 @@ class Rule:
     """
 
     relative: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Hold what Python gives to the bounds on the fields, as the command line does."""
+        read_own(self)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         """Say why the rule does not fit logits `[heads rows keys]`, in the user's words, or None where it does."""

@@ -34,13 +34,3 @@ def misfit(name: str, values: Array, heads: int, rows: int, keys: int) -> str | 
                 f"[{heads}, {rows}, {keys}]: axis {axis} has {values.shape[axis]}, expected 1 or {size} for the {what}"
             )
     return None if values.ndim <= 4 else f"{name} has {values.ndim} axes; expected at most 4"
-
-
-def is_whole(value: Any, least: int) -> bool:
-    """Say whether a setting is a whole number of at least `least`; true and false are not."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
-
-
-def is_number(value: Any) -> bool:
-    """Say whether a setting is a number; true and false are not."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)

@@ -8,12 +8,11 @@ import shutil
 import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from attn_exp.config.read import FIGURES
-from attn_exp.config.readers import read_fields
+from attn_exp.config.fields import read_fields
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.comparison import Run
@@ -89,7 +88,7 @@ def figure_settings(words: Sequence[str]) -> dict[str, Any]:
     Raises:
         UserError: another setting, which only a new run can change, or a value that does not fit.
     """
-    known = [f"figures.{name}" for name in FIGURES]
+    known = [f"figures.{field.name}" for field in fields(Figures)]
     values = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -98,7 +97,7 @@ def figure_settings(words: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise UserError(f"{word}: expected {key}=VALUE")
         values[key.removeprefix("figures.")] = spoken(value)
-    return read_fields(values, Figures, FIGURES, "figures.")
+    return read_fields(Figures, values, "figures.")
 
 
 def spoken(value: str) -> Any:

@@ -15,8 +15,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.config.compose import VERSION_BASE, composed_once, conf_dir, plain, register_schema, search_words
-from attn_exp.config.read import READERS, read
-from attn_exp.config.readers import as_is
+from attn_exp.config.read import read, read_settings
 from attn_exp.config.schema import Config, Sweep
 from attn_exp.errors import UserError, unknown
 from attn_exp.sweep.space import Axis, Space, changed, holds
@@ -165,6 +164,5 @@ def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
     for each in axes:
         if not each.composed:
             top, *path = each.key.split(".")
-            reader = READERS.get(top, as_is)
             for value in each.values:
-                reader(changed(base[top], path, value) if path else value, top)
+                read_settings({top: changed(base[top], path, value) if path else value})

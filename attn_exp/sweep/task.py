@@ -14,8 +14,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from attn_exp.config.read import READERS, read
-from attn_exp.config.readers import as_is
+from attn_exp.config.read import read, read_settings
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.checks import measures
@@ -84,7 +83,7 @@ def config_of(plan: Plan, index: int, bases: Mapping[tuple[int, ...], Config]) -
     settings = plan.space.settings(index)
     swept = {axis.key.split(".")[0] for axis in plan.space.axes if not axis.composed}
     base = bases[plan.space.base_key(plan.space.places(index))]
-    return replace(base, **{key: READERS.get(key, as_is)(settings[key], key) for key in swept})
+    return replace(base, **read_settings({key: settings[key] for key in swept}))
 
 
 def alone(plan: Plan, job: Job) -> Done:

@@ -226,13 +226,13 @@ def test_the_sliding_alignment_can_be_pinned_against_the_convention() -> None:
         ("position=rope position.rope.size=x", "position.rope.size=x: expected a whole number"),
         ("position=rope position.rope.base=x", "position.rope.base=x: expected a finite number"),
         ("position=rope position.rope.interleaved=3", "position.rope.interleaved=3: expected true or false"),
-        ("position=sinusoidal position.sinusoidal.base=0", "sinusoidal base=0: expected a number above 0"),
+        ("position=sinusoidal position.sinusoidal.base=0", "position.sinusoidal.base=0: expected a number above 0"),
         ("score=t5 score.t5.seed=x", "score.t5.seed=x: expected a whole number"),
         ("mask=array mask.array.values=[[true],[true,false]]", "mask values must be rows of equal length"),
         ("score=added score.added.values=[[a]]", "values to add must be rows of equal length"),
         ("score=sink normalizer=sigmoid", "score=sink has nothing to share"),
         ("variant=[linear] score=alibi", "linear: linear attention forms no logits"),
-        ("mask=window mask.window.left=-2", "mask.window: window left=-2: expected a whole number of keys, or -1"),
+        ("mask=window mask.window.left=-2", "mask.window.left=-2: expected a whole number of keys, or -1"),
     ],
 )
 def test_wrong_words(words: str, said: str) -> None:

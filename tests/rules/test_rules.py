@@ -174,7 +174,7 @@ def test_rope_turns_a_part_of_a_head_and_stretches_positions() -> None:
     [
         ("mask", "windo", {}, "unknown rule 'mask.windo'; did you mean mask.window?"),
         ("mask", "window", {"lft": 1}, "unknown setting 'mask.window.lft'; did you mean mask.window.left?"),
-        ("mask", "window", {"left": -2}, "mask.window: window left=-2: expected a whole number of keys, or -1"),
+        ("mask", "window", {"left": -2}, "mask.window.left=-2: expected a whole number of keys, or -1"),
         ("mask", "causal", {"left": 1}, "mask.causal has no settings"),
         ("mask", "prefix", {}, "mask.prefix.length is missing"),
         ("mask", "alibi", {}, "mask.alibi: alibi is a score rule; use score=alibi"),

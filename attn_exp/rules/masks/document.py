@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
+from attn_exp.config.kinds import at_least, list_of_numbers
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span
-from attn_exp.rules.settings import is_whole
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,9 @@ class Document(Mask):
     Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".
     """
 
-    ids: Sequence[int]
-
-    def __post_init__(self) -> None:
-        given: Any = self.ids
-        if not isinstance(given, (list, tuple)) or not given or not all(is_whole(each, 0) for each in given):
-            raise ValueError(
-                f"document ids={self.ids}: expected a list of whole numbers of at least 0, such as [0,0,1]"
-            )
-        object.__setattr__(self, "ids", tuple(self.ids))
+    ids: Annotated[
+        Sequence[int], list_of_numbers(at_least(0), "a list of whole numbers of at least 0, such as [0,0,1]")
+    ]
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         return None if len(self.ids) == keys else f"document: {len(self.ids)} ids, but there are {keys} keys"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from attn_exp.config.kinds import at_least, one_or_several
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span
-from attn_exp.rules.settings import is_whole
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,7 @@ class Padding(Mask):
     opposite polarity (True = filler).
     """
 
-    lengths: Sequence[int] | int
-
-    def __post_init__(self) -> None:
-        lengths = (self.lengths,) if isinstance(self.lengths, int) else tuple(self.lengths)
-        if not lengths or not all(is_whole(each, 0) for each in lengths):
-            raise ValueError(f"padding lengths={self.lengths}: expected whole numbers of at least 0")
-        object.__setattr__(self, "lengths", lengths)
+    lengths: Annotated[Sequence[int] | int, one_or_several(at_least(0), "whole numbers of at least 0")]
 
     def allows(self, grid: Grid) -> Array | bool:
         lengths = np.ravel(self.lengths)

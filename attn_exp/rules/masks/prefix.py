@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from attn_exp.config.kinds import at_least
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span
-from attn_exp.rules.settings import is_whole
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,7 @@ class Prefix(Mask):
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 3.2.1.
     """
 
-    length: int
-
-    def __post_init__(self) -> None:
-        if not is_whole(self.length, 0):
-            raise ValueError(f"prefix length={self.length}: expected a whole number of at least 0")
+    length: Annotated[int, at_least(0)]
 
     def allows(self, grid: Grid) -> Array | bool:
         return grid.key < self.length

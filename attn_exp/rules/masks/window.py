@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from attn_exp.config.kinds import at_least
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span, bounds
-from attn_exp.rules.settings import is_whole
+
+SIDE = "a whole number of keys, or -1 for an open side"
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,8 @@ class Window(Mask):
 
     relative = True
 
-    left: int = -1
-    right: int = -1
-
-    def __post_init__(self) -> None:
-        for name, side in (("left", self.left), ("right", self.right)):
-            if not is_whole(side, -1):
-                raise ValueError(f"window {name}={side}: expected a whole number of keys, or -1 for an open side")
+    left: Annotated[int, at_least(-1, SIDE)] = -1
+    right: Annotated[int, at_least(-1, SIDE)] = -1
 
     def allows(self, grid: Grid) -> Array | bool:
         ahead = grid.key - grid.query

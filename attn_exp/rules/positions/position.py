@@ -6,6 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from attn_exp.config.fields import read_own
+
 Array = NDArray[Any]
 
 
@@ -13,6 +15,10 @@ class Position:
     """Marks where tokens stand; what a way does not change it returns as it came."""
 
     changes_x = False
+
+    def __post_init__(self) -> None:
+        """Hold what Python gives to the bounds on the fields, as the command line does."""
+        read_own(self)
 
     def embed(self, x: Array) -> Array:
         """Return x `[t m]` with the positions of its rows marked."""

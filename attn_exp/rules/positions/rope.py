@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from attn_exp.config.kinds import above
 from attn_exp.rules.positions.position import Array, Position
 
 
@@ -21,15 +23,10 @@ class Rope(Position):
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.
     """
 
-    base: float = 10000.0
+    base: Annotated[float, above(0)] = 10000.0
     interleaved: bool = False
     size: int | None = None
-    stretch: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, value in (("base", self.base), ("stretch", self.stretch)):
-            if not value > 0:
-                raise ValueError(f"rope {name}={value}: expected a number above 0")
+    stretch: Annotated[float, above(0)] = 1.0
 
     def misfit(self, size: int) -> str | None:
         turned = size if self.size is None else self.size

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from attn_exp.config.kinds import above
 from attn_exp.rules.positions.position import Array, Position
 
 
@@ -18,13 +20,9 @@ class Sinusoidal(Position):
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     """
 
-    base: float = 10000.0
+    base: Annotated[float, above(0)] = 10000.0
 
     changes_x = True
-
-    def __post_init__(self) -> None:
-        if not self.base > 0:
-            raise ValueError(f"sinusoidal base={self.base}: expected a number above 0")
 
     def embed(self, x: Array) -> Array:
         length, width = x.shape

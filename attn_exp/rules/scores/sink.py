@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from attn_exp.config.kinds import NUMBER, one_or_several
 from attn_exp.rules.grid import Array
 from attn_exp.rules.scores.score import Score
 
@@ -22,11 +23,9 @@ class Sink(Score):
     Attention Sinks", section 3.3; per head and learned in gpt-oss.
     """
 
-    logit: Sequence[float] | float = 0.0
-
-    def __post_init__(self) -> None:
-        if not np.issubdtype(np.asarray(self.logit).dtype, np.number) or not np.isfinite(self.logit).all():
-            raise ValueError(f"sink logit={self.logit}: expected a finite number, or a list of one per head")
+    logit: Annotated[Sequence[float] | float, one_or_several(NUMBER, "a finite number, or a list of one per head")] = (
+        0.0
+    )
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         count = np.size(self.logit)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from attn_exp.config.kinds import above
 from attn_exp.rules.scores.score import Score
-from attn_exp.rules.settings import is_number
 
 
 @dataclass(frozen=True)
@@ -21,11 +20,7 @@ class Softcap(Score):
     Source: Gemma Team 2024, "Gemma 2", section 2, "Logit soft-capping".
     """
 
-    cap: float = 30.0
-
-    def __post_init__(self) -> None:
-        if not is_number(self.cap) or not 0 < self.cap < math.inf:
-            raise ValueError(f"softcap cap={self.cap}: expected a number above 0")
+    cap: Annotated[float, above(0)] = 30.0
 
     def bend(self, logits: Any) -> Any:
         kind = getattr(logits, "dtype", np.dtype(np.float64)).type

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from attn_exp.config.kinds import at_least
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.scores.score import Score
-from attn_exp.rules.settings import is_whole
 from attn_exp.streams import draw
 
 
@@ -27,19 +27,16 @@ class T5(Score):
 
     relative = True
 
-    buckets: int = 32
-    max_distance: int = 128
+    buckets: Annotated[int, at_least(2)] = 32
+    max_distance: Annotated[int, at_least(2)] = 128
     bidirectional: bool = True
-    seed: int = 0
+    seed: Annotated[int, at_least(0, most=None)] = 0
     table: Any = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         least = 4 if self.bidirectional else 2
-        if not is_whole(self.buckets, least) or not is_whole(self.max_distance, 2):
-            raise ValueError(f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected whole numbers")
-        if self.seed < 0:
-            raise ValueError(f"t5 seed={self.seed}: expected a whole number of at least 0")
-        if self.buckets % 2 or self.max_distance <= self.buckets // least:
+        if self.buckets < least or self.buckets % 2 or self.max_distance <= self.buckets // least:
             raise ValueError(
                 f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected an even number of "
                 f"buckets of at least {least}, and a distance beyond the exact ones"

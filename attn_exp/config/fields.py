@@ -1,0 +1,141 @@
+"""The one reader of settings: what stands on the fields of a dataclass decides what each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from attn_exp.config.kinds import AS_IS, FLAG, NAMES, NUMBER, TEXT, TEXTS, WHOLE, Kind, list_of, refuse
+from attn_exp.errors import UserError, unknown
+
+Schema = TypeVar("Schema")
+
+PLAIN = {bool: FLAG, int: WHOLE, float: NUMBER, str: TEXT, tuple[str, ...]: TEXTS, Mapping[str, Any]: NAMES}
+WORDS = {bool: "true or false", int: "a whole number", float: "a finite number"}
+
+
+def read_fields(schema: type, values: Any, path: str) -> dict[str, Any]:
+    """Read each value of a mapping as its field says; keys that the schema lacks are refused, as are missing ones."""
+    check_keys(schema, values, path)
+    hints = get_type_hints(schema, include_extras=True)
+    return {key: kind_of(hints[key]).read(value, f"{path}{key}") for key, value in values.items()}
+
+
+def check_keys(schema: type, values: Any, path: str) -> None:
+    """Refuse what is no mapping, keys that are no fields, and fields without a default that are missing."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"{path.rstrip('.')}={values}: expected settings, got a plain value")
+    names = [field.name for field in fields(schema)]
+    for key in values:
+        if key not in names:
+            choices = [f"{path}{name}" for name in names]
+            raise UserError(unknown(f"{path}{key}", choices, "setting") if names else f"{path[:-1]} has no settings")
+    for field in fields(schema):
+        if is_needed(field) and field.name not in values:
+            raise UserError(f"{path}{field.name} is missing")
+
+
+def is_needed(field: Field[Any]) -> bool:
+    """Say whether a field has no default."""
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def kind_of(annotation: Any) -> Kind:
+    """Return the kind of a field: the one that its annotation names, or that of its type."""
+    if get_origin(annotation) is Annotated:
+        named = next((extra for extra in annotation.__metadata__ if isinstance(extra, Kind)), None)
+        return named or kind_of(annotation.__origin__)
+    if isinstance(annotation, UnionType) or get_origin(annotation) is Union:
+        return union_kind(list(get_args(annotation)))
+    if is_dataclass(annotation):
+        return section(annotation)  # type: ignore[arg-type] # a class: annotations are no instances
+    if annotation in PLAIN:
+        return PLAIN[annotation]
+    return container_kind(get_origin(annotation), get_args(annotation))
+
+
+def union_kind(parts: list[Any]) -> Kind:
+    """Return the kind of `int | None` and its like: of its parts where they are plain, else of the only one."""
+    several = [part for part in parts if part is not NoneType]
+    if len(several) == 1:
+        kind = kind_of(several[0])
+    elif set(several) <= set(WORDS):
+        kind = any_of(several)
+    else:
+        kind = AS_IS
+    return optional(kind) if NoneType in parts else kind
+
+
+def any_of(types: list[Any]) -> Kind:
+    """Take what one of some plain types takes."""
+    expected = " or ".join(WORDS[plain] for plain in types)
+
+    def read(value: Any, key: str) -> Any:
+        for plain in types:
+            try:
+                PLAIN[plain].read(value, key)
+            except UserError:
+                continue
+            return value
+        return refuse(value, key, expected)
+
+    return Kind(read)
+
+
+def container_kind(origin: Any, inside: tuple[Any, ...]) -> Kind:
+    """Return the kind of a mapping of names to sections, or of a list of them; anything else is taken as it is."""
+    if origin is tuple and is_dataclass(inside[0]):
+        return list_of(kind_of(inside[0]))
+    if origin is Mapping and is_dataclass(inside[1]):
+        return named(kind_of(inside[1]))
+    return AS_IS
+
+
+def optional(kind: Kind) -> Kind:
+    """Take None as well."""
+    return Kind(lambda value, key: None if value is None else kind.read(value, key), kind.choices)
+
+
+def section(schema: type) -> Kind:
+    """Take the settings of one group."""
+    return Kind(lambda value, key: schema(**read_fields(schema, value, f"{key}.")))
+
+
+def array_or(schema: type) -> Kind:
+    """Take numbers as they are, or a mapping as one of these."""
+    return Kind(lambda value, key: section(schema).read(value, key) if isinstance(value, Mapping) else value)
+
+
+def named(kind: Kind) -> Kind:
+    """Take a mapping of names to the settings of one group."""
+
+    def read(value: Any, key: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            refuse(value, key, "a name and its settings")
+        return {str(name): kind.read(item, f"{key}.{name}") for name, item in value.items()}
+
+    return Kind(read)
+
+
+def make(schema: type[Schema], settings: Any, key: str) -> Schema:
+    """Return an object of the class with these settings, which are its dataclass fields.
+
+    Raises:
+        UserError: a setting that the class lacks or that is missing, or a value that it refuses.
+    """
+    values = read_fields(schema, settings, f"{key}.")
+    try:
+        return schema(**values)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{key}: {error}") from error
+
+
+def read_own(made: Any) -> None:
+    """Hold an object that was made in Python to what its fields say, and keep the values as they are read."""
+    name, hints = type(made).__name__.lower(), get_type_hints(type(made), include_extras=True)
+    for field in fields(made):
+        if get_origin(hints[field.name]) in (Annotated, Union):
+            value = kind_of(hints[field.name]).read(getattr(made, field.name), f"{name} {field.name}")
+            object.__setattr__(made, field.name, value)

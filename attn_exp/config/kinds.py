@@ -1,0 +1,257 @@
+"""Kinds of values, written on a field as `Annotated[int, at_least(1)]`: what a setting takes, and what is refused.
+
+Each function here returns a `Kind`. A field without one has the kind of its type: `int`, `float`, `bool`, `str`, ...
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any, NoReturn
+
+from attn_exp.errors import UserError, shown, unknown
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a setting takes: `read` turns a value under its key into what the program works with, or refuses it."""
+
+    read: Callable[[Any, str], Any]
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Says:
+    """What a setting means, in the words of `--help`; `unset` says what happens where its default is empty."""
+
+    meaning: str
+    unset: str = ""
+
+
+def refuse(value: Any, key: str, expected: str) -> NoReturn:
+    """Say what a setting was given, and what it takes."""
+    raise UserError(f"{key}={shown(value)}: expected {expected}")
+
+
+def is_whole(value: Any) -> bool:
+    """Say whether a value is a whole number; true and false are none."""
+    return not isinstance(value, bool) and isinstance(value, Integral)
+
+
+def is_finite(value: Any) -> bool:
+    """Say whether a value is a number that a float can hold; true and false are none."""
+    try:
+        return not isinstance(value, bool) and isinstance(value, Real) and isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def accepting(fits: Callable[[Any], bool], expected: str, convert: Callable[[Any], Any] = lambda value: value) -> Kind:
+    """Take the values that fit, converted; refuse the others with what was expected."""
+    return Kind(lambda value, key: convert(value) if fits(value) else refuse(value, key, expected))
+
+
+AS_IS = Kind(lambda value, key: value)
+FLAG = accepting(lambda value: isinstance(value, bool), "true or false")
+WHOLE = accepting(is_whole, "a whole number")
+NUMBER = accepting(is_finite, "a finite number", float)
+TEXT = accepting(lambda value: isinstance(value, str), "a word")
+
+
+LARGEST = 2**63 - 1
+"""What an index of an array can hold."""
+
+
+def at_least(least: int, expected: str = "", most: int | None = LARGEST) -> Kind:
+    """Take whole numbers from `least` on, up to what an array can count, or any with `most=None`."""
+
+    def read(value: Any, key: str) -> Any:
+        if not is_whole(value) or value < least:
+            refuse(value, key, expected or f"a whole number of at least {least}")
+        return value if most is None or value <= most else refuse(value, key, f"at most {most}")
+
+    return Kind(read)
+
+
+def above(bound: float) -> Kind:
+    """Take finite numbers above a bound."""
+
+    def read(value: Any, key: str) -> float:
+        number: float = NUMBER.read(value, key)
+        return number if number > bound else refuse(value, key, f"a number above {bound:g}")
+
+    return Kind(read)
+
+
+def between(least: float, most: float) -> Kind:
+    """Take numbers from `least` to `most`."""
+
+    def read(value: Any, key: str) -> float:
+        number: float = NUMBER.read(value, key)
+        return number if least <= number <= most else refuse(value, key, f"a number from {least:g} to {most:g}")
+
+    return Kind(read)
+
+
+def choice(*choices: str) -> Kind:
+    """Take one of these words."""
+
+    def read(value: Any, key: str) -> str:
+        if value not in choices:
+            raise UserError(unknown(shown(value), choices, key))
+        return str(value)
+
+    return Kind(read, choices)
+
+
+def words_of(*choices: str) -> Kind:
+    """Take one of these words, or a list of them; each counts once."""
+
+    def read(value: Any, key: str) -> tuple[str, ...]:
+        words = [value] if isinstance(value, str) else TEXTS.read(value, key)
+        if not words:
+            refuse((), key, f"at least one of {', '.join(choices)}")
+        return tuple(dict.fromkeys(choice(*choices).read(word, key) for word in words))
+
+    return Kind(read, choices)
+
+
+def scale() -> Kind:
+    """Take true, false, or a multiplier."""
+    fits = accepting(
+        lambda value: isinstance(value, bool) or is_finite(value), "true, false, or the multiplier as a number"
+    )
+    return Kind(lambda value, key: fits.read(value, key) if isinstance(value, bool) else float(fits.read(value, key)))
+
+
+def file_name() -> Kind:
+    """Take a name that a folder may have everywhere, or none."""
+    return accepting(
+        lambda value: isinstance(value, str) and bool(re.fullmatch(r"([\w][\w. -]*)?", value)),
+        "a folder's name of letters, digits, dots and dashes",
+    )
+
+
+def folder() -> Kind:
+    """Take a path that is not empty."""
+
+    def read(value: Any, key: str) -> str:
+        if not TEXT.read(value, key).strip():
+            refuse("", key, "a folder, such as outputs, or . for this one")
+        return str(value)
+
+    return Kind(read)
+
+
+def read_texts(value: Any, key: str) -> tuple[str, ...]:
+    """Read a list of words."""
+    listed = isinstance(value, Sequence) and not isinstance(value, str)
+    if not listed or any(word is None or isinstance(word, list | tuple | Mapping) for word in value):
+        refuse(value, key, "a list of words, such as [a,b]")
+    return tuple(shown(word) for word in value)
+
+
+TEXTS = Kind(read_texts)
+
+
+def words() -> Kind:
+    """Take one word or several; `none` is no word at all."""
+
+    def read(value: Any, key: str) -> tuple[str, ...]:
+        several = (value,) if isinstance(value, str) else () if value is None else read_texts(value, key)
+        return tuple(word for word in several if word != "none")
+
+    return Kind(read)
+
+
+def tokens() -> Kind:
+    """Take a list of names, or how many there are."""
+
+    def read(value: Any, key: str) -> tuple[str, ...] | int:
+        if isinstance(value, bool | float):
+            refuse(value, key, "a list of names, or how many")
+        if not isinstance(value, int):
+            return read_texts(value, key)
+        return int(at_least(1).read(value, key))
+
+    return Kind(read)
+
+
+def list_of(kind: Kind) -> Kind:
+    """Take a list, each item of that kind; None is an empty one."""
+
+    def read(value: Any, key: str) -> tuple[Any, ...]:
+        items = () if value is None else value
+        if not isinstance(items, list | tuple):
+            refuse(value, key, "a list")
+        return tuple(kind.read(item, f"{key}[{place}]") for place, item in enumerate(items))
+
+    return Kind(read)
+
+
+def arrays() -> Kind:
+    """Take arrays by their names; the problem checks both."""
+
+    def read(value: Any, key: str) -> Any:
+        return value if isinstance(value, Mapping) else refuse(value, key, f"names and arrays, such as {key}.W_q=[[1]]")
+
+    return Kind(read)
+
+
+def shape() -> Kind:
+    """Take how many rows and columns a matrix has."""
+
+    def read(value: Any, key: str) -> tuple[int, ...]:
+        sizes: tuple[int, ...] = list_of(at_least(1)).read(value, key)
+        if len(sizes) != 2:
+            raise UserError(f"{key}={list(sizes)}: expected rows and columns, such as [3,4]")
+        return sizes
+
+    return Kind(read)
+
+
+def list_of_numbers(kind: Kind, expected: str) -> Kind:
+    """Take a list of at least one number, each of that kind; said of the list as a whole."""
+
+    def read(value: Any, key: str) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or not value:
+            refuse(value, key, expected)
+        try:
+            return tuple(kind.read(number, key) for number in value)
+        except UserError:
+            refuse(value, key, expected)
+
+    return Kind(read)
+
+
+def one_or_several(kind: Kind, expected: str) -> Kind:
+    """Take one number of that kind, or a list of them, and return a tuple."""
+    several = list_of_numbers(kind, expected)
+    return Kind(lambda value, key: several.read(value if isinstance(value, list | tuple) else (value,), key))
+
+
+def mapping_of(kind: Kind, *names: str) -> Kind:
+    """Take a mapping that knows these keys only, each value of that kind."""
+
+    def read(value: Any, key: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            refuse(value, key, f"a mapping of {', '.join(names)}")
+        for name in value:
+            if name not in names:
+                raise UserError(unknown(f"{key}.{name}", [f"{key}.{known}" for known in names], "setting"))
+        return {name: kind.read(item, f"{key}.{name}") for name, item in value.items()}
+
+    return Kind(read)
+
+
+def read_names(value: Any, key: str) -> dict[str, Any]:
+    """Read a mapping of names to settings; the registries check both."""
+    if not isinstance(value, Mapping):
+        refuse(value, key, "a name and its settings")
+    return {str(name): {} if settings is None else settings for name, settings in value.items()}
+
+
+NAMES = Kind(read_names)
