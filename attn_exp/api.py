@@ -41,17 +41,13 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     Raises:
         UserError: whatever the command line would refuse, in the same words.
     """
-    from attn_exp.config.compose import register_schema, repeat_command, values  # noqa: PLC0415 - most imports need none
-    from attn_exp.config.hydra_errors import in_users_words  # noqa: PLC0415
+    from attn_exp.config.compose import repeat_command, values  # noqa: PLC0415 - most imports need none
 
     input_arrays, projections = split(settings)
     chosen = [f"{key}={spelled(plain(value))}" for key, value in settings.items() if not is_array_name(key)]
     all_words = [*starting(input_arrays), *words, *chosen]
     folders = [] if config_dir is None else [str(config_dir)]
-    register_schema()
-    with in_users_words():
-        composed = values(all_words, folders)
-    config = read(with_arrays(composed, input_arrays, projections))
+    config = read(with_arrays(values(all_words, folders), input_arrays, projections))
     given = [f"embeddings.{key}={spelled(value)}" for key, value in input_arrays.items()]
     given += [f"++projections.given.{key}={spelled(value)}" for key, value in projections.items()]
     return Result(*execution.compute(config), repeat_command([*all_words, *given], folders))

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import gc
+import importlib.metadata
+import io
 import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from attn_exp.commands import COMMANDS, run
-from attn_exp.config.schema import Config
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, brief, printable
 
-USAGE, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
+if TYPE_CHECKING:
+    from attn_exp.config.command_line import Asked
+    from attn_exp.config.schema import Config
+
+DONE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+OUTPUTS = "outputs"
+LONGEST_MESSAGE = 280
 
 
 def main() -> None:
     """Run the command line and exit: 0 done, 2 a user's mistake, 130 interrupted; other errors keep their traceback."""
     if Path(sys.argv[0]).name == "__main__.py":
         sys.argv[0] = "python -m attn_exp"
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without these letters gets their numbers
     gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
-    words = sys.argv[1:]
     try:
-        if words and words[0] in COMMANDS:
-            sys.exit(run(words))
-        compose(words)
+        code = obey(sys.argv[1:])
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -34,37 +42,176 @@ def main() -> None:
         sys.exit(PIPE_CLOSED)
     except UserError as error:
         complain(str(error))
+    if code:
+        sys.exit(code)
 
 
-def compose(words: list[str]) -> None:
-    """Let Hydra compose what the words describe, and run it: once, or as a sweep."""
-    from attn_exp.config.compose import compose_and_run  # noqa: PLC0415 - commands that read what is on disk start faster
-    from attn_exp.config.hydra_errors import in_users_words  # noqa: PLC0415
+def obey(words: Sequence[str]) -> int:
+    """Do what the words say, and return the exit code."""
+    if words and words[0] in COMMANDS:
+        return command(COMMANDS[words[0]], words)
+    if "--version" in words:
+        return say(f"attn-exp {importlib.metadata.version('attn-exp')}")
+    from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
-    with in_users_words():
-        compose_and_run(execute, execute_many, words)
+    return answer(command_line.understood(words))
+
+
+def answer(asked: Asked) -> int:
+    """Do what a command line asks for, and return the exit code."""
+    from attn_exp.config import command_line, help_page  # noqa: PLC0415 - as above
+
+    match asked:
+        case command_line.Once(config, command):
+            execute(config, command)
+        case command_line.ManyByHydra():
+            command_line.launch(asked, execute)
+        case command_line.Many(words, folders):
+            return execute_many(words, folders)
+        case command_line.Help(folders):
+            say(help_page.page(folders, members(), [command.usage for command in COMMANDS.values()]))
+        case command_line.Said(text):
+            say(text)
+    return DONE
 
 
 def execute(config: Config, command: str) -> None:
     """Run one configuration and print what it found."""
     from attn_exp.runs import execution  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
-    print(execution.run(config, command).text)
+    say(execution.run(config, command).text)
     gc.freeze()  # nor where it ends: before it exits, the interpreter would walk all of it once more
 
 
-def execute_many(words: list[str], folders: list[str]) -> None:
-    """Run the sweep that the words describe, print its results, and exit with 1 where points failed."""
+def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
+    """Run the sweep that the words describe, print its results, and return 1 where points failed."""
     gc.enable()
     os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # workers share the processors among themselves
     from attn_exp.sweep.sweep import sweep  # noqa: PLC0415 - after the BLAS was told; a run needs none of it
 
-    code = sweep(words, folders)
-    if code:
-        sys.exit(code)
+    return sweep(words, folders)
+
+
+def members() -> Mapping[str, Sequence[str]]:
+    """Return the names that some settings may have: those of files of the project."""
+    from attn_exp.experiment import checks, conventions  # noqa: PLC0415 - `--help` alone asks
+    from attn_exp.rules.normalizers import NORMALIZERS  # noqa: PLC0415
+
+    return {
+        "normalizer": tuple(NORMALIZERS),
+        "convention": tuple(name for name in conventions.CONVENTIONS if name != "none"),
+        "check": checks.NAMES,
+    }
+
+
+def say(text: str) -> int:
+    """Print a text, whatever characters the terminal can show."""
+    print(printable(text))
+    return DONE
 
 
 def complain(message: str) -> NoReturn:
     """Print one line on stderr and exit as for a user's mistake."""
-    print(f"attn_exp: error: {message}", file=sys.stderr)
+    line = brief(printable(" ".join(message.split("\n"))), LONGEST_MESSAGE)
+    print(f"attn_exp: error: {line}", file=sys.stderr)
     sys.exit(USAGE)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command on what is on disk: what it does with its words, how many it takes, and what its help says.
+
+    `obey` returns what to print; `usage` is its name and its words, `meaning` what it is for.
+    """
+
+    obey: Callable[[Sequence[str]], str]
+    least: int
+    most: int
+    usage: str
+    meaning: str
+
+
+def command(named: Command, words: Sequence[str]) -> int:
+    """Obey a command, print what it says and return the exit code.
+
+    Raises:
+        UserError: words that the command does not take, or a folder without what it needs.
+    """
+    rest = words[1:]
+    if list(rest) in (["-h"], ["--help"]):
+        return say(f"attn-exp {named.usage:20} {named.meaning}")
+    if not named.least <= len(rest) <= named.most:
+        raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {named.usage}")
+    text = named.obey(rest)
+    return say(text) if text else DONE
+
+
+def index(words: Sequence[str]) -> str:
+    """Rebuild the page of all runs and sweeps."""
+    from attn_exp.runs.index import rebuild  # noqa: PLC0415 - each command loads its own
+
+    return str(rebuild(output_dir(words)))
+
+
+def open_newest(words: Sequence[str]) -> str:
+    """Open the newest report."""
+    from attn_exp.runs import reader  # noqa: PLC0415
+
+    return reader.show(output_dir(words))
+
+
+def render_again(words: Sequence[str]) -> str:
+    """Draw the report of a run anew, with figures of other settings where the words say so."""
+    from attn_exp.runs import reader  # noqa: PLC0415
+
+    return reader.render_again(Path(words[0]), words[1:])
+
+
+def show_status(words: Sequence[str]) -> str:
+    """Say where a sweep stands."""
+    from attn_exp.sweep import status  # noqa: PLC0415
+
+    return status.told(Path(words[0]))
+
+
+def collect_again(words: Sequence[str]) -> str:
+    """Rebuild the table and the report of a sweep."""
+    from attn_exp.sweep import collect  # noqa: PLC0415
+
+    return collect.again(Path(words[0]))
+
+
+def show_runs(words: Sequence[str]) -> str:
+    """List all runs and sweeps."""
+    from attn_exp.sweep import listing  # noqa: PLC0415
+
+    return listing.told(output_dir(words))
+
+
+def run_again(words: Sequence[str]) -> str:
+    """Repeat a run from its own settings, or compute one point of a sweep as a run."""
+    from attn_exp.sweep import rerun  # noqa: PLC0415
+
+    return rerun.again(Path(words[0]), words[1] if len(words) > 1 else None)
+
+
+def output_dir(words: Sequence[str]) -> Path:
+    """Return the output folder that the words name, or the usual one."""
+    return Path(words[0] if words else OUTPUTS)
+
+
+COMMANDS = {
+    "open": Command(open_newest, 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
+    "report": Command(
+        render_again,
+        1,
+        3,
+        "report DIR [figures.format=pdf] [figures.width=5]",
+        "a run's report again, from its results",
+    ),
+    "index": Command(index, 0, 1, "index [DIR]", f"a page of all runs and sweeps under a folder ({OUTPUTS})"),
+    "runs": Command(show_runs, 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
+    "status": Command(show_status, 1, 1, "status DIR", "where a sweep stands, from its files"),
+    "collect": Command(collect_again, 1, 1, "collect DIR", "a sweep's table and report again, from its parts"),
+    "rerun": Command(run_again, 1, 2, "rerun DIR [POINT]", "a run again, or one point of a sweep as a run"),
+}

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
+
+UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that a terminal obeys or cannot print: controls but the line's end and the tab, and turned writing."""
 
 
 class UserError(ValueError):
@@ -15,8 +20,15 @@ def unknown(word: str, choices: Sequence[str], kind: str) -> str:
     """Say that there is no such thing, and which one was perhaps meant."""
     near = difflib.get_close_matches(word, choices, 1, 0.6)
     hint = f"did you mean {near[0]}? " if near else ""
-    known = f"choose one of {', '.join(choices)}" if choices else "there is none to choose"
-    return f"unknown {kind} {word!r}; {hint}{known}"
+    known = f"choose one of {some(choices)}" if choices else "there is none to choose"
+    return f"unknown {kind} {brief(word)!r}; {hint}{known}"
+
+
+def some(names: Sequence[str], most: int = 150) -> str:
+    """Return as many of the names as a line has room for."""
+    lengths = accumulate(len(name) + 2 for name in names)
+    count = sum(length <= most for length in lengths)
+    return ", ".join(names) if count == len(names) else ", ".join([*names[: max(1, count)], "..."])
 
 
 def shown(value: Any) -> str:
@@ -28,3 +40,24 @@ def shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{name}:{shown(each)}' for name, each in value.items())}}}"
     return str(value)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, or its kind where it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def printable(text: str) -> str:
+    """Return a text that a terminal shows and does not obey: control characters and half surrogate pairs as numbers."""
+    return UNSHOWN.sub(lambda match: escaped(match[0]), text)
+
+
+def escaped(character: str) -> str:
+    """Return a character as its number."""
+    return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
+
+
+def brief(text: str, most: int = 80) -> str:
+    """Return a text of at most so many characters, with dots where its middle was."""
+    head = (most - 3) * 2 // 3
+    return text if len(text) <= most else f"{text[:head]}...{text[head + 3 - most :]}"

@@ -10,8 +10,8 @@ from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
-from attn_exp.config.compose import conf_dir
-from attn_exp.errors import UserError, unknown
+from attn_exp.config.choices import choices
+from attn_exp.errors import UserError, first_line, unknown
 
 
 @contextmanager
@@ -20,7 +20,8 @@ def in_users_words() -> Iterator[None]:
     try:
         yield
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
-        raise UserError(worded(error)) from error
+        ours = next((cause for cause in causes(error) if isinstance(cause, UserError)), None)
+        raise (ours or UserError(worded(error))) from error
 
 
 def worded(error: Exception) -> str:
@@ -53,8 +54,8 @@ def reworded(message: str) -> str:
 def missing_choice(error: MissingConfigException) -> str:
     """Name the choices of a group, and the one that was perhaps meant."""
     group, _, word = str(error.missing_cfg_file or "").rpartition("/")
-    choices = sorted(error.options or (path.stem for path in (conf_dir() / group).glob("*.yaml")))
-    return unknown(word, choices, group) if group and choices else first_line(error)
+    known = sorted(error.options or choices(group))
+    return unknown(word, known, group) if group and known else first_line(error)
 
 
 def unmerged(error: Exception) -> str:
@@ -74,7 +75,3 @@ def missing_key(key: str, parent: DictConfig) -> str:
 def causes(error: BaseException | None) -> list[BaseException]:
     """Return the error and all that caused it, outermost first."""
     return [] if error is None else [error, *causes(error.__cause__ or error.__context__)]
-
-
-def first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

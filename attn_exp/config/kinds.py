@@ -12,7 +12,7 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
-from attn_exp.errors import UserError, shown, unknown
+from attn_exp.errors import UserError, brief, shown, unknown
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Says:
 
 def refuse(value: Any, key: str, expected: str) -> NoReturn:
     """Say what a setting was given, and what it takes."""
-    raise UserError(f"{key}={shown(value)}: expected {expected}")
+    raise UserError(f"{brief(key)}={brief(shown(value))}: expected {expected}")
 
 
 def is_whole(value: Any) -> bool:

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 
-from attn_exp.config.compose import VERSION_BASE, composed_once, conf_dir, plain, register_schema, search_words
+from attn_exp.config.compose import composed_once, plain, register_schema
+from attn_exp.config.hydra_errors import in_users_words
+from attn_exp.config.loader import environment, opened
 from attn_exp.config.read import read, read_settings
 from attn_exp.config.schema import Config, Sweep
 from attn_exp.errors import UserError, unknown
@@ -30,9 +30,9 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         UserError: a value of the wrong kind, an interval, or settings that cannot be swept.
     """
     register_schema()
-    with initialize_config_dir(str(conf_dir()), version_base=VERSION_BASE):
-        loader = GlobalHydra.instance().config_loader()
-        composer = Composer(loader, search_words(folders))
+    with in_users_words(), opened(folders) as hydra, environment(any("oc.env" in word for word in words)):
+        loader = hydra.config_loader
+        composer = Composer(loader)
         given = {each.get_key_element(): each for each in parsed(words, loader)}
         fixed = tuple(str(each.input_line) for each in given.values() if not each.is_sweep_override())
         axes = tuple(axis(each, loader) for each in given.values() if each.is_sweep_override())
@@ -91,16 +91,14 @@ def dimensions(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...
 class Composer:
     """Hydra's composition of `conf/`, for one set of search paths."""
 
-    def __init__(self, loader: ConfigLoader, search: list[str]) -> None:
+    def __init__(self, loader: ConfigLoader) -> None:
         self.loader = loader
-        self.search = search
         self.known: dict[tuple[str, ...], DictConfig] = {}
 
     def compose(self, words: Sequence[str]) -> DictConfig:
-        all_words = (*words, *self.search)
-        if all_words not in self.known:
-            self.known[all_words] = composed_once(list(all_words))
-        return self.known[all_words]
+        if tuple(words) not in self.known:
+            self.known[tuple(words)] = composed_once(words)
+        return self.known[tuple(words)]
 
     def settings(self, words: Sequence[str]) -> dict[str, Any]:
         return plain(self.compose(words))

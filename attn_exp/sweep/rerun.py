@@ -23,10 +23,9 @@ def again(folder: Path, point: str | None) -> str:
     about = manifest.load(folder)
     if point is None or not point.isdecimal() or int(point) >= about["points"]:
         raise UserError(f"{folder} is a sweep; name one of its points, 0 to {about['points'] - 1}")
-    from attn_exp.config.compose import composed, register_schema  # noqa: PLC0415 - a run's own settings need no Hydra
+    from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
 
-    register_schema()
-    return run(composed(*point_words(about, int(point))), command(about, int(point))).text
+    return run(composed(*point_words(about, int(point)), typed=False), command(about, int(point))).text
 
 
 def run_again(folder: Path) -> str:

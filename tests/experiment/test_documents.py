@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.config.compose import conf_dir
+from attn_exp.config.choices import conf_dir
 from attn_exp.errors import UserError
 from attn_exp.problem.problem import build
 from tests.compose import comparison, config

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from attn_exp import cli, forms
-from attn_exp.commands import COMMANDS
+from attn_exp.cli import COMMANDS
 from attn_exp.errors import UserError
 from attn_exp.experiment import compare, timing
 from attn_exp.forms import matrix
@@ -165,7 +165,5 @@ def test_a_wrong_command_is_one_line_and_2(
 def test_each_command_says_how_it_is_used(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name in COMMANDS:
         monkeypatch.setattr("sys.argv", ["attn-exp", name, "--help"])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        assert stopped.value.code == 0
+        cli.main()
         assert capsys.readouterr().out.startswith(f"attn-exp {name}")

@@ -13,7 +13,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 
-from attn_exp.config.compose import conf_dir, plain, register_schema
+from attn_exp.config.choices import conf_dir
+from attn_exp.config.compose import plain, register_schema
 from attn_exp.errors import UserError
 from attn_exp.sweep.expand import expand
 

@@ -1,0 +1,31 @@
+"""The folders of YAML: where the shipped one is, and which choices each group has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+ONE_CHOICE = ("embeddings", "projections", "experiment", "report")
+"""Groups of which a run takes one choice; of the others it takes several."""
+
+
+def conf_dir() -> Path:
+    """Return the folder of the shipped YAML: beside pyproject.toml in a checkout, inside the package once installed."""
+    here = Path(__file__).resolve().parent.parent
+    checkout = here.parent / "conf"
+    in_checkout = (here.parent / "pyproject.toml").is_file() and (checkout / "config.yaml").is_file()
+    return checkout if in_checkout else here / "conf"
+
+
+def choices(group: str, folders: Sequence[str] = ()) -> list[str]:
+    """Return the names of a group's choices, those of users' own folders among them."""
+    return sorted(
+        {path.stem for folder in (conf_dir(), *map(Path, folders)) for path in (folder / group).glob("*.yaml")}
+    )
+
+
+def groups(folders: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the choices of every group, by its name."""
+    names = {path.name for folder in (conf_dir(), *map(Path, folders)) for path in folder.iterdir() if path.is_dir()}
+    found = {name: choices(name, folders) for name in sorted(names - {"hydra"})}
+    return {name: several for name, several in found.items() if several}

@@ -1,0 +1,200 @@
+"""What a command line asks for, read once, with whatever options stand among its settings."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import Container, DictConfig, OmegaConf
+
+from attn_exp.config.compose import (
+    check_choices,
+    check_folders,
+    composed,
+    composed_once,
+    plain,
+    register_schema,
+    repeat_command,
+)
+from attn_exp.config.hydra_errors import in_users_words
+from attn_exp.config.loader import environment, opened
+from attn_exp.config.read import read
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError
+
+HYDRAS_SWEEPS = ("hydra/sweeper=", "hydra/launcher=")
+MODES = ("run", "multirun", "cfg", "info", "shell_completion")
+NOT_OURS = {
+    "config_path": "--config-path: the shipped YAML is the only main one; your own comes in with --config-dir FOLDER",
+    "config_name": "--config-name: the shipped YAML is the only main one; your own comes in with --config-dir FOLDER",
+    "experimental_rerun": "--experimental-rerun: it would run what a file says; attn-exp rerun DIR repeats a run",
+}
+
+
+@dataclass(frozen=True)
+class Once:
+    """One run: its settings, and the command that repeats it."""
+
+    config: Config
+    command: str
+
+
+@dataclass(frozen=True)
+class Many:
+    """A sweep: the words that describe it, and users' own folders of YAML."""
+
+    words: tuple[str, ...]
+    folders: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ManyByHydra(Many):
+    """A sweep by a sweeper or a launcher of Hydra's own, which calls a function for each of its jobs."""
+
+
+@dataclass(frozen=True)
+class Help:
+    """The page of `--help`, with the choices of users' own folders of YAML."""
+
+    folders: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Said:
+    """A text to print, such as that of `--cfg job`."""
+
+    text: str
+
+
+Asked = Once | Many | Help | Said
+
+
+def understood(words: Sequence[str]) -> Asked:
+    """Return what the words of a command line ask for.
+
+    Raises:
+        UserError: an option that does not exist or stands wrong, words that cannot be read, or wrong settings.
+    """
+    check_dashes(words)
+    given = parsed(words)
+    folders = () if given.config_dir is None else (given.config_dir,)
+    check_folders(folders)
+    if given.help:
+        return Help(folders)
+    if given.multirun:
+        check_choices(given.overrides, folders)
+        hydras = any(word.startswith(HYDRAS_SWEEPS) for word in given.overrides)
+        return (ManyByHydra if hydras else Many)(tuple(given.overrides), folders)
+    if given.cfg or given.info or given.hydra_help or given.shell_completion:
+        return Said(shown_by_hydra(given, folders))
+    return Once(composed(given.overrides, folders), repeat_command(given.overrides, folders))
+
+
+def check_dashes(words: Sequence[str]) -> None:
+    """Refuse options that there are not; a setting with dashes is the usual cause."""
+    options = get_args_parser()._option_string_actions
+    for word in words:
+        if word.startswith("-") and word.split("=")[0] not in options:
+            bare = word.lstrip("-")
+            example = bare if "=" in bare else f"{bare}=..."
+            raise UserError(f"unknown option {word}; settings take no dashes: write {example}")
+
+
+def parsed(words: Sequence[str]) -> Namespace:
+    """Return what Hydra's parser makes of the words, wherever among the settings an option stands.
+
+    Raises:
+        UserError: an option without its value, with one that it does not take, or beside one that it does not go with.
+    """
+
+    def refuse(message: str) -> NoReturn:
+        raise UserError(f"{message}; --help shows what there is")
+
+    parser = get_args_parser()
+    parser.error = refuse  # type: ignore[method-assign] # argparse prints its usage on errors and leaves no other way
+    given = parser.parse_intermixed_args(list(words))
+    for name, message in NOT_OURS.items():
+        if getattr(given, name) is not None:
+            raise UserError(message)
+    if given.resolve and not (given.cfg or given.help):
+        raise UserError("The --resolve flag can only be used in conjunction with --cfg or --help")
+    if sum(bool(getattr(given, name)) for name in MODES) > 1:
+        raise UserError("Only one of --run, --multirun, --cfg, --info and --shell_completion can be specified")
+    return given
+
+
+def shown_by_hydra(given: Namespace, folders: Sequence[str]) -> str:
+    """Return what an option of Hydra's own prints."""
+    words = given.overrides
+    register_schema()
+    with in_users_words(), opened(folders) as hydra, environment(any("oc.env" in word for word in words)):
+        if given.shell_completion:
+            return printed(lambda: hydra.shell_completion("config", words))
+        check_choices(words, folders)
+        composed = composed_once(words)
+        if given.cfg:
+            return configuration(hydra.get_sanitized_cfg(with_hydra(composed), given.cfg), given.package, given.resolve)
+        if given.info:
+            return printed(lambda: hydra.show_info(given.info, "config", words))
+        return printed(lambda: hydra.hydra_help("config", get_args_parser(), given))
+
+
+def printed(print_it: Callable[[], None]) -> str:
+    """Return what a function prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        try:
+            print_it()
+        except ValueError as error:
+            raise UserError(str(error)) from error
+    return output.getvalue().removesuffix("\n")
+
+
+def with_hydra(composed: DictConfig) -> DictConfig:
+    """Return a configuration whose interpolations may ask for Hydra's own settings."""
+    HydraConfig.instance().set_config(composed)
+    OmegaConf.set_readonly(composed.hydra, None)
+    return composed
+
+
+def configuration(composed: DictConfig, package: str | None, resolve: bool) -> str:
+    """Return a configuration as YAML, or the part of it that stands in one package."""
+    part: Any = composed if package in (None, "_global_") else OmegaConf.select(composed, str(package))
+    if part is None:
+        raise UserError(f"package {package!r} not found in config")
+    if not isinstance(part, Container):
+        return str(part)
+    if resolve:
+        OmegaConf.resolve(part)
+    head = "" if part is composed else f"# @package {package}\n"
+    return head + OmegaConf.to_yaml(part).removesuffix("\n")
+
+
+def launch(asked: ManyByHydra, run: Callable[[Config, str], None]) -> None:
+    """Let a sweeper or a launcher of Hydra's own run its jobs; it calls `run` for each of them.
+
+    Raises:
+        Exception: the first error of a job, after the last one; Hydra never sees it and prints nothing of its own.
+    """
+    errors: list[Exception] = []
+
+    def job(composed: DictConfig) -> None:
+        try:
+            run(read(plain(composed)), repeat_command(list(HydraConfig.get().overrides.task), asked.folders))
+        except Exception as error:
+            errors.append(error)
+
+    words = [*asked.words, "hydra.mode=MULTIRUN"]
+    register_schema()
+    with in_users_words(), opened(asked.folders) as hydra, environment(any("oc.env" in word for word in words)):
+        check_choices(asked.words, asked.folders)
+        composed_once(words, RunMode.MULTIRUN)
+        hydra.multirun("config", job, words)
+    if errors:
+        raise errors[0]

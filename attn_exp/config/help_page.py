@@ -1,0 +1,93 @@
+"""The page of `--help`: every group with its choices, and every setting with what its field says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from attn_exp.config.choices import groups
+from attn_exp.config.kinds import Says
+from attn_exp.config.schema import Config, Figures, Sweep
+from attn_exp.errors import shown
+
+PAGE = """attn_exp: attention, computed in several forms, each checked against a reference, and told apart.
+
+Examples
+  python -m attn_exp
+  python -m attn_exp head=2 scale=false
+  python -m attn_exp -m head=1,2,4 scale=true,false seed=0,1,2
+
+Groups: choose with group=choice; several variants with variant=[one,another]
+{groups}
+
+Settings: change with key=value
+{settings}
+
+Settings of -m, the sweep: none of them changes a result
+{sweep}
+
+Commands on what is there: each takes --help
+  {commands}
+
+Look before you run: --cfg job. Your own YAML: --config-dir FOLDER. Several values: -m. --version says which this is."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A setting as a reader sees it: its name, what it means, and its default as it would be typed."""
+
+    name: str
+    meaning: str
+    default: str
+
+
+def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands: Sequence[str]) -> str:
+    """Return the whole page; `members` are the names that a setting may have, where they are files of the project."""
+    settings = [line for line in lines(Config, members) if line.name not in groups()]
+    figures = lines(Figures, members, "figures.")
+    return PAGE.format(
+        groups="\n".join(f"{group}: {', '.join(names)}" for group, names in groups(folders).items()),
+        settings=listed([*settings, *figures]),
+        sweep=listed(lines(Sweep, members, "sweep.")),
+        commands=", ".join(commands),
+    )
+
+
+def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") -> list[Line]:
+    """Return a line for each field of a schema that says what it means."""
+    hints = get_type_hints(schema, include_extras=True)
+    return [
+        Line(path + field.name, says.meaning.format(**spoken(members)), default(field, says))
+        for field in fields(schema)
+        for says in meanings(hints[field.name])
+    ]
+
+
+def meanings(annotation: Any) -> Iterator[Says]:
+    """Yield what a field says of itself, wherever in its annotation."""
+    if get_origin(annotation) is Annotated:
+        yield from (extra for extra in annotation.__metadata__ if isinstance(extra, Says))
+    else:
+        for part in get_args(annotation):
+            yield from meanings(part)
+
+
+def default(field: Field[Any], says: Says) -> str:
+    """Return the default as it is typed, or in words where it is nothing; empty where there is none to name."""
+    if says.unset or field.default is MISSING or is_dataclass(field.default):
+        return says.unset
+    return shown(field.default) if field.default not in (None, "", ()) else ""
+
+
+def spoken(members: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the names of each setting's members as a reader says them: one, another or a third."""
+    return {setting: " or ".join([", ".join(names[:-1]), names[-1]]) for setting, names in members.items()}
+
+
+def listed(several: Sequence[Line]) -> str:
+    """Return the lines below each other, their names in one column."""
+    width = max(len(line.name) for line in several) + 2
+    return "\n".join(
+        f"  {line.name:{width}}{line.meaning}{f' ({line.default})' if line.default else ''}" for line in several
+    )

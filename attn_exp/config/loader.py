@@ -1,0 +1,115 @@
+"""Hydra's loader of YAML, for files that somebody else may have written: values come in, and nothing is run.
+
+A `hydra:` section could name callbacks, launchers and folders, and `_target_` any function at all; Hydra would call
+them. So files of users' own folders may hold neither, and no interpolation in them reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import IConfigRepository
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.default_element import ResultDefault
+from hydra.core.global_hydra import GlobalHydra
+from hydra.plugins.config_source import ConfigResult
+from hydra.version import setbase
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.resolvers import oc
+
+from attn_exp.config.choices import conf_dir
+from attn_exp.errors import UserError
+
+VERSION_BASE = "1.3"
+SHIPPED = ("hydra", "main", "schema")
+"""Who provides the YAML that is not users' own."""
+HYDRAS_OWN = ("hydra._internal.core_plugins.", "hydra_plugins.")
+"""Where the classes live that Hydra's own sweepers and launchers name."""
+TARGET, ENVIRONMENT = "_target_", "oc.env"
+
+
+class Loader(ConfigLoaderImpl):
+    """Hydra's loader, which checks each file of users' own before anything of it is merged."""
+
+    def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
+        loaded = super()._load_single_config(default, repo)
+        if loaded.provider not in SHIPPED and isinstance(loaded.config, DictConfig):
+            check_file(loaded, str(default.config_path))
+        return loaded
+
+
+def check_file(loaded: ConfigResult, name: str) -> None:
+    """Refuse what no file of users' own may hold, and an experiment that would land in the wrong place.
+
+    Raises:
+        UserError: the file, and what is wrong with it.
+    """
+    settings, file = loaded.config, f"{loaded.path.removeprefix('file://')}/{name}.yaml"
+    if "hydra" in settings:
+        raise UserError(f"{file}: a hydra: section is not read here; leave it out, or write its settings as words")
+    if names_a_target(OmegaConf.to_container(settings, resolve=False)):
+        raise UserError(f"{file}: {TARGET} is not read here: names are looked up, and no file runs code")
+    if name.startswith("experiment/") and set(settings) == {"experiment"}:
+        raise UserError(f"{file}: an experiment sets the whole run; write # @package _global_ as its first line")
+
+
+def names_a_target(values: Any) -> bool:
+    """Say whether plain values name something to call, at any depth."""
+    if isinstance(values, Mapping):
+        return TARGET in values or any(map(names_a_target, values.values()))
+    return isinstance(values, list) and any(map(names_a_target, values))
+
+
+def check_composed(composed: DictConfig) -> None:
+    """Refuse a configuration that names something to call, wherever it comes from.
+
+    Raises:
+        UserError: the setting.
+    """
+    values = OmegaConf.to_container(composed, resolve=False)
+    assert isinstance(values, dict)
+    hydras = values.pop("hydra")
+    engines = [hydras.pop(name) or {} for name in ("sweeper", "launcher")]
+    strange = any(not str(each.pop(TARGET, HYDRAS_OWN[0])).startswith(HYDRAS_OWN) for each in engines)
+    if strange or any(map(names_a_target, (values, hydras, engines))):
+        raise UserError(f"{TARGET} is not read here: names are looked up, and no setting runs code")
+
+
+@contextmanager
+def opened(folders: Sequence[str]) -> Iterator[Hydra]:
+    """Let Hydra find the shipped YAML and that of users' own folders, as long as the context lasts."""
+    search_path = create_config_search_path(str(conf_dir()))
+    schema = search_path.get_path().pop()
+    for folder in folders:
+        search_path.append("command-line", f"file://{Path(os.path.abspath(folder))}")
+    search_path.get_path().append(schema)
+    setbase(VERSION_BASE)
+    hydra, before = Hydra(task_name="attn_exp", config_loader=Loader(search_path)), GlobalHydra.instance().hydra
+    GlobalHydra.instance().hydra = hydra
+    try:
+        yield hydra
+    finally:
+        GlobalHydra.instance().hydra = before
+
+
+@contextmanager
+def environment(readable: bool) -> Iterator[None]:
+    """Let `${oc.env:NAME}` be what it says only where `readable`; a file of somebody else's must not read it."""
+
+    def refuse(*names: str) -> str:
+        raise UserError(
+            f"${{{ENVIRONMENT}:{names[0]}}}: the environment is read where you write so yourself, not from a file"
+        )
+
+    if not readable:
+        OmegaConf.register_new_resolver(ENVIRONMENT, refuse, replace=True)
+    try:
+        yield
+    finally:
+        OmegaConf.register_new_resolver(ENVIRONMENT, oc.env, replace=True)
