@@ -41,8 +41,11 @@ class Settled:
 
     @property
     def computed_in(self) -> np.dtype[Any]:
-        """The type that its form computes in, of a problem in float64."""
-        return forms.form(self.form).computed_in()
+        """The coarsest type that it rounds to, of a problem in float64: its form's, or that of its softmax."""
+        form, softmax = forms.form(self.form), self.rules.softmax_dtype
+        own = form.computed_in()
+        softens = softmax is not None and form.reference == "logits" and not self.starts_late
+        return forms.coarser(own, np.dtype(softmax)) if softens else own
 
     @property
     def question(self) -> Question:

@@ -12,6 +12,7 @@ from attn_exp.experiment.executing import execute
 from attn_exp.experiment.sameness import Sameness, letters, sameness
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Settled
+from attn_exp.forms import coarser
 from attn_exp.problem.problem import Problem
 
 
@@ -34,16 +35,22 @@ class Record:
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Compute every variant under every convention."""
-    for each in variants:
-        pinned = config.variant[each.name]
-        settled = {name: settle(each.name, pinned, replace(config, convention=name), problem) for name in CONVENTIONS}
-        traces = {name: execute(one, problem) for name, one in settled.items() if not one.refused}
-        classes = letters(traces, {name: one.computed_in for name, one in settled.items()})
-        first = next(iter(traces.values()))
-        for name, one in settled.items():
-            refused = Sameness(one.refused or "", "")
-            apart = sameness(first, traces[name], one.computed_in) if name in traces else refused
-            yield described(each.name, name, classes.get(name, ""), apart)
+    for variant in variants:
+        under = {name: under_convention(name, variant.name, config, problem) for name in CONVENTIONS}
+        traces = {name: execute(settled, problem) for name, settled in under.items() if not settled.refused}
+        kinds = {name: settled.computed_in for name, settled in under.items()}
+        classes = letters(traces, kinds)
+        first = next(iter(traces), "")
+        for name, settled in under.items():
+            apart = Sameness(settled.refused or "", "")
+            if name in traces:
+                apart = sameness(traces[first], traces[name], coarser(kinds[first], kinds[name]))
+            yield described(variant.name, name, classes.get(name, ""), apart)
+
+
+def under_convention(name: str, variant: str, config: Config, problem: Problem) -> Settled:
+    """Return a variant as that library reads it, unless the variant pins a convention of its own."""
+    return settle(variant, config.variant[variant], replace(config, convention=name), problem)
 
 
 def described(variant: str, name: str, letter: str, apart: Sameness) -> Record:
@@ -66,14 +73,14 @@ def described(variant: str, name: str, letter: str, apart: Sameness) -> Record:
 
 def sentence(records: Sequence[Record]) -> str:
     """Say which conventions agree on each variant."""
-    told = []
-    for variant in dict.fromkeys(each.variant for each in records):
+    parts = []
+    for variant in dict.fromkeys(record.variant for record in records):
         classes: dict[str, list[str]] = {}
-        for each in records:
-            if each.variant == variant and each.same_as:
-                classes.setdefault(each.same_as, []).append(each.convention)
-        told.append(f"{variant}: " + "; ".join(" = ".join(names) for names in classes.values()))
-    return ". ".join(told) + "."
+        for record in records:
+            if record.variant == variant and record.same_as:
+                classes.setdefault(record.same_as, []).append(record.convention)
+        parts.append(f"{variant}: " + "; ".join(" = ".join(names) for names in classes.values()))
+    return ". ".join(parts) + "."
 
 
 CHECK = Check(
