@@ -21,7 +21,9 @@ def sentences(comparison: Comparison) -> list[str]:
     rows = [row for row in comparison.rows if row.same_as]
     leaders = {row.same_as: row for row in reversed(rows)}
     others = [row for row in rows if leaders[row.same_as] is row and row.same_as != rows[0].same_as]
-    return [parting_sentence(comparison, rows[0], row) for row in others[:3]] + [accuracy(rows)]
+    return [parting_sentence(comparison, rows[0], row) for row in others[:3]] + [
+        accuracy(rows, len(comparison.problem.tokens))
+    ]
 
 
 def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
@@ -40,21 +42,27 @@ def apart(mine: Array, theirs: Array) -> float:
     return largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (mine, theirs)))
 
 
-def accuracy(rows: list[Row]) -> str:
-    """Say how right the variants are, apart by the types that they compute in."""
+def accuracy(rows: list[Row], queries: int = 0) -> str:
+    """Say how right the variants are, apart by the types that they compute in, and at how many of so many queries."""
     wrong = [row for row in rows if row.error_ulp > SAME_FUNCTION]
     right = [row for row in rows if row not in wrong]
     kinds = list(dict.fromkeys(row.computed_in for row in right))
     groups = [[row for row in right if row.computed_in == kind] for kind in kinds]
     parts = [
         f"{whom(group, len(rows), bool(wrong))}{f' in {kind}' if kinds[1:] else ''} is within "
-        f"{max(row.error for row in group):.1g} of the scalar reference"
+        f"{max(row.error for row in group):.1g} of the scalar reference{some_of(group, queries)}"
         for kind, group in zip(kinds, groups, strict=True)
     ]
     for row in wrong:
         why = f" (mistake={row.mistake})" if row.mistake != "none" else ""
         parts.append(f"{row.variant} is wrong by up to {row.error:.2g}{why}")
     return f"{'; '.join(parts)}."
+
+
+def some_of(rows: list[Row], queries: int) -> str:
+    """Say at how many queries the reference was asked, where it was not at all of them."""
+    checked = min(row.checked for row in rows)
+    return f" at the {checked:,} of {queries:,} queries that it checked" if checked < queries else ""
 
 
 def whom(right: list[Row], count: int, others: bool) -> str:

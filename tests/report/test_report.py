@@ -17,7 +17,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.timing import measure
-from attn_exp.report import columns, escapes, markdown, pixels, tables, walk
+from attn_exp.report import columns, escapes, markdown, partings, pixels, tables, walk
 from attn_exp.report.documents import Shown
 from attn_exp.report.numbers import kinds
 from attn_exp.report.sums import sums
@@ -306,3 +306,12 @@ def test_weights_that_were_never_whole_are_shown_as_means_of_blocks(tmp_path: Pa
     np.testing.assert_array_equal(before.heat, after.heat)
     np.testing.assert_array_equal(before.row_edges, after.row_edges)
     assert "blockwise: means of blocks" in page_of(again)
+
+
+def test_a_sentence_about_some_queries_says_how_many() -> None:
+    words = ("embeddings=random", "embeddings.d_model=16", "variant=[blockwise]", "mask=causal", "report=none")
+    assert "reference at the" not in " ".join(partings.sentences(comparison(*words, "embeddings.tokens=8")))
+    found = comparison(*words, "embeddings.tokens=3000")
+    assert found.rows[0].checked < 3000
+    expected = f"of the scalar reference at the {found.rows[0].checked:,} of 3,000 queries that it checked."
+    assert partings.sentences(found)[-1].endswith(expected)
