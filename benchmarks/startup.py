@@ -8,6 +8,8 @@ every user (PYTHONDONTWRITEBYTECODE is left out of the environment: it would hav
 | --- | --- | --- |
 | `python -m attn_exp` (full report) | importing numpy, hydra, pandas, matplotlib's Figure with Agg, jinja2 | 2.0 |
 | `python -m attn_exp report=none` | a bare `@hydra.main` app that does nothing | 1.5 |
+| `python -m attn_exp --help` | the one before | 1.5 |
+| `python -m attn_exp --cfg job` | the same | 1.5 |
 | the first, less the second: what the report adds | the floor of the first | 0.5 |
 """
 
@@ -42,9 +44,17 @@ COMMANDS = {
     "full report": ["-m", "attn_exp"],
     "bare hydra app": ["bare.py"],
     "report=none": ["-m", "attn_exp", "report=none"],
+    "--help": ["-m", "attn_exp", "--help"],
+    "--cfg job": ["-m", "attn_exp", "--cfg", "job"],
 }
 
-GOALS = [("full report", "imports", 2.0), ("report=none", "bare hydra app", 1.5), ("report adds", "imports", 0.5)]
+GOALS = [
+    ("full report", "imports", 2.0),
+    ("report=none", "bare hydra app", 1.5),
+    ("--help", "report=none", 1.5),
+    ("--cfg job", "report=none", 1.5),
+    ("report adds", "imports", 0.5),
+]
 
 
 def seconds(arguments: list[str], folder: Path) -> float:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from attn_exp.config import help_page
+from attn_exp.config.schema import Config
 from tests import ROOT
 
 README = ROOT / "README.md"
@@ -68,6 +70,20 @@ def test_ci_runs_the_readmes_own_test_command() -> None:
     found = re.findall(r"^python3 -m venv .*pytest$", README.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(found) == 1
     assert "grep -m 1 -E '^python3 -m venv .*pytest$' README.md" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def test_the_table_of_settings_says_what_their_fields_say() -> None:
+    """The rows that are settings have the field's meaning and default; the others are groups."""
+    lines = {
+        line.name: line for line in help_page.lines(Config, dict.fromkeys(("normalizer", "convention", "check"), "-"))
+    }
+    table = README.read_text(encoding="utf-8").split("\n## Settings\n")[1].strip().split("\n\n")[0]
+    rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+    said = {name: (meaning, default) for name, meaning, default in rows if name in lines}
+    assert len(said) >= 7
+    for name, (meaning, default) in said.items():
+        assert meaning == lines[name].meaning.strip("`")
+        assert default == (lines[name].default or default)
 
 
 def rewrite(folder: Path) -> None:
