@@ -90,11 +90,13 @@ class Result:
 
         return tables.published(self.comparison)
 
-    def stage(self, variant: str, name: str, head: int = 0) -> pd.DataFrame:
+    def stage(self, variant: str, name: str, head: int = 1) -> pd.DataFrame:
         """Return a stage of a variant, `q`, `logits`, `weights`, `output` and so on, with tokens as labels.
 
+        Heads count from 1, here and in every table and picture that people read.
+
         Raises:
-            UserError: there is no such variant, or it did not form that stage.
+            UserError: there is no such variant, it did not form that stage, or it has no such head.
         """
         from attn_exp.report import tables  # noqa: PLC0415
 

@@ -113,9 +113,12 @@ def test_frames_and_arrays(result: Result) -> None:
     assert len(result.distances) == 6
     assert result.published.empty
     assert result.array("multi_head", "weights").shape == (2, 3, 3)
-    frame = result.stage("multi_head", "weights", head=1)
+    frame = result.stage("multi_head", "weights", head=2)
     assert list(frame.index) == list(frame.columns) == ["she", "likes", "coffee"]
     np.testing.assert_array_equal(frame.to_numpy(), result.array("multi_head", "weights")[1])
+    first, usual = result.stage("multi_head", "weights", head=1), result.stage("multi_head", "weights")
+    np.testing.assert_array_equal(first.to_numpy(), result.array("multi_head", "weights")[0])
+    assert first.equals(usual)
     result.array("looped", "output")[:] = 0
     assert result.array("looped", "output").any(), "a result is not changed by what is done to its arrays"
     for wrong, said in (("nobody", "unknown variant 'nobody'"), ("looped", "unknown stage of looped 'nothing'")):

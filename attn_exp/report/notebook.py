@@ -74,14 +74,14 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> str:
 def maps(views: Views) -> str:
     """Return the weights of each variant and head, queries down, keys across, on one scale."""
     top = max((float(panel.weights.max(initial=0)) for panel in views.panels), default=0.0) or 1.0
-    titled = [head for panel in views.panels for head in heads_of(panel)]
+    heads = [head for panel in views.panels for head in heads_of(panel)]
     tokens, keys = views.comparison.problem.tokens, views.comparison.problem.key_tokens
     drawn = [
-        f'<figure style="margin:0 1.5em 1em 0"><figcaption>{html(title)}</figcaption>'
-        f"{heat(matrix, tokens, keys, top)}</figure>"
-        for title, matrix in titled[:MOST_MAPS]
+        f'<figure style="margin:0 1.5em 1em 0"><figcaption>{html(head.title)}</figcaption>'
+        f"{heat(head.weights, tokens, keys, top)}</figure>"
+        for head in heads[:MOST_MAPS]
     ]
-    left = paragraph(f"and {len(titled) - MOST_MAPS} more") if len(titled) > MOST_MAPS else ""
+    left = paragraph(f"and {len(heads) - MOST_MAPS} more") if len(heads) > MOST_MAPS else ""
     return f'<div style="display:flex;flex-wrap:wrap">{"".join(drawn)}</div>{left}'
 
 

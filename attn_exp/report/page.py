@@ -79,13 +79,13 @@ def maps(views: Views, top: float) -> Iterator[Map]:
     for place, panel in enumerate(views.panels):
         step = walk.step("weights", panel.weights, views.comparison, panel.variants[0])
         step = replace(step, largest=top, decimals=2)
-        for head, (title, matrix) in enumerate(heads_of(panel)):
-            if max(matrix.shape) <= SMALL and head < len(step.tables):
-                yield Map(title, place, step, replace(step.tables[head], title=""), "")
+        for index, head in enumerate(heads_of(panel)):
+            queries, keys = head.weights.shape
+            if max(queries, keys) <= SMALL and index < len(step.tables):
+                yield Map(head.title, place, step, replace(step.tables[index], title=""), "")
             else:
-                alt = f"weights of {title}"
-                drawn = image.format(picture(matrix, top), alt, matrix.shape[1], matrix.shape[0])
-                yield Map(title, place, step, None, drawn)
+                drawn = image.format(picture(head.weights, top), f"weights of {head.title}", keys, queries)
+                yield Map(head.title, place, step, None, drawn)
 
 
 def block_maps(views: Views) -> Iterator[Map]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import Distance, Row
@@ -17,19 +17,19 @@ from attn_exp.experiment.timing import Timing
 from attn_exp.report.walk import names
 
 
-def comparison(shown: Comparison) -> pd.DataFrame:
+def comparison(run: Comparison) -> pd.DataFrame:
     """Return a row per variant, indexed by its name; the columns are the fields of `Row`."""
-    return frame(Row, shown.rows).set_index("variant")
+    return frame(Row, run.rows).set_index("variant")
 
 
-def distances(shown: Comparison) -> pd.DataFrame:
+def distances(run: Comparison) -> pd.DataFrame:
     """Return a row per pair of variants."""
-    return frame(Distance, shown.distances)
+    return frame(Distance, run.distances)
 
 
-def published(shown: Comparison) -> pd.DataFrame:
+def published(run: Comparison) -> pd.DataFrame:
     """Return a row per published result, whether the run agrees with it and by how much."""
-    return frame(Agreement, shown.published)
+    return frame(Agreement, run.published)
 
 
 def timings(run: Run) -> pd.DataFrame:
@@ -37,21 +37,34 @@ def timings(run: Run) -> pd.DataFrame:
     return frame(Timing, run.timings).set_index("variant")
 
 
-def stage(shown: Comparison, variant: str, name: str, head: int = 0) -> pd.DataFrame:
-    """Return one stage of one variant with tokens as labels, such as the weights of its first head.
+def stage(run: Comparison, variant: str, name: str, head: int = 1) -> pd.DataFrame:
+    """Return one stage of one variant with tokens as labels, such as the weights of its first head, which is head 1.
 
     Raises:
-        UserError: there is no such variant, or it did not form that stage.
+        UserError: there is no such variant, it did not form that stage, or it has no such head.
     """
-    if variant not in shown.traces:
-        raise UserError(unknown(variant, list(shown.traces), "variant"))
-    formed = dict(shown.traces[variant].stages())
+    if variant not in run.traces:
+        raise UserError(unknown(variant, list(run.traces), "variant"))
+    formed = dict(run.traces[variant].stages())
     if name not in formed:
         raise UserError(unknown(name, list(formed), f"stage of {variant}"))
     array = formed[name]
-    matrix = np.asarray(array if array.ndim == 2 else array[head])
-    rows, columns = names(name, shown, matrix.shape, vector=False)
+    heads = array if array.ndim == 3 else (array.T if name == "lse" else array)[None]
+    check_head(head, len(heads), f"{name} of {variant}")
+    matrix = np.asarray(heads[int(head) - 1])
+    rows, columns = names(name, run, matrix.shape, vector=False)
     return pd.DataFrame(matrix, index=list(rows), columns=list(columns))
+
+
+def check_head(head: int, count: int, whose: str) -> None:
+    """Refuse a head that is not there; for people they count from 1.
+
+    Raises:
+        UserError: the head, and which there are.
+    """
+    if head not in range(1, count + 1):
+        there = f"{count} heads, counted from 1; choose 1 to {count}" if count > 1 else "one head; choose 1"
+        raise UserError(f"head={shown(head)}: {whose} has {there}")
 
 
 def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:

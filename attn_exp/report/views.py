@@ -95,11 +95,26 @@ def same(left: Array, right: Array) -> bool:
     return left.shape == right.shape and bool(np.abs(left - right).max(initial=0) <= SAME_WEIGHTS)
 
 
-def heads_of(panel: Panel) -> list[tuple[str, Array]]:
-    """Return each head's title and weights `[t s]`."""
-    count = len(panel.weights)
-    titles = [panel.title if count == 1 else f"{panel.title}, head {head + 1}" for head in range(count)]
-    return list(zip(titles, panel.weights, strict=True))
+@dataclass(frozen=True)
+class Head:
+    """One head's weights `[t s]`: whose they are, and its number, which is None where it is the only one."""
+
+    variants: str
+    number: int | None
+    weights: Array
+
+    @property
+    def title(self) -> str:
+        """The variants and the number, in words."""
+        return self.variants if self.number is None else f"{self.variants}, head {self.number}"
+
+
+def heads_of(panel: Panel) -> list[Head]:
+    """Return the heads of a panel; for readers they count from 1."""
+    alone = len(panel.weights) == 1
+    return [
+        Head(panel.title, None if alone else number, weights) for number, weights in enumerate(panel.weights, start=1)
+    ]
 
 
 def label(token: str, most: int = 18) -> str:

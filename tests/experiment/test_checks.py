@@ -361,3 +361,12 @@ def test_the_unit_is_that_of_the_type_that_rounds(convention: str) -> None:
 def test_what_a_float32_softmax_rounds_is_ordinary() -> None:
     found = check("precision", "check=precision", "convention=flash", "embeddings=random", "variant=[matrix,blockwise]")
     assert found.sentence == "every stage of every variant shows ordinary rounding."
+
+
+def test_heads_count_from_one_where_their_masks_differ() -> None:
+    heads = (
+        "[[[true,false,false],[true,true,false],[true,true,true]],[[true,true,true],[true,true,true],[true,true,true]]]"
+    )
+    words = ("check=mask", "mask=array", f"mask.array.values={heads}", "variant=[multi_head]")
+    (finding,) = comparison(*words).checks
+    assert [record.variant for record in finding.records] == ["multi_head 1"] * 3 + ["multi_head 2"] * 3

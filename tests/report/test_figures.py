@@ -19,7 +19,7 @@ from attn_exp.report.curves import curves
 from attn_exp.report.drawing import encoded
 from attn_exp.report.figures._maps import SCALE, short_title, weight_maps
 from attn_exp.report.splits import softmax
-from attn_exp.report.views import seen
+from attn_exp.report.views import Head, seen
 from tests.compose import comparison
 from tests.report.render import drawings_of
 
@@ -155,7 +155,7 @@ def test_an_svg_keeps_small_maps_cell_by_cell(drawn: dict[str, Figure]) -> None:
 
 
 def test_a_large_map_is_not_kept_cell_by_cell() -> None:
-    figure = weight_maps([("large", np.eye(1000))], ["a"] * 1000, ["b"] * 1000, 3.0)
+    figure = weight_maps([Head("large", None, np.eye(1000))], ["a"] * 1000, ["b"] * 1000, 3.0)
     assert len(encoded(figure, "svg")) < 100_000
     assert maps(figure)[0].images[0].get_interpolation() == "nearest"
 
@@ -180,5 +180,6 @@ def test_a_problem_that_starts_late_is_drawn() -> None:
 
 
 def test_a_short_title_keeps_the_number_of_its_head() -> None:
-    assert short_title("multi_head, head 12", 9.0) == "multi_head, head 12"
-    assert short_title("multi_head, head 12", 0.6).endswith("… 12")
+    head = Head("multi_head", 12, np.eye(2))
+    assert short_title(head, 9.0) == "multi_head, head 12"
+    assert short_title(head, 0.6).endswith("… 12")

@@ -172,6 +172,31 @@ def test_equal_tokens_are_told_apart() -> None:
     assert walk.distinct(["the", "cat", "the"]) == ("the#1", "cat", "the#3")
 
 
+@pytest.mark.parametrize(
+    ("variant", "name", "head", "said"),
+    [
+        ("multi_head", "weights", 9, "head=9: weights of multi_head has 2 heads, counted from 1; choose 1 to 2"),
+        ("multi_head", "q", 0, "head=0: q of multi_head has 2 heads, counted from 1; choose 1 to 2"),
+        ("multi_head", "k", -1, "head=-1: k of multi_head has 2 heads, counted from 1; choose 1 to 2"),
+        ("looped", "logits", 2, "head=2: logits of looped has one head; choose 1"),
+        ("looped", "output", 3, "head=3: output of looped has one head; choose 1"),
+    ],
+)
+def test_a_head_that_is_not_there_is_one_line(variant: str, name: str, head: int, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        tables.stage(comparison(), variant, name, head)
+    assert str(caught.value) == said
+
+
+def test_every_stage_is_a_frame() -> None:
+    compared = comparison("variant=[blockwise,multi_head]", "weights=full")
+    for variant, trace in compared.traces.items():
+        for name, array in trace.stages():
+            frame = tables.stage(compared, variant, name)
+            assert frame.size in (array.size, array.size // len(array)), (variant, name)
+    assert tables.stage(compared, "blockwise", "lse").columns.tolist() == ["head 1"]
+
+
 def test_a_picture_of_weights_is_a_png_of_its_size() -> None:
     opacity = np.array([[0, 1, 128, 254, 255], [5, 4, 3, 2, 1]], np.uint8)
     image = Image.open(BytesIO(pixels.png(opacity))).convert("RGBA")
@@ -208,7 +233,7 @@ def test_two_runs_draw_the_same_bytes(tmp_path: Path) -> None:
 
 def test_frames_carry_tokens_as_labels() -> None:
     found = comparison()
-    weights = tables.stage(found, "multi_head", "weights", head=1)
+    weights = tables.stage(found, "multi_head", "weights", head=2)
     assert list(weights.index) == list(weights.columns) == ["she", "likes", "coffee"]
     traced = found.traces["multi_head"].weights
     assert traced is not None

@@ -37,7 +37,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         heads = places(settled.rules.masks, len(problem.tokens), problem.keys, int(settled.rules.offset), settled.head)
         alike = (heads == heads[:1]).all()
         for head, allowed in enumerate(heads[:1] if alike else heads):
-            yield from described(settled.name if alike else f"{settled.name} {head}", allowed, problem)
+            yield from described(settled.name if alike else f"{settled.name} {head + 1}", allowed, problem)
 
 
 def described(name: str, allowed: Array, problem: Problem) -> Iterator[Record]:

@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure as Drawing
 
-from attn_exp.report.drawing import LINE, Array, axes_at, heat, name_ticks, without_labels
+from attn_exp.report.drawing import LINE, axes_at, heat, name_ticks, without_labels
 from attn_exp.report.lettering import drawable, fitted, widest
+from attn_exp.report.views import Head
 
 COLOURS = "Blues"
 SCALE = "scale"
@@ -22,7 +23,7 @@ GAP, NARROWEST = 0.12, 1.05
 
 
 def weight_maps(
-    maps: Sequence[tuple[str, Array]],
+    maps: Sequence[Head],
     rows: list[str],
     columns: list[str],
     width: float,
@@ -41,13 +42,13 @@ def weight_maps(
     pitch = tall + LINE * 2
     height = bottom + down * pitch
     drawing = Drawing(figsize=(width, height))
-    top = max(float(matrix.max(initial=0)) for _, matrix in maps) or 1.0
-    for place, (title, matrix) in enumerate(maps):
+    top = max(float(head.weights.max(initial=0)) for head in maps) or 1.0
+    for place, head in enumerate(maps):
         line, column = divmod(place, across)
         box = (left + column * (side + GAP), bottom + (down - 1 - line) * pitch, side, tall)
         axes = axes_at(drawing, box)
-        heat(axes, matrix, top, COLOURS, side / len(columns)).set_norm(PowerNorm(gamma, 0, top))
-        axes.set_title(short_title(drawable(title), side), parse_math=False)
+        heat(axes, head.weights, top, COLOURS, side / len(columns)).set_norm(PowerNorm(gamma, 0, top))
+        axes.set_title(short_title(head, side), parse_math=False)
         last = place + across >= len(maps)
         name_ticks(axes, rows if column == 0 else [], columns if last else [], slanted, (side, tall))
     drawing.text(0.01 / width + 0.012, (bottom + tall / 2) / height, "query", rotation=90, va="center", ha="left")
@@ -70,9 +71,9 @@ def colour_scale(axes: Axes, top: float) -> Any:
     return image
 
 
-def short_title(title: str, width: float) -> str:
-    """Return the title of a map, shortened to this width; of a head's, the number stays."""
-    name, comma, head = title.rpartition(", head ")
-    if not comma or widest([title]) <= width:
+def short_title(head: Head, width: float) -> str:
+    """Return the title of a map, shortened to this width; the number of a head stays."""
+    title = drawable(head.title)
+    if head.number is None or widest([title]) <= width:
         return fitted(title, width)
-    return f"{fitted(name, width - widest([f' {head}']))} {head}"
+    return f"{fitted(drawable(head.variants), width - widest([f' {head.number}']))} {head.number}"

@@ -20,7 +20,7 @@ def draw(views: Views, width: float) -> Drawing:
     The colours of a large map follow the square root: the first rows of a causal mask have thousands of times
     the weights of the last.
     """
-    maps = [titled for panel in views.blocks for titled in heads_of(panel)]
+    maps = [head for panel in views.blocks for head in heads_of(panel)]
     summary = views.comparison.traces[views.blocks[0].variants[0]].summary
     assert summary is not None
     rows, columns = ([str(edge + 1) for edge in edges[:-1]] for edges in (summary.row_edges, summary.key_edges))

@@ -18,7 +18,7 @@ def wanted(views: Views) -> bool:
 def draw(views: Views, width: float) -> Drawing:
     """Show the weights of each variant and head, queries down, keys across, on one colour scale from zero."""
     problem = views.comparison.problem
-    maps = [titled for panel in views.panels for titled in heads_of(panel)]
+    maps = [head for panel in views.panels for head in heads_of(panel)]
     return weight_maps(maps, labels(problem.tokens), labels(problem.key_tokens), width)
 
 
