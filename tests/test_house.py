@@ -15,7 +15,7 @@ from tests import ROOT
 PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
-    "errors", "streams", "registry",
+    "errors", "streams", "machine", "registry",
     "config",
     "rules",
     "problem",

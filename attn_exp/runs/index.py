@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,6 +17,7 @@ from pathlib import Path
 from string import Template
 from urllib.parse import quote
 
+from attn_exp import machine
 from attn_exp.errors import UserError
 from attn_exp.report.terminal import plain
 
@@ -64,7 +64,7 @@ def rebuild(output_dir: Path) -> Path:
     try:
         for _ in range(MOST_ROUNDS):
             there = folders(output_dir)
-            replace(page, html(entries(output_dir, there)))
+            written(page, html(entries(output_dir, there)))
             if folders(output_dir) == there:
                 break
     except OSError as error:
@@ -136,18 +136,12 @@ def remembered(output_dir: Path) -> dict[str, Entry]:
 
 def remember(output_dir: Path, found: Sequence[Entry]) -> None:
     lines = [[getattr(entry, each.name) for each in fields(Entry)] for entry in found]
-    replace(output_dir / ".index.json", json.dumps(lines, separators=(",", ":")))
+    written(output_dir / ".index.json", json.dumps(lines, separators=(",", ":")))
 
 
-def replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all, whoever else writes it."""
-    spare = path.with_name(f".{path.name.lstrip('.')}-{secrets.token_hex(4)}")
-    try:
-        spare.write_bytes(text.encode("utf-8", "backslashreplace"))
-        spare.replace(path)
-    except BaseException:
-        spare.unlink(missing_ok=True)
-        raise
+def written(path: Path, text: str) -> None:
+    """Write a page; half a surrogate pair, which UTF-8 cannot hold, becomes its number."""
+    machine.write(path, text.encode("utf-8", "backslashreplace"))
 
 
 def html(found: Sequence[Entry]) -> str:

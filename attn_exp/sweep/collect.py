@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from attn_exp import machine
 from attn_exp.sweep import lock, manifest, overview, parquet, parts
 from attn_exp.sweep.parts import Part, Shelf
 from attn_exp.sweep.totals import Summary, summarized
@@ -31,7 +32,7 @@ def write(folder: Path, about: Mapping[str, Any], found: Mapping[str, Part]) -> 
     there = [found[name] for name in about["parts"] if name in found]
     where = shelf(folder, about)
     if about["format"] == "csv":
-        join(folder / "results.csv", parts.joined(about["columns"], there))
+        machine.write_pieces(folder / "results.csv", parts.joined(about["columns"], there))
     summary = summarized(about["columns"], where.lines(there), about["axes"], about["metrics"])
     shown = render(folder, about, summary)
     told = f"{overview.terminal(about, summary)}\n\n{shown}"
@@ -51,27 +52,15 @@ def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
         for name, figure in plots.draw(about, summary).items():
             for form in ("png", "svg"):
                 drawn[f"{name}.{form}"] = plots.encoded(figure, form)
-                parts.replace(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
+                machine.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
     if not (wanted["tables"] or wanted["pages"]):
         return results(folder, about)
     from attn_exp.sweep import pages  # noqa: PLC0415 - templates only where a report is written
 
-    parts.replace(folder / "report.md", pages.markdown(about, summary, list(drawn)).encode())
+    machine.write(folder / "report.md", pages.markdown(about, summary, list(drawn)).encode())
     if wanted["pages"]:
-        parts.replace(folder / "report.html", pages.page(about, summary, drawn).encode())
+        machine.write(folder / "report.html", pages.page(about, summary, drawn).encode())
     return folder / ("report.html" if wanted["pages"] else "report.md")
-
-
-def join(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file from pieces, whole or not at all, without holding all of it."""
-    spare = path.with_name(f".{path.name}.part")
-    try:
-        with spare.open("wb") as file:
-            file.writelines(pieces)
-        spare.replace(path)
-    except BaseException:
-        spare.unlink(missing_ok=True)
-        raise
 
 
 def again(folder: Path) -> str:

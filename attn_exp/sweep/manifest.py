@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from attn_exp import machine
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
-from attn_exp.sweep import parts
 from attn_exp.sweep.plan import Plan
 from attn_exp.sweep.space import Axis
 from attn_exp.sweep.task import columns
@@ -87,7 +87,7 @@ def ranges(numbers: Sequence[int]) -> list[list[int]]:
 
 def write(folder: Path, told: Mapping[str, Any]) -> None:
     """Write the manifest, whole."""
-    parts.replace(folder / "manifest.json", (json.dumps(told, indent=1, ensure_ascii=False) + "\n").encode())
+    machine.write(folder / "manifest.json", (json.dumps(told, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def load(folder: Path) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
+from attn_exp import machine
 from attn_exp.sweep import parquet
 from attn_exp.sweep.task import OK, as_csv
 
@@ -44,7 +44,7 @@ class Shelf:
         """Write the part of a chunk and remove an older one of the same chunk."""
         path = self.folder / (f"{name}-failed{failed}.{self.suffix}" if failed else f"{name}.{self.suffix}")
         text = as_csv([self.head]) + lines
-        replace(path, text if self.types is None else parquet.encoded(text, self.types))
+        machine.write(path, text if self.types is None else parquet.encoded(text, self.types))
         for older in self.folder.glob(f"{name}*.{self.suffix}"):
             if older != path:
                 older.unlink()
@@ -88,17 +88,6 @@ def csv_lines(paths: Sequence[Path]) -> Iterator[list[str]]:
             yield from reader
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Write a file whole: under a hidden name that it sheds at the end."""
-    spare = path.with_name(f".{path.name}.part")
-    try:
-        spare.write_bytes(data)
-        os.replace(spare, path)
-    except BaseException:
-        spare.unlink(missing_ok=True)
-        raise
-
-
 def merged(pieces: Sequence[bytes], kept: Mapping[int, Sequence[Sequence[str]]]) -> bytes:
     """Return the lines of several pieces and of points kept from before, in the order of the points."""
     lines = [line for each in kept.values() for line in each]
@@ -125,8 +114,9 @@ def tidy(folder: Path, wanted: Sequence[str]) -> None:
     What was set aside and is wanted again comes back.
     """
     aside, names = folder.with_name("parts-of-other-versions"), set(wanted)
-    for path in folder.glob(".*.part"):
-        path.unlink()
+    for path in (*folder.iterdir(), *folder.parent.iterdir()):
+        if machine.SPARE.fullmatch(path.name) and not path.is_dir():
+            path.unlink()
     for source, target, belongs in ((folder, aside, False), (aside, folder, True)):
         for path in list(source.iterdir()) if source.is_dir() else ():
             match = NAME.fullmatch(path.name)

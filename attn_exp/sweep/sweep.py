@@ -17,12 +17,13 @@ from attn_exp.config.read import read
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
+from attn_exp.machine import usable_cores
 from attn_exp.runs import index
 from attn_exp.runs.provenance import Git, ask_git, origin
 from attn_exp.runs.store import USER_ERRORS, check_writable
 from attn_exp.sweep import collect, lock, manifest, parquet, parts
 from attn_exp.sweep.driver import Driver
-from attn_exp.sweep.engines.engine import processors, start
+from attn_exp.sweep.engines.engine import start
 from attn_exp.sweep.expand import expand
 from attn_exp.sweep.meter import Progress, span
 from attn_exp.sweep.plan import Job, Plan, identity, make_plan
@@ -143,7 +144,7 @@ def estimate(plan: Plan, config: Config) -> float:
     compute(plan, Job(0, sample[:1]))
     started = time.perf_counter()
     compute(plan, Job(0, sample))
-    workers = 1 if config.sweep.engine == "serial" else config.sweep.workers or processors()
+    workers = 1 if config.sweep.engine == "serial" else config.sweep.workers or usable_cores()
     return (time.perf_counter() - started) / len(sample) / workers
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from attn_exp.machine import SPARE
 from tests.sweep.command import alive, children, kill, results, run, start, the_sweep, wait_until
 
 KILLS = 5
@@ -35,7 +36,7 @@ def test_a_driver_killed_at_random_moments(seed: int, tmp_path: Path, expected: 
         wait_until(lambda left=workers: not any(map(alive, left)), seconds=5)  # type: ignore[misc] # a default binds it now
     run(tmp_path, *WORDS)
     assert (the_sweep(tmp_path) / "results.csv").read_bytes() == expected
-    assert not list(tmp_path.rglob("*.part"))
+    assert not [path for path in the_sweep(tmp_path).rglob("*") if SPARE.fullmatch(path.name)]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -14,6 +14,7 @@ import pytest
 
 from attn_exp import cli
 from attn_exp.experiment.compare import compare
+from attn_exp.machine import SPARE
 from tests import ROOT
 from tests.compose import config
 from tests.sweep.command import alive, children, manifest, results, run, start, the_sweep, wait_until
@@ -279,7 +280,7 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(tmp_path: Path) -> Non
     _, err = run(tmp_path, *words, limit="-f 16", code=1)
     assert "cannot be written to (File too large); what is done is kept" in err
     assert "Traceback" not in err
-    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".part")]
+    assert not [path for path in the_sweep(tmp_path).rglob("*") if SPARE.fullmatch(path.name)]
     run(tmp_path, *words)
     assert len(results(tmp_path)) == 256
 

@@ -12,10 +12,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-
-def usable_cores() -> int:
-    """Return the number of cores this process may run on, which a container or `taskset` can make few."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+from attn_exp.machine import usable_cores
 
 
 def default_threads() -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
 from attn_exp.config.schema import Sweep
+from attn_exp.machine import usable_cores
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import Done, alone
 
@@ -64,7 +64,7 @@ def start(plan: Plan, sweep: Sweep, jobs: int) -> Engine:
     Raises:
         UserError: an engine that is not installed, or a cluster that does not answer.
     """
-    workers = max(1, min(sweep.workers or processors(), jobs))
+    workers = max(1, min(sweep.workers or usable_cores(), jobs))
     if not jobs:
         return Serial(plan)
     if sweep.engine == "process":
@@ -80,8 +80,3 @@ def start(plan: Plan, sweep: Sweep, jobs: int) -> Engine:
 
         return OnDask(plan, workers, sweep.address)
     return Serial(plan)
-
-
-def processors() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
