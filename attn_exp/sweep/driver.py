@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from attn_exp.sweep import parts
-from attn_exp.sweep.engines.engine import Died, Engine
+from attn_exp.sweep.engines.engine import Died, Workers
 from attn_exp.sweep.meter import Progress
 from attn_exp.sweep.parts import Part, Shelf
 from attn_exp.sweep.plan import Job, Plan
@@ -43,15 +43,15 @@ class Driver:
         """How many points of the parts that are there failed."""
         return sum(self.found[name].failed for name in self.plan.names if name in self.found)
 
-    def run(self, engine: Engine, todo: deque[Job]) -> bool:
+    def run(self, workers: Workers, todo: deque[Job]) -> bool:
         """Compute what is missing or failed, and write it; say whether every point now has its row.
 
         With `fail_fast` the first failure ends it early.
         """
         try:
-            self.drain(todo, engine)
+            self.drain(todo, workers)
         finally:
-            engine.close()
+            workers.close()
         return not self.open_chunks
 
     def jobs(self) -> Iterator[Job]:
@@ -70,14 +70,14 @@ class Driver:
                 self.open_chunks[chunk] = Chunk(kept, missing=len(again))
                 yield Job(chunk, again, whole=False)
 
-    def drain(self, todo: deque[Job], engine: Engine) -> None:
-        """Keep the engine busy until nothing is left."""
+    def drain(self, todo: deque[Job], workers: Workers) -> None:
+        """Keep the workers busy until nothing is left."""
         under_way = 0
         while todo or under_way:
-            while todo and under_way < engine.capacity:
-                engine.submit(todo.popleft())
+            while todo and under_way < workers.capacity:
+                workers.submit(todo.popleft())
                 under_way += 1
-            for ended in engine.finished(0.25):
+            for ended in workers.finished(0.25):
                 under_way -= 1
                 if isinstance(ended, Died):
                     todo.extendleft(reversed(list(self.after_death(ended))))

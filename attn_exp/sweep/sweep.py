@@ -17,13 +17,12 @@ from attn_exp.config.read import read
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
-from attn_exp.machine import usable_cores
 from attn_exp.runs import index
 from attn_exp.runs.provenance import Git, ask_git, origin
 from attn_exp.runs.store import USER_ERRORS, check_writable
 from attn_exp.sweep import collect, lock, manifest, parquet, parts
 from attn_exp.sweep.driver import Driver
-from attn_exp.sweep.engines.engine import start
+from attn_exp.sweep.engines import engine
 from attn_exp.sweep.expand import expand
 from attn_exp.sweep.meter import Progress, span
 from attn_exp.sweep.plan import Job, Plan, identity, make_plan
@@ -89,12 +88,12 @@ def run(plan: Plan, folder: Path, config: Config, told: dict[str, Any], git: Git
         driver.progress.show(last=True)
         print(manifest.load(folder)["told"])
         return SOME_FAILED if driver.failed else DONE
-    engine = start(plan, config.sweep, len(todo))
+    workers = engine.start(plan, config.sweep, len(todo)) if todo else None
     told |= origin(git)
     manifest.write(folder, told)
     status = "partial"
     try:
-        if driver.run(engine, todo):
+        if workers is None or driver.run(workers, todo):
             status = "complete"
     except KeyboardInterrupt:
         status = "interrupted"
@@ -144,7 +143,7 @@ def estimate(plan: Plan, config: Config) -> float:
     compute(plan, Job(0, sample[:1]))
     started = time.perf_counter()
     compute(plan, Job(0, sample))
-    workers = 1 if config.sweep.engine == "serial" else config.sweep.workers or usable_cores()
+    workers = engine.workers(engine.chosen(config.sweep), config.sweep)
     return (time.perf_counter() - started) / len(sample) / workers
 
 

@@ -37,7 +37,7 @@ cluster.shutdown()
 """
 
 
-SHORT = "from attn_exp.sweep.engines import on_dask; on_dask.SECONDS_TO_ANSWER = 1"
+SHORT = "from attn_exp.sweep.engines import dask; dask.SECONDS_TO_ANSWER = 1"
 
 
 def needs(library: str) -> None:

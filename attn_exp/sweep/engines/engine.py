@@ -1,15 +1,20 @@
-"""Where chunks are computed: one small interface, and the engine that needs nothing."""
+"""What an engine is: somewhere to compute the points of a sweep. Each is one file beside this one."""
 
 from __future__ import annotations
 
-from collections import deque
+import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from attn_exp import registry
 from attn_exp.config.schema import Sweep
+from attn_exp.errors import UserError, unknown
 from attn_exp.machine import usable_cores
 from attn_exp.sweep.plan import Job, Plan
-from attn_exp.sweep.task import Done, alone
+from attn_exp.sweep.task import Done
+
+PACKAGE = "attn_exp.sweep.engines"
 
 COUNT_EVERY = 5.0
 """Seconds between two looks at how large a cluster is, which may grow and shrink."""
@@ -23,8 +28,8 @@ class Died:
     reason: str
 
 
-class Engine(Protocol):
-    """Somewhere to compute jobs. Results are the same wherever that is: a point carries all that decides them."""
+class Workers(Protocol):
+    """Those who compute jobs. Results are the same whoever does: a point carries all that decides them."""
 
     capacity: int
     """How many jobs to hand over at once: more than there are workers, so that none of them waits."""
@@ -39,44 +44,48 @@ class Engine(Protocol):
         """Stop at once and leave no worker behind."""
 
 
-class Serial:
-    """Computes in the driver itself."""
+@dataclass(frozen=True)
+class Engine:
+    """An engine, by the name of its file.
 
-    capacity = 1
+    `start` gets a plan, how many workers are wanted and the address of a cluster, if one is named. `library` is what
+    must be installed for it. `workers` is how many there always are; None lets the settings decide.
+    """
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.waiting: deque[Job] = deque()
-
-    def submit(self, job: Job) -> None:
-        self.waiting.append(job)
-
-    def finished(self, seconds: float) -> list[Done | Died]:
-        return [alone(self.plan, self.waiting.popleft())] if self.waiting else []
-
-    def close(self) -> None:
-        self.waiting.clear()
+    start: Callable[[Plan, int, str | None], Workers]
+    library: str = ""
+    workers: int | None = None
 
 
-def start(plan: Plan, sweep: Sweep, jobs: int) -> Engine:
-    """Return the engine that the settings name, with no more workers than there are jobs.
+def names() -> tuple[str, ...]:
+    """Return the names that `sweep.engine` takes."""
+    return registry.names(registry.folder(PACKAGE), without=("engine",))
+
+
+def chosen(sweep: Sweep) -> Engine:
+    """Return the engine that the settings name.
+
+    Raises:
+        UserError: there is no such engine, or its library is not installed.
+    """
+    if sweep.engine not in names():
+        raise UserError(unknown(sweep.engine, names(), "sweep.engine"))
+    engine: Engine = registry.module(PACKAGE, sweep.engine).ENGINE
+    if engine.library and importlib.util.find_spec(engine.library) is None:
+        raise UserError(f"sweep.engine={sweep.engine} is not installed; pip install 'attn-exp[{sweep.engine}]'")
+    return engine
+
+
+def workers(engine: Engine, sweep: Sweep) -> int:
+    """Return how many jobs an engine of this machine computes at once."""
+    return engine.workers or sweep.workers or usable_cores()
+
+
+def start(plan: Plan, sweep: Sweep, jobs: int) -> Workers:
+    """Start the engine that the settings name, with no more workers than there are jobs.
 
     Raises:
         UserError: an engine that is not installed, or a cluster that does not answer.
     """
-    workers = max(1, min(sweep.workers or usable_cores(), jobs))
-    if not jobs:
-        return Serial(plan)
-    if sweep.engine == "process":
-        from attn_exp.sweep.engines.pool import Pool  # noqa: PLC0415 - the engines that are not used are not imported
-
-        return Pool(plan, workers)
-    if sweep.engine == "ray":
-        from attn_exp.sweep.engines.on_ray import OnRay  # noqa: PLC0415
-
-        return OnRay(plan, workers, sweep.address)
-    if sweep.engine == "dask":
-        from attn_exp.sweep.engines.on_dask import OnDask  # noqa: PLC0415
-
-        return OnDask(plan, workers, sweep.address)
-    return Serial(plan)
+    engine = chosen(sweep)
+    return engine.start(plan, max(1, min(workers(engine, sweep), jobs)), sweep.address)

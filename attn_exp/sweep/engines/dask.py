@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from attn_exp.errors import UserError
-from attn_exp.sweep.engines.engine import COUNT_EVERY, Died
+from attn_exp.sweep.engines.engine import COUNT_EVERY, Died, Engine
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import Done, elsewhere
 
@@ -20,11 +20,9 @@ class OnDask:
     """Hands each job to Dask as one task; every worker, also one that comes later, gets the plan once."""
 
     def __init__(self, plan: Plan, workers: int, address: str | None) -> None:
-        try:
-            import dask  # noqa: PLC0415 - an extra
-            import distributed  # noqa: PLC0415
-        except ImportError as error:
-            raise UserError("sweep.engine=dask is not installed; pip install 'attn-exp[dask]'") from error
+        import dask  # noqa: PLC0415 - an extra
+        import distributed  # noqa: PLC0415
+
         self.dask: Any = distributed
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         dask.config.set({"distributed.scheduler.allowed-failures": 0})  # the driver counts the deaths
@@ -88,3 +86,6 @@ def with_the_plan(job: Job) -> Done:
 
     given: Any = get_worker().plugins[PLUGIN]
     return elsewhere(given.plan, job)
+
+
+ENGINE = Engine(OnDask, library="distributed")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp.errors import UserError
-from attn_exp.sweep.engines.engine import COUNT_EVERY, Died
+from attn_exp.sweep.engines.engine import COUNT_EVERY, Died, Engine
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import Done, elsewhere
 
@@ -21,10 +21,8 @@ class OnRay:
     """Hands each job to Ray as one task. Ray does not try again by itself, so that the driver counts every death."""
 
     def __init__(self, plan: Plan, workers: int, address: str | None) -> None:
-        try:
-            import ray  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise UserError("sweep.engine=ray is not installed; pip install 'attn-exp[ray]'") from error
+        import ray  # noqa: PLC0415 - an extra
+
         self.ray: Any = ray
         try:
             self.ray.init(address=address, **({} if address else self.local(workers)), **self.quiet())
@@ -73,3 +71,6 @@ class OnRay:
 
     def close(self) -> None:
         self.ray.shutdown()
+
+
+ENGINE = Engine(OnRay, library="ray")

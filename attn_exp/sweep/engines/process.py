@@ -18,7 +18,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from attn_exp.sweep.engines.engine import Died
+from attn_exp.sweep.engines.engine import Died, Engine
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import Done, compute
 
@@ -70,17 +70,17 @@ class Pool:
 
     def finished(self, seconds: float) -> list[Done | Died]:
         busy = [worker for worker in self.workers if worker.job is not None]
-        wait([each for worker in busy for each in (worker.pipe, worker.process.sentinel)], seconds)
-        found: list[Done | Died] = []
+        wait([handle for worker in busy for handle in (worker.pipe, worker.process.sentinel)], seconds)
+        jobs: list[Done | Died] = []
         for place, worker in enumerate(self.workers):
-            ended = self.ended(worker) if worker.job is not None else None
-            if ended is not None:
-                found.append(ended)
-            if isinstance(ended, Died):
+            job = self.ended(worker) if worker.job is not None else None
+            if job is not None:
+                jobs.append(job)
+            if isinstance(job, Died):
                 worker.pipe.close()
                 self.workers[place] = self.hired()
         self.hand_out()
-        return found
+        return jobs
 
     def ended(self, worker: Worker) -> Done | Died | None:
         """Return what became of a worker's job, or None while it is being computed."""
@@ -96,7 +96,7 @@ class Pool:
             alive = worker.process.is_alive()
         if alive:
             return None
-        return Died(job, how(worker.process.exitcode))
+        return Died(job, ending(worker.process.exitcode))
 
     def close(self) -> None:
         for worker in self.workers:
@@ -106,7 +106,7 @@ class Pool:
             worker.pipe.close()
 
 
-def how(code: int | None) -> str:
+def ending(code: int | None) -> str:
     """Say how a process ended."""
     if code is None or code >= 0:
         return f"its worker ended with exit code {code}"
@@ -137,3 +137,6 @@ def watch(driver: int) -> None:
     while os.getppid() == driver:
         time.sleep(WATCH_SECONDS)
     os._exit(1)
+
+
+ENGINE = Engine(lambda plan, workers, address: Pool(plan, workers))
