@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.config.read import read
+from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config, Embeddings
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.timing import Timing
 from attn_exp.problem.projections import BIASES, MATRICES
 from attn_exp.report import terminal
-from attn_exp.runs import execution, store
+from attn_exp.runs import arrays, execution, rendering, store
 from attn_exp.runs.provenance import ask_git, origin
 from attn_exp.sweep.words import spelled
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attn_exp.report.notebook import Drawing
-
-LONGEST_COMMAND = 2000
-"""Characters beyond which a command is not shown; `attn-exp rerun` repeats such a run from its own settings."""
 
 
 def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Result:
@@ -48,8 +46,8 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     all_words = [*starting(input_arrays), *words, *chosen]
     folders = [] if config_dir is None else [str(config_dir)]
     config = read(with_arrays(values(all_words, folders), input_arrays, projections))
-    given = [f"embeddings.{key}={spelled(value)}" for key, value in input_arrays.items()]
-    given += [f"++projections.given.{key}={spelled(value)}" for key, value in projections.items()]
+    given = [f"embeddings.{key}={named_or_spelled(value)}" for key, value in input_arrays.items()]
+    given += [f"++projections.given.{key}={named_or_spelled(value)}" for key, value in projections.items()]
     return Result(*execution.compute(config), repeat_command([*all_words, *given], folders))
 
 
@@ -57,12 +55,17 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
 class Result:
     """What a run found. In a notebook it shows itself: the table, the sentence, and the weights of every variant.
 
-    `comparison` holds everything as plain data, `timings` what each variant costs, `command` repeats the run.
+    `comparison` holds everything as plain data, `timings` what each variant costs, `repeat` what repeats the run.
     """
 
     comparison: Comparison
     timings: tuple[Timing, ...]
-    command: str
+    repeat: Repeat
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the run; a large array of yours goes by a name that `results.npz` knows it by."""
+        return self.repeat.line
 
     @property
     def config(self) -> Config:
@@ -133,9 +136,9 @@ class Result:
         """
         config = self.config if output_dir is None else replace(self.config, output_dir=str(output_dir))
         store.check_writable(Path(config.output_dir))
-        execution.load_renderers(config.report)
+        rendering.load_renderers(config.report)
         with ask_git() as git:
-            about = store.about(config, short(self.command), origin(git))
+            about = store.about(config, self.repeat, origin(git))
         return execution.write(Run(replace(self.comparison, config=config), self.timings, about))
 
     def __repr__(self) -> str:
@@ -190,5 +193,7 @@ def with_arrays(
     return found
 
 
-def short(command: str) -> str:
-    return command if len(command) <= LONGEST_COMMAND else "attn-exp rerun ."
+def named_or_spelled(value: Any) -> str:
+    """Return a value as it is typed, or the name of an array too large to be typed."""
+    array = arrays.as_numbers(value)
+    return spelled(value) if array is None else arrays.stored(arrays.name_of(array))

@@ -16,6 +16,7 @@ from attn_exp.errors import UserError, brief, printable
 
 if TYPE_CHECKING:
     from attn_exp.config.command_line import Asked
+    from attn_exp.config.repeat import Repeat
     from attn_exp.config.schema import Config
 
 DONE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
@@ -62,8 +63,8 @@ def answer(asked: Asked) -> int:
     from attn_exp.config import command_line, help_page  # noqa: PLC0415 - as above
 
     match asked:
-        case command_line.Once(config, command):
-            execute(config, command)
+        case command_line.Once(config, repeat):
+            execute(config, repeat)
         case command_line.ManyByHydra():
             command_line.launch(asked, execute)
         case command_line.Many(words, folders):
@@ -75,11 +76,11 @@ def answer(asked: Asked) -> int:
     return DONE
 
 
-def execute(config: Config, command: str) -> None:
+def execute(config: Config, repeat: Repeat) -> None:
     """Run one configuration and print what it found."""
     from attn_exp.runs import execution  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
-    say(execution.run(config, command).text)
+    say(execution.run(config, repeat).text)
     gc.freeze()  # nor where it ends: before it exits, the interpreter would walk all of it once more
 
 
@@ -183,9 +184,9 @@ def collect_again(words: Sequence[str]) -> str:
 
 def show_runs(words: Sequence[str]) -> str:
     """List all runs and sweeps."""
-    from attn_exp.sweep import listing  # noqa: PLC0415
+    from attn_exp.runs import listing  # noqa: PLC0415
 
-    return listing.told(output_dir(words))
+    return listing.listing(output_dir(words))
 
 
 def run_again(words: Sequence[str]) -> str:

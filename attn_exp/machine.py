@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
 import stat
 from collections.abc import Iterable
+from io import BufferedReader
 from pathlib import Path
 
 MOST_BYTES = 64 * 2**20
@@ -72,23 +74,29 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def opened(path: Path) -> BufferedReader:
+    """Open a regular file for reading.
+
+    Raises:
+        OSError: no such file, or something else than a regular one.
+    """
+    descriptor = os.open(path, os.O_RDONLY | NO_WAIT)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return open(descriptor, "rb")
+
+
 def read(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the contents of a regular file of at most so many bytes.
 
     Raises:
         OSError: no such file, something else than a regular file, or one that is larger.
     """
-    descriptor = os.open(path, os.O_RDONLY | NO_WAIT)
-    try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise OSError(0, "no regular file", str(path))
-        if about.st_size > most:
-            raise OSError(0, f"larger than {most:,} bytes", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(most)
-    finally:
-        os.close(descriptor)
+    with opened(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+        return file.read(most)
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
@@ -109,5 +117,5 @@ def own_folder(path: Path) -> Path:
     """
     path.mkdir(exist_ok=True)
     if path.is_symlink():
-        raise OSError(0, "is a link, and what it leads to may be somebody else's", str(path))
+        raise OSError(errno.ELOOP, "is a link, and what it leads to may be somebody else's", str(path))
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -144,10 +145,18 @@ def test_nothing_is_written_until_it_is_saved(result: Result, tmp_path: Path, mo
     assert folder.name in (tmp_path / "mine/index.html").read_text(encoding="utf-8")
 
 
-def test_a_long_command_is_left_to_rerun(tmp_path: Path) -> None:
-    folder = run("report=none", vectors=np.ones((2, 600)), variant=["matrix"], head=1).save(tmp_path)
-    assert store.load(folder).about["command"] == "attn-exp rerun ."
-    assert store.load(folder).comparison.config.embeddings.vectors == np.ones((2, 600)).tolist()
+def test_a_large_array_is_named_in_the_command_and_lies_among_the_results(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(1).normal(size=(300, 400))
+    result = run("report=none", "weights=blocks", vectors=vectors, variant=["matrix"], head=1)
+    word = re.search(r"embeddings.vectors=array:([0-9a-f]{32})", result.command)
+    assert word and len(result.command) < 300
+    folder = result.save(tmp_path)
+    assert (folder / "run.json").stat().st_size < 10_000
+    again = store.load(folder)
+    assert again.about["command"] == result.command
+    assert again.comparison.config.embeddings.vectors == vectors.tolist()
+    with np.load(folder / "results.npz", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays[f"array:{word[1]}"], vectors)
 
 
 class Texts(HTMLParser):

@@ -26,6 +26,7 @@ from attn_exp.config.compose import (
 from attn_exp.config.hydra_errors import in_users_words
 from attn_exp.config.loader import environment, opened
 from attn_exp.config.read import read
+from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 
@@ -43,7 +44,7 @@ class Once:
     """One run: its settings, and the command that repeats it."""
 
     config: Config
-    command: str
+    repeat: Repeat
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ def configuration(composed: DictConfig, package: str | None, resolve: bool) -> s
     return head + OmegaConf.to_yaml(part).removesuffix("\n")
 
 
-def launch(asked: ManyByHydra, run: Callable[[Config, str], None]) -> None:
+def launch(asked: ManyByHydra, run: Callable[[Config, Repeat], None]) -> None:
     """Let a sweeper or a launcher of Hydra's own run its jobs; it calls `run` for each of them.
 
     Raises:

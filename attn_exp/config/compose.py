@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from attn_exp.config.choices import ONE_CHOICE, groups
 from attn_exp.config.hydra_errors import in_users_words
 from attn_exp.config.loader import check_composed, environment, opened
 from attn_exp.config.read import read
+from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 
@@ -111,10 +111,9 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in found.items()}
 
 
-def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> str:
+def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:
     """Return the command that repeats a run."""
-    words = [word for folder in folders for word in ("--config-dir", folder)]
-    return shlex.join(["python", "-m", "attn_exp", *words, *overrides])
+    return Repeat(tuple(overrides), tuple(folders))
 
 
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:

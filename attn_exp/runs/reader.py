@@ -12,11 +12,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from attn_exp import machine
 from attn_exp.config.fields import read_fields
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.comparison import Run
-from attn_exp.runs import execution, index, store
+from attn_exp.runs import folders, index, rendering, store
 
 
 def show(output_dir: Path) -> str:
@@ -40,10 +41,10 @@ def newest(output_dir: Path) -> Path:
         UserError: no such folder, or no report in it.
     """
     try:
-        found = index.entries(output_dir, index.folders(output_dir))
+        listed = folders.entries(output_dir, folders.folders(output_dir))
     except OSError as error:
         raise UserError(f"{output_dir}: cannot be read ({error.strerror})") from error
-    page = next((output_dir / entry.folder / entry.page for entry in found if entry.page), None)
+    page = next((output_dir / entry.folder / entry.page for entry in listed if entry.page), None)
     if page is None:
         raise UserError(f"{output_dir}: no report yet; write one with python -m attn_exp")
     return page
@@ -67,7 +68,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     try:
         draft.mkdir()
         try:
-            execution.render(run, draft)
+            rendering.render(run, draft)
             move_files(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -76,10 +77,10 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
             raise
         raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
     home = folder.resolve().parent
-    if home.name in index.KINDS:
+    if home.name in folders.KINDS:
         with suppress(UserError):
             index.rebuild(home.parent)
-    return str(execution.newest(folder, run.comparison.config))
+    return str(rendering.opens_first(folder, run.comparison.config))
 
 
 def figure_settings(words: Sequence[str]) -> dict[str, Any]:
@@ -133,6 +134,6 @@ def move_files(source: Path, target: Path) -> None:
     for path in sorted(source.rglob("*")):
         place = target / path.relative_to(source)
         if path.is_dir():
-            place.mkdir(exist_ok=True)
+            machine.own_folder(place)
         else:
             os.replace(path, place)

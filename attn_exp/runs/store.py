@@ -8,15 +8,18 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp import machine
 from attn_exp.config.read import read
+from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks
@@ -25,11 +28,21 @@ from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing
-from attn_exp.forms.trace import Summary, Trace
-from attn_exp.problem.problem import Problem
-from attn_exp.runs import records
+from attn_exp.runs import arrays, folders, json_file, records, rendering, results, seal
 
 Array = NDArray[Any]
+
+DESCRIPTION = {
+    **folders.DESCRIPTION,
+    "config": dict,
+    "versions?": dict,
+    "git?": (dict, NoneType),
+    "blas?": [dict],
+    "pins?": [str],
+    "files?": dict,
+    "seal?": str,
+}
+"""What `run.json` holds, as far as something reads it."""
 
 USER_ERRORS = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR, errno.EEXIST,
@@ -38,21 +51,23 @@ USER_ERRORS = (
 """What the system says when a folder cannot be written to: no fault of the program."""
 
 
-def save(run: Run, output_dir: Path, render: Callable[[Run, Path], None]) -> Path:
+def save(run: Run, output_dir: Path) -> Path:
     """Write a run to a new folder `output_dir/runs/<time>-<random>` and return it; `output_dir/latest` points to it.
 
     Everything is written to a hidden folder that gets its name at the end, so that no interruption leaves half a run.
-    `render` adds what readers see; `run.json` comes last.
+    What readers see comes after the results, and `run.json`, with the hashes of them, last.
 
     Raises:
         UserError: the folder cannot be written to, or the disk is full.
     """
     try:
-        draft = new_draft(output_dir / "runs")
+        output_dir.mkdir(parents=True, exist_ok=True)
+        draft = new_draft(machine.own_folder(output_dir / "runs"))
         try:
-            write_data(run, draft)
-            render(run, draft)
-            write_text(draft / "run.json", json.dumps(run.about, indent=1, ensure_ascii=False) + "\n")
+            files = write_data(run, draft)
+            rendering.render(run, draft)
+            about = seal.sealed(run.about, draft, files)
+            rendering.write_text(draft / "run.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
             folder = draft.rename(draft.with_name(draft.name.removeprefix(".")))
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
@@ -65,15 +80,19 @@ def save(run: Run, output_dir: Path, render: Callable[[Run, Path], None]) -> Pat
     return folder
 
 
-def about(config: Config, command: str, origin: Mapping[str, Any]) -> dict[str, Any]:
+def about(config: Config, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contents of `run.json`: how to repeat a run, and where it comes from."""
+    plain = arrays.settings(config, {})
+    short = replace(command, words=arrays.shortened(command.words, plain))
     return {
-        "status": "complete",
-        "command": command,
+        "status": folders.COMPLETE,
+        "command": short.line,
+        "words": list(short.words),
+        "folders": list(short.folders),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
         **origin,
-        "config": asdict(config),
+        "config": plain,
     }
 
 
@@ -84,31 +103,54 @@ def load(folder: Path) -> Run:
         UserError: the folder holds no finished run, or one that this version cannot read.
     """
     try:
-        told = json.loads(read_text(folder / "run.json"))
-        config = read(told["config"])
-        with np.load(folder / "results.npz", allow_pickle=False) as arrays:
-            results = dict(arrays)
-        problem = problem_from(results)
-        comparison = Comparison(
-            config=config,
-            problem=problem,
-            variants=tuple(settle(name, each, config, problem) for name, each in config.variant.items()),
-            rows=table(folder, "comparison.csv", Row),
-            distances=table(folder, "distances.csv", Distance),
-            traces={name: trace_from(results, name) for name in config.variant},
-            published=table(folder, "published.csv", Agreement) if config.published else (),
-            checks=tuple(
-                checks.restored(name, table(folder, f"{name}.csv", checks.load(name).record))
-                for name in checks.wanted(config)
-            ),
-        )
-        return Run(comparison, table(folder, "timings.csv", Timing), told)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        about = json_file.read(folder / "run.json", DESCRIPTION)
+        seal.check(about, folder)
+        stored = results.load(folder / results.FILE)
+        config = read(arrays.put_back(about["config"], stored))
+        return Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
+    except OSError as error:
+        reason = f"{Path(error.filename or folder).name}: {error.strerror}"
+        raise UserError(f"{folder}: not a finished run that can be read ({reason})") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{folder}: not a finished run that can be read ({first_line(error)})") from error
 
 
-def write_data(run: Run, folder: Path) -> None:
-    """Write the tables and arrays of a run."""
+def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
+    """Put a comparison together from the tables and arrays of a run."""
+    problem = results.problem_from(stored)
+    return Comparison(
+        config=config,
+        problem=problem,
+        variants=tuple(settle(name, variant, config, problem) for name, variant in config.variant.items()),
+        rows=table(folder, "comparison.csv", Row),
+        distances=table(folder, "distances.csv", Distance),
+        traces={name: results.trace_from(stored, name) for name in config.variant},
+        published=table(folder, "published.csv", Agreement) if config.published else (),
+        checks=tuple(
+            checks.restored(name, table(folder, f"{name}.csv", checks.load(name).record))
+            for name in checks.wanted(config)
+        ),
+    )
+
+
+def settings_of(folder: Path) -> tuple[Config, Sequence[str]]:
+    """Return the very settings that a run has written, whatever the YAML says today, and the words that chose them.
+
+    Raises:
+        UserError: there are none that can be read.
+    """
+    try:
+        about = json_file.read(folder / "run.json", DESCRIPTION)
+        stored = results.load(folder / results.FILE) if arrays.are_named(about["config"]) else {}
+        return read(arrays.put_back(about["config"], stored)), folders.settings(about)
+    except OSError as error:
+        raise UserError(f"{folder}: its run.json cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{folder}: its run.json cannot be read ({first_line(error)})") from error
+
+
+def write_data(run: Run, folder: Path) -> list[str]:
+    """Write the tables and arrays of a run and return the names of their files."""
     comparison = run.comparison
     tables: dict[str, tuple[type, tuple[Any, ...]]] = {
         "comparison.csv": (Row, comparison.rows),
@@ -119,45 +161,17 @@ def write_data(run: Run, folder: Path) -> None:
         tables["published.csv"] = (Agreement, comparison.published)
     tables |= {f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks}
     for name, (schema, rows) in tables.items():
-        write_text(folder / name, records.written(schema, rows))
-    np.savez(folder / "results.npz", **arrays_of(comparison))
-
-
-def arrays_of(comparison: Comparison) -> dict[str, Any]:
-    """Name every array of a run: those of the problem, its projections, and `<variant>/<stage>`."""
-    problem = comparison.problem
-    named: dict[str, Any] = {each.name: getattr(problem, each.name) for each in fields(problem)}
-    named |= named.pop("projections")
-    for variant, trace in comparison.traces.items():
-        named |= {f"{variant}/{stage}": array for stage, array in trace.stages()}
-        if trace.summary is not None:
-            named |= {f"{variant}/summary/{name}": array for name, array in vars(trace.summary).items()}
-    return {name: np.asarray(array) for name, array in named.items() if array is not None}
-
-
-def problem_from(results: Mapping[str, Array]) -> Problem:
-    """Put the problem together from the arrays of a run."""
-    names = {each.name for each in fields(Problem)} - {"tokens", "key_tokens", "projections"}
-    projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
-    tokens, key_tokens = (tuple(str(token) for token in results[name]) for name in ("tokens", "key_tokens"))
-    arrays: dict[str, Any] = {name: results.get(name) for name in names}
-    return Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, **arrays)
-
-
-def trace_from(results: Mapping[str, Array], variant: str) -> Trace:
-    stages: dict[str, Any] = {each.name: results.get(f"{variant}/{each.name}") for each in fields(Trace)}
-    parts: dict[str, Any] = {each.name: results.get(f"{variant}/summary/{each.name}") for each in fields(Summary)}
-    whole = all(part is not None for part in parts.values())
-    return Trace(**stages | {"summary": Summary(**parts) if whole else None})
+        rendering.write_text(folder / name, records.written(schema, rows))
+    np.savez(folder / results.FILE, **results.of(comparison))
+    return [*tables, results.FILE]
 
 
 def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
-    return records.parsed(schema, read_text(folder / name))
+    return records.parsed(schema, machine.read_text(folder / name))
 
 
 def new_draft(runs: Path) -> Path:
     """Make a hidden folder whose name, without its dot, no other run has."""
-    runs.mkdir(parents=True, exist_ok=True)
     while True:
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
         if not (runs / name).exists():
@@ -173,8 +187,9 @@ def point(latest: Path, folder: Path) -> None:
     try:
         spare.symlink_to(target, target_is_directory=True)
     except (OSError, NotImplementedError):
-        write_text(spare, target + "\n")
-    spare.replace(latest)
+        machine.write(latest, f"{target}\n".encode("utf-8", "backslashreplace"))
+    else:
+        spare.replace(latest)
 
 
 def check_writable(output_dir: Path) -> None:
@@ -190,15 +205,11 @@ def check_writable(output_dir: Path) -> None:
     latest = output_dir / "latest"
     if os.path.isdir(latest) and not latest.is_symlink():
         raise UserError(f"output_dir={output_dir}: {latest} is a folder, and would have to become a link; rename it")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text as UTF-8 with plain line ends; half a surrogate pair, which it cannot hold, becomes its number."""
-    path.write_bytes(text.encode("utf-8", "backslashreplace"))
-
-
-def read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+    for kind in folders.KINDS:
+        if (output_dir / kind).is_symlink():
+            raise UserError(
+                f"output_dir={output_dir}: {output_dir / kind} is a link, and nothing is written through it"
+            )
 
 
 def first_line(error: Exception) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import machine
+from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.sweep.plan import Plan
@@ -19,14 +20,15 @@ from attn_exp.sweep.task import columns
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
 
 
-def described(plan: Plan, config: Config, command: str, folders: Sequence[str]) -> dict[str, Any]:
+def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
     """Return all that a reader of the folder needs: the axes, and the parts in order."""
     return {
         "status": "running",
-        "command": command,
+        "command": command.line,
+        "words": list(command.words),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "clock": time.time(),
-        "folders": [str(Path(folder).resolve()) for folder in folders],
+        "folders": [str(Path(folder).resolve()) for folder in command.folders],
         "title": title(plan),
         "points": plan.points,
         "chunk": plan.chunk,

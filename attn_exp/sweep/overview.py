@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attn_exp.config.repeat import Repeat
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.numbers import brief
 from attn_exp.report.terminal import plain
@@ -130,11 +130,10 @@ def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> 
     seeds = [axis for axis in about["axes"] if axis["key"] == "seed"]
     alone = all(len(together) == 1 for together in about["dimensions"])
     if not (seeds and alone and not any(".." in label for label in key[:-1])):
-        return command(about, first)
+        return command(about, first).line
     words, folders = point_words(about, first)
     words = [seed_word(seeds[0]) if word.startswith("seed=") else word for word in words]
-    options = [option for folder in folders for option in ("--config-dir", folder)]
-    return shlex.join(["python", "-m", "attn_exp", *options, "-m", *words])
+    return Repeat(tuple(words), tuple(folders), many=True).line
 
 
 def seed_word(axis: Mapping[str, Any]) -> str:
@@ -153,7 +152,7 @@ def extremes(about: Mapping[str, Any], summary: Summary) -> Iterator[Extreme]:
             number, point, variant = found[0]
             if summary.least[name][0][0] != summary.most[name][0][0]:
                 settings = " ".join(swept_words(about, point))
-                yield Extreme(name, which, brief(number), variant, settings, command(about, point))
+                yield Extreme(name, which, brief(number), variant, settings, command(about, point).line)
 
 
 def swept_words(about: Mapping[str, Any], point: int) -> list[str]:
@@ -165,14 +164,14 @@ def swept_words(about: Mapping[str, Any], point: int) -> list[str]:
 def disagreements(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, str, str]]:
     """Yield the points that disagree with a printed result: their settings, how many agree, and what repeats them."""
     for point, tally in summary.disagreements.items():
-        yield " ".join(swept_words(about, point)), str(tally), command(about, point)
+        yield " ".join(swept_words(about, point)), str(tally), command(about, point).line
 
 
 def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, int, str]]:
     """Yield each error, how many points it struck, and the command that repeats the first; the commonest first."""
     for message, count in summary.failure_counts.most_common(20):
         places = summary.failures.get(message) or [0]
-        yield message, count, command(about, places[0])
+        yield message, count, command(about, places[0]).line
 
 
 def terminal(about: Mapping[str, Any], summary: Summary) -> str:

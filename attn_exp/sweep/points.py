@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
+
+from attn_exp.config.repeat import Repeat
 
 
 def point_words(about: Mapping[str, Any], point: int) -> tuple[list[str], list[str]]:
@@ -36,8 +37,7 @@ def word(axis: Mapping[str, Any], place: int) -> str:
     return f"{axis['sign']}{axis['key']}={axis['words'][place]}"
 
 
-def command(about: Mapping[str, Any], point: int) -> str:
+def command(about: Mapping[str, Any], point: int) -> Repeat:
     """Return the command that runs one point alone."""
     words, folders = point_words(about, point)
-    options = [option for folder in folders for option in ("--config-dir", folder)]
-    return shlex.join(["python", "-m", "attn_exp", *options, *words])
+    return Repeat(tuple(words), tuple(folders))

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
-from attn_exp.config.read import read
+from attn_exp.config.repeat import Repeat
+from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
+from attn_exp.runs import store, trust
 from attn_exp.runs.execution import run
 from attn_exp.sweep import manifest
-from attn_exp.sweep.points import command, point_words
+from attn_exp.sweep.points import command
 
 
 def again(folder: Path, point: str | None) -> str:
-    """Run it again and return what a run prints.
+    """Run it again, under the folder that the user is in, and return what a run prints.
 
     Raises:
-        UserError: neither a run nor a sweep there, or no such point.
+        UserError: neither a run nor a sweep there, no such point, or words that are no settings.
     """
-    if (folder / "run.json").is_file():
-        return run_again(folder)
+    if os.path.lexists(folder / "run.json"):
+        config, words = store.settings_of(folder)
+        return run(here(config), Repeat(tuple(trust.words(words, folder)))).text
     about = manifest.load(folder)
     if point is None or not point.isdecimal() or int(point) >= about["points"]:
         raise UserError(f"{folder} is a sweep; name one of its points, 0 to {about['points'] - 1}")
+    repeat = command(about, int(point))
+    words = trust.words(repeat.words, folder)
     from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
 
-    return run(composed(*point_words(about, int(point)), typed=False), command(about, int(point))).text
+    return run(here(composed(words, repeat.folders, typed=False)), repeat).text
 
 
-def run_again(folder: Path) -> str:
-    """Run the very settings that a run has written, whatever the YAML says today."""
-    try:
-        about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        config = read(about["config"])
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{folder}: its run.json cannot be read ({error})") from error
-    return run(config, about["command"]).text
+def here(config: Config) -> Config:
+    """Return the settings, writing under the folder that the user is in, wherever they say."""
+    return replace(config, output_dir=trust.output_dir(config.output_dir))

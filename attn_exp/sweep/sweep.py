@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shlex
 import signal
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp.config.read import read
+from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
@@ -49,11 +49,11 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
     check_writable(folder)
     if first.sweep.format == "parquet":
         parquet.check()
-    command = shlex.join(["python", "-m", "attn_exp", *dir_words(folders), "-m", *words])
+    command = Repeat(tuple(words), tuple(folders), many=True)
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
         with lock.held(folder), interruptible(), ask_git() as git:
-            return run(plan, folder, first, manifest.described(plan, first, command, folders), git)
+            return run(plan, folder, first, manifest.described(plan, first, command), git)
     except OSError as error:
         if error.errno not in (*USER_ERRORS, errno.EFBIG):
             raise
@@ -162,7 +162,3 @@ def skip_quoted(word: str) -> str:
     if not word.startswith(RAW) or word[len(RAW) :][:1] in ("'", '"'):
         return word
     return RAW + quoted(word[len(RAW) :])
-
-
-def dir_words(folders: Sequence[str]) -> list[str]:
-    return [word for folder in folders for word in ("--config-dir", folder)]

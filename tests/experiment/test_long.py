@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attn_exp.config.repeat import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment import memory
 from attn_exp.experiment.compare import tabulate
@@ -77,7 +78,7 @@ def test_free_memory_is_what_the_system_says() -> None:
 
 def test_the_summary_comes_back_from_the_disk_and_is_drawn(tmp_path: Path) -> None:
     words = (*LONG, "variant=[blockwise]", f"output_dir={tmp_path}")
-    again = store.load(execution.run(config(*words), "").folder).comparison
+    again = store.load(execution.run(config(*words), Repeat()).folder).comparison
     now = tabulate(config(*words)).traces["blockwise"].summary
     summary = again.traces["blockwise"].summary
     assert summary is not None and now is not None

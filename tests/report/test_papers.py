@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from attn_exp.config.repeat import Repeat
 from attn_exp.report import papers
 from attn_exp.runs import execution
 from tests.compose import comparison, config
@@ -112,7 +113,7 @@ def test_a_shift_below_the_error_is_nothing() -> None:
 
 def test_a_run_writes_them_in_every_form(tmp_path: Path) -> None:
     chosen = config("experiment=she_likes_coffee", "report=tables", f"output_dir={tmp_path}")
-    first, second = (execution.run(chosen, "again").folder / "tables" for _ in range(2))
+    first, second = (execution.run(chosen, Repeat()).folder / "tables" for _ in range(2))
     names = sorted(path.name for path in first.iterdir())
     assert names == [f"{table}.{form}" for table in ("comparison", "published") for form in ("html", "md", "tex")]
     assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)

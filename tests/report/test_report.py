@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from attn_exp.config.repeat import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.published import Agreement
@@ -29,7 +30,7 @@ HOSTILE = ["<script>f(1)</script>", '"onerror="f(1)', "../../x"]
 
 
 def a_run(found: Comparison) -> Run:
-    about = store.about(found.config, "python -m attn_exp seed=0", {"versions": {"numpy": "2"}, "git": None})
+    about = store.about(found.config, Repeat(), {"versions": {"numpy": "2"}, "git": None})
     return Run(found, measure(found.variants, found.problem), about)
 
 
@@ -218,13 +219,13 @@ def test_a_large_picture_shows_means() -> None:
 )
 def test_a_run_writes_what_was_asked_for(tmp_path: Path, kind: str, expected: set[str]) -> None:
     always = {"comparison.csv", "distances.csv", "timings.csv", "results.npz", "run.json"}
-    outcome = execution.run(config(f"report={kind}", f"output_dir={tmp_path}"), "python -m attn_exp")
+    outcome = execution.run(config(f"report={kind}", f"output_dir={tmp_path}"), Repeat())
     assert {path.name for path in outcome.folder.iterdir()} == always | expected
     assert Path(outcome.text.splitlines()[-1]).exists()
 
 
 def test_two_runs_draw_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (execution.run(config(f"output_dir={tmp_path}"), "again").folder for _ in range(2))
+    first, second = (execution.run(config(f"output_dir={tmp_path}"), Repeat()).folder for _ in range(2))
     drawn = sorted(path.relative_to(first) for path in (first / "figures").iterdir())
     assert [path.name for path in drawn] == ["distances.svg", "entropy.svg", "sharpness.svg", "weights.svg"]
     for path in drawn:
@@ -246,7 +247,7 @@ def test_frames_carry_tokens_as_labels() -> None:
 @pytest.mark.parametrize(("asked", "shown"), [(["pdf"], "pdf"), (["pdf", "svg"], "svg"), (["svg", "png"], "png")])
 def test_figures_come_in_the_formats_asked_for(asked: list[str], shown: str, tmp_path: Path) -> None:
     words = (f"figures.format=[{','.join(asked)}]", "variant=[matrix]", f"output_dir={tmp_path}")
-    outcome = execution.run(config(*words), "again")
+    outcome = execution.run(config(*words), Repeat())
     assert {path.suffix[1:] for path in (outcome.folder / "figures").iterdir()} == set(asked)
     assert f"(figures/weights.{shown})" in (outcome.folder / "report.md").read_text()
     assert "data:image/svg+xml" in (outcome.folder / "report.html").read_text()
@@ -271,7 +272,7 @@ def test_figures_come_in_the_formats_asked_for(asked: list[str], shown: str, tmp
 )
 def test_whatever_runs_is_told(words: str, tmp_path: Path) -> None:
     run = a_run(comparison(*words.split()))
-    again = store.load(store.save(run, tmp_path, lambda run, folder: None))
+    again = store.load(store.save(run, tmp_path))
     assert drawings_of(again.comparison)
     assert Reader(page_of(again)).open == []
     assert markdown_of(again).startswith("# ")
@@ -316,7 +317,7 @@ def test_tokens_that_no_format_expects_are_written_and_read_back(tmp_path: Path)
     names = ("\ud800", "x" * 10_000, "\x1b[31m\x07\u202e", "=1+1")
     chosen = config("embeddings=inline", "embeddings.vectors=[[1,0],[0,1],[1,1],[2,1]]", f"output_dir={tmp_path}")
     chosen = dataclasses.replace(chosen, embeddings=dataclasses.replace(chosen.embeddings, tokens=names))
-    outcome = execution.run(chosen, "again")
+    outcome = execution.run(chosen, Repeat())
     assert store.load(outcome.folder).comparison.problem.tokens == names
     page = (outcome.folder / "report.html").read_text(encoding="utf-8")
     assert "\x1b" not in page and "x" * 300 not in page
@@ -325,7 +326,7 @@ def test_tokens_that_no_format_expects_are_written_and_read_back(tmp_path: Path)
 
 def test_weights_that_were_never_whole_are_shown_as_means_of_blocks(tmp_path: Path) -> None:
     run = a_run(comparison("variant=[blockwise]", "embeddings=random", "embeddings.tokens=40", "embeddings.d_model=8"))
-    again = store.load(store.save(run, tmp_path, lambda run, folder: None))
+    again = store.load(store.save(run, tmp_path))
     before, after = (each.comparison.traces["blockwise"].summary for each in (run, again))
     assert before is not None and after is not None
     np.testing.assert_array_equal(before.heat, after.heat)

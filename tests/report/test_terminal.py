@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from attn_exp.config.repeat import Repeat
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import Row
 from attn_exp.report import terminal, verdict
@@ -103,7 +104,9 @@ def test_published_results_are_counted() -> None:
 
 
 def test_a_run_prints_one_table_one_sentence_and_where_it_is(tmp_path: Path) -> None:
-    outcome = run(config(output_dir=str(tmp_path), report={"tables": False, "figures": False, "pages": False}), "again")
+    outcome = run(
+        config(output_dir=str(tmp_path), report={"tables": False, "figures": False, "pages": False}), Repeat()
+    )
     table, sentence, path = outcome.text.split("\n\n")
     assert [line.split()[0] for line in table.splitlines()] == ["variant", "looped", "multi_head"]
     assert max(map(len, table.splitlines())) <= 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import re
 import shutil
 from html import unescape
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.runs import index
+from attn_exp.runs import folders, index, listing
 from tests.test_house import loaded
 
 
@@ -76,13 +77,13 @@ def test_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     add(tmp_path, "b")
     page(tmp_path)
     read: list[str] = []
-    real = index.described
+    real = folders.described
 
     def recorded(home: Path, name: str, when: Any) -> Any:
         read.append(name)
         return real(home, name, when)
 
-    monkeypatch.setattr(index, "described", recorded)
+    monkeypatch.setattr(folders, "described", recorded)
     add(tmp_path, "c")
     assert len(table(page(tmp_path))) == 4
     assert read == ["runs/c"]
@@ -91,19 +92,67 @@ def test_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert read == ["runs/c", "runs/a"]
 
 
-def test_what_is_gone_broken_or_half_written_is_left_out(tmp_path: Path) -> None:
+def test_what_is_gone_or_half_written_is_left_out(tmp_path: Path) -> None:
     shutil.rmtree(add(tmp_path, "a"))
     add(tmp_path, "b")
     page(tmp_path)
     shutil.rmtree(tmp_path / "runs/b")
-    (add(tmp_path, "c") / "run.json").write_text("{")
-    (add(tmp_path, "d") / "run.json").write_text("[]")
+    (add(tmp_path, "c") / "run.json").unlink()
     add(tmp_path, "e").rename(tmp_path / "runs/.e")
     (tmp_path / "runs/stray").touch()
     assert len(table(page(tmp_path))) == 1
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "[[1]]", '{"a": 1}', '[["runs/a", 1, "", "", "", 5, ""]]'])
+ABOUT = {"command": "python -m attn_exp", "started": "2026", "status": "complete"}
+DEEP = "[" * 100_000
+WRONG = {
+    "": "run.json is no JSON (Expecting value)",
+    "{": "run.json is no JSON (Expecting property name enclosed in double quotes)",
+    "[]": "run.json is not an object",
+    DEEP: "run.json is nested too deeply",
+    json.dumps(ABOUT | {"started": None}): "run.json: started is not a text",
+    json.dumps(ABOUT | {"words": "head=2"}): "run.json: words is no list",
+    json.dumps(ABOUT | {"words": [1]}): "an item of run.json: words is not a text",
+    json.dumps(ABOUT | {"config": [1]}): "run.json: config is not an object",
+    json.dumps(ABOUT | {"config": {"title": {"a": 1}}}): "run.json: title is not a text",
+    '{"command": 1}': "run.json: started is missing",
+}
+
+
+@pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
+def test_a_folder_that_cannot_be_read_is_one_line_that_says_why(text: str, tmp_path: Path) -> None:
+    (add(tmp_path, "a") / "run.json").write_text(text)
+    add(tmp_path, "b", "head=2")
+    add(tmp_path, "c", "head=2")
+    lines = table(page(tmp_path))
+    assert lines[-1] == ["a run (cannot be read)", WRONG[text], ""]
+    assert "All with head=2." in (tmp_path / "index.html").read_text()
+    assert f"cannot be read  {WRONG[text]}" in re.sub("  +", "  ", listing.listing(tmp_path))
+
+
+def test_nothing_but_regular_files_of_some_size_is_opened(tmp_path: Path) -> None:
+    for name, place in (("endless", "/dev/zero"), ("fifo", ""), ("large", "")):
+        (add(tmp_path, name) / "run.json").unlink()
+        path = tmp_path / "runs" / name / "run.json"
+        if place:
+            path.symlink_to(place)
+        elif name == "fifo":
+            os.mkfifo(path)
+        else:
+            with path.open("wb") as file:
+                file.truncate(10**12)
+    lines = table(page(tmp_path))
+    assert {line[0].split()[0]: line[1] for line in lines[1:]} == {
+        "endless": "run.json: no regular file",
+        "fifo": "run.json: no regular file",
+        "large": "run.json: larger than 25,165,824 bytes",
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "[[1]]", '{"a": 1}', '[["runs/a", 1, "", "", "", 5, ""]]', "[" * 100_000, '{"entries": [null]}'],
+)
 def test_what_it_remembers_may_be_broken(text: str, tmp_path: Path) -> None:
     add(tmp_path, "a")
     (tmp_path / ".index.json").write_text(text)
@@ -176,7 +225,7 @@ def test_a_run_that_ends_while_the_page_is_written_is_not_lost(tmp_path: Path, m
     add(tmp_path, "a")
     real = index.html
 
-    def slow(found: list[index.Entry]) -> str:
+    def slow(found: list[folders.Entry]) -> str:
         text = real(found)
         if len(found) == 1:
             add(tmp_path, "b")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from attn_exp.config.repeat import Repeat
 from attn_exp.runs import execution, index
 from tests.compose import config
 from tests.letters import WIDTHS, set_in
@@ -102,7 +103,7 @@ def test_words_filter_by_all_of_them_and_nothing_may_be_left(opened: Tab) -> Non
 
 
 def test_a_link_leads_to_the_report(reader: Tab, tmp_path: Path) -> None:
-    folder = execution.run(config(f"output_dir={tmp_path}", "title=Mine"), "python -m attn_exp title=Mine").folder
+    folder = execution.run(config(f"output_dir={tmp_path}", "title=Mine"), Repeat(("title=Mine",))).folder
     reader.open(tmp_path / "index.html")
     reader.ask("document.querySelector('tbody a').focus()")
     reader.press("Enter")

@@ -13,18 +13,18 @@ import pytest
 
 from attn_exp import cli, forms
 from attn_exp.cli import COMMANDS
+from attn_exp.config.repeat import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment import compare, timing
 from attn_exp.forms import matrix
 from attn_exp.runs import execution, reader
 from tests.compose import config
 
-COMMAND = "python -m attn_exp"
 KNOWN = "choose one of figures.format, figures.width"
 
 
 def a_run(folder: Path, *words: str) -> Path:
-    return execution.run(config(f"output_dir={folder}", *words), COMMAND).folder
+    return execution.run(config(f"output_dir={folder}", *words), Repeat()).folder
 
 
 def never(*arguments: object, **settings: object) -> Any:

@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 from attn_exp.config.read import read
+from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.timing import measure
-from attn_exp.runs import records, store
+from attn_exp.runs import records, rendering, store
 
 VARIANTS = {
     "looped": {"form": "looped", "head": 1},
@@ -42,16 +43,12 @@ def a_run(**settings: Any) -> Run:
     chosen = config(**settings)
     comparison = compare(chosen)
     timings = measure(comparison.variants, comparison.problem)
-    return Run(comparison, timings, store.about(chosen, "python -m attn_exp", {"cpu": "any"}))
-
-
-def nothing(run: Run, folder: Path) -> None:
-    pass
+    return Run(comparison, timings, store.about(chosen, Repeat(), {"cpu": "any"}))
 
 
 def test_a_run_reads_back_as_it_was(tmp_path: Path) -> None:
     run = a_run()
-    again = store.load(store.save(run, tmp_path, nothing))
+    again = store.load(store.save(run, tmp_path))
     assert again.comparison.config == run.comparison.config
     assert again.comparison.rows == run.comparison.rows
     assert again.comparison.distances == run.comparison.distances
@@ -66,21 +63,21 @@ def test_a_run_reads_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_reading_back_computes_no_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = store.save(a_run(), tmp_path, nothing)
+    folder = store.save(a_run(), tmp_path)
     monkeypatch.setattr("attn_exp.forms.form", lambda name: pytest.fail("a form was asked for"))
     monkeypatch.setattr("attn_exp.reference.loops.softmax", lambda *logits: pytest.fail("the reference was asked"))
     assert len(store.load(folder).comparison.rows) == 2
 
 
 def test_equal_configurations_give_equal_bytes(tmp_path: Path) -> None:
-    folders = [store.save(a_run(), tmp_path, nothing) for _ in range(2)]
+    folders = [store.save(a_run(), tmp_path) for _ in range(2)]
     for name in ("comparison.csv", "distances.csv", "results.npz"):
         first, second = ((folder / name).read_bytes() for folder in folders)
         assert first == second, name
 
 
 def test_results_hold_every_stage_without_pickles(tmp_path: Path) -> None:
-    folder = store.save(a_run(), tmp_path, nothing)
+    folder = store.save(a_run(), tmp_path)
     with np.load(folder / "results.npz", allow_pickle=False) as results:
         assert results["tokens"].tolist() == ["she", "likes", "coffee"]
         assert results["x"].tolist() == [[0.2, 0.9], [0.8, 0.3], [0.4, 0.6]]
@@ -90,7 +87,7 @@ def test_results_hold_every_stage_without_pickles(tmp_path: Path) -> None:
 
 
 def test_run_json_says_how_to_repeat_the_run(tmp_path: Path) -> None:
-    folder = store.save(a_run(seed=5), tmp_path, nothing)
+    folder = store.save(a_run(seed=5), tmp_path)
     told = json.loads((folder / "run.json").read_text())
     assert told["status"] == "complete"
     assert told["command"] == "python -m attn_exp"
@@ -100,7 +97,7 @@ def test_run_json_says_how_to_repeat_the_run(tmp_path: Path) -> None:
 
 def test_runs_never_share_a_folder_and_latest_is_the_last(tmp_path: Path) -> None:
     run = a_run()
-    folders = [store.save(run, tmp_path, nothing) for _ in range(5)]
+    folders = [store.save(run, tmp_path) for _ in range(5)]
     assert len(set(folders)) == 5
     assert (tmp_path / "latest").resolve() == folders[-1].resolve()
 
@@ -110,7 +107,7 @@ def test_a_name_that_is_taken_is_not_taken_again(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("attn_exp.runs.store.secrets.token_hex", lambda size: next(digits))
     monkeypatch.setattr("attn_exp.runs.store.time.strftime", lambda form: "20260101-000000")
     run = a_run()
-    names = [store.save(run, tmp_path, nothing).name for _ in range(2)]
+    names = [store.save(run, tmp_path).name for _ in range(2)]
     assert names == ["20260101-000000-aaaaaa", "20260101-000000-bbbbbb"]
 
 
@@ -119,29 +116,33 @@ def test_latest_is_a_text_file_where_links_are_not_possible(tmp_path: Path, monk
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(Path, "symlink_to", refuse)
-    folder = store.save(a_run(), tmp_path, nothing)
+    folder = store.save(a_run(), tmp_path)
     assert (tmp_path / "latest").read_text() == f"runs/{folder.name}\n"
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), RuntimeError("broken"), SystemExit(3)])
-def test_nothing_is_left_of_a_run_that_was_stopped(tmp_path: Path, failure: BaseException) -> None:
+def test_nothing_is_left_of_a_run_that_was_stopped(
+    tmp_path: Path, failure: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(run: Run, folder: Path) -> None:
         assert (folder / "results.npz").exists()
         assert not (folder / "run.json").exists()
         raise failure
 
+    monkeypatch.setattr(rendering, "render", stop)
     with pytest.raises(type(failure)):
-        store.save(a_run(), tmp_path, stop)
+        store.save(a_run(), tmp_path)
     assert list((tmp_path / "runs").iterdir()) == []
     assert not (tmp_path / "latest").exists()
 
 
-def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(run: Run, folder: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    monkeypatch.setattr(rendering, "render", full)
     with pytest.raises(UserError, match=r"^output_dir=.*: cannot be written to \(No space left on device\)$"):
-        store.save(a_run(), tmp_path, full)
+        store.save(a_run(), tmp_path)
     assert list((tmp_path / "runs").iterdir()) == []
 
 
@@ -154,7 +155,7 @@ def test_an_output_folder_that_is_a_file_is_refused_before_computing(tmp_path: P
 def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a finished run"):
         store.load(tmp_path)
-    folder = store.save(a_run(), tmp_path, nothing)
+    folder = store.save(a_run(), tmp_path)
     (folder / "comparison.csv").write_text("variant,nonsense\n")
     with pytest.raises(UserError, match="expected the columns variant, form"):
         store.load(folder)
@@ -192,7 +193,7 @@ def test_no_cell_is_a_formula_to_a_spreadsheet() -> None:
 def test_hostile_tokens_are_only_data(tmp_path: Path) -> None:
     tokens = ["<script>alert(1)</script>", "=1+1", "../../x"]
     vectors = [[0.2, 0.9], [0.8, 0.3], [0.4, 0.6]]
-    folder = store.save(a_run(embeddings={"tokens": tokens, "vectors": vectors}), tmp_path / "here", nothing)
+    folder = store.save(a_run(embeddings={"tokens": tokens, "vectors": vectors}), tmp_path / "here")
     assert store.load(folder).comparison.problem.tokens == tuple(tokens)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["here"]
     assert all(each.parent == folder for each in folder.rglob("*"))

@@ -1,0 +1,21 @@
+"""The command that repeats a run or a sweep."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The words that chose the settings, the users' folders of YAML searched first, and whether it is a sweep."""
+
+    words: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    many: bool = False
+
+    @property
+    def line(self) -> str:
+        """The command as it is typed in a shell."""
+        options = [option for folder in self.folders for option in ("--config-dir", folder)]
+        return shlex.join(["python", "-m", "attn_exp", *options, *["-m"] * self.many, *self.words])

@@ -1,0 +1,146 @@
+"""What lies in an output folder: its runs and sweeps, each as its own file describes it.
+
+The folders are the truth. What they say of themselves is kept in `.index.json`, so that only what is new is opened;
+whoever deletes that file loses time and nothing else. A folder that cannot be read is an entry that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from attn_exp import machine
+from attn_exp.runs import json_file
+from attn_exp.runs.json_file import DamagedError
+
+KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
+"""The folders that hold runs and sweeps: what one is called, and the file that describes it."""
+
+PAGES = ("report.html", "report.md")
+COMPLETE, UNREADABLE = "complete", "cannot be read"
+REMEMBERED = ".index.json"
+
+MOST_BYTES = 24 * 2**20
+"""A description that is larger is not opened for a line of a list."""
+
+DESCRIPTION = {"started": str, "status": str, "command": str, "words?": [str], "title?": str, "config?": dict}
+"""What every run and sweep says of itself; those from before `words` was kept have a command alone."""
+
+ENTRY = {"folder": str, "changed": int, "words": [str]} | dict.fromkeys(
+    ("when", "status", "title", "page", "problem"), str
+)
+
+Folders = Mapping[str, int]
+"""Names such as `runs/20261121-035356-cd3286`, and when something in that folder last changed, in nanoseconds."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run or sweep: where it is, how it ended, the words that chose its settings, and what a reader opens.
+
+    `problem` says why a folder cannot be read, and is empty where it can.
+    """
+
+    folder: str
+    changed: int
+    when: str = ""
+    status: str = UNREADABLE
+    title: str = ""
+    words: tuple[str, ...] = ()
+    page: str = ""
+    problem: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What it is: a run or a sweep."""
+        return KINDS[self.folder.partition("/")[0]][0]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.folder.partition("/")[2]
+
+
+def entries(output_dir: Path, there: Folders) -> list[Entry]:
+    """Return what the folders say of themselves, newest first, and remember it; unfinished ones are read each time."""
+    known = remembered(output_dir)
+    kept = {name: known[name] for name in there if name in known and known[name].changed == there[name]}
+    fresh = (described(output_dir, name, changed) for name, changed in there.items() if name not in kept)
+    every = [*kept.values(), *(entry for entry in fresh if entry is not None)]
+    complete = [entry for entry in every if entry.status == COMPLETE]
+    if {entry.folder: entry for entry in complete} != known:
+        remember(output_dir, complete)
+    return sorted(every, key=lambda entry: (entry.when, entry.folder), reverse=True)
+
+
+def folders(output_dir: Path) -> dict[str, int]:
+    """Return the folders of all runs and sweeps; hidden ones are still being written.
+
+    Raises:
+        OSError: no such folder.
+    """
+    below = sorted(path.name for path in output_dir.iterdir() if path.name in KINDS and path.is_dir())
+    places: dict[str, int] = {}
+    for kind in below:
+        with os.scandir(output_dir / kind) as listed:
+            places |= {
+                f"{kind}/{item.name}": item.stat().st_mtime_ns
+                for item in listed
+                if not item.name.startswith(".") and item.is_dir()
+            }
+    return places
+
+
+def described(output_dir: Path, name: str, changed: int) -> Entry | None:
+    """Return what a folder says of itself; None where it says nothing at all."""
+    folder = output_dir / name
+    file = KINDS[name.partition("/")[0]][1]
+    try:
+        about = json_file.read(folder / file, DESCRIPTION, MOST_BYTES)
+        title = about.get("title", about.get("config", {}).get("title", ""))
+        json_file.check(title, str, f"{file}: title")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Entry(name, changed, problem=f"{file}: {error.strerror}")
+    except DamagedError as error:
+        return Entry(name, changed, problem=str(error))
+    page = next((page for page in PAGES if (folder / page).is_file()), "")
+    return Entry(name, changed, about["started"], about["status"], title, settings(about), page)
+
+
+def settings(about: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words that chose the settings; where the results went is none."""
+    words = about["words"] if "words" in about else words_before(about["command"])
+    return tuple(word for word in words if not word.startswith("output_dir="))
+
+
+def words_before(command: str) -> list[str]:
+    """Return the words of a run that was saved before they had a field of their own: those after the program's name."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    return [word for word in words[3:] if word not in ("-m", "--multirun")]
+
+
+def remembered(output_dir: Path) -> dict[str, Entry]:
+    """Return what was remembered, by folder; nothing where it cannot be read."""
+    try:
+        known = json_file.read(output_dir / REMEMBERED, {"entries": [ENTRY]})["entries"]
+    except (OSError, DamagedError):
+        return {}
+    names = [field.name for field in fields(Entry)]
+    found = [Entry(**{name: record[name] for name in names} | {"words": tuple(record["words"])}) for record in known]
+    return {entry.folder: entry for entry in found if entry.page in ("", *PAGES)}
+
+
+def remember(output_dir: Path, complete: Sequence[Entry]) -> None:
+    """Keep what complete runs and sweeps say of themselves, for the next look."""
+    records = {"entries": [vars(entry) for entry in complete]}
+    machine.write(output_dir / REMEMBERED, json.dumps(records, separators=(",", ":")).encode())

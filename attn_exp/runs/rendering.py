@@ -1,0 +1,37 @@
+"""What a reader sees of a run, written beside its results: pages, figures and tables, as its settings want them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from attn_exp import machine, report
+from attn_exp.config.schema import Config, Report
+from attn_exp.experiment.comparison import Run
+
+
+def load_renderers(wanted: Report) -> None:
+    """Import what a run will draw and write with, so that the record of its versions is complete."""
+    if wanted.figures:
+        import_module("attn_exp.report.figures")
+    if wanted.tables or wanted.pages:
+        import_module("attn_exp.report.page")
+
+
+def opens_first(folder: Path, config: Config) -> Path:
+    """Return what a reader opens first: the page, the Markdown, or the folder where there is neither."""
+    if config.report.pages:
+        return folder / "report.html"
+    return folder / "report.md" if config.report.tables else folder
+
+
+def render(run: Run, folder: Path) -> None:
+    """Write what the configuration wants a reader to see."""
+    for name, content in report.documents(run).items():
+        machine.own_folder((folder / name).parent)
+        (folder / name).write_bytes(content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text as UTF-8 with plain line ends; half a surrogate pair, which it cannot hold, becomes its number."""
+    path.write_bytes(text.encode("utf-8", "backslashreplace"))
