@@ -108,10 +108,7 @@ def load(folder: Path) -> Run:
         stored = results.load(folder / results.FILE)
         config = read(arrays.put_back(about["config"], stored))
         return Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
-    except OSError as error:
-        reason = f"{Path(error.filename or folder).name}: {error.strerror}"
-        raise UserError(f"{folder}: not a finished run that can be read ({reason})") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{folder}: not a finished run that can be read ({first_line(error)})") from error
 
 

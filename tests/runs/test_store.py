@@ -7,6 +7,7 @@ import errno
 import json
 import math
 import os
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def config(**settings: Any) -> Config:
         "projections": {"source": "normal"},
         "variant": VARIANTS,
         "bias": True,
+        "report": {"tables": False, "figures": False, "pages": False},
     }
     return read(given | settings)
 
@@ -155,10 +157,67 @@ def test_an_output_folder_that_is_a_file_is_refused_before_computing(tmp_path: P
 def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a finished run"):
         store.load(tmp_path)
-    folder = store.save(a_run(), tmp_path)
+
+
+def unsealed(folder: Path, **changes: Any) -> None:
+    """Let a run be as one that was saved before there were seals, with some of its description changed."""
+    about = json.loads((folder / "run.json").read_text()) | changes
+    (folder / "run.json").write_text(json.dumps({key: about[key] for key in about if key not in ("files", "seal")}))
+
+
+def test_a_run_saved_before_there_were_seals_and_words_opens(tmp_path: Path) -> None:
+    run = a_run()
+    folder = store.save(run, tmp_path)
+    unsealed(folder)
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({key: about[key] for key in about if key not in ("words", "folders")}))
+    assert store.load(folder).comparison.rows == run.comparison.rows
     (folder / "comparison.csv").write_text("variant,nonsense\n")
     with pytest.raises(UserError, match="expected the columns variant, form"):
         store.load(folder)
+
+
+@pytest.mark.parametrize("name", ["comparison.csv", "distances.csv", "timings.csv", "results.npz"])
+def test_a_file_that_changed_is_named(name: str, tmp_path: Path) -> None:
+    folder = store.save(a_run(), tmp_path)
+    data = bytearray((folder / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / name).write_bytes(data)
+    with pytest.raises(UserError, match=f"not a finished run that can be read \\({name} is not as it was written"):
+        store.load(folder)
+
+
+def test_a_description_that_changed_is_no_run(tmp_path: Path) -> None:
+    folder = store.save(a_run(), tmp_path)
+    text = (folder / "run.json").read_text()
+    (folder / "run.json").write_text(text.replace('"head": 2', '"head": 1'))
+    with pytest.raises(UserError, match="its description is not as it was written"):
+        store.load(folder)
+
+
+def test_an_archive_that_claims_more_than_it_holds_is_no_run(tmp_path: Path) -> None:
+    folder = store.save(a_run(), tmp_path)
+    unsealed(folder)
+    with np.load(folder / "results.npz") as stored:
+        arrays = dict(stored)
+    np.savez_compressed(folder / "results.npz", **arrays, bomb=np.zeros(10**6))
+    with pytest.raises(UserError, match=r"results.npz is packed otherwise than a run packs it"):
+        store.load(folder)
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (9000000000000,), }"
+    with zipfile.ZipFile(folder / "results.npz", "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(UserError, match=r"results.npz holds no arrays that can be read"):
+        store.load(folder)
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/runs").symlink_to(tmp_path / "foreign")
+    for attempt in (store.check_writable, lambda folder: store.save(a_run(), folder)):
+        with pytest.raises(UserError, match="is a link"):
+            attempt(tmp_path / "here")
+    assert not list((tmp_path / "foreign").iterdir())
 
 
 @dataclass(frozen=True)

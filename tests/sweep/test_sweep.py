@@ -135,7 +135,7 @@ def test_a_new_version_never_returns_old_rows(tmp_path: Path) -> None:
     run(tmp_path, *SMALL, patch=here)
     _, told = run(tmp_path, *SMALL, patch=here)
     assert "6 cached" in told
-    source = tmp_path / "attn_exp" / "experiment" / "metrics" / "metrics.py"
+    source = tmp_path / "attn_exp" / "experiment" / "row.py"
     source.write_text(source.read_text() + "\n")
     _, told = run(tmp_path, *SMALL, patch=here)
     assert "0 cached" in told
