@@ -36,11 +36,8 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     allowed = np.broadcast_to(AllOf(rules.masks).allows(grid), (*q.shape[:-1], keys))
     context = np.zeros((*q.shape[:-1], v.shape[-1]), v.dtype)
     for place in np.ndindex(q.shape[:-2]):
-        seen, state, total = (
-            np.zeros(keys, bool),
-            np.zeros((q.shape[-1], v.shape[-1]), v.dtype),
-            0.0 * kernel_q[place][0],
-        )
+        seen, state = np.zeros(keys, bool), np.zeros((q.shape[-1], v.shape[-1]), v.dtype)
+        total = np.zeros(q.shape[-1], q.dtype)
         for row in range(rows):
             now = allowed[(*place, row)]
             if (seen & ~now).any():

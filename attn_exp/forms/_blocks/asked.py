@@ -25,7 +25,7 @@ KEPT = 4
 def reach(whole: Operands, task: Task) -> Span:
     """Bound the keys that a task's queries see."""
     keys, masks, offset = whole.shape.keys, whole.rules.masks, np.asarray(whole.rules.offset)
-    if not masks:
+    if not masks or not whole.shape.batches:
         return Span(0, keys, 0, keys)
     spans = []
     for batch in range(*task.batches.indices(whole.shape.batches)):

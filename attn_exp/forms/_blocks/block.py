@@ -214,5 +214,6 @@ def bounded(whole: Operands) -> bool:
     """
     if whole.shape.places <= TRIED:
         return True
-    lengths = [float(np.sqrt(np.vecdot(side, side).max(initial=0))) for side in (whole.q, whole.k)]
+    with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
+        lengths = [float(np.sqrt(np.vecdot(side, side).max(initial=0))) for side in (whole.q, whole.k)]
     return lengths[0] * lengths[1] * abs(whole.rules.scale) <= log(np.finfo(whole.q.dtype).max)

@@ -1,0 +1,238 @@
+"""Every form against the scalar loops: python -m tools.fuzz.forms --answers 100000
+
+Each form's answer to a random problem is one answer. It must be as near to that of the loops as the rounding of its
+type explains: an analytic bound for each row, from the sizes of its numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import attn_exp
+from attn_exp import forms
+from attn_exp.forms._blocks import asked, block, plain, tasks
+from attn_exp.forms.trace import Trace
+from attn_exp.reference import oracle
+from attn_exp.reference.loops import context as mixed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.rules import whole_grid
+from tools.fuzz._cases import FEW, Array, Case, drawn
+
+ROWS = 8
+"""Rows that the loops compute of a problem that is not small."""
+
+SMALL = ((tasks, "KEYS", 16), (tasks, "PLACES", 512), (tasks, "SLIVER", 3), (asked, "ROWS", 8), (asked, "LEAST", 4),
+         (asked, "WORTH", 32), (block, "PIECE", 32), (plain, "ALONE", 64), (plain, "UNHELD", 64))  # fmt: skip
+"""Tiles so small that small problems have many."""
+
+
+def attempt(seed: int) -> str | None:
+    """Return what is wrong with the answers to the problem of that seed, or None where they agree."""
+    return next((f"{form}: {wrong}" for form, wrong in answers(seed) if wrong), None)
+
+
+def answers(seed: int) -> Iterator[tuple[str, str | None]]:
+    """Yield each form that computes the problem of that seed, and what is wrong with its answer."""
+    case = drawn(seed)
+    with warnings.catch_warnings(), tiles(small=seed % 2 == 0, bounded=seed % 4 == 0):
+        warnings.simplefilter("error")
+        for kernel in (False, True):
+            able = [name for name in (*forms.NAMES, "auto") if takes_part(name, case, kernel)]
+            rows = truth(case, "kernel" if kernel else "logits") if able else []
+            for name in able:
+                yield name, judged(name, case, rows, kernel)
+
+
+@contextmanager
+def tiles(small: bool, bounded: bool) -> Iterator[None]:
+    """Let the engine cut small tiles, and work out the bound of logits even where there are few."""
+    with ExitStack() as stack:
+        for module, name, value in SMALL if small else ():
+            stack.enter_context(patch.object(module, name, value))
+        if bounded:
+            stack.enter_context(patch.object(block, "TRIED", 0))
+        yield
+
+
+def takes_part(name: str, case: Case, kernel: bool) -> bool:
+    """Say whether a form computes the problem; `auto` is the public function, where its arguments can say it."""
+    rules = case.rules
+    if name == "auto":
+        masks = rules.masks in ((), (Causal(),))
+        said = masks and not (rules.scores or np.any(rules.offset) or rules.softmax_dtype or rules.bend_last)
+        ordinary = rules.normalizer == "softmax" and case.given[0].ndim != 3 and case.given[0].dtype.itemsize > 2
+        return not kernel and said and ordinary and not case.poisoned
+    form = forms.form(name)
+    if (form.reference == "kernel") != kernel or (case.poisoned and form.leaks):
+        return False
+    slow = name == "looped" and case.sizes.places > FEW
+    return not slow and fits(form, case) and forms.refuses(name, rules) is None
+
+
+def fits(form: forms.Form, case: Case) -> bool:
+    """Say whether the type that a form computes in holds the numbers; kernels need some that do not underflow."""
+    if form.reference == "kernel":
+        return case.sizes.d > 0 and all(np.abs(array).max(initial=0) < 20 for array in case.clean[:2])
+    most = float(np.finfo(form.computed_in(case.given[0].dtype)).max)
+    return all(np.abs(array).max(initial=0) < most for array in case.clean)
+
+
+Row = tuple[tuple[int, int, int], Array, Array]
+"""Entry, head and query of a row, its weights `[s]` and its context `[e]`."""
+
+
+def truth(case: Case, kind: str) -> list[Row]:
+    """Return rows of the answer as the scalar loops compute them: all of a small problem, some of a larger one."""
+    sizes, weigh, rows = case.sizes, oracle.REFERENCES[kind], []
+    places = list(np.ndindex(case.entries, sizes.h, sizes.t))
+    if sizes.places > FEW:
+        places = [places[int(place)] for place in np.linspace(0, len(places) - 1, ROWS)]
+    flat = [[beside(array) for array in entry(case, number)] for number in range(case.entries)]
+    for number, head, row in places:
+        (q, k, v), rules = flat[number], case.alone[number]
+        weights = weigh(q, k, sizes.h, head, row, row + int(rules.offset), rules) if sizes.s else []
+        found = mixed(weights, v, sizes.g, head * sizes.g // sizes.h) if sizes.s else [0.0] * sizes.e
+        rows.append(((number, head, row), np.array(weights), np.array(found)))
+    return rows
+
+
+def entry(case: Case, number: int) -> tuple[Array, ...]:
+    """Return q, k and v of one entry."""
+    return case.clean if case.sizes.b is None else tuple(array[number] for array in case.clean)
+
+
+def beside(heads: Array) -> list[list[float]]:
+    """Lay heads `[h t d]` side by side as lists; heads of size 0 get one 0, which leaves every product as it is."""
+    heads = heads if heads.shape[-1] else np.zeros((*heads.shape[:-1], 1))
+    count, length, size = heads.shape
+    rows: list[list[float]] = heads.swapaxes(0, 1).reshape(length, count * size).astype(np.float64).tolist()
+    return rows
+
+
+def judged(name: str, case: Case, rows: list[Row], kernel: bool) -> str | None:
+    """Return what is wrong with a form's answer, or None."""
+    try:
+        trace = compute(name, case)
+    except Exception as error:  # whatever is raised is what was looked for
+        return f"raises {type(error).__name__}: {error}"
+    context, kind = np.asarray(trace.context), case.given[0].dtype
+    if context.dtype != kind or context.shape != (*case.given[0].shape[:-1], case.sizes.e):
+        return f"answers {context.dtype} {context.shape}"
+    for stage, found, at in (("context", trace.context, 2), ("weights", trace.weights, 1)):
+        if found is not None and (wrong := compared(np.asarray(found), name, case, rows, at, kernel)):
+            return f"{stage} {wrong}"
+    return None
+
+
+def compute(name: str, case: Case) -> Trace:
+    """Compute a problem; the public function chooses by itself, and blocks also tell what their weights look like."""
+    if name == "auto":
+        q, k, v = case.given
+        answer = attn_exp.attention(q, k, v, scale=case.rules.scale, is_causal=bool(case.rules.masks))
+        return Trace(context=answer)
+    form = forms.form(name)
+    trace = form.attend(*case.given, case.rules)
+    if form.complete is not None:
+        trace = trace.replace(weights=form.complete(*case.given, case.rules).weights)
+    return trace
+
+
+def compared(found: Array, name: str, case: Case, rows: list[Row], at: int, kernel: bool) -> str | None:
+    """Hold rows of the context or the weights to the truth."""
+    found = found if case.sizes.b is not None else found[None]
+    for place, weights, context in rows:
+        expected = (weights, context)[at - 1]
+        value = entry(case, place[0])[2][place[1] * case.sizes.g // case.sizes.h].astype(np.float64)
+        size = 1.0 if at == 1 else float(np.abs(value).max(initial=0))
+        near = bound(name, case, place, weights, kernel) * size + least(name, case) * max(case.sizes.s, 1)
+        error = np.abs(found[place].astype(np.float64) - expected).max(initial=0)
+        if not error <= near:
+            return f"off by {error:.3g} at {place}, where rounding explains {near:.3g}"
+    return None
+
+
+def least(name: str, case: Case) -> float:
+    """Return the smallest number of the type that a form computes in."""
+    return float(np.finfo(computed_in(name, case)).smallest_subnormal)
+
+
+def computed_in(name: str, case: Case) -> Any:
+    """Return the type that a form computes in: that of the loops at most, or of a coarser softmax."""
+    own = case.given[0].dtype if name == "auto" else forms.form(name).computed_in(case.given[0].dtype)
+    return min((own, np.dtype("f8"), np.dtype(case.rules.softmax_dtype or "f8")), key=lambda kind: kind.itemsize)
+
+
+def bound(name: str, case: Case, place: tuple[int, int, int], weights: Array, kernel: bool) -> float:
+    """Bound the error of a context, in units of its largest value.
+
+    A logit of sums of size L is off by up to `(d + 8) eps L`; the weights of a softmax then by that factor, those of
+    other normalizers by that much each. Kernels have no logits, and all their terms are positive.
+    """
+    sizes, eps = case.sizes, float(np.finfo(computed_in(name, case)).eps)
+    if kernel:
+        return 8 * (sizes.d + sizes.s + 8) * eps
+    slip = (sizes.d + 8) * eps * largest(case, place)
+    if case.rules.normalizer == "softmax":
+        return min(2.0, 2 * float(np.expm1(min(2 * slip, 2.0))) + 2 * (sizes.s + 8) * eps)
+    return sizes.s * min(1.0, 4 * slip + 2 * (sizes.s + 8) * eps)
+
+
+def largest(case: Case, place: tuple[int, int, int]) -> float:
+    """Return the largest sum of sizes behind a logit of one row: its products, what is added to it, and what is not."""
+    number, head, row = place
+    q, k, _ = (array.astype(np.float64) for array in entry(case, number))
+    rules, sizes = case.alone[number], case.sizes
+    sums = abs(rules.scale) * np.abs(k[head * sizes.g // sizes.h]) @ np.abs(q[head, row])
+    grid = whole_grid(rules, sizes.h, sizes.t, sizes.s)
+    for rule in rules.scores:
+        bias, extra = rule.bias(grid), rule.extra(head)
+        sums = sums + (0 if bias is None else np.abs(np.broadcast_to(bias, (sizes.h, sizes.t, sizes.s))[head, row]))
+        sums = sums + (0 if extra is None else abs(float(extra)))
+    return 1.0 + float(sums.max(initial=0))
+
+
+def several(start: int, step: int) -> tuple[Counter[str], list[str]]:
+    """Count the answers of each form to some problems, and list what is wrong with any."""
+    counts, wrong = Counter[str](), list[str]()
+    for seed in range(start, start + step):
+        for form, message in answers(seed):
+            counts[form] += 1
+            wrong += [f"seed {seed}: {form}: {message}"] if message else []
+    return counts, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--answers", type=int, default=100_000)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    asked_for = parser.parse_args()
+    counts, wrong, begun, step = Counter[str](), list[str](), time.perf_counter(), 50
+    with ProcessPoolExecutor(asked_for.jobs) as pool:
+        starts = count(asked_for.start, step * asked_for.jobs)
+        for start in starts:
+            parts = [start + step * job for job in range(asked_for.jobs)]
+            for counted, messages in pool.map(partial(several, step=step), parts):
+                counts, wrong = counts + counted, wrong + messages
+            if counts.total() >= asked_for.answers:
+                break
+    print(f"{counts.total()} answers in {time.perf_counter() - begun:.0f} s, {len(wrong)} disagree; {dict(counts)}")
+    print("\n".join(wrong[:40]))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
