@@ -46,3 +46,11 @@ def found(package: str, name: str, kind: type[Kind]) -> type[Kind]:
     if len(kinds) != 1:
         raise TypeError(f"{source.__name__} defines {len(kinds)} classes of kind {kind.__name__}; expected one")
     return kinds[0]
+
+
+def constant(package: str, name: str, kind: type[Kind]) -> Kind:
+    """Return the one value of that kind which the module holds, such as its `NORMALIZER`."""
+    values = [value for value in vars(module(package, name)).values() if isinstance(value, kind)]
+    if len(values) != 1:
+        raise TypeError(f"{package}.{name} holds {len(values)} values of kind {kind.__name__}; expected one")
+    return values[0]

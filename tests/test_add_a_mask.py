@@ -52,8 +52,19 @@ def test_it_runs_with_every_form_and_the_tests_include_it(project: Path) -> None
     assert "strided" in run(project, "attn_exp", "--help").stdout
     wrong = run(project, "attn_exp", "mask=strided", "mask.strided.step=0")
     assert wrong.stderr == "attn_exp: error: mask.strided.step=0: expected a whole number of at least 1\n"
-    tests = ("tests/forms/test_oracle_matrix.py", "-n0", "-q", "-p", "no:cacheprovider", "-k", "yaml or 1-1-3-3-4-4")
-    assert run(project, "pytest", *tests).returncode == 0
+    files = ("tests/forms/test_oracle_matrix.py", "tests/rules/test_examples.py")
+    options = ("-n0", "-q", "-p", "no:cacheprovider", "-k", "yaml or 1-1-3-3-4-4 or strided")
+    assert run(project, "pytest", *files, *options).returncode == 0
+
+
+def test_a_mask_with_a_wrong_formula_is_not_what_its_file_draws(project: Path) -> None:
+    path = project / "attn_exp/rules/masks/strided.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("== 0", "== 1"), encoding="utf-8")
+    done = run(
+        project, "pytest", "tests/rules/test_examples.py", "-n0", "-q", "-p", "no:cacheprovider", "-k", "strided"
+    )
+    assert done.returncode == 1
+    assert "what_its_file_draws[mask-strided]" in done.stdout
 
 
 def test_the_tests_of_every_rule_notice_when_it_is_wrong(project: Path) -> None:

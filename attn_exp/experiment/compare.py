@@ -106,7 +106,7 @@ def answers(variants: Sequence[Settled], problem: Problem) -> dict[str, oracle.A
     known: dict[bytes, oracle.Answer] = {}
     expected = {}
     for variant in variants:
-        if not variant.refused:
+        if not variant.refused and not oracle.silent(variant.question):
             key = pickle.dumps(variant.question)
             expected[variant.name] = known[key] = known.get(key) or oracle.ask(variant.question, problem)
     return expected

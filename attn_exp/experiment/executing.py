@@ -75,7 +75,7 @@ def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | No
     for position in settled.positions:
         if q is not None and k is not None:
             q = position.turn(q, np.arange(q.shape[1]) + settled.rules.offset)
-            k = position.turn(k, np.arange(k.shape[1]))
+            k = position.turn_key(k, np.arange(k.shape[1]))
     if settled.tiled and k is not None:
         turns = np.arange(shares.query) % shares.shared
         k, v = k[turns], None if v is None else v[turns]

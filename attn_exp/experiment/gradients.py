@@ -24,7 +24,7 @@ def slope(q: Array, k: Array, v: Array, rules: Rules, along: Sequence[Array]) ->
     """Return how the context `[h t e]` changes along a direction of q, k and v.
 
     With `l = scale q k^T` and `w` the weights: `dl = scale (dq k^T + q dk^T)` times the derivative of each bend;
-    `dw = w (dl - sum_j w_j dl_j)` under softmax, `w (1 - w) dl` under sigmoid; `dcontext = dw v + w dv`.
+    `dw` is the normalizer's slope along `dl`; `dcontext = dw v + w dv`.
     """
     stages = forms.form("matrix").attend(q, k, v, rules)
     assert stages.weights is not None and stages.logits is not None
@@ -32,12 +32,9 @@ def slope(q: Array, k: Array, v: Array, rules: Rules, along: Sequence[Array]) ->
     keys, values, moved_keys, moved_values = (repeated(each, heads) for each in (k, v, along[1], along[2]))
     moved = along[0] @ keys.swapaxes(-1, -2) + q @ moved_keys.swapaxes(-1, -2)
     moved = rules.scale * moved * bend_slope(stages, rules)
-    weights = stages.weights
-    if rules.normalizer == "sigmoid":
-        turned = weights * (1 - weights) * moved
-    else:
-        turned = weights * (moved - (weights * moved).sum(axis=-1, keepdims=True))
-    return np.asarray(turned @ values + weights @ moved_values)
+    assert rules.normalizer.slope is not None
+    turned = rules.normalizer.slope(stages.weights, moved)
+    return np.asarray(turned @ values + stages.weights @ moved_values)
 
 
 def bend_slope(stages: Trace, rules: Rules) -> Array:
@@ -69,11 +66,8 @@ def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tup
     assert stages.weights is not None and stages.logits is not None
     heads, groups, weights = len(q), len(k), stages.weights
     given = received @ repeated(v, heads).swapaxes(-1, -2)
-    if rules.normalizer == "sigmoid":
-        turned = weights * (1 - weights) * given
-    else:
-        turned = weights * (given - (weights * given).sum(axis=-1, keepdims=True))
-    turned = rules.scale * turned * bend_slope(stages, rules)
+    assert rules.normalizer.slope is not None
+    turned = rules.scale * rules.normalizer.slope(weights, given) * bend_slope(stages, rules)
     dq = turned @ repeated(k, heads)
     dk, dv = turned.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ received
     shared = [each.reshape(groups, heads // groups, *each.shape[1:]).sum(axis=1) for each in (dk, dv)]

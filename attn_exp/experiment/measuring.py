@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import forms
@@ -35,7 +36,7 @@ def make_row(
     expected: oracle.Answer | None,
     letter: str,
 ) -> Row:
-    """Return the row of one variant; nothing is expected of one that the form refuses."""
+    """Return the row of one variant; nothing is expected where the form refuses, or the reference has no answer."""
     trace = computed.get(settled.name, Trace())
     return Row(
         variant=settled.name,
@@ -47,43 +48,50 @@ def make_row(
         output_projection=settled.output_projection,
         mistake=settled.mistake,
         same_as=letter,
-        **(unmeasured() if expected is None else measured(settled, first, computed, expected)),
+        **(unmeasured() | ({} if settled.refused else measured(settled, first, computed, expected))),
         flops=flops(len(problem.tokens), problem.keys, settled.head, size(trace.q), size(trace.v)),
         kv_head=settled.heads.shared,
         mask=settled.words["mask"],
         score=settled.words["score"],
         position=settled.words["position"],
-        normalizer=settled.rules.normalizer,
+        normalizer=settled.rules.normalizer.name,
         convention=settled.words["convention"],
-        note=settled.refused or "",
+        note=settled.refused or oracle.silent(settled.question) or "",
         computed_in=settled.computed_in.name,
     )
 
 
 def unmeasured() -> dict[str, Any]:
-    """Return the numbers of a variant that was not computed."""
+    """Return the numbers of a variant that was not computed, or not checked."""
     numbers = [name for name, column in COLUMNS.items() if column.summed]
     return {"checked": 0, "sameness": "", "parts_at": ""} | dict.fromkeys(numbers, math.nan)
 
 
 def measured(
-    settled: Settled, leader: Settled, computed: Mapping[str, Trace], expected: oracle.Answer
+    settled: Settled, leader: Settled, computed: Mapping[str, Trace], expected: oracle.Answer | None
 ) -> dict[str, Any]:
     """Return how right a variant is, how far from the first row, and what its weights look like."""
     trace = computed[settled.name]
     mine, first = answer(trace), answer(computed[leader.name])
     apart = sameness(computed[leader.name], trace, forms.coarser(settled.computed_in, leader.computed_in))
-    checked = mine[list(expected.rows)] if expected.output is not None else mine[:, list(expected.rows)]
-    truth = expected.weights if expected.output is None else expected.output
     return {
-        "error": largest_error(checked, truth),
-        "error_ulp": error_in_ulp(checked, truth, settled.computed_in),
-        "checked": len(expected.rows),
+        **({} if expected is None else held(mine, expected, settled.computed_in)),
         "shift": difference(mine, first),
         "cosine": cosine(mine, first) if mine.shape == first.shape else math.nan,
         "sameness": apart.word,
         "parts_at": apart.parts_at,
         **spread(trace, settled.rules),
+    }
+
+
+def held(mine: Array, expected: oracle.Answer, kind: np.dtype[Any]) -> dict[str, Any]:
+    """Return how far an answer is from the reference's, over the queries that the reference answered."""
+    checked = mine[list(expected.rows)] if expected.output is not None else mine[:, list(expected.rows)]
+    truth = expected.weights if expected.output is None else expected.output
+    return {
+        "error": largest_error(checked, truth),
+        "error_ulp": error_in_ulp(checked, truth, kind),
+        "checked": len(expected.rows),
     }
 
 

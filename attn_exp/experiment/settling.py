@@ -15,8 +15,7 @@ from attn_exp.experiment.mistakes import MISTAKES
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.heads import heads
 from attn_exp.problem.problem import Problem
-from attn_exp.rules import masks, positions, scores
-from attn_exp.rules.normalizers import NORMALIZERS, TAKES_EXTRA
+from attn_exp.rules import masks, normalizer, positions, scores
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules
 
@@ -69,13 +68,11 @@ def ruled(
     """Return the rules and positions of a variant, and what a table calls them."""
     check_start(chosen, problem)
     rows, keys, means = len(problem.tokens), problem.keys, convention(chosen["convention"])
-    if chosen["normalizer"] not in NORMALIZERS:
-        raise UserError(unknown(chosen["normalizer"], tuple(NORMALIZERS), "normalizer"))
     rules = Rules(
         scale=multiplier,
         masks=masks(chosen["mask"], chosen["mask_join"], means.blocks),
         scores=scores(chosen["score"]),
-        normalizer=chosen["normalizer"],
+        normalizer=normalizer(chosen["normalizer"]),
         offset=keys - rows if (chosen["align"] or means.align) == "bottom_right" else 0,
         softmax_dtype=means.softmax_dtype,
         bend_last=means.caps_last,
@@ -84,8 +81,9 @@ def ruled(
         misfit = rule.misfit(head, rows, keys)
         if misfit:
             raise UserError(misfit)
-    if rules.normalizer not in TAKES_EXTRA and any(rule.extra(0) is not None for rule in rules.scores):
-        raise UserError(f"normalizer={rules.normalizer} gives each key its own weight: score=sink has nothing to share")
+    if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
+        name = rules.normalizer.name
+        raise UserError(f"normalizer={name} gives each key its own weight: score=sink has nothing to share")
     words = {"mask": f" {chosen['mask_join']} ", "score": " + ", "position": " + "}
     return (
         rules,
@@ -99,7 +97,7 @@ def check_start(chosen: Mapping[str, Any], problem: Problem) -> None:
     for group in ("mask", "score", "position"):
         if problem.weights is not None and chosen[group]:
             raise UserError(f"{group}={'+'.join(chosen[group])} changes logits, but this problem starts at the weights")
-    if problem.weights is not None and chosen["normalizer"] != "softmax":
+    if problem.weights is not None and chosen["normalizer"] != Config.normalizer:
         raise UserError(f"normalizer={chosen['normalizer']} makes weights, but this problem starts at given ones")
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.normalizers import TAKES_EXTRA
 from attn_exp.rules.rules import Rules
 
 Array = NDArray[Any]
@@ -19,7 +18,7 @@ PRINTED = 0.02
 
 def share_out(trace: Trace, rules: Rules) -> bool:
     """Say whether each row of weights shares out 1, by the rules that made it and, where it is there, by its sum."""
-    ruled = rules.normalizer in TAKES_EXTRA and all(rule.extra(0) is None for rule in rules.scores)
+    ruled = rules.normalizer.sums_to_one and all(rule.extra(0) is None for rule in rules.scores)
     return ruled and (trace.weights is None or sum_to_one(trace.weights))
 
 

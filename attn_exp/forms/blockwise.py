@@ -48,7 +48,7 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     """
     values = np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v
     whole = operands(q, k, values, rules)
-    soft, bounded = rules.normalizer == "softmax", block.bounded(whole)
+    soft, bounded = rules.normalizer.exponential, block.bounded(whole)
     context = np.empty((*whole.q.shape[:-1], values.shape[-1]), whole.q.dtype)
     lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
     gallery = None if cells is None else Gallery(whole.shape, cells, lse.dtype)

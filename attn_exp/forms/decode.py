@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from attn_exp.rules.grid import Array
     from attn_exp.rules.rules import Rules
 
-LOOKS = (0, 1, 2, 7, 31)
-"""Positions among 64 keys at which the masks are asked whether they look ahead."""
-
 
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the same function as `matrix` under masks that hide later keys, one query at a time.
@@ -47,9 +44,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 def refuses(rules: Rules) -> str | None:
     """Say that the masks let a query look ahead, where decoding has nothing yet."""
-    first = int(np.min(rules.offset))
-    places = LOOKS if first >= 0 else (first, -1, *LOOKS)
-    ahead = any(AllOf(rules.masks).span(0, place, place, 64).some_stop > max(place + 1, 0) for place in places)
+    ahead = AllOf(rules.masks).looks_ahead(rules.offset)
     return "decoding has no later keys to look at; use mask=causal" if ahead else None
 
 

@@ -45,8 +45,8 @@ def refuses(rules: Rules) -> str | None:
     """Say which rules need logits, which linear attention never forms."""
     if rules.scores:
         return "linear attention forms no logits, so score rules have nothing to act on; use score=none"
-    if rules.normalizer != "softmax":
-        return f"linear attention divides by its own sum, so normalizer={rules.normalizer} has nothing to act on"
+    if not rules.normalizer.exponential:
+        return f"linear attention divides by its own sum, so normalizer={rules.normalizer.name} has nothing to act on"
     if rules.scale != 1:
         return "linear attention forms no logits, so there is nothing to scale; use scale=false, or scale=1.0 in Python"
     return None

@@ -9,7 +9,6 @@ import numpy as np
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.normalizers import NORMALIZERS
 
 if TYPE_CHECKING:
     from attn_exp.rules.grid import Array
@@ -34,7 +33,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
             masked[line][key] = judged(capped[line][key], place(line, key, heads, rows, keys, rules), rules)
             masked[line][key] = bent(masked[line][key], rules) if rules.bend_last else masked[line][key]
         logit = masked[line] if rules.softmax_dtype is None else masked[line].astype(rules.softmax_dtype)
-        weights[line] = NORMALIZERS[rules.normalizer](logit, extra_logit(head, rules, logit))
+        weights[line] = rules.normalizer.weigh(logit, extra_logit(head, rules, logit))
     return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
 
 

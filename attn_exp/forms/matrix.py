@@ -9,7 +9,6 @@ import numpy as np
 from attn_exp.forms.form import Form
 from attn_exp.forms.mixing import mix, product, repeated
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.normalizers import NORMALIZERS
 from attn_exp.rules.rules import whole_grid
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def weigh(stages: Trace, grid: Grid, rules: Rules) -> Trace:
         masked = forbidden(biased(capped, grid, rules), grid, rules)
         masked = bent(masked, rules) if rules.bend_last else masked
     wide = masked if rules.softmax_dtype is None else masked.astype(rules.softmax_dtype)
-    weights = NORMALIZERS[rules.normalizer](wide, extra_logit(grid, rules, wide)).astype(q.dtype, copy=False)
+    weights = rules.normalizer.weigh(wide, extra_logit(grid, rules, wide)).astype(q.dtype, copy=False)
     return mix(stages.replace(scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
 
 

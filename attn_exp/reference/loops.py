@@ -36,7 +36,8 @@ def weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int
         place = Grid(0, head, row, position, key, heads, len(q), len(k))
         masked.append(judge(rules.scale * dot(query, part(numbers, groups, head * groups // heads)), place, rules))
     extras = [float(extra) for rule in rules.scores if (extra := rule.extra(head)) is not None]
-    return NORMALIZERS[rules.normalizer](masked, extras)
+    assert rules.normalizer.twin is not None
+    return rules.normalizer.twin(masked, extras)
 
 
 def linear_weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules) -> list[float]:
@@ -85,59 +86,11 @@ def bent(logit: float, rules: Rules) -> float:
     return logit
 
 
-def softmax(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `exp(l_j) / (sum_j exp(l_j) + sum exp(extra))`; zeros where every logit is -inf."""
-    largest = max((*logits, *extras))
-    if largest == -math.inf:
-        return [0.0] * len(logits)
-    powers = [math.exp(logit - largest) for logit in logits]
-    total = math.fsum((*powers, *(math.exp(extra - largest) for extra in extras)))
-    return [power / total for power in powers]
-
-
-def sigmoid(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `1 / (1 + exp(-l_j))`, written so that no power overflows."""
-    return [(1 + math.tanh(logit / 2)) / 2 if logit > -30 else math.exp(logit) for logit in logits]
-
-
-def sparsemax(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `max(0, l_j - tau)` that sums to 1: drop what falls below the threshold of the rest until nothing does."""
-    support = [logit for logit in (*logits, *extras) if logit > -math.inf]
-    while support:
-        tau = (math.fsum(support) - 1) / len(support)
-        kept = [logit for logit in support if logit > tau]
-        if len(kept) == len(support):
-            return [max(0.0, logit - tau) for logit in logits]
-        support = kept
-    return [0.0] * len(logits)
-
-
-NORMALIZERS = {"softmax": softmax, "sigmoid": sigmoid, "sparsemax": sparsemax}
-
-
-def sinusoid(position: int, column: int, width: int, base: float) -> float:
-    """Return the number that sinusoidal positions add: `sin(p w_i)` in column 2i, `cos(p w_i)` in 2i+1."""
-    angle = position * math.pow(base, -(column - column % 2) / width)
-    return math.cos(angle) if column % 2 else math.sin(angle)
-
-
-def turned(numbers: Vector, position: float, base: float, interleaved: bool, size: int) -> list[float]:
-    """Return a query or key with pair p, `(a, b)`, as the complex number `(a + bi) e^(i position / base^(2p/size))`."""
-    result = list(numbers)
-    for pair in range(size // 2):
-        angle = position * math.pow(base, -2 * pair / size)
-        one, other = (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + size // 2)
-        point = complex(numbers[one], numbers[other]) * complex(math.cos(angle), math.sin(angle))
-        result[one], result[other] = point.real, point.imag
-    return result
-
-
 def shared(numbers: Vector, heads: int, groups: int) -> list[float]:
     """Return one mean head for each group of neighbouring heads."""
-    each = heads // groups
-    size = len(numbers) // heads
+    members, size = heads // groups, len(numbers) // heads
     return [
-        math.fsum(numbers[(group * each + member) * size + place] for member in range(each)) / each
+        math.fsum(numbers[(group * members + member) * size + place] for member in range(members)) / members
         for group in range(groups)
         for place in range(size)
     ]

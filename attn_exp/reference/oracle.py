@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,12 +13,11 @@ from numpy.typing import NDArray
 from attn_exp.problem.heads import Heads
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import loops as reference
-from attn_exp.rules.positions.position import Position
-from attn_exp.rules.positions.rope import Rope
-from attn_exp.rules.positions.sinusoidal import Sinusoidal
+from attn_exp.rules.positions.position import Position, Twin
 from attn_exp.rules.rules import Rules
 
 Array = NDArray[Any]
+Turn = Callable[[Sequence[float], int], list[float]]
 
 BUDGET = 2_000_000
 """Multiplications of Python floats that one check may cost, about 0.2 s."""
@@ -52,8 +52,29 @@ class Answer(NamedTuple):
     output: Array | None
 
 
+def silent(question: Question) -> str | None:
+    """Say why nothing can be checked, or None where the reference has an answer."""
+    missing = [f"position={name(position)}" for position in question.positions if position.twin() is None]
+    if question.rules.normalizer.twin is None:
+        missing.append(f"normalizer={question.rules.normalizer.name}")
+    return f"nothing was checked, since {missing[0]} brings no scalar twin" if missing else None
+
+
+def name(position: Position) -> str:
+    """Return what a user calls a position."""
+    return type(position).__name__.lower()
+
+
+def twins(question: Question) -> list[Twin]:
+    """Return the scalar twin of each position."""
+    return [twin for position in question.positions if (twin := position.twin()) is not None]
+
+
 def ask(question: Question, problem: Problem) -> Answer:
-    """Return the reference's answer for evenly spaced queries; all of them where the budget allows."""
+    """Return the reference's answer for evenly spaced queries; all of them where the budget allows.
+
+    It has one only where `silent` says nothing.
+    """
     q, k, v = sources(question, problem)
     rows = checked_rows(len(problem.tokens), problem)
     weights = np.array(
@@ -70,7 +91,7 @@ def ask(question: Question, problem: Problem) -> Answer:
 
 def checked_rows(length: int, problem: Problem) -> tuple[int, ...]:
     """Choose the first, the last and evenly spaced rows between, as many as the budget pays for."""
-    width = sum(each.shape[1] for each in (problem.q, problem.k, problem.v) if each is not None) or 1
+    width = sum(side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None) or 1
     count = min(length, max(2, BUDGET // (problem.keys * width)))
     return tuple(sorted({round(place) for place in np.linspace(0, length - 1, count)}))
 
@@ -81,15 +102,14 @@ def sources(question: Question, problem: Problem) -> tuple[Any, ...]:
     shares = question.heads
     if shares.shared < shares.given:
         k, v = (
-            None if each is None else [reference.shared(row, shares.given, shares.shared) for row in each]
-            for each in (k, v)
+            None if side is None else [reference.shared(row, shares.given, shares.shared) for row in side]
+            for side in (k, v)
         )
-    for position in question.positions:
-        if isinstance(position, Rope):
-            q = turned(q, shares.query, position, int(question.rules.offset))
-            k = turned(k, shares.shared, position, 0)
+    for twin in twins(question):
+        q = turned(q, shares.query, twin.turn, int(question.rules.offset))
+        k = turned(k, shares.shared, twin.turn_key, 0)
     if question.tiled:
-        k, v = (None if each is None else tiled(each, shares) for each in (k, v))
+        k, v = (None if side is None else tiled(side, shares) for side in (k, v))
     return q, k, v
 
 
@@ -103,35 +123,20 @@ def tiled(sides: Any, shares: Heads) -> list[list[float]]:
 
 def projected(question: Question, problem: Problem) -> tuple[Any, ...]:
     """Return q, k, v as lists: projected by the reference where that fits the budget, else as NumPy projected them."""
-    embedded = [position for position in question.positions if position.changes_x]
+    embedded = any(position.changes_x for position in question.positions)
     small = problem.x is not None and 3 * problem.x.size * problem.x.shape[1] <= BUDGET
     if problem.x is None or not (small or embedded):
-        return tuple(None if each is None else each.tolist() for each in (problem.q, problem.k, problem.v))
-    x, arrays = problem.x.tolist(), {name: each.tolist() for name, each in problem.projections.items()}
-    for position in embedded:
-        assert isinstance(position, Sinusoidal)
-        x = [
-            [
-                number + reference.sinusoid(row, column, len(numbers), position.base)
-                for column, number in enumerate(numbers)
-            ]
-            for row, numbers in enumerate(x)
-        ]
+        return tuple(None if side is None else side.tolist() for side in (problem.q, problem.k, problem.v))
+    x, arrays = problem.x.tolist(), {name: array.tolist() for name, array in problem.projections.items()}
+    for twin in twins(question):
+        x = [twin.embed(numbers, row) for row, numbers in enumerate(x)]
     return tuple(reference.project(x, arrays[f"W_{letter}"], arrays.get(f"b_{letter}")) for letter in "qkv")
 
 
-def turned(sides: Any, count: int, rope: Rope, offset: int) -> list[list[float]]:
+def turned(sides: Any, count: int, turn: Turn, offset: int) -> list[list[float]]:
     """Return queries or keys, `count` heads side by side, with every head turned by its row's position."""
-    width = len(sides[0]) // count
-    size = width if rope.size is None else rope.size
     return [
-        [
-            number
-            for head in range(count)
-            for number in reference.turned(
-                reference.part(numbers, count, head), (row + offset) / rope.stretch, rope.base, rope.interleaved, size
-            )
-        ]
+        [number for head in range(count) for number in turn(reference.part(numbers, count, head), row + offset)]
         for row, numbers in enumerate(sides)
     ]
 
@@ -140,12 +145,12 @@ def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int,
     if problem.weights is not None:
         given: list[float] = problem.weights[row].tolist()
         return given
-    weights = REFERENCES[question.weights]
-    found = weights(q, k, question.heads.query, head, row, row + int(question.rules.offset), question.rules)
-    if any(found):
-        return found
-    each = {"zeros": 0.0, "mean": 1 / (len(found) or 1), "nan": math.nan}[question.empty]
-    return [each] * len(found)
+    weigh = REFERENCES[question.weights]
+    weights = weigh(q, k, question.heads.query, head, row, row + int(question.rules.offset), question.rules)
+    if any(weights):
+        return weights
+    filler = {"zeros": 0.0, "mean": 1 / (len(weights) or 1), "nan": math.nan}[question.empty]
+    return [filler] * len(weights)
 
 
 def row_output(question: Question, problem: Problem, weights: Array, v: Any) -> list[float]:

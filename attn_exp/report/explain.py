@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from attn_exp.rules.normalizers.normalizer import Normalizer
+from attn_exp.rules.rules import Rules
+
 
 @dataclass(frozen=True)
 class Explained:
@@ -70,15 +73,16 @@ def concatenated(mixed: bool, bias: bool) -> Explained:
     )
 
 
-def weighted(logit: str, normalizer: str, extra: bool) -> Explained:
+def weighted(logit: str, normalizer: Normalizer, extra: bool) -> Explained:
     """Explain the weights: what the normalizer makes of the logits, whose symbol is `logit`."""
-    if normalizer != "softmax":
+    if not normalizer.exponential:
+        word = normalizer.name
         return Explained(
             symbol="A",
             axes="t s",
-            meaning=f"{normalizer} turns each row of logits into weights.",
-            formula=f"A = {normalizer}({logit})",
-            mathml=math(name("A") + EQUALS + f"<mi>{normalizer}</mi><mo>(</mo>" + name(logit) + "<mo>)</mo>"),
+            meaning=f"{word} turns each row of logits into weights.",
+            formula=f"A = {word}({logit})",
+            mathml=math(name("A") + EQUALS + f"<mi>{word}</mi><mo>(</mo>" + name(logit) + "<mo>)</mo>"),
         )
     rest = PLUS + "<msup><mi>e</mi><mi>z</mi></msup>" if extra else ""
     below = f"<mrow>{SUM.format('k')}{POWER.format(logit, 'k')}{rest}</mrow>"
@@ -100,7 +104,7 @@ def explained(
     mixed: bool = False,
     bias: bool = False,
     logit: str = "L",
-    normalizer: str = "softmax",
+    normalizer: Normalizer = Rules.normalizer,
     extra: bool = False,
 ) -> Explained:
     """Return the words for a stage; without a formula where it is given, or where nothing is known of it."""

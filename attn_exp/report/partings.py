@@ -21,9 +21,9 @@ def sentences(comparison: Comparison) -> list[str]:
     rows = [row for row in comparison.rows if row.same_as]
     leaders = {row.same_as: row for row in reversed(rows)}
     others = [row for row in rows if leaders[row.same_as] is row and row.same_as != rows[0].same_as]
-    return [parting_sentence(comparison, rows[0], row) for row in others[:3]] + [
-        accuracy(rows, len(comparison.problem.tokens))
-    ]
+    checked = [row for row in rows if row.checked]
+    last = accuracy(checked, len(comparison.problem.tokens)) if checked else "No variant was checked."
+    return [*(parting_sentence(comparison, rows[0], row) for row in others[:3]), last]
 
 
 def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:

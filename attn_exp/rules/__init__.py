@@ -1,4 +1,4 @@
-"""WHAT is computed: masks, scores and positions, one to a file, normalizers, and the `Grid` they speak about."""
+"""WHAT is computed: masks, scores, positions and normalizers, one to a file, and the `Grid` they speak about."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from attn_exp import registry
 from attn_exp.config import fields
 from attn_exp.errors import UserError, unknown
 from attn_exp.rules.masks.mask import AnyOf, Mask
+from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.scores.score import Score
 
@@ -17,7 +18,7 @@ KINDS: dict[str, type] = {"mask": Mask, "score": Score, "position": Position}
 
 
 def names(group: str) -> tuple[str, ...]:
-    """Return the names of every mask, score rule or position."""
+    """Return the names of every mask, score rule, position or normalizer."""
     return registry.names(registry.folder(package(group)), without=(group,))
 
 
@@ -44,6 +45,17 @@ def make(group: str, name: str, settings: Any) -> Any:
         word = "position" if group == "position" else "rule"
         raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
     return fields.make(kind(group, name), settings, f"{group}.{name}")
+
+
+def normalizer(name: str) -> Normalizer:
+    """Return the normalizer of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in names("normalizer"):
+        raise UserError(unknown(name, names("normalizer"), "normalizer"))
+    return registry.constant(package("normalizer"), name, Normalizer)
 
 
 def masks(given: Mapping[str, Any], join: str, blocks: bool = False) -> tuple[Mask, ...]:

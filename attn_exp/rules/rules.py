@@ -9,6 +9,8 @@ import numpy as np
 
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.normalizers.normalizer import Normalizer
+from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.scores.score import Score
 
 
@@ -17,7 +19,7 @@ class Rules:
     """All that decides WHAT attention computes, whatever form computes it.
 
     `logits = scale * q k^T`; `capped` = each score rule's `bend`, in order; `masked` = capped + every `bias`,
-    and -inf where any mask forbids; `weights = normalizer(masked)`. `offset` is an integer, or `[b]` integers.
+    and -inf where any mask forbids; `weights = normalizer.weigh(masked)`. `offset` is an integer, or `[b]` integers.
     `softmax_dtype` is the type the normalizer works in where a form rounds stage by stage; None keeps the input's.
     `bend_last` bends after biases and masks instead of before, as old code did: a bent -inf is finite, and leaks.
     """
@@ -25,7 +27,7 @@ class Rules:
     scale: float = 1.0
     masks: tuple[Mask, ...] = ()
     scores: tuple[Score, ...] = ()
-    normalizer: str = "softmax"
+    normalizer: Normalizer = SOFTMAX
     offset: int | Array = field(default=0)
     softmax_dtype: Any = None
     bend_last: bool = False

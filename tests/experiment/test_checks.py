@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from attn_exp import forms
+from attn_exp import rules as all_rules
 from attn_exp.config.repeat import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks
@@ -124,7 +125,7 @@ def test_gradients_against_finite_differences_of_every_number(
     rng = np.random.default_rng(0)
     arrays: Any = [rng.standard_normal(shape) for shape in ((4, 3, 2), (2, 5, 2), (2, 5, 3))]
     received = rng.standard_normal((4, 3, 3))
-    rules = Rules(0.7, (Causal(),), scores, normalizer, offset=1, bend_last=bend_last)
+    rules = Rules(0.7, (Causal(),), scores, all_rules.normalizer(normalizer), offset=1, bend_last=bend_last)
 
     def total(*given: Array) -> float:
         return float((received * np.asarray(forms.form("matrix").attend(*given, rules).context)).sum())

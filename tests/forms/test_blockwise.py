@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from attn_exp import rules as all_rules
 from attn_exp.forms import blockwise, matrix
 from attn_exp.forms._blocks import asked, block, tasks
 from attn_exp.forms._blocks import blas as holding
@@ -26,7 +27,7 @@ from attn_exp.rules.masks.document import Document
 from attn_exp.rules.masks.mask import Mask, Span
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.score import Score
@@ -141,8 +142,13 @@ RULES = {
     "everything": Rules(scale=0.3, masks=(Causal(), Padding((31, 0, 53))), scores=(Softcap(2.0), Alibi(), T5())),
     "sink": Rules(scale=0.3, masks=(Window(9, 4),), scores=(Sink((0.3, -1.0, 2.0, 0.0)),), offset=16),
     "offsets": Rules(scale=0.3, masks=(Causal(),), scores=(Alibi(),), offset=np.array([16, -4, 0])),
-    "sigmoid": Rules(scale=0.3, masks=(Causal(),), normalizer="sigmoid"),
-    "sparsemax": Rules(scale=0.3, masks=(Causal(),), scores=(Sink((0.3, -1.0, 2.0, 0.0)),), normalizer="sparsemax"),
+    "sigmoid": Rules(scale=0.3, masks=(Causal(),), normalizer=all_rules.normalizer("sigmoid")),
+    "sparsemax": Rules(
+        scale=0.3,
+        masks=(Causal(),),
+        scores=(Sink((0.3, -1.0, 2.0, 0.0)),),
+        normalizer=all_rules.normalizer("sparsemax"),
+    ),
 }
 
 
@@ -175,13 +181,13 @@ def test_the_log_sum_exp_does_not_count_a_sink(spread: float, logit: float, cell
     np.testing.assert_allclose(trace.context, context * share[..., None], rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("normalizer", [all_rules.normalizer(name) for name in all_rules.names("normalizer")])
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 @pytest.mark.usefixtures("small_tiles")
-def test_the_softmax_is_computed_in_the_type_asked_for(kind: str, normalizer: str) -> None:
+def test_the_softmax_is_computed_in_the_type_asked_for(kind: str, normalizer: Normalizer) -> None:
     """Numbers are so large that each type rounds them to others: only the very type gives the same answer."""
     q, k, v = problem(21, 1, 4, 2, 37, 53, 3, 5, spread=40.0)
-    scores = () if normalizer == "sigmoid" else (Sink(2.0),)
+    scores = (Sink(2.0),) if normalizer.takes_extra else ()
     rules = Rules(0.3, (Causal(),), scores, normalizer, softmax_dtype=kind)
     expected, found = matrix.attend(q, k, v, rules), blockwise.attend(q, k, v, rules, cells=4)
     units = max(8 * float(np.finfo(kind).eps), 1e-12)
@@ -191,7 +197,7 @@ def test_the_softmax_is_computed_in_the_type_asked_for(kind: str, normalizer: st
     exact = matrix.attend(q, k, v, replace(rules, softmax_dtype=None)).context
     rounded = np.abs(np.asarray(exact) - np.asarray(found.context)).max()
     assert rounded < 1e-13 if kind == "float64" else np.finfo(kind).eps / 4 < rounded
-    if normalizer == "softmax":
+    if normalizer.exponential:
         _, lse = formula(q, k, v, 0.3, np.tri(37, 53, dtype=bool))
         assert found.lse is not None
         near(found.lse, lse)
@@ -242,7 +248,7 @@ def test_repeated_calls_agree_to_the_bit() -> None:
 
 
 def test_every_normalizer_is_tried() -> None:
-    assert {rules.normalizer for rules in RULES.values()} == set(NORMALIZERS)
+    assert {rules.normalizer.name for rules in RULES.values()} == set(all_rules.names("normalizer"))
 
 
 def test_without_a_batch_axis_and_without_values() -> None:

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from attn_exp import forms
+from attn_exp import rules as all_rules
 from attn_exp.errors import UserError
 from attn_exp.experiment.sameness import compared
 from attn_exp.report import partings
@@ -19,7 +20,6 @@ from attn_exp.report.terminal import summary
 from attn_exp.report.verdict import sentence
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
-from attn_exp.rules.normalizers import NORMALIZERS
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.alibi import Alibi
@@ -216,7 +216,10 @@ def test_one_token() -> None:
     [
         (Rules(scores=(Sink(0.0),)), "takes numbers to add to the logits, a soft-cap, and no other change of them"),
         (Rules(scores=(Softcap(1.0), Softcap(2.0))), "ONNX's operator takes numbers to add to the logits, a soft-cap"),
-        *((Rules(normalizer=name), f"the softmax alone, not {name}") for name in NORMALIZERS if name != "softmax"),
+        *(
+            (Rules(normalizer=all_rules.normalizer(name)), f"the softmax alone, not {name}")
+            for name in ("sigmoid", "sparsemax")
+        ),
     ],
 )
 def test_what_the_operator_has_no_argument_for_is_refused(rules: Rules, why: str) -> None:

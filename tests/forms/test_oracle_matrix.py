@@ -20,7 +20,6 @@ from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.document import Document
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.normalizers import NORMALIZERS
 from attn_exp.rules.rule import Rule
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.added import Added
@@ -156,17 +155,17 @@ def test_every_form_computes_something(form: str) -> None:
     assert any(
         not forms.refuses(form, ruled(given, normalizer=normalizer, scale=scale))
         for given in all_rules(SHAPES[0])
-        for normalizer in NORMALIZERS
+        for normalizer in map(rules.normalizer, rules.names("normalizer"))
         for scale in (1.0, 0.3)
     )
 
 
-@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("normalizer", rules.names("normalizer"))
 @pytest.mark.parametrize("form", forms.NAMES)
 def test_every_form_computes_every_normalizer_or_says_that_it_cannot(form: str, normalizer: str) -> None:
     for shape in SHAPES:
         for given in ((), (Causal(),), (Causal(), shipped("softcap")), (Causal(), Window(0, 0)), (Allowed(False),)):
-            check(form, shape, ruled(given, normalizer=normalizer, scale=1.0))
+            check(form, shape, ruled(given, normalizer=rules.normalizer(normalizer), scale=1.0))
 
 
 @pytest.mark.parametrize("form", forms.NAMES)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attn_exp import forms
+from attn_exp import rules as all_rules
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.positions.sinusoidal import Sinusoidal
 from attn_exp.rules.rules import Rules
@@ -25,6 +26,8 @@ from attn_exp.rules.scores.sink import Sink
 from tests.forms.by_form import largest_logit, tolerance
 
 Array = NDArray[Any]
+NORMALIZERS = [all_rules.normalizer(name) for name in all_rules.names("normalizer")]
+SUMMED = [normalizer for normalizer in NORMALIZERS if normalizer.sums_to_one]
 PLAIN = [name for name in forms.NAMES if not forms.refuses(name, Rules())]
 CAUSAL = [name for name in forms.NAMES if not forms.refuses(name, Rules(masks=(Causal(),)))]
 SEALED = [name for name in CAUSAL if not forms.form(name).leaks]
@@ -133,8 +136,10 @@ def test_a_constant_added_to_every_logit_changes_nothing(
         np.testing.assert_allclose(found, context(form, arrays, masks=(Causal(),)), rtol=relative, atol=absolute)
 
 
-@given(arrays=inputs(), normalizer=st.sampled_from(["softmax", "sparsemax"]), cut=st.integers(0, 3))
-def test_rows_of_weights_sum_to_one_or_zero(arrays: tuple[Array, Array, Array], normalizer: str, cut: int) -> None:
+@given(arrays=inputs(), normalizer=st.sampled_from(SUMMED), cut=st.integers(0, 3))
+def test_rows_of_weights_sum_to_one_or_zero(
+    arrays: tuple[Array, Array, Array], normalizer: Normalizer, cut: int
+) -> None:
     rules = Rules(masks=(Causal(), Window(2, 0)), normalizer=normalizer, offset=-cut)
     weights = forms.form("matrix").attend(*arrays, rules).weights
     assert weights is not None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp import forms
-from attn_exp.rules.normalizers import NORMALIZERS
+from attn_exp.rules.normalizers.sigmoid import sigmoid
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.t5 import bucket
 from tests.forms.by_form import largest_logit
@@ -46,9 +46,7 @@ def test_t5_buckets(bidirectional: bool, buckets: int, distance: int) -> None:
 
 def test_sigmoid_is_torchs() -> None:
     logits = np.array([-800.0, -3.0, 0.0, 0.5, 800.0, -np.inf])
-    np.testing.assert_allclose(
-        NORMALIZERS["sigmoid"](logits, None), torch.sigmoid(torch.from_numpy(logits)), rtol=1e-15
-    )
+    np.testing.assert_allclose(sigmoid(logits), torch.sigmoid(torch.from_numpy(logits)), rtol=1e-15)
 
 
 SOFTMAX_FORMS = [name for name in forms.NAMES if forms.form(name).reference == "logits"]

@@ -54,8 +54,8 @@ def test_check_mask_tells_it_for_a_run() -> None:
 def test_heads_that_see_different_keys_have_a_picture_each() -> None:
     values = "mask.array.values=[[[true]],[[false]]]"
     found = comparison("check=mask", "mask=array", values, "variant=[multi_head]", "head=2").checks[0]
-    assert [each.variant for each in found.records] == ["multi_head 0"] * 3 + ["multi_head 1"] * 3
-    assert found.sentence.endswith("multi_head 1: 0 full, 0 partial and 9 empty blocks, 0% open; 3 rows see no key.")
+    assert [each.variant for each in found.records] == ["multi_head 1"] * 3 + ["multi_head 2"] * 3
+    assert found.sentence.endswith("multi_head 2: 0 full, 0 partial and 9 empty blocks, 0% open; 3 rows see no key.")
 
 
 def test_a_mask_too_large_to_draw_is_refused() -> None:

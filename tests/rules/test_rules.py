@@ -20,7 +20,6 @@ from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.prefix import Prefix
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.normalizers import NORMALIZERS
 from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.positions.sinusoidal import Sinusoidal
 from attn_exp.rules.rules import Rules, whole_grid
@@ -100,6 +99,41 @@ def test_a_span_bounds_what_its_mask_allows(mask: Mask, first: int, more: int) -
     assert 0 <= span.every_start <= span.every_stop <= keys
 
 
+@given(COMPOSED, st.lists(st.integers(-5, 5), min_size=1, max_size=3))
+def test_a_mask_that_says_it_never_looks_ahead_shows_no_later_key(mask: Mask, offsets: list[int]) -> None:
+    offset: Any = offsets[0] if len(offsets) == 1 else np.array(offsets)
+    grid = whole_grid(Rules(offset=offset), 1, 5, 7, batches=len(offsets))
+    later = np.asarray(mask.allows(grid)) & (grid.key > grid.query)
+    assert mask.looks_ahead(offset) or not later.any()
+
+
+@pytest.mark.parametrize(
+    ("mask", "offset", "ahead"),
+    [
+        (Document((0, 1, 2, 3, 3)), 0, True),
+        (Document((0, 1, 2, 3, 3)), 4, False),
+        (Document((0, 1, 2)), 0, False),
+        (Padding((0, 2)), np.array([-2, 0]), True),
+        (Padding((0, 1)), np.array([-2, 0]), False),
+        (Prefix(3), 1, True),
+        (Prefix(3), 2, False),
+        (Prefix(0), -3, False),
+        (Window(2, 0), 0, False),
+        (Window(0, 1), 0, True),
+        (Window(), 0, True),
+        (Allowed(np.tril(np.ones((3, 3), bool))), 0, False),
+        (Allowed(np.tril(np.ones((3, 3), bool))), -1, True),
+        (Allowed([[True, False, False]]), 0, True),
+        (Causal() & Prefix(9), 0, False),
+        (Causal() | Prefix(2), 0, True),
+        (AllOf(()), 0, True),
+    ],
+    ids=str,
+)
+def test_a_mask_says_itself_whether_it_looks_ahead(mask: Mask, offset: Any, ahead: bool) -> None:
+    assert mask.looks_ahead(offset) == ahead
+
+
 def test_alibi_slopes_are_the_authors_for_any_head_count() -> None:
     assert slopes(8) == [1 / 2**power for power in range(1, 9)]
     assert slopes(6) == [0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125]
@@ -118,17 +152,21 @@ def test_soft_cap_bounds_and_keeps_small_logits() -> None:
 
 
 def test_softmax_of_alammars_scores() -> None:
-    np.testing.assert_allclose(NORMALIZERS["softmax"](np.array([14.0, 12.0]), None), [0.880797, 0.119203], atol=5e-7)
+    np.testing.assert_allclose(
+        rules.normalizer("softmax").weigh(np.array([14.0, 12.0]), None), [0.880797, 0.119203], atol=5e-7
+    )
 
 
 def test_softmax_plus_one() -> None:
     plain = np.array([[[0.0, 0.0, 0.0]]])
-    np.testing.assert_allclose(NORMALIZERS["softmax"](plain, np.zeros((1, 1, 1))), np.full((1, 1, 3), 0.25))
+    np.testing.assert_allclose(rules.normalizer("softmax").weigh(plain, np.zeros((1, 1, 1))), np.full((1, 1, 3), 0.25))
 
 
 def test_sigmoid_by_hand() -> None:
     given = np.array([-800.0, 0.0, 0.5, 800.0, -np.inf])
-    np.testing.assert_allclose(NORMALIZERS["sigmoid"](given, None), [0.0, 0.5, 0.62245933120185, 1.0, 0.0], rtol=1e-12)
+    np.testing.assert_allclose(
+        rules.normalizer("sigmoid").weigh(given, None), [0.0, 0.5, 0.62245933120185, 1.0, 0.0], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +181,7 @@ def test_sigmoid_by_hand() -> None:
     ],
 )
 def test_sparsemax_by_hand(logits: list[float], expected: list[float]) -> None:
-    np.testing.assert_allclose(NORMALIZERS["sparsemax"](np.array(logits), None), expected, atol=1e-12)
+    np.testing.assert_allclose(rules.normalizer("sparsemax").weigh(np.array(logits), None), expected, atol=1e-12)
 
 
 def test_sinusoids_are_those_of_the_paper() -> None:

@@ -167,7 +167,7 @@ def reach(entry: Published, source: Source) -> intervals.Interval | None:
 def plain(settled: Settled) -> bool:
     """Say whether a variant is one head of softmax(scale q k^T) v and nothing else."""
     rules = settled.rules
-    bare = not rules.masks and not rules.scores and rules.normalizer == "softmax"
+    bare = not rules.masks and not rules.scores and rules.normalizer.exponential
     return bare and settled.head == 1 and not settled.output_projection and settled.mistake == "none"
 
 

@@ -32,7 +32,7 @@ def gradient_norm(which: int) -> Callable[[Subject], float]:
 
     def norm(subject: Subject) -> float:
         rules = subject.settled.rules
-        if forms.form(subject.settled.form).reference != "logits" or rules.normalizer == "sparsemax":
+        if forms.form(subject.settled.form).reference != "logits" or rules.normalizer.slope is None:
             raise NotFormedError
         if subject.settled.empty != "zeros" and not subject.allowed().any(axis=-1).all():
             raise NotFormedError  # the formula knows rows without keys as zeros alone

@@ -17,7 +17,6 @@ from attn_exp.forms._blocks.operands import Block, Operands, Scratch
 from attn_exp.forms._blocks.plain import kept
 from attn_exp.forms._blocks.tasks import LEAST, Run, Task, runs
 from attn_exp.rules.grid import Array
-from attn_exp.rules.normalizers import NORMALIZERS
 from attn_exp.rules.scores.score import Score
 
 TRIED = 1 << 21
@@ -180,7 +179,7 @@ def weighed(block: Block, masked: Array) -> Array:
     """Return the weights of masked logits `[b g r t s]`."""
     extra = sink(block)
     shared = None if extra is None else extra[..., None].astype(masked.dtype)
-    return NORMALIZERS[block.whole.rules.normalizer](masked, shared).astype(block.q.dtype, copy=False)
+    return block.whole.rules.normalizer.weigh(masked, shared).astype(block.q.dtype, copy=False)
 
 
 def whole_rows(block: Block) -> Sums:
@@ -192,7 +191,7 @@ def whole_rows(block: Block) -> Sums:
 def summed(block: Block, masked: Array, context: Array) -> Sums:
     """Return a finished context as sums, with a total of 1; under softmax the anchor is the whole log-sum-exp."""
     total = np.ones(context.shape[:-1], context.dtype)
-    if block.whole.rules.normalizer != "softmax":
+    if not block.whole.rules.normalizer.exponential:
         return Sums(context, total, None)
     top = masked.max(axis=-1, initial=-np.inf)
     powers = np.exp(masked - np.where(np.isneginf(top), 0, top)[..., None])

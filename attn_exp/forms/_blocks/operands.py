@@ -35,7 +35,7 @@ class Operands:
     @property
     def entire(self) -> bool:
         """Say whether whole rows of logits are needed: by every normalizer but softmax, and to round as asked for."""
-        return self.rules.normalizer != "softmax" or self.softmax_dtype != self.q.dtype
+        return not self.rules.normalizer.exponential or self.softmax_dtype != self.q.dtype
 
     @property
     def softmax_dtype(self) -> np.dtype[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid, at
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.settings import grid_of, misfit
@@ -36,3 +37,20 @@ class Allowed(Mask):
 
     def allows(self, grid: Grid) -> Array | bool:
         return at(self.values, grid)
+
+    def looks_ahead(self, offset: Array | int) -> bool:
+        if self.values.ndim < 2 or 1 in self.values.shape[-2:]:
+            return bool(self.values.any())  # one answer for every query, or for every key
+        ahead = np.arange(self.values.shape[-1]) > np.arange(self.values.shape[-2])[:, None] + np.min(offset)
+        return bool((self.values & ahead).any())
+
+
+EXAMPLE = Example(
+    settings={"values": [[True, False, True], [False, True, False]]},
+    outcome=("█·█", "·█·"),
+    outside=Example(
+        settings={"values": [[1, 0, 0], [1, 1, 0], [1, 1, 1]]},
+        outcome=("█··", "██·", "███"),
+        source="PyTorch, `scaled_dot_product_attention`: ones(L, S, dtype=bool).tril(), True takes part",
+    ),
+)

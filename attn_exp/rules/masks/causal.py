@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span
 
@@ -26,3 +27,18 @@ class Causal(Mask):
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         return Span(0, min(keys, max(last + 1, 0)), 0, min(keys, max(first + 1, 0)))
+
+    def looks_ahead(self, offset: Array | int) -> bool:
+        return False
+
+
+EXAMPLE = Example(
+    settings={},
+    outcome=("█···", "██··", "███·", "████"),
+    outside=Example(
+        settings={},
+        outcome=("··", "··", "··", "█·", "██"),
+        offset=-3,
+        source="FlashAttention, README, 2.1: seqlen_q = 5 and seqlen_k = 2 with causal=True",
+    ),
+)

@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 
 from attn_exp.config.kinds import at_least, list_of_numbers
+from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span
 
@@ -42,3 +43,19 @@ class Document(Mask):
         start, stop = int(seen[0]), int(seen[-1]) + 1
         alone = first >= 0 and last < keys and len(set(mine.tolist())) == 1 and stop - start == len(seen)
         return Span(start, stop, start, stop) if alone else Span(start, stop, 0, 0)
+
+    def looks_ahead(self, offset: Array | int) -> bool:
+        last = {number: place for place, number in enumerate(self.ids)}
+        first = max(int(np.min(offset)), 0)
+        return any(last[number] > place for place, number in enumerate(self.ids) if place >= first)
+
+
+EXAMPLE = Example(
+    settings={"ids": [0, 1, 1, 0]},
+    outcome=("█··█", "·██·", "·██·", "█··█"),
+    outside=Example(
+        settings={"ids": [0, 0, 1, 1, 1, 2]},
+        outcome=("██····", "██····", "··███·", "··███·", "··███·", "·····█"),
+        source="torchtune, `packed_block_causal_mask`: seq_lens [2, 3, 1], its drawing and the mirror of it",
+    ),
+)

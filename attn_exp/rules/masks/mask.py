@@ -39,6 +39,13 @@ class Mask(Rule):
         """Bound the keys of one batch entry's queries at positions `first` to `last`, both included."""
         return Span(0, keys, 0, 0)
 
+    def looks_ahead(self, offset: Array | int) -> bool:
+        """Say whether some query may see a key after its own position, where the first query stands at `offset`.
+
+        `offset` is an integer, or `[b]`, one for each batch entry. A mask that cannot tell says yes.
+        """
+        return True
+
     def turned(self) -> Mask:
         """Return what the mask means where True blocks; only masks that a user writes as booleans have two readings."""
         return self
@@ -64,9 +71,12 @@ class AllOf(Mask):
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         spans = [mask.span(batch, first, last, keys) for mask in self.masks] or [Span(0, keys, 0, keys)]
-        some = max(each.some_start for each in spans), min(each.some_stop for each in spans)
-        every = max(each.every_start for each in spans), min(each.every_stop for each in spans)
+        some = max(span.some_start for span in spans), min(span.some_stop for span in spans)
+        every = max(span.every_start for span in spans), min(span.every_stop for span in spans)
         return bounds(some, every)
+
+    def looks_ahead(self, offset: Array | int) -> bool:
+        return all(mask.looks_ahead(offset) for mask in self.masks)
 
 
 @dataclass(frozen=True)
@@ -83,9 +93,12 @@ class AnyOf(Mask):
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         spans = [mask.span(batch, first, last, keys) for mask in self.masks]
-        some = [(each.some_start, each.some_stop) for each in spans if each.some_start < each.some_stop] or [(0, 0)]
-        hull = min(a for a, _ in some), max(b for _, b in some)
-        return bounds(hull, widest([(each.every_start, each.every_stop) for each in spans]))
+        some = [(span.some_start, span.some_stop) for span in spans if span.some_start < span.some_stop] or [(0, 0)]
+        hull = min(start for start, _ in some), max(stop for _, stop in some)
+        return bounds(hull, widest([(span.every_start, span.every_stop) for span in spans]))
+
+    def looks_ahead(self, offset: Array | int) -> bool:
+        return any(mask.looks_ahead(offset) for mask in self.masks)
 
 
 def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:
@@ -95,4 +108,4 @@ def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:
 
 def widest(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Return the longest of some ranges."""
-    return max(ranges, key=lambda each: each[1] - each[0], default=(0, 0))
+    return max(ranges, key=lambda ends: ends[1] - ends[0], default=(0, 0))

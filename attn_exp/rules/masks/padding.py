@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 
 from attn_exp.config.kinds import at_least, one_or_several
+from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span
 
@@ -31,3 +32,18 @@ class Padding(Mask):
         lengths = np.ravel(self.lengths)
         length = min(keys, int(lengths[batch if len(lengths) > 1 else 0]))
         return Span(0, length, 0, length)
+
+    def looks_ahead(self, offset: Array | int) -> bool:
+        lengths = np.ravel(self.lengths)
+        return bool(np.any((lengths > 0) & (lengths - 1 > np.asarray(offset))))
+
+
+EXAMPLE = Example(
+    settings={"lengths": 2},
+    outcome=("██··", "██··", "██··"),
+    outside=Example(
+        settings={"lengths": [8, 19]},
+        outcome=("████████···········",),
+        source="Transformers, glossary, 'attention mask': a sentence of 8 tokens beside one of 19",
+    ),
+)

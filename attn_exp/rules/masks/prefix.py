@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
+
 from attn_exp.config.kinds import at_least
+from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span
 
@@ -28,3 +31,17 @@ class Prefix(Mask):
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         seen = min(keys, self.length)
         return Span(0, seen, 0, seen)
+
+    def looks_ahead(self, offset: Array | int) -> bool:
+        return self.length > 0 and bool(np.any(self.length - 1 > np.asarray(offset)))
+
+
+EXAMPLE = Example(
+    settings={"length": 2},
+    outcome=("██··", "██··", "██··"),
+    outside=Example(
+        settings={"length": 3},
+        outcome=("███···", "███···", "███···"),
+        source="Flaxformer, `make_decoder_mask`: decoder_causal_attention [1, 1, 1, 0, 0, 0], its first three queries",
+    ),
+)

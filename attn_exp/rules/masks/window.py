@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from attn_exp.config.kinds import at_least
+from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span, bounds
 
@@ -40,3 +41,17 @@ class Window(Mask):
         some = max(first - left, 0), min(keys, last + right + 1)
         every = max(last - left, 0), min(keys, first + right + 1)
         return bounds(some, every)
+
+    def looks_ahead(self, offset: Array | int) -> bool:
+        return self.right != 0
+
+
+EXAMPLE = Example(
+    settings={"left": 1, "right": 2},
+    outcome=("███··", "████·", "·████", "··███", "···██"),
+    outside=Example(
+        settings={"left": 2, "right": 0},
+        outcome=("█····", "██···", "███··", "·███·", "··███"),
+        source="Jiang et al. 2023, 'Mistral 7B', figure 1: a window of 3 over the words of 'The cat sat on the'",
+    ),
+)

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
 from attn_exp.config.fields import read_own
 
 Array = NDArray[Any]
+Vector = Sequence[float]
+
+
+def unchanged(numbers: Vector, position: int) -> list[float]:
+    """Return the numbers as they came."""
+    return list(numbers)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The same way once more, for one vector of floats at one position: pure `math`, derived in another way.
+
+    `embed` marks a row of x, `turn` one head of a query, `turn_key` one head of a key; each is
+    `(numbers, position) -> numbers`.
+    """
+
+    embed: Callable[[Vector, int], list[float]] = unchanged
+    turn: Callable[[Vector, int], list[float]] = unchanged
+    turn_key: Callable[[Vector, int], list[float]] = unchanged
 
 
 class Position:
-    """Marks where tokens stand; what a way does not change it returns as it came."""
+    """Marks where tokens stand; what a way does not change it returns as it came.
 
-    changes_x = False
+    `changes_x` says that it marks x; `relative` that a product of a marked query and a marked key depends on the
+    distance of the two alone.
+    """
+
+    changes_x: ClassVar[bool] = False
+    relative: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Hold what Python gives to the bounds on the fields, as the command line does."""
@@ -25,8 +51,16 @@ class Position:
         return x
 
     def turn(self, heads: Array, positions: Array) -> Array:
-        """Return queries or keys `[... t d]` with `positions` `[t]` marked."""
+        """Return queries `[... t d]` with `positions` `[t]` marked; keys too, where `turn_key` says nothing else."""
         return heads
+
+    def turn_key(self, heads: Array, positions: Array) -> Array:
+        """Return keys `[... s d]` with `positions` `[s]` marked."""
+        return self.turn(heads, positions)
+
+    def twin(self) -> Twin | None:
+        """Return what checks the answer, or None where nobody wrote it: the run then says that nothing was checked."""
+        return None
 
     def misfit(self, size: int) -> str | None:
         """Say why heads of that size do not fit, in the user's words, or None where they do."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
 from attn_exp.config.kinds import above
-from attn_exp.rules.positions.position import Array, Position
+from attn_exp.rules.example import Example
+from attn_exp.rules.positions.position import Array, Position, Twin, Vector
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Rope(Position):
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.
     """
+
+    relative = True
 
     base: Annotated[float, above(0)] = 10000.0
     interleaved: bool = False
@@ -40,6 +44,19 @@ class Rope(Position):
         size = heads.shape[-1] if self.size is None else self.size
         angles = positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size)
         return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
+
+    def twin(self) -> Twin:
+        return Twin(turn=self.turned, turn_key=self.turned)
+
+    def turned(self, numbers: Vector, position: int) -> list[float]:
+        """Return a head with pair p, `(a, b)`, as the complex number `(a + bi) e^(i position / base^(2p / size))`."""
+        result, size = list(numbers), len(numbers) if self.size is None else self.size
+        for pair in range(size // 2):
+            angle = position / self.stretch * math.pow(self.base, -2 * pair / size)
+            one, other = (2 * pair, 2 * pair + 1) if self.interleaved else (pair, pair + size // 2)
+            point = complex(numbers[one], numbers[other]) * complex(math.cos(angle), math.sin(angle))
+            result[one], result[other] = point.real, point.imag
+        return result
 
 
 def rotated(heads: Array, cosines: Array, sines: Array, interleaved: bool = False) -> Array:
@@ -88,6 +105,26 @@ def rotary_embedding(
     if cos_cache.shape[-1] != size // 2 or sin_cache.shape[-1] != size // 2:
         pairs = f"{cos_cache.shape[-1]} and {sin_cache.shape[-1]}"
         raise ValueError(f"the caches hold {pairs} pairs; expected {size // 2} for {size} numbers")
-    cosines, sines = (each if position_ids is None else each[position_ids] for each in (cos_cache, sin_cache))
+    cosines, sines = (cache if position_ids is None else cache[position_ids] for cache in (cos_cache, sin_cache))
     turned = rotated(heads, cosines[:, None], sines[:, None], interleaved)
     return turned.swapaxes(1, 2).reshape(x.shape) if x.ndim == 3 else turned
+
+
+C, S = 0.540302305868140, 0.841470984807897  # the cosine and sine of 1
+
+EXAMPLE = Example(
+    settings={"size": 2},
+    given=((1.0, 2.0, 7.0), (1.0, 2.0, 7.0)),
+    outcome=((1.0, 2.0, 7.0), (C - 2 * S, S + 2 * C, 7.0)),
+    outside=Example(
+        settings={"base": 100.0, "interleaved": True},
+        given=((1.0, 0.0, 1.0, 0.0),) * 3,
+        outcome=(
+            (1.0, 0.0, 1.0, 0.0),
+            (0.54030231, 0.84147098, 0.99500417, 0.09983342),
+            (-0.41614684, 0.90929743, 0.98006658, 0.19866933),
+        ),
+        decimals=8,
+        source="Su et al. 2021, equation 15, with the sines and cosines that Saeed 2022 prints (see `sinusoidal`)",
+    ),
+)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
 from attn_exp.config.kinds import above
-from attn_exp.rules.positions.position import Array, Position
+from attn_exp.rules.example import Example
+from attn_exp.rules.positions.position import Array, Position, Twin, Vector
 
 
 @dataclass(frozen=True)
@@ -29,3 +31,36 @@ class Sinusoidal(Position):
         column = np.arange(width)
         angles = np.arange(length)[:, None] / self.base ** (column // 2 * 2 / width)
         return np.asarray(x + np.where(column % 2, np.cos(angles), np.sin(angles)).astype(x.dtype))
+
+    def twin(self) -> Twin:
+        return Twin(embed=self.embedded)
+
+    def embedded(self, numbers: Vector, position: int) -> list[float]:
+        """Return a row of x with `sin(p w_i)` added in column 2i and `cos(p w_i)` in 2i+1, `w_i = base^(-2i / m)`."""
+        marked = []
+        for column, number in enumerate(numbers):
+            angle = position * math.pow(self.base, -(column - column % 2) / len(numbers))
+            marked.append(number + (math.cos(angle) if column % 2 else math.sin(angle)))
+        return marked
+
+
+EXAMPLE = Example(
+    settings={"base": 4.0},
+    given=((5.0, 0.0, 0.0, 0.0), (5.0, 0.0, 0.0, 0.0)),
+    outcome=(
+        (5.0, 1.0, 0.0, 1.0),
+        (5.841470984807897, 0.540302305868140, 0.479425538604203, 0.877582561890373),  # of 1, and of 1/2
+    ),
+    outside=Example(
+        settings={"base": 100.0},
+        given=((0.0, 0.0, 0.0, 0.0),) * 4,
+        outcome=(
+            (0.0, 1.0, 0.0, 1.0),
+            (0.84147098, 0.54030231, 0.09983342, 0.99500417),
+            (0.90929743, -0.41614684, 0.19866933, 0.98006658),
+            (0.14112001, -0.9899925, 0.29552021, 0.95533649),
+        ),
+        decimals=7,
+        source="Saeed 2022, 'A Gentle Introduction to Positional Encoding in Transformer Models': n = 100, d = 4",
+    ),
+)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid, at
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.settings import grid_of, misfit
@@ -32,3 +33,11 @@ class Added(Score):
 
     def bias(self, grid: Grid) -> Array:
         return at(self.values, grid)
+
+
+EXAMPLE = Example(
+    settings={"values": [[0.5, -1.0], [0.0, 2.0]]},
+    given=((1.0, 1.0), (3.0, -2.0)),
+    outcome=((1.5, 0.0), (3.0, 0.0)),
+    outside="numbers that a user gives have no other source",
+)

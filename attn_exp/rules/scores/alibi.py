@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.scores.score import Score
 
@@ -41,3 +42,20 @@ def slopes(heads: int) -> list[float]:
 
 def geometric(count: int) -> list[float]:
     return [2 ** (-8 * (place + 1) / count) for place in range(count)]
+
+
+EXAMPLE = Example(
+    settings={},
+    heads=8,
+    head=1,
+    given=((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), (0.0, 0.0, 8.0)),
+    outcome=((0.0, -0.25, -0.5), (-0.25, 0.0, -0.25), (-0.5, -0.25, 8.0)),
+    outside=Example(
+        settings={},
+        heads=12,
+        head=8,
+        outcome=((0.0, -0.70710678),),
+        decimals=8,
+        source="the authors' get_slopes(12): after the 8 slopes of 8 heads, every second one of 16 heads, from 2^-0.5",
+    ),
+)

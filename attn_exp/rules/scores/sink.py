@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from attn_exp.config.kinds import NUMBER, one_or_several
+from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array
 from attn_exp.rules.scores.score import Score
 
@@ -34,3 +35,18 @@ class Sink(Score):
     def extra(self, head: Array | int) -> Any:
         logits = np.ravel(np.asarray(self.logit, np.float64))
         return logits[np.asarray(head) % len(logits)]
+
+
+EXAMPLE = Example(
+    settings={"logit": [0.5, -1.5]},
+    heads=2,
+    head=1,
+    given=((3.0, 4.0),),
+    outcome=((3.0, 4.0, -1.5),),
+    outside=Example(
+        settings={},
+        given=((-2.0, -3.0, -4.0),),
+        outcome=((-2.0, -3.0, -4.0, 0.0),),
+        source="Miller 2023: the one in exp(x_i) / (1 + sum exp(x_j)) is exp(0)",
+    ),
+)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from attn_exp.config.kinds import above
+from attn_exp.rules.example import Example
 from attn_exp.rules.scores.score import Score
 
 
@@ -28,3 +29,17 @@ class Softcap(Score):
 
     def bound(self) -> float:
         return self.cap
+
+
+EXAMPLE = Example(
+    settings={"cap": 2.0},
+    given=((0.0, 2.0, -2.0, 2000.0),),
+    outcome=((0.0, 1.523188311911530, -1.523188311911530, 2.0),),  # 2 tanh(1) = 2 (e^2 - 1) / (e^2 + 1)
+    outside=Example(
+        settings={"cap": 50.0},
+        given=((50.0,),),
+        outcome=((38.07970780,),),
+        decimals=7,
+        source="Gemma Team 2024, section 2: soft_cap tanh(logits / soft_cap) with 50; tanh 1 from DLMF, section 4.29",
+    ),
+)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from attn_exp.config.kinds import at_least
+from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.scores.score import Score
 from attn_exp.streams import draw
@@ -70,3 +71,15 @@ def bucket(ahead: Array, buckets: int = 32, max_distance: int = 128, bidirection
     # A power of two lands on the border of two buckets, where rounding must not decide.
     far = exact + np.floor(share * (buckets - exact) + 1e-9).astype(np.int64)
     return np.asarray(later + np.where(distance < exact, distance, np.minimum(far, buckets - 1)))
+
+
+EXAMPLE = Example(
+    settings={"buckets": 8, "max_distance": 16, "table": [[number] for number in range(8)]},
+    outcome=((0, 5, 6, 6), (1, 0, 5, 6), (2, 1, 0, 5), (2, 2, 1, 0)),
+    outside=Example(
+        settings={"bidirectional": False, "table": [[number] for number in range(32)]},
+        offset=130,
+        outcome=((31, 31, 31),),
+        source="Raffel et al. 2020, section 2.1: 32 embeddings; all offsets beyond 128 share the last",
+    ),
+)

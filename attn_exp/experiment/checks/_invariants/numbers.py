@@ -9,13 +9,12 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.experiment.checks._invariants.case import Answer, Case
 from attn_exp.experiment.gradients import slope
-from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.scores.added import Added
 
 
 def logit_shift(case: Case) -> Answer:
     """A constant added to every logit changes nothing, where weights share a sum."""
-    if case.rules.normalizer == "sigmoid" or any(rule.extra(0) is not None for rule in case.rules.scores):
+    if not case.rules.normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores):
         return "weights do not share a sum of 1"
     shifted = replace(case.rules, scores=(*case.rules.scores, Added(np.array([[5.0]]))))
     refusal = forms.refuses(case.settled.form, shifted)
@@ -24,12 +23,12 @@ def logit_shift(case: Case) -> Answer:
 
 def rope_shift(case: Case) -> Answer:
     """Queries and keys moved by the same distance attend as before."""
-    ropes = [each for each in case.settled.positions if isinstance(each, Rope)]
-    if not ropes:
+    relative = [position for position in case.settled.positions if position.relative]
+    if not relative:
         return "no rotary positions"
     q, k = case.q, case.k
-    for rope in ropes:  # turning by a constant on top of the positions moves every token by that many places
-        q, k = (rope.turn(each, np.full(each.shape[1], 7)) for each in (q, k))
+    for position in relative:  # a constant turn on top of the positions moves every token by that many places
+        q, k = position.turn(q, np.full(q.shape[1], 7)), position.turn_key(k, np.full(k.shape[1], 7))
     return replace(case, q=q, k=k).compute(), case.compute()
 
 
@@ -37,8 +36,8 @@ def gradients(case: Case) -> Answer:
     """The slope along a random direction, from the formula, is that of finite differences."""
     if forms.form(case.settled.form).reference != "logits":
         return "the formula is that of normalized logits"
-    if case.rules.normalizer == "sparsemax":
-        return "sparsemax has corners"
+    if case.rules.normalizer.slope is None:
+        return f"{case.rules.normalizer.name} has corners"
     if case.settled.computed_in != np.float64:
         return f"{case.settled.computed_in.name} is too coarse for finite differences"
     rng, step = np.random.default_rng(0), 1e-5

@@ -1,0 +1,62 @@
+"""Sparsemax: like softmax, but keys that hardly count get no weight at all."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attn_exp.rules.example import Example
+from attn_exp.rules.grid import Array
+from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
+
+
+def sparsemax(masked: Array, extra: Array | None = None) -> Array:
+    """Return the point of the simplex that is nearest to the row: `max(0, l_j - tau)` with tau so that it sums to 1.
+
+    Logits far below the largest get exactly 0. `extra` takes part like one more key and gets no weight here.
+
+    Source: Martins and Astudillo 2016, "From Softmax to Sparsemax", algorithm 1.
+    """
+    if extra is not None:
+        column = np.broadcast_to(extra, (*masked.shape[:-1], 1)).astype(masked.dtype)
+        return sparsemax(np.concatenate([masked, column], axis=-1))[..., :-1]
+    if not masked.size:
+        return masked
+    largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
+    shifted = masked - np.where(np.isneginf(largest), 0, largest)
+    finite = np.where(np.isneginf(shifted), shifted.dtype.type(-2), shifted)  # below -1 nothing is ever kept
+    sorted_down = -np.sort(-finite, axis=-1)
+    count = np.arange(1, masked.shape[-1] + 1, dtype=masked.dtype)
+    sums = np.cumsum(sorted_down, axis=-1)
+    kept = (1 + count * sorted_down > sums).sum(axis=-1, keepdims=True)
+    tau = (np.take_along_axis(sums, np.maximum(kept - 1, 0), axis=-1) - 1) / np.maximum(kept, 1)
+    return np.asarray(np.where(np.isneginf(largest), 0, np.maximum(finite - tau, 0)).astype(masked.dtype))
+
+
+def twin(logits: Vector, extras: Vector = ()) -> list[float]:
+    """Return `max(0, l_j - tau)` that sums to 1: drop what falls below the threshold of the rest until nothing does."""
+    support = [logit for logit in (*logits, *extras) if logit > -math.inf]
+    while support:
+        tau = (math.fsum(support) - 1) / len(support)
+        kept = [logit for logit in support if logit > tau]
+        if len(kept) == len(support):
+            return [max(0.0, logit - tau) for logit in logits]
+        support = kept
+    return [0.0] * len(logits)
+
+
+NORMALIZER = Normalizer(weigh=sparsemax, twin=twin, takes_extra=True, sums_to_one=True, ignores_shift=True)
+
+EXAMPLE = Example(
+    settings={},
+    given=((0.5, 0.0, -math.inf), (2.0, 0.0, 0.0), (-math.inf, -math.inf, -math.inf)),
+    outcome=((0.75, 0.25, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 0.0)),
+    outside=Example(
+        settings={},
+        given=((-2.0, 0.0, 0.5),),
+        outcome=((0.0, 0.25, 0.75),),
+        decimals=4,
+        source="entmax, README: sparsemax of [-2, 0, 0.5]",
+    ),
+)

@@ -1,0 +1,131 @@
+"""What the reference checks a new position or normalizer by, and what a run says where it has nothing to check with."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_exp.report.partings import sentences
+from attn_exp.report.terminal import summary
+from tests.compose import comparison
+
+XPOS = '''
+"""xPos: rotary positions whose products also fade with distance (Sun et al. 2022, section 2.2)."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from attn_exp.rules.positions.position import Position, Twin
+
+
+@dataclass(frozen=True)
+class Xpos(Position):
+    """Pair i is turned by `n / 10000^(2i/d)`, and stretched by `zeta_i^n` in a query, by `zeta_i^-n` in a key."""
+
+    relative = True
+
+    gamma: float = 0.4
+
+    def turn(self, heads, positions):
+        return self.moved(heads, positions, 1)
+
+    def turn_key(self, heads, positions):
+        return self.moved(heads, positions, -1)
+
+    def moved(self, heads, positions, sign):
+        share = np.arange(0, heads.shape[-1], 2) / heads.shape[-1]
+        angles = positions[:, None] / 10000**share
+        zeta = ((share + self.gamma) / (1 + self.gamma)) ** (sign * positions[:, None])
+        even, odd = heads[..., ::2], heads[..., 1::2]
+        result = heads.copy()
+        result[..., ::2] = zeta * (even * np.cos(angles) - odd * np.sin(angles))
+        result[..., 1::2] = zeta * (even * np.sin(angles) + odd * np.cos(angles))
+        return result
+'''
+XPOS_TWIN = """
+    def twin(self):
+        return Twin(turn=lambda numbers, place: self.one(numbers, place, 1),
+                    turn_key=lambda numbers, place: self.one(numbers, place, -1))
+
+    def one(self, numbers, place, sign):
+        result, size = [], len(numbers)
+        for pair in range(0, size, 2):
+            zeta = math.exp(sign * place * math.log((pair / size + self.gamma) / (1 + self.gamma)))
+            angle = place * math.exp(-pair / size * math.log(10000))
+            point = zeta * complex(numbers[pair], numbers[pair + 1]) * complex(math.cos(angle), math.sin(angle))
+            result += [point.real, point.imag]
+        return result
+"""
+SQUARED = '''
+"""Weights are the squares of what is above zero, over their sum."""
+
+import numpy as np
+
+from attn_exp.rules.normalizers.normalizer import Normalizer
+
+
+def squared(masked, extra=None):
+    squares = np.maximum(masked, 0) ** 2
+    total = squares.sum(axis=-1, keepdims=True)
+    return squares / np.where(total == 0, 1, total)
+
+
+NORMALIZER = Normalizer(weigh=squared)
+'''
+RANDOM = ("embeddings=random", "embeddings.d_model=8", "variant=[looped,matrix,multi_head]")
+Adding = Callable[[str, str, str], None]
+
+
+@pytest.fixture
+def adding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Adding]:
+    """Return a function that adds a file to one group of rules, as if it lay in its folder."""
+    before = set(sys.modules)
+
+    def add(group: str, name: str, text: str) -> None:
+        package = importlib.import_module(f"attn_exp.rules.{group}")
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+
+    yield add
+    for name in set(sys.modules) - before:
+        if name.startswith("attn_exp.rules."):
+            del sys.modules[name]
+
+
+def test_a_new_position_with_a_twin_is_checked_with_every_form(adding: Adding) -> None:
+    adding("positions", "xpos", XPOS + XPOS_TWIN)
+    compared = comparison(*RANDOM, "+position.xpos.gamma=0.3", "mask=causal", "kv_head=1")
+    assert all(row.error < 1e-13 and row.checked == 6 and not row.note for row in compared.rows)
+
+
+def test_its_twin_tells_when_it_is_wrong(adding: Adding) -> None:
+    adding(
+        "positions", "xpos", XPOS.replace("self.moved(heads, positions, -1)", "self.turn(heads, positions)") + XPOS_TWIN
+    )
+    assert comparison(*RANDOM, "+position.xpos={}").rows[0].error > 1e-3
+
+
+def test_a_position_without_a_twin_is_not_called_wrong(adding: Adding) -> None:
+    adding("positions", "xpos", XPOS)
+    compared = comparison(*RANDOM, "+position.xpos={}")
+    for row in compared.rows:
+        assert (row.checked, row.same_as) == (0, "A" if row.variant == "matrix" else row.same_as)
+        assert np.isnan(row.error) and np.isnan(row.error_ulp) and not np.isnan(row.entropy)
+        assert row.note == "nothing was checked, since position=xpos brings no scalar twin"
+    assert "matrix: nothing was checked, since position=xpos brings no scalar twin" in summary(compared)
+    assert "was not computed" not in summary(compared)
+    assert sentences(compared)[-1] == "No variant was checked."
+
+
+def test_a_normalizer_without_a_twin_is_not_called_wrong(adding: Adding) -> None:
+    adding("normalizers", "squared", SQUARED)
+    row = comparison(*RANDOM, "normalizer=squared", "check=invariants").rows[1]
+    assert row.checked == 0 and np.isnan(row.error) and row.normalizer == "squared"
+    assert row.note == "nothing was checked, since normalizer=squared brings no scalar twin"

@@ -1,0 +1,142 @@
+"""Every mask, score, position and normalizer gives what its own file draws by hand, and what somebody else printed.
+
+A variant is checked by asking the same rule, so nothing else would notice a formula that is wrong.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from attn_exp import registry, rules
+from attn_exp.rules.example import Example
+from attn_exp.rules.rules import Rules, whole_grid
+
+Array = NDArray[Any]
+GROUPS = ("mask", "score", "position", "normalizer")
+MEMBERS = [(group, name) for group in GROUPS for name in rules.names(group)]
+
+
+def example(group: str, name: str) -> Example:
+    """Return the example of a member; a member without one has no `EXAMPLE`."""
+    value = vars(registry.module(rules.package(group), name)).get("EXAMPLE")
+    assert isinstance(value, Example), f"{group}={name} has no EXAMPLE"
+    return value
+
+
+def both(group: str, name: str) -> list[Example]:
+    """Return the example drawn by hand, and the one from outside where there is one."""
+    drawn = example(group, name)
+    return [drawn, drawn.outside] if isinstance(drawn.outside, Example) else [drawn]
+
+
+def mask(name: str, wanted: Example) -> list[Any]:
+    rule = rules.make("mask", name, wanted.settings)
+    rows, keys = len(wanted.outcome), len(wanted.outcome[0])
+    seen = rule.allows(whole_grid(Rules(offset=wanted.offset), wanted.heads, rows, keys))
+    picture = np.broadcast_to(seen, (wanted.heads, rows, keys))[wanted.head]
+    return ["".join("█" if place else "·" for place in row) for row in picture]
+
+
+def score(name: str, wanted: Example) -> Array:
+    rule = rules.make("score", name, wanted.settings)
+    extra = rule.extra(wanted.head)
+    rows, keys = len(wanted.outcome), len(wanted.outcome[0]) - (extra is not None)
+    logits = np.array(wanted.given, float) if wanted.given else np.zeros((rows, keys))
+    bias = rule.bias(whole_grid(Rules(offset=wanted.offset), wanted.heads, rows, keys))
+    change = np.zeros((wanted.heads, rows, keys)) if bias is None else np.broadcast_to(bias, (wanted.heads, rows, keys))
+    after = rule.bend(logits) + change[wanted.head]
+    return after if extra is None else np.column_stack([after, np.full(rows, extra)])
+
+
+def position(name: str, wanted: Example) -> Array:
+    rule = rules.make("position", name, wanted.settings)
+    before, places = np.array(wanted.given, float), np.arange(len(wanted.given)) + wanted.offset
+    return np.asarray(rule.turn(rule.embed(before), places))
+
+
+def normalizer(name: str, wanted: Example) -> Array:
+    return rules.normalizer(name).weigh(np.array(wanted.given, float), None)
+
+
+def twin(group: str, name: str, wanted: Example) -> list[list[float]] | None:
+    """Return what the scalar twin makes of the same rows, or None where there is none."""
+    if group == "normalizer":
+        weigh = rules.normalizer(name).twin
+        return None if weigh is None else [weigh(row, ()) for row in wanted.given]
+    scalar = rules.make("position", name, wanted.settings).twin()
+    if scalar is None:
+        return None
+    return [scalar.turn(scalar.embed(row, at), at) for at, row in enumerate(wanted.given, wanted.offset)]
+
+
+def close(outcome: Any, wanted: Example) -> None:
+    np.testing.assert_allclose(outcome, wanted.outcome, rtol=0, atol=0.51 * 10.0**-wanted.decimals)
+
+
+@pytest.mark.parametrize(("group", "name"), MEMBERS)
+def test_a_member_gives_what_its_file_draws(group: str, name: str) -> None:
+    for wanted in both(group, name):
+        if group == "mask":
+            assert mask(name, wanted) == list(wanted.outcome)
+        else:
+            close({"score": score, "position": position, "normalizer": normalizer}[group](name, wanted), wanted)
+
+
+@pytest.mark.parametrize(("group", "name"), [member for member in MEMBERS if member[0] in ("position", "normalizer")])
+def test_its_scalar_twin_gives_the_same(group: str, name: str) -> None:
+    for wanted in both(group, name):
+        outcome = twin(group, name, wanted)
+        if outcome is not None:
+            close(outcome, wanted)
+
+
+@pytest.mark.parametrize(("group", "name"), MEMBERS)
+def test_somebody_else_is_named_or_it_is_said_why_nobody_is(group: str, name: str) -> None:
+    outside = example(group, name).outside
+    assert outside.source if isinstance(outside, Example) else outside
+
+
+@pytest.mark.parametrize(("group", "name"), MEMBERS)
+def test_an_example_shows_more_than_a_rule_that_does_nothing(group: str, name: str) -> None:
+    outcome = example(group, name).outcome
+    if group == "mask":
+        assert len(set("".join(outcome))) == 2
+    else:
+        assert not same_rows(outcome, example(group, name).given)
+
+
+def same_rows(outcome: Sequence[Any], given: Sequence[Sequence[float]]) -> bool:
+    return [list(row) for row in outcome] == ([list(row) for row in given] or np.zeros_like(outcome).tolist())
+
+
+@pytest.mark.parametrize("name", rules.names("normalizer"))
+def test_a_normalizer_has_the_name_of_its_file(name: str) -> None:
+    assert rules.normalizer(name).name == name
+
+
+@pytest.mark.parametrize("name", rules.names("normalizer"))
+def test_a_normalizer_is_what_its_fields_say(name: str) -> None:
+    known, rng = rules.normalizer(name), np.random.default_rng(5)
+    logits, change = rng.standard_normal((2, 9, 6))
+    weights = known.weigh(logits, None)
+    assert np.allclose(weights.sum(axis=-1), 1) == known.sums_to_one
+    assert np.allclose(known.weigh(logits + 3, None), weights) == known.ignores_shift
+    assert np.allclose(known.weigh(logits, np.full((9, 1), 2.0)), weights) != known.takes_extra
+    powers = np.exp(logits)
+    assert np.allclose(powers / powers.sum(axis=-1, keepdims=True), weights) == known.exponential
+    if known.slope is not None:
+        ends = [known.weigh(logits + sign * 1e-6 * change, None) for sign in (1, -1)]
+        np.testing.assert_allclose(known.slope(weights, change), (ends[0] - ends[1]) / 2e-6, atol=1e-8)
+
+
+def test_every_group_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member whose file holds no example is noticed."""
+    monkeypatch.delattr(importlib.import_module("attn_exp.rules.masks.causal"), "EXAMPLE")
+    with pytest.raises(AssertionError, match="mask=causal has no EXAMPLE"):
+        example("mask", "causal")
