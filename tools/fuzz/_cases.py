@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp.rules import normalizer
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.document import Document
@@ -78,15 +79,16 @@ def drawn(seed: int) -> Case:
     causal = ((Causal(),), ((Causal(),),) * entries(sizes)) if random.random() < 0.5 else ((), nothing)
     masks, own_masks = causal if plain else draw_masks(random, sizes)
     scores, own_scores = ((), nothing) if kernel or plain else draw_scores(random, sizes)
-    normalizer = "softmax" if kernel or plain else str(random.choice(["softmax"] * 7 + ["sigmoid", "sparsemax"]))
-    if normalizer == "sigmoid":
+    name = "softmax" if kernel or plain else str(random.choice(["softmax"] * 7 + ["sigmoid", "sparsemax"]))
+    chosen = normalizer(name)
+    if not chosen.takes_extra:
         scores = tuple(rule for rule in scores if not isinstance(rule, Sink))
         own_scores = tuple(tuple(rule for rule in own if not isinstance(rule, Sink)) for own in own_scores)
     kind = str(random.choice(["float64"] * 5 + ["float32"] * 3 + ["float16", "longdouble"]))
     rounded = None if kernel or random.random() < 0.9 else str(random.choice(["float16", "float32", "float64"]))
     settings: dict[str, Any] = {
         "scale": 1.0 if kernel else float(random.choice([1.0, 0.3, -0.7, 0.0, 1 / math.sqrt(sizes.d or 1), 2.5])),
-        "normalizer": normalizer,
+        "normalizer": chosen,
         "softmax_dtype": rounded,
         "bend_last": bool(scores) and random.random() < 0.06,
     }

@@ -73,7 +73,7 @@ def takes_part(name: str, case: Case, kernel: bool) -> bool:
     if name == "auto":
         masks = rules.masks in ((), (Causal(),))
         said = masks and not (rules.scores or np.any(rules.offset) or rules.softmax_dtype or rules.bend_last)
-        ordinary = rules.normalizer == "softmax" and case.given[0].ndim != 3 and case.given[0].dtype.itemsize > 2
+        ordinary = rules.normalizer.exponential and case.given[0].ndim != 3 and case.given[0].dtype.itemsize > 2
         return not kernel and said and ordinary and not case.poisoned
     form = forms.form(name)
     if (form.reference == "kernel") != kernel or (case.poisoned and form.leaks):
@@ -185,7 +185,7 @@ def bound(name: str, case: Case, place: tuple[int, int, int], weights: Array, ke
     if kernel:
         return 8 * (sizes.d + sizes.s + 8) * eps
     slip = (sizes.d + 8) * eps * largest(case, place)
-    if case.rules.normalizer == "softmax":
+    if case.rules.normalizer.exponential:
         return min(2.0, 2 * float(np.expm1(min(2 * slip, 2.0))) + 2 * (sizes.s + 8) * eps)
     return sizes.s * min(1.0, 4 * slip + 2 * (sizes.s + 8) * eps)
 
