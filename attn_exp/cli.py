@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from attn_exp.errors import UserError, brief, printable
+from attn_exp.errors import UserError, brief, printable, unknown
 
 if TYPE_CHECKING:
     from attn_exp.config.command_line import Asked
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DONE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 OUTPUTS = "outputs"
+SAYS_OTHERWISE = {"list": "runs", "ls": "runs", "show": "open", "compare": "variant=[looped,matrix]", "sweep": "-m"}
+"""What other programs call a command, and what is written here."""
 LONGEST_MESSAGE = 280
 
 
@@ -51,6 +53,10 @@ def obey(words: Sequence[str]) -> int:
     """Do what the words say, and return the exit code."""
     if words and words[0] in COMMANDS:
         return command(COMMANDS[words[0]], words)
+    if words and not set(words[0]) & set("=~-+"):
+        meant = SAYS_OTHERWISE.get(words[0])
+        hint = f"unknown command {words[0]!r}; did you mean {meant}?" if meant else ""
+        raise UserError(hint or f"{unknown(words[0], list(COMMANDS), 'command')}; settings are written key=value")
     if "--version" in words:
         return say(f"attn-exp {importlib.metadata.version('attn-exp')}")
     from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import Container, DictConfig, OmegaConf
 
@@ -23,7 +24,7 @@ from attn_exp.config.compose import (
     register_schema,
     repeat_command,
 )
-from attn_exp.config.hydra_errors import in_users_words
+from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
 from attn_exp.config.loader import environment, opened
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
@@ -135,7 +136,7 @@ def shown_by_hydra(given: Namespace, folders: Sequence[str]) -> str:
     """Return what an option of Hydra's own prints."""
     words = given.overrides
     register_schema()
-    with in_users_words(), opened(folders) as hydra, environment(any("oc.env" in word for word in words)):
+    with what_hydra_stumbles_over(), opened(folders) as hydra, environment(any("oc.env" in word for word in words)):
         if given.shell_completion:
             return printed(lambda: hydra.shell_completion("config", words))
         check_choices(words, folders)
@@ -195,7 +196,13 @@ def launch(asked: ManyByHydra, run: Callable[[Config, Repeat], None]) -> None:
     register_schema()
     with in_users_words(), opened(asked.folders) as hydra, environment(any("oc.env" in word for word in words)):
         check_choices(asked.words, asked.folders)
+        plain(composed_once([word for word in asked.words if not sweeps(word)]))
         composed_once(words, RunMode.MULTIRUN)
         hydra.multirun("config", job, words)
     if errors:
         raise errors[0]
+
+
+def sweeps(word: str) -> bool:
+    """Say whether a word gives several values, one for each job."""
+    return bool(OverridesParser.create().parse_override(word).is_sweep_override())

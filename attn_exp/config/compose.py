@@ -20,7 +20,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.config.choices import ONE_CHOICE, groups
-from attn_exp.config.hydra_errors import in_users_words
+from attn_exp.config.hydra_errors import what_hydra_stumbles_over
 from attn_exp.config.loader import check_composed, environment, opened
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
@@ -46,7 +46,7 @@ def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) 
     """Return the plain values of a configuration, before anything checks them."""
     check_folders(folders)
     register_schema()
-    with in_users_words(), opened(folders), environment(typed and any(ENVIRONMENT in word for word in words)):
+    with opened(folders), environment(typed and any(ENVIRONMENT in word for word in words)):
         check_choices(words, folders)
         return plain(composed_once(words))
 
@@ -55,15 +55,8 @@ def composed_once(words: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConf
     """Return what Hydra, opened, composes of these words, its own settings included; it names no code to run."""
     hydra: Hydra | None = GlobalHydra.instance().hydra
     assert hydra is not None
-    try:
+    with what_hydra_stumbles_over():
         found = hydra.compose_config("config", list(words), mode, from_shell=True, with_log_configuration=False)
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise UserError(
-            f"a YAML file in --config-dir is not UTF-8 (byte {byte:#x} at position {error.start})"
-        ) from error
-    except RecursionError as error:
-        raise UserError("the settings nest too deeply to be read") from error
     check_composed(found)
     return found
 
@@ -106,7 +99,8 @@ def untyped_key(kind: Any, described: Field[Any]) -> tuple[Any, Any]:
 def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers."""
     ours: list[Any] = [key for key in composed if key != "hydra"]
-    found = OmegaConf.to_container(OmegaConf.masked_copy(composed, ours), resolve=True)
+    with what_hydra_stumbles_over():
+        found = OmegaConf.to_container(OmegaConf.masked_copy(composed, ours), resolve=True)
     assert isinstance(found, dict)
     return {str(key): value for key, value in found.items()}
 

@@ -11,6 +11,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import MarkedYAMLError, YAMLError
 
 from attn_exp.config.choices import choices
+from attn_exp.config.hints import unknown_setting, unread
 from attn_exp.errors import UserError, first_line, unknown
 
 
@@ -24,13 +25,33 @@ def in_users_words() -> Iterator[None]:
         raise (ours or UserError(worded(error))) from error
 
 
+@contextmanager
+def what_hydra_stumbles_over() -> Iterator[None]:
+    """Let any error of Hydra's be a `UserError`: around its own work on a user's words and files, and nothing else.
+
+    Hydra meets some words and some YAML with an assertion, an attribute that is missing or an OSError of its own.
+    """
+    with in_users_words():
+        try:
+            yield
+        except (HydraException, OmegaConfBaseException, YAMLError, UserError):
+            raise
+        except UnicodeDecodeError as error:
+            place = f"byte {error.object[error.start]:#x} at position {error.start}"
+            raise UserError(f"a YAML file in --config-dir is not UTF-8 ({place})") from error
+        except RecursionError as error:
+            raise UserError("the settings nest too deeply to be read") from error
+        except Exception as error:
+            raise UserError(f"cannot read the settings: {first_line(error)}") from error
+
+
 def worded(error: Exception) -> str:
     """Return one line that names the word that was wrong, and the words that would be right."""
     for each in causes(error):
         if isinstance(each, MissingConfigException):
             return missing_choice(each)
         if isinstance(each, OverrideParseException):
-            return f"cannot read {each.override!r}; write key=value, without spaces, other letters as key='välue'"
+            return unread(str(each.override))
         if isinstance(each, MarkedYAMLError) and each.problem_mark:
             return f"{each.problem_mark.name}, line {each.problem_mark.line + 1}: {each.problem}"
         if isinstance(each, HydraException) and (told := reworded(str(each))):
@@ -69,7 +90,7 @@ def unmerged(error: Exception) -> str:
 def missing_key(key: str, parent: DictConfig) -> str:
     """Name the keys beside one that does not exist."""
     prefix = key.rpartition(".")[0]
-    return unknown(key, [f"{prefix}.{name!s}".lstrip(".") for name in parent if name != "hydra"], "setting")
+    return unknown_setting(key, [f"{prefix}.{name!s}".lstrip(".") for name in parent if name != "hydra"])
 
 
 def causes(error: BaseException | None) -> list[BaseException]:

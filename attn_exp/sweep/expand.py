@@ -13,7 +13,8 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.config.compose import composed_once, plain, register_schema
-from attn_exp.config.hydra_errors import in_users_words
+from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
+from attn_exp.config.kinds import is_finite
 from attn_exp.config.loader import environment, opened
 from attn_exp.config.read import read, read_settings
 from attn_exp.config.schema import Config, Sweep
@@ -43,7 +44,10 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
 
 def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
     """Yield the words as Hydra's grammar reads them, and refuse what this sweeper would not do."""
-    for each in OverridesParser.create(config_loader=loader).parse_overrides(list(words)):
+    with what_hydra_stumbles_over():
+        overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
+    for each in overrides:
+        check_range(each)
         if each.is_interval_sweep():
             raise UserError(f"{each.input_line}: an interval has no list of values; use range() or write them out")
         if each.is_hydra_override():
@@ -53,6 +57,17 @@ def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
         if each.is_sweep_override() and each.key_or_group.split(".")[0] in ("sweep", "output_dir"):
             raise UserError(f"{each.input_line}: {each.key_or_group} belongs to the whole sweep and takes one value")
         yield each
+
+
+def check_range(override: Override) -> None:
+    """Refuse a range that never ends, or whose ends are no numbers."""
+    swept = override._value
+    if isinstance(swept, RangeSweep) and not (
+        swept.step and all(map(is_finite, (swept.start, swept.stop, swept.step)))
+    ):
+        raise UserError(
+            f"{override.input_line}: expected range(start,stop,step) of finite numbers, and a step that is not 0"
+        )
 
 
 def axis(override: Override, loader: ConfigLoader) -> Axis:

@@ -84,6 +84,24 @@ MISTAKES = [
     ("embeddings=inline embeddings.file=a_pickle.npy", "cannot be read (no NumPy file of plain numbers)"),
     ("--config-dir", "expected one argument"),
     ("--cfg jobs", "invalid choice: 'jobs'"),
+    ("causal=true", "unknown setting 'causal'; did you mean mask=causal?"),
+    ("temperature=2", "unknown setting 'temperature'; did you mean scale?"),
+    ("d_model=8", "unknown setting 'd_model'; did you mean embeddings.d_model?"),
+    ("vectors[0][1]=3", "cannot read 'vectors[0][1]=3'; one number of an array is embeddings.vectors.0.1=3"),
+    ("projections.W_q=[[1]]", "did you mean +projections.given.W_q=[[...]]?"),
+    ("projections.given=layer0.npz", "expected names and arrays, such as projections.given.W_q=[[1]]"),
+    ("published=5", "published=5: expected a list"),
+    ("list", "unknown command 'list'; did you mean runs?"),
+    ("compare", "unknown command 'compare'; did you mean variant=[looped,matrix]?"),
+    ("statu", "unknown command 'statu'; did you mean status?"),
+    ("-m seed=range(0,5,0)", "expected range(start,stop,step) of finite numbers, and a step that is not 0"),
+    ("-m seed=range(0,nan)", "expected range(start,stop,step) of finite numbers, and a step that is not 0"),
+    ("-m scale=1,1" + "0" * 400, "expected true, false, or the multiplier as a number"),
+    ("scale=1" + "0" * 400, "expected true, false, or the multiplier as a number"),
+    ("mask=window mask.window.left=-2", "mask.window.left=-2: expected a whole number of keys, or -1 for an open side"),
+    ("--config-name other", "--config-name: the shipped YAML is the only main one"),
+    ("--experimental-rerun a_file", "--experimental-rerun: it would run what a file says"),
+    ("a" * 300 + "=1", "cannot read the settings: [Errno 36] File name too long"),
     ("--resolve", "The --resolve flag can only be used"),
 ]
 
@@ -117,6 +135,7 @@ def test_one_line_and_exit_code_2(
     assert printed.out == ""
     assert printed.err.startswith("attn_exp: error: ")
     assert printed.err.count("\n") == 1
+    assert len(printed.err) <= 300
     assert message in printed.err
     assert everything(tmp_path) == before
 

@@ -1,0 +1,132 @@
+"""YAML of somebody else: values come in, and nothing in it is run, read from the environment or silently dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attn_exp import cli
+
+SIDE_EFFECT = "_target_: shutil.copyfile\n    src: a_file\n    dst: copied\n"
+CALLBACK = f"hydra:\n  callbacks:\n   mine:\n    {SIDE_EFFECT}"
+SECTION = "a hydra: section is not read here; leave it out, or write its settings as words"
+TARGET = "_target_ is not read here: names are looked up, and no file runs code"
+
+WHOLE = "# @package _global_\n"
+ENVIRONMENT = "the environment is read where you write so yourself"
+LISTED = "notes:\n  - {_target_: shutil.copyfile, src: a_file, dst: copied}\n"
+
+FILES = [
+    (f"{WHOLE}{CALLBACK}", SECTION),
+    (f"# @package hydra.callbacks\nmine:\n    {SIDE_EFFECT}", SECTION),
+    (f"{WHOLE}hydra:\n  run:\n    dir: /tmp/elsewhere\n", SECTION),
+    (f"{WHOLE}embeddings:\n  a:\n    {SIDE_EFFECT}", TARGET),
+    (WHOLE + LISTED, TARGET),
+    ("head: 4\n", "an experiment sets the whole run; write # @package _global_ as its first line"),
+]
+SECRETS = [WHOLE + "title: ${oc.env:HOME}\n", WHOLE + "title: ${oc.${notes.0}:HOME}\nnotes: [env]\n"]
+PATHS = [
+    [],
+    ["--cfg", "job", "--resolve"],
+    ["--info", "config"],
+    ["-m", "seed=0,1", "sweep.engine=serial"],
+    ["-m", "seed=0,1", "hydra/sweeper=basic"],
+]
+
+
+def said(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line that a mistake is told in."""
+    monkeypatch.setattr("sys.argv", ["attn-exp", *words])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    printed = capsys.readouterr()
+    assert stop.value.code == cli.USAGE
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+def a_folder(home: Path, name: str, files: dict[str, str]) -> Path:
+    for path, text in files.items():
+        (home / name / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / name / path).write_text(text, encoding="utf-8")
+    return home / name
+
+
+@pytest.mark.parametrize("options", PATHS, ids=lambda options: " ".join(options) or "run")
+@pytest.mark.parametrize(("text", "message"), FILES, ids=[str(number) for number in range(len(FILES))])
+def test_a_file_that_could_act_is_refused_in_one_line(
+    text: str, message: str, options: list[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    a_folder(tmp_path, "mine", {"experiment/mine.yaml": text})
+    (tmp_path / "a_file").write_text("")
+    line = said(["--config-dir", "mine", "experiment=mine", "report=none", *options], monkeypatch, capsys)
+    assert message in line
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a_file", "mine"]
+
+
+@pytest.mark.parametrize("options", [path for path in PATHS if "--info" not in path], ids=" ".join)
+@pytest.mark.parametrize("text", SECRETS, ids=["plain", "in two steps"])
+def test_a_file_that_reads_the_environment_is_refused(
+    text: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    a_folder(tmp_path, "mine", {"experiment/mine.yaml": text})
+    line = said(["--config-dir", "mine", "experiment=mine", "report=none", *options], monkeypatch, capsys)
+    assert ENVIRONMENT in line
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mine"]
+
+
+ACTING = [
+    "+hydra.callbacks.x._target_=os.getcwd",
+    "+mask.causal={_target_:os.getcwd}",
+    "hydra.sweeper._target_=os.getcwd",
+]
+
+
+@pytest.mark.parametrize("words", ACTING)
+def test_a_word_that_could_act_is_refused(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = "_target_ is not read here: names are looked up, and no setting runs code"
+    assert message in said([words, "mask=causal"], monkeypatch, capsys)
+
+
+def test_a_group_of_hydras_from_a_users_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    a_folder(tmp_path, "mine", {"hydra/callbacks/mine.yaml": f"mine:\n    {SIDE_EFFECT}"})
+    words = ["--config-dir", "mine", "hydra/callbacks=mine", "-m", "seed=0,1", "hydra/sweeper=basic"]
+    assert SECTION in said(words, monkeypatch, capsys)
+
+
+def test_the_environment_is_read_where_the_user_types_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WHO", "somebody")
+    monkeypatch.setattr("sys.argv", ["attn-exp", "title=${oc.env:WHO}", "--cfg", "job", "--resolve"])
+    cli.main()
+    assert "\ntitle: somebody\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name", ["my experiments", "日本", "it's", "a&b", 'q"uote', "a,b", "[x]", "{y}", "$HOME", "~", "a=b", "%"]
+)
+def test_a_folder_of_any_name_is_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    a_folder(tmp_path, name, {"experiment/mine.yaml": "# @package _global_\nhead: 4\n"})
+    monkeypatch.setattr("sys.argv", ["attn-exp", "--config-dir", name, "experiment=mine", "--cfg", "job"])
+    cli.main()
+    assert "\nhead: 4\n" in capsys.readouterr().out
+    words = ["-m", "experiment=mine", "seed=0,1", "variant=[matrix]", "sweep.dry_run=true"]
+    monkeypatch.setattr("sys.argv", ["attn-exp", "--config-dir", name, *words])
+    cli.main()
+    assert "2 points" in capsys.readouterr().out
