@@ -203,7 +203,7 @@ def check_writable(output_dir: Path) -> None:
     if os.path.isdir(latest) and not latest.is_symlink():
         raise UserError(f"output_dir={output_dir}: {latest} is a folder, and would have to become a link; rename it")
     for kind in folders.KINDS:
-        if (output_dir / kind).is_symlink():
+        if os.path.islink(output_dir / kind):
             raise UserError(
                 f"output_dir={output_dir}: {output_dir / kind} is a link, and nothing is written through it"
             )

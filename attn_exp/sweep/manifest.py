@@ -89,7 +89,8 @@ def ranges(numbers: Sequence[int]) -> list[list[int]]:
 
 def write(folder: Path, told: Mapping[str, Any]) -> None:
     """Write the manifest, whole."""
-    machine.write(folder / "manifest.json", (json.dumps(told, indent=1, ensure_ascii=False) + "\n").encode())
+    text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+    machine.write(folder / "manifest.json", text.encode("utf-8", "backslashreplace"))
 
 
 def load(folder: Path) -> dict[str, Any]:

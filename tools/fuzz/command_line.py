@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from attn_exp.config.choices import groups
 from attn_exp.config.schema import Config, Embeddings, Projections, Sweep
-from tools.fuzz.attempts import fallen, folders
+from tools.fuzz._attempts import fallen, folders
 
 SMALL = ["report=none", "output_dir=out"]
 """Words that keep an attempt quick where it runs at all."""
