@@ -22,8 +22,23 @@ def cell(value: float, step: walk.Step, place: int) -> str:
     if not np.isfinite(value):
         return f'<td class="m"{key}>{decimal(value, 0)}</td>'
     share = abs(value) / step.largest if step.largest else 0.0
-    kind = ' class="n"' if value < 0 else ""
-    return f'<td{kind}{key} style="--w:{share:.3g}">{decimal(value, step.decimals)}</td>'
+    kind = share_class(share, "n" if value < 0 else "")
+    classes = f' class="{kind}"' if kind else ""
+    return f"<td{classes}{key}>{decimal(value, step.decimals)}</td>"
+
+
+def share_class(share: float, kind: str = "") -> str:
+    """Return the classes of an element of a kind that shows a share, to the nearest hundredth, by its colour.
+
+    The policy of a page allows no style in an element itself.
+    """
+    hundredths = min(100, max(0, round(100 * share)))
+    return " ".join(filter(None, (kind, f"w{hundredths}" if hundredths else "")))
+
+
+def share_styles() -> str:
+    """Return the style of each share."""
+    return "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
 
 
 def row_mark(step: walk.Step, place: int) -> Markup:

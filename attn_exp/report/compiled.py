@@ -11,7 +11,7 @@ import jinja2
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
-TEMPLATES = Path(__file__).with_name("templates")
+from attn_exp.report.inline import TEMPLATES
 
 
 def templates(autoescape: bool) -> Environment:

@@ -12,11 +12,12 @@ from markupsafe import Markup
 
 from attn_exp.experiment.comparison import Run
 from attn_exp.report import walk
-from attn_exp.report.cells import cells, column_mark, row_mark
-from attn_exp.report.compiled import TEMPLATES, templates
+from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles
+from attn_exp.report.compiled import templates
 from attn_exp.report.contents import contents
 from attn_exp.report.documents import Shown
 from attn_exp.report.explain import spoken
+from attn_exp.report.inline import inline, policy, template_text
 from attn_exp.report.numbers import brief, decimals_of, kinds
 from attn_exp.report.page_data import page_data
 from attn_exp.report.pixels import coarse, picture
@@ -34,6 +35,7 @@ FILTERS = {
     "row_mark": row_mark,
     "column_mark": column_mark,
     "numbers": decimals_of,
+    "share_class": share_class,
 }
 
 
@@ -52,25 +54,22 @@ def page(run: Run, views: Views, figures: Sequence[Shown] = ()) -> str:
     environment = templates(autoescape=True)
     environment.filters |= FILTERS
     top = max((float(coarse(matrix).max(initial=0)) for panel in views.panels for matrix in panel.weights), default=0.0)
+    style, script = inline(template_text("report.css"), share_styles()), inline(template_text("report.js"))
     return environment.get_template("report.html").render(
         contents(run, views),
         figures=figures,
         top=top or 1.0,
         maps=[*maps(views, top or 1.0), *block_maps(views)],
         data=page_data(views),
-        style=Markup(template_text("report.css")),
-        script=Markup(template_text("report.js")),
+        style=Markup(style),
+        script=Markup(script),
+        policy=policy(style, script),
     )
 
 
 def svg_source(svg: bytes) -> str:
     """Return a picture as an address that holds it."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-
-
-def template_text(name: str) -> str:
-    """Return a style sheet or a script of the pages."""
-    return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def maps(views: Views, top: float) -> Iterator[Map]:

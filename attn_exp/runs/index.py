@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from attn_exp import machine
 from attn_exp.errors import UserError
+from attn_exp.report.inline import inline, policy, template_text
 from attn_exp.report.terminal import plain
 from attn_exp.runs.folders import COMPLETE, Entry, entries, folders
 
-SHELL = Path(__file__).parent.with_name("report") / "templates" / "index.html"
 MOST_COLUMNS = 6
 MOST_ROUNDS = 20
 NOTHING = "Nothing here yet: python -m attn_exp computes a first run."
@@ -57,7 +57,11 @@ def html(listed: Sequence[Entry]) -> str:
     rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
     rows = [line(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
     remark = f"All with {' '.join(map(word, common.items()))}." if common else "" if listed else NOTHING
-    return Template(SHELL.read_text(encoding="utf-8")).substitute(
+    style, script = (inline(template_text(name)) for name in ("index.css", "index.js"))
+    return Template(template_text("index.html")).substitute(
+        policy=policy(style, script),
+        style=style,
+        script=script,
         count=f"{len(listed):,}",
         common=safe(remark, 1000),
         heads="".join(map(head, heads)),

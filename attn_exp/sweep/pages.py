@@ -11,9 +11,10 @@ from attn_exp.report.compiled import templates
 from attn_exp.report.contents import origin
 from attn_exp.report.documents import Shown
 from attn_exp.report.escapes import md
+from attn_exp.report.inline import inline, policy, template_text
 from attn_exp.report.markdown import code, fenced, piped, tidy
 from attn_exp.report.numbers import kinds
-from attn_exp.report.page import svg_source, template_text
+from attn_exp.report.page import svg_source
 from attn_exp.sweep import overview
 from attn_exp.sweep.totals import Summary
 
@@ -23,8 +24,10 @@ def page(about: Mapping[str, Any], summary: Summary, drawn: Mapping[str, bytes])
     sources = {name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")}
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds}
-    style = Markup(template_text("report.css"))
-    return environment.get_template("sweep.html").render(contents(about, summary, sources), style=style)
+    style = inline(template_text("report.css"))
+    return environment.get_template("sweep.html").render(
+        contents(about, summary, sources), style=Markup(style), policy=policy(style)
+    )
 
 
 def markdown(about: Mapping[str, Any], summary: Summary, drawn: Sequence[str]) -> str:

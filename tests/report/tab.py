@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -33,7 +33,7 @@ TYPED = {"Enter": "\r", " ": " "}
 
 DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))"
 """Waits until the page is drawn as it is now; before that, a click lands on what was there."""
-UNSHADED = "<style>.scroll { background-image: none !important; }</style>"
+UNSHADED = "document.querySelectorAll('.scroll').forEach((each) => { each.style.backgroundImage = 'none'; })"
 
 
 class Tab:
@@ -152,7 +152,7 @@ class Tab:
             pytest.skip("axe-core-python is not installed")
         axe = Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8")
         self.ask(f"{axe}\n0")
-        self.ask(f"document.head.insertAdjacentHTML('beforeend', {json.dumps(UNSHADED)})")
+        self.ask(UNSHADED)
         found = self.ask(
             "axe.run().then((told) => told.violations.map((each) => [each.impact, each.id, each.nodes[0].html]))"
         )
@@ -182,3 +182,18 @@ def tab(folder: Path) -> Iterator[Tab]:
             os.close(commands)
             os.close(answers)
             browser.terminate()
+
+
+class Visit(NamedTuple):
+    """What a visit found: the script's answer, and what the browser wrote to its console."""
+
+    answer: Any
+    console: list[str]
+
+
+def visit(page: str, script: str, folder: Path) -> Visit:
+    """Open a page, run the body of an asynchronous function after its own scripts, and return what that returns."""
+    (folder / "page.html").write_text(page, encoding="utf-8")
+    with tab(folder) as opened:
+        opened.open(folder / "page.html")
+        return Visit(opened.ask(f"(async () => {{ {script} }})()"), opened.console)

@@ -44,7 +44,7 @@ def hostile() -> Comparison:
 class Reader(HTMLParser):
     """Collects what a browser would: elements that are open, their attributes, and the text."""
 
-    VOID = ("meta", "img", "br", "input", "link", "hr")
+    VOID = ("meta", "img", "br", "wbr", "input", "link", "hr")
 
     def __init__(self, text: str) -> None:
         super().__init__()
