@@ -124,9 +124,9 @@ def spread(
 
     def quietly(tasks: Iterator[tasks.Task]) -> None:
         with np.errstate(all="ignore"):  # each thread starts with NumPy's defaults
-            work(tasks if tell is None else told(tasks))
+            work(tasks if tell is None else reported(tasks))
 
-    def told(tasks: Iterator[tasks.Task]) -> Iterator[tasks.Task]:
+    def reported(tasks: Iterator[tasks.Task]) -> Iterator[tasks.Task]:
         for task in tasks:
             yield task
             if tell is not None:

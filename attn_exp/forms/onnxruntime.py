@@ -37,13 +37,13 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     if 0 in (*q.shape[:-1], *v.shape):
         return Trace(q=q, k=k, v=v, context=np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype))
     with np.errstate(over="ignore"):  # what is too large for the type is infinite in it
-        signed, keys, values = (each.astype(kind) for each in (q * np.sign(rules.scale), k, v))
+        signed, keys, values = (array.astype(kind) for array in (q * np.sign(rules.scale), k, v))
     inputs = {"Q": filled(signed), "K": filled(keys), "V": values}
     added = change(inputs["Q"], keys, rules)
     inputs |= {} if added is None else {"attn_mask": added}
-    batched = {name: each if each.ndim == 4 else each[None] for name, each in inputs.items()}
-    (found,) = session(batched, rules).run(None, batched)
-    context = found.reshape(*q.shape[:-1], v.shape[-1])
+    batched = {name: array if array.ndim == 4 else array[None] for name, array in inputs.items()}
+    (answer,) = session(batched, rules).run(None, batched)
+    context = answer.reshape(*q.shape[:-1], v.shape[-1])
     return Trace(q=q, k=k, v=v, context=context.astype(q.dtype, copy=False))
 
 
@@ -54,7 +54,7 @@ def refuses(rules: Rules) -> str | None:
     import onnxruntime  # noqa: PLC0415 - only where this form is asked for
 
     version = onnxruntime.__version__
-    if tuple(int(each) for each in version.split(".")[:2]) < OLDEST:
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
         return f"ONNX Runtime {version} reads masks otherwise: pip install 'onnxruntime>={'.'.join(map(str, OLDEST))}'"
     return beyond(rules, "ONNX's operator", caps=1, dtype=DTYPE)
 
@@ -71,8 +71,8 @@ def session(inputs: dict[str, Array], rules: Rules) -> Any:
 
     scale = float(abs(rules.scale)) or 1.0
     cap = next((cap for rule in rules.scores if (cap := rule.bound()) is not None), 0.0)
-    types = {name: helper.np_dtype_to_tensor_dtype(each.dtype) for name, each in inputs.items()}
-    values = [helper.make_tensor_value_info(name, each, None) for name, each in types.items()]
+    types = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in inputs.items()}
+    values = [helper.make_tensor_value_info(name, kind, None) for name, kind in types.items()]
     answer = helper.make_tensor_value_info("Y", types["Q"], None)
     node = helper.make_node("Attention", list(inputs), ["Y"], scale=scale, softcap=float(cap))
     graph = helper.make_graph([node], "attention", values, [answer])

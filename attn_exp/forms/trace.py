@@ -68,7 +68,7 @@ class Trace:
 
     def stages(self) -> Iterator[tuple[str, Array]]:
         """Yield the name and array of each stage that was formed, in order."""
-        for each in fields(self):
-            array = getattr(self, each.name)
-            if array is not None and each.name != "summary":
-                yield each.name, array
+        for stage in fields(self):
+            array = getattr(self, stage.name)
+            if array is not None and stage.name != "summary":
+                yield stage.name, array

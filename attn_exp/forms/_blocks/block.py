@@ -69,8 +69,8 @@ def bend(tile: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[...
     flat = tile.reshape(-1)
     for start in range(0, flat.size, PIECE):
         piece = bent = flat[start : start + PIECE]
-        for each in bends:
-            bent = each(bent)
+        for rule in bends:
+            bent = rule(bent)
         if after is None:
             piece[...] = bent
         else:

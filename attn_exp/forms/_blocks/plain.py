@@ -74,7 +74,7 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
     wanted = min(default_threads(), count * rows * keys // ALONE + 1)
     if count < wanted:
         return False
-    q, k, v, out = (each.reshape(count, *each.shape[-2:]) for each in (query, key, value, context))
+    q, k, v, out = (array.reshape(count, *array.shape[-2:]) for array in (query, key, value, context))
     answers: list[bool] = []
 
     def work(tasks: Iterator[slice]) -> None:

@@ -143,14 +143,14 @@ class Gallery:
         Parts are added in the order of their rows: the answer does not depend on which thread was first.
         """
         heat = np.zeros((*self.heads, len(self.rows) - 1, len(self.keys) - 1))
-        for task, part in sorted(self.parts, key=lambda each: each[0].rows.start):
+        for task, part in sorted(self.parts, key=lambda pair: pair[0].rows.start):
             heat[(*task[:3], self.touched(task))] += part
         return np.asarray(heat / (np.diff(self.rows)[:, None] * np.diff(self.keys)))
 
     def summary(self, heads: tuple[int, ...]) -> Summary:
         """Return all of it with the heads as the caller has them, `[... h]`."""
         entropy, largest, sink = (
-            each.reshape(*heads, each.shape[-1]) for each in (self.entropy, self.largest, self.sink)
+            array.reshape(*heads, array.shape[-1]) for array in (self.entropy, self.largest, self.sink)
         )
         heat = self.heat()
         return Summary(

@@ -63,15 +63,15 @@ def arrange(
     q, k, v = numbers(query, "query"), numbers(key, "key"), numbers(value, "value")
     axes = q.ndim
     if axes not in (2, 3, 4) or not k.ndim == v.ndim == axes:
-        shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in (("query", q), ("key", k), ("value", v)))
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in (("query", q), ("key", k), ("value", v)))
         raise ValueError(
             f"query, key and value must all be [batch, heads, tokens, size], all [batch, tokens, heads*size] or all "
             f"[tokens, size]; got {shapes}"
         )
     side_by_side = check_head_counts(axes, q_num_heads, kv_num_heads)
     q, k, v = (
-        apart(each, name, count)
-        for each, name, count in ((q, "query", q_num_heads), (k, "key", kv_num_heads), (v, "value", kv_num_heads))
+        apart(array, name, count)
+        for array, name, count in ((q, "query", q_num_heads), (k, "key", kv_num_heads), (v, "value", kv_num_heads))
     )
     length = 0
     if (past_key is None) != (past_value is None):
@@ -83,7 +83,7 @@ def arrange(
         length = past[0].shape[-2]
     check_fit(q, k, v)
     kind = np.result_type(q, k, v)
-    q, k, v = (each.astype(kind, copy=False) for each in (q, k, v))
+    q, k, v = (array.astype(kind, copy=False) for array in (q, k, v))
     return Arranged(q, k, v, length, axes, side_by_side)
 
 
@@ -127,7 +127,7 @@ def joined(past: Array, new: Array, name: str) -> Array:
     past = past if past.ndim == 4 else past.reshape((1,) * (4 - past.ndim) + past.shape)
     for axis in (0, 1, 3):
         if past.shape[axis] != new.shape[axis]:
-            raise ValueError(told(f"past_{name}", past, axis, new.shape[axis], name))
+            raise ValueError(misfit(f"past_{name}", past, axis, new.shape[axis], name))
     return np.concatenate([past, new], axis=2)
 
 
@@ -141,12 +141,12 @@ def check_fit(q: Array, k: Array, v: Array) -> None:
         ("value", v, 2, k, "key"),
     ):
         if array.shape[axis] != other.shape[axis]:
-            raise ValueError(told(name, array, axis, other.shape[axis], as_in))
+            raise ValueError(misfit(name, array, axis, other.shape[axis], as_in))
     if not k.shape[1] or q.shape[1] % k.shape[1]:
         raise ValueError(f"{k.shape[1]} key/value heads do not divide {q.shape[1]} query heads")
 
 
-def told(name: str, array: Array, axis: int, expected: int, as_in: str) -> str:
+def misfit(name: str, array: Array, axis: int, expected: int, as_in: str) -> str:
     """Say which axis of which array does not fit."""
     return (
         f"{name} of shape {list(array.shape)} [batch, heads, tokens, size] has {array.shape[axis]} in axis {axis} "
