@@ -33,7 +33,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
             masked[line][key] = judged(capped[line][key], place(line, key, heads, rows, keys, rules), rules)
             masked[line][key] = bent(masked[line][key], rules) if rules.bend_last else masked[line][key]
         logit = masked[line] if rules.softmax_dtype is None else masked[line].astype(rules.softmax_dtype)
-        weights[line] = rules.normalizer.weigh(logit, extra_logit(head, rules, logit))
+        weights[line] = rules.normalizer.weigh(logit, extra_logits(head, rules, logit))
     return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
 
 
@@ -89,9 +89,9 @@ def judged(logit: Any, grid: Grid, rules: Rules) -> Any:
     return logit
 
 
-def extra_logit(head: int, rules: Rules, masked: Array) -> Array | None:
+def extra_logits(head: int, rules: Rules, masked: Array) -> Array | None:
     extras = [extra for rule in rules.scores if (extra := rule.extra(head)) is not None]
-    return np.asarray(np.logaddexp.reduce(extras)).astype(masked.dtype) if extras else None
+    return np.array(extras, masked.dtype) if extras else None
 
 
 FORM = Form(attend, mix=mix, bends_last=True)

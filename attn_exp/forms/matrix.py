@@ -39,7 +39,7 @@ def weigh(stages: Trace, grid: Grid, rules: Rules) -> Trace:
         masked = forbidden(biased(capped, grid, rules), grid, rules)
         masked = bent(masked, rules) if rules.bend_last else masked
     wide = masked if rules.softmax_dtype is None else masked.astype(rules.softmax_dtype)
-    weights = rules.normalizer.weigh(wide, extra_logit(grid, rules, wide)).astype(q.dtype, copy=False)
+    weights = rules.normalizer.weigh(wide, extra_logits(grid, rules, wide)).astype(q.dtype, copy=False)
     return mix(stages.replace(scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
 
 
@@ -63,9 +63,9 @@ def forbidden(biased: Array, grid: Grid, rules: Rules) -> Array:
     return biased
 
 
-def extra_logit(grid: Grid, rules: Rules, masked: Array) -> Array | None:
+def extra_logits(grid: Grid, rules: Rules, masked: Array) -> Array | None:
     extras = [extra for rule in rules.scores if (extra := rule.extra(grid.head)) is not None]
-    return np.asarray(np.logaddexp.reduce(extras)).astype(masked.dtype) if extras else None
+    return np.concatenate(extras, axis=-1).astype(masked.dtype) if extras else None
 
 
 FORM = Form(attend, bends_last=True)

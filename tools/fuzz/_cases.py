@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.rules import normalizer
+from attn_exp import rules as rules_of
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.document import Document
@@ -79,16 +79,16 @@ def drawn(seed: int) -> Case:
     causal = ((Causal(),), ((Causal(),),) * entries(sizes)) if random.random() < 0.5 else ((), nothing)
     masks, own_masks = causal if plain else draw_masks(random, sizes)
     scores, own_scores = ((), nothing) if kernel or plain else draw_scores(random, sizes)
-    name = "softmax" if kernel or plain else str(random.choice(["softmax"] * 7 + ["sigmoid", "sparsemax"]))
-    chosen = normalizer(name)
-    if not chosen.takes_extra:
-        scores = tuple(rule for rule in scores if not isinstance(rule, Sink))
-        own_scores = tuple(tuple(rule for rule in own if not isinstance(rule, Sink)) for own in own_scores)
+    others = [name for name in rules_of.names("normalizer") if name != "softmax"]
+    rare = not (kernel or plain) and random.random() < 0.2
+    normalizer = rules_of.normalizer(str(random.choice(others)) if rare else "softmax")
+    if not normalizer.takes_extra:
+        scores, own_scores = without_extra(scores), tuple(without_extra(own) for own in own_scores)
     kind = str(random.choice(["float64"] * 5 + ["float32"] * 3 + ["float16", "longdouble"]))
     rounded = None if kernel or random.random() < 0.9 else str(random.choice(["float16", "float32", "float64"]))
     settings: dict[str, Any] = {
         "scale": 1.0 if kernel else float(random.choice([1.0, 0.3, -0.7, 0.0, 1 / math.sqrt(sizes.d or 1), 2.5])),
-        "normalizer": chosen,
+        "normalizer": normalizer,
         "softmax_dtype": rounded,
         "bend_last": bool(scores) and random.random() < 0.06,
     }
@@ -102,6 +102,11 @@ def drawn(seed: int) -> Case:
     poisoned = bool(masks and sizes.t) and not rules.bend_last and random.random() < 0.25
     given, poisoned = poison(random, sizes, clean, rules) if poisoned else (clean, False)
     return Case(sizes, lie(random, given), clean, rules, alone, poisoned)
+
+
+def without_extra(scores: Sequence[Score]) -> tuple[Score, ...]:
+    """Leave out what adds a logit without a key."""
+    return tuple(rule for rule in scores if rule.extra(0) is None)
 
 
 def draw_sizes(random: Random) -> Sizes:

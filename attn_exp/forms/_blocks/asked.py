@@ -87,11 +87,17 @@ def added(rule: Score, block: Block, run: Run) -> Array | None:
     return None if type(rule).bias is Score.bias else answered(ask, rule, block, run)
 
 
-def sink(block: Block) -> Array | None:
-    """Return the extra logits of all score rules together `[g r 1]`."""
+def extras(block: Block) -> Array | None:
+    """Return the extra logits of all score rules side by side `[g r 1 n]`."""
     heads = grid(block, np.zeros(1, int), np.zeros(1, int)).head
-    extras = [extra for rule in block.whole.rules.scores if (extra := rule.extra(heads)) is not None]
-    return np.logaddexp.reduce(extras)[..., 0] if extras else None
+    given = [extra for rule in block.whole.rules.scores if (extra := rule.extra(heads)) is not None]
+    return np.concatenate(given, axis=-1) if given else None
+
+
+def sink(block: Block) -> Array | None:
+    """Return the one extra logit that has the share of all of them under softmax `[g r 1]`."""
+    given = extras(block)
+    return None if given is None else np.logaddexp.reduce(given, axis=-1)
 
 
 def allowed(block: Block, run: Run) -> Array:

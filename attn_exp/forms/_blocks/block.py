@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_exp.forms._blocks.asked import added, allowed, pattern, reach, sink
+from attn_exp.forms._blocks.asked import added, allowed, extras, pattern, reach, sink
 from attn_exp.forms._blocks.operands import Block, Operands, Scratch
 from attn_exp.forms._blocks.plain import kept
 from attn_exp.forms._blocks.tasks import LEAST, Run, Task, runs
@@ -177,8 +177,8 @@ def whole_logits(block: Block) -> Array:
 
 def weighed(block: Block, masked: Array) -> Array:
     """Return the weights of masked logits `[b g r t s]`."""
-    extra = sink(block)
-    shared = None if extra is None else extra[..., None].astype(masked.dtype)
+    given = extras(block)
+    shared = None if given is None else given.astype(masked.dtype)
     return block.whole.rules.normalizer.weigh(masked, shared).astype(block.q.dtype, copy=False)
 
 

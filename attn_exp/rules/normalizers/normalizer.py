@@ -17,8 +17,8 @@ class Normalizer:
     A file holds one, as `NORMALIZER`; users write the name of the file. What is not said is taken not to hold.
 
     Attributes:
-        weigh: weights `[... s]` of logits `[... s]`, with an extra logit per row `[... 1]`, or None; the function has
-            the name of its file.
+        weigh: weights `[... s]` of logits `[... s]`, with extra logits of each row `[... n]`, or None; the function
+            has the name of its file.
         twin: the same for one row of floats and a list of extra ones, in pure `math`, derived in another way. Without
             one nothing can be checked, and the run says so.
         slope: how weights change along a change of the logits, `(weights, change) -> change of the weights`, all

@@ -14,17 +14,17 @@ from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 def softmax(masked: Array, extra: Array | None = None) -> Array:
     """Return `exp(l_j) / sum_j exp(l_j)` along the last axis.
 
-    The largest logit of each row is subtracted first, so no logit overflows. `extra` `[h 1 1]` is one more logit
-    per head that takes its share of the sum and gets no weight. A row of -inf alone gives zeros.
+    The largest logit of each row is subtracted first, so no logit overflows. `extra` `[h 1 n]` are n more logits
+    per head that take their share of the sum and get no weight. A row of -inf alone gives zeros.
     """
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     if extra is not None:
-        largest = np.maximum(largest, extra)
+        largest = np.maximum(largest, extra.max(axis=-1, keepdims=True))
     anchor = np.where(np.isneginf(largest), largest.dtype.type(0), largest)
     powers = np.exp(masked - anchor)
     total = powers.sum(axis=-1, keepdims=True)
     if extra is not None:
-        total = total + np.exp(extra - anchor)
+        total = total + np.exp(extra - anchor).sum(axis=-1, keepdims=True)
     return np.asarray(powers / np.where(total == 0, total.dtype.type(1), total))
 
 

@@ -14,13 +14,13 @@ from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 def sparsemax(masked: Array, extra: Array | None = None) -> Array:
     """Return the point of the simplex that is nearest to the row: `max(0, l_j - tau)` with tau so that it sums to 1.
 
-    Logits far below the largest get exactly 0. `extra` takes part like one more key and gets no weight here.
+    Logits far below the largest get exactly 0. `extra` `[h 1 n]` takes part like n more keys and gets no weight here.
 
     Source: Martins and Astudillo 2016, "From Softmax to Sparsemax", algorithm 1.
     """
     if extra is not None:
-        column = np.broadcast_to(extra, (*masked.shape[:-1], 1)).astype(masked.dtype)
-        return sparsemax(np.concatenate([masked, column], axis=-1))[..., :-1]
+        columns = np.broadcast_to(extra, (*masked.shape[:-1], extra.shape[-1])).astype(masked.dtype)
+        return sparsemax(np.concatenate([masked, columns], axis=-1))[..., : masked.shape[-1]]
     if not masked.size:
         return masked
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
