@@ -70,9 +70,9 @@ def answer(asked: Asked) -> int:
 
     match asked:
         case command_line.Once(config, repeat):
-            execute(config, repeat)
+            return execute(config, repeat)
         case command_line.ManyByHydra():
-            command_line.launch(asked, execute)
+            return command_line.launch(asked, execute)
         case command_line.Many(words, folders):
             return execute_many(words, folders)
         case command_line.Help(folders):
@@ -82,12 +82,14 @@ def answer(asked: Asked) -> int:
     return DONE
 
 
-def execute(config: Config, repeat: Repeat) -> None:
-    """Run one configuration and print what it found."""
+def execute(config: Config, repeat: Repeat) -> int:
+    """Run one configuration, print what it found, and return 1 where figures disagree that must not."""
     from attn_exp.runs import execution  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
-    say(execution.run(config, repeat).text)
+    outcome = execution.run(config, repeat)
+    say(outcome.text)
     gc.freeze()  # nor where it ends: before it exits, the interpreter would walk all of it once more
+    return FAILED if config.strict and not outcome.agrees else DONE
 
 
 def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:

@@ -178,17 +178,19 @@ def configuration(composed: DictConfig, package: str | None, resolve: bool) -> s
     return head + OmegaConf.to_yaml(part).removesuffix("\n")
 
 
-def launch(asked: ManyByHydra, run: Callable[[Config, Repeat], None]) -> None:
-    """Let a sweeper or a launcher of Hydra's own run its jobs; it calls `run` for each of them.
+def launch(asked: ManyByHydra, run: Callable[[Config, Repeat], int]) -> int:
+    """Let a sweeper or a launcher of Hydra's own call `run` for each of its jobs; return the largest exit code.
 
     Raises:
         Exception: the first error of a job, after the last one; Hydra never sees it and prints nothing of its own.
     """
-    errors: list[Exception] = []
+    codes, errors = [0], list[Exception]()
 
     def job(composed: DictConfig) -> None:
         try:
-            run(read(plain(composed)), repeat_command(list(HydraConfig.get().overrides.task), asked.folders))
+            codes.append(
+                run(read(plain(composed)), repeat_command(list(HydraConfig.get().overrides.task), asked.folders))
+            )
         except Exception as error:
             errors.append(error)
 
@@ -201,6 +203,7 @@ def launch(asked: ManyByHydra, run: Callable[[Config, Repeat], None]) -> None:
         hydra.multirun("config", job, words)
     if errors:
         raise errors[0]
+    return max(codes)
 
 
 def sweeps(word: str) -> bool:

@@ -235,3 +235,4 @@ class Config:
     title: Annotated[str, Says("heading of the report")] = ""
     notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
     published: Annotated[tuple[Published, ...], Says("printed figures to hold the run against; presets fill it")] = ()
+    strict: Annotated[bool, Says("true: exit code 1 where a printed figure disagrees; also published.strict")] = False

@@ -13,7 +13,7 @@ from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment.conventions import convention
 from attn_exp.experiment.mistakes import MISTAKES
 from attn_exp.experiment.variant import Settled
-from attn_exp.problem.heads import heads
+from attn_exp.problem.heads import Heads, heads
 from attn_exp.problem.problem import Problem
 from attn_exp.rules import masks, normalizer, positions, scores
 from attn_exp.rules.positions.position import Position
@@ -32,8 +32,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
     mistake = chosen["mistake"]
     if mistake not in MISTAKES:
         raise UserError(unknown(mistake, tuple(MISTAKES), "mistake"))
-    follows = variant.head is None or variant.kv_head is not None  # pinned heads bring their own keys and values
-    shares = heads(chosen["head"], chosen["kv_head"] if follows else None, problem)
+    shares = shared(name, variant, chosen, config.head, problem)
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
     multiplier = factor(chosen["scale"], size)
     rules, placed, words = ruled(chosen, problem, shares.query, multiplier)
@@ -54,6 +53,23 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         empty=convention(chosen["convention"]).empty,
         tiled=convention(chosen["convention"]).tiled,
     )
+
+
+def shared(name: str, variant: Variant, chosen: Mapping[str, Any], asked: int, problem: Problem) -> Heads:
+    """Return how the heads of a variant share the problem's sizes; `asked` is the number of heads of the run.
+
+    Raises:
+        UserError: heads that do not fit; where the variant pins them, it says that the run's number does not count.
+    """
+    follows = variant.head is None or variant.kv_head is not None  # pinned heads bring their own keys and values
+    try:
+        return heads(chosen["head"], chosen["kv_head"] if follows else None, problem)
+    except UserError as error:
+        if variant.head in (None, asked):
+            raise
+        raise UserError(
+            f"variant={name} pins head={variant.head}; write variant.{name}.head={asked}: {error}"
+        ) from error
 
 
 def following(variant: Variant, config: Config) -> dict[str, Any]:

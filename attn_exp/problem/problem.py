@@ -95,6 +95,9 @@ def starting_late(
     """Return a problem that starts at q, k and v, or at weights and v."""
     if config.projections.source != "none":
         raise UserError("the input starts after the projections; use projections=none")
+    given = [*config.projections.given, *config.projections.printed]
+    if given:
+        raise UserError(f"projections: {' and '.join(given)} given, but the input starts after them; leave them out")
     if weights is None and q is not None and k is not None and q.shape[1] % k.shape[1]:
         raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, embeddings.k has {k.shape[1]} per key")
     keys = weights.shape[1] if weights is not None else len(k) if k is not None else 0

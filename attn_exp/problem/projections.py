@@ -30,12 +30,20 @@ def project(settings: Projections, x: Array, head: int, bias: bool, seed: int) -
     """
     d_model = x.shape[1]
     named = from_document(settings, x, head)
+    check_used(settings, bias)
     arrays: dict[str, Array] = {}
     for name in MATRICES + BIASES if bias else MATRICES:
         shape = fitting_shape(name, arrays, d_model)
         arrays[name] = named[name] if name in named else made(settings, name, shape, seed)
     check(arrays, d_model)
     return {name: each.reshape(-1) if name in BIASES else each for name, each in arrays.items()}
+
+
+def check_used(settings: Projections, bias: bool) -> None:
+    """Refuse biases that are given where none is added: nothing that a user gives is left out without a word."""
+    given = [name for name in (*settings.given, *settings.printed) if name in BIASES]
+    if given and not bias:
+        raise UserError(f"projections: {' and '.join(given)} given, but bias=false adds none; write bias=true")
 
 
 def from_document(settings: Projections, x: Array, head: int) -> dict[str, Array]:

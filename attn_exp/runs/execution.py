@@ -21,10 +21,11 @@ from attn_exp.runs.provenance import ask_git, origin
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run leaves: its folder, and the text for the terminal."""
+    """What a run leaves: its folder, the text for the terminal, and whether every printed figure agrees."""
 
     folder: Path
     text: str
+    agrees: bool
 
 
 def run(config: Config, command: Repeat) -> Outcome:
@@ -39,7 +40,8 @@ def run(config: Config, command: Repeat) -> Outcome:
         rendering.load_renderers(config.report)
         about = store.about(config, command, origin(git))
     folder = write(Run(comparison, timings, about))
-    return Outcome(folder, f"{terminal.summary(comparison)}\n\n{rendering.opens_first(folder, config)}")
+    text = f"{terminal.summary(comparison)}\n\n{rendering.opens_first(folder, config)}"
+    return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
 
 
 def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:

@@ -41,6 +41,8 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
         UserError: a mistake in the words, found before anything starts, or a folder that cannot be written to.
     """
     space, first = expand([skip_quoted(word) for word in words], folders)
+    if first.strict:
+        raise UserError("published.strict=true is for one run; of a sweep, the column agree says it for each point")
     plan = make_plan(space, first.sweep, more_metrics(space))
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     if first.sweep.dry_run:

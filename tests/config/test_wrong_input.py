@@ -18,6 +18,10 @@ COMMAND = [sys.executable, "-m", "attn_exp"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 VECTORS = "embeddings=inline embeddings.vectors={}"
 
+GROUPED = " ".join(
+    ["embeddings=inline projections=none embeddings.q=[[1,2,3,4]]", "embeddings.k=[[1,2]] embeddings.v=[[1,2]]"]
+)
+
 MISTAKES = [
     ("figures.format=gif", "unknown figures.format 'gif'; choose one of png, svg, pdf"),
     ("figures.format=[]", "figures.format=[]: expected at least one of png, svg, pdf"),
@@ -99,6 +103,10 @@ MISTAKES = [
     ("-m scale=1,1" + "0" * 400, "expected true, false, or the multiplier as a number"),
     ("scale=1" + "0" * 400, "expected true, false, or the multiplier as a number"),
     ("mask=window mask.window.left=-2", "mask.window.left=-2: expected a whole number of keys, or -1 for an open side"),
+    ("+projections.given.b_q=[1,2,3,4]", "projections: b_q given, but bias=false adds none; write bias=true"),
+    (GROUPED + " +projections.given.W_o=[[1]]", "projections: W_o given, but the input starts after them; leave them"),
+    (GROUPED + " head=2 variant=matrix", "variant=matrix pins head=1; write variant.matrix.head=2: embeddings.k has 2"),
+    ("-m published.strict=true seed=0,1", "published.strict=true is for one run"),
     ("--config-name other", "--config-name: the shipped YAML is the only main one"),
     ("--experimental-rerun a_file", "--experimental-rerun: it would run what a file says"),
     ("a" * 300 + "=1", "cannot read the settings: [Errno 36] File name too long"),
@@ -138,6 +146,18 @@ def test_one_line_and_exit_code_2(
     assert len(printed.err) <= 300
     assert message in printed.err
     assert everything(tmp_path) == before
+
+
+@pytest.mark.parametrize(("words", "code"), [("", 0), ("embeddings.vectors.0.0=9", 1)])
+def test_printed_figures_that_must_agree_decide_the_exit_code(
+    words: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first word of the document is made another: its figures disagree, which alone is no mistake of a user's."""
+    monkeypatch.chdir(tmp_path)
+    for strict, expected in (("published.strict=true", code), ("", 0)):
+        asked = ["experiment=the_cat_sat", "report=none", *words.split(), *strict.split()]
+        assert cli.obey(asked) == expected
+    assert "published results agree" in capsys.readouterr().out
 
 
 def test_an_error_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
