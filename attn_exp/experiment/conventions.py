@@ -4,31 +4,31 @@
 | --- | --- | --- | --- | --- |
 | `torch_sdpa` | may attend | first query beside first key | zeros | the input's type |
 | `torch_mha` | blocked | first beside first (the caller's mask says) | NaN | the input's type |
-| `flash` | may attend | last query beside last key | zeros | float32 |
+| `torch_mha_context` | blocked | first beside first (the caller's mask says) | zeros | the input's type |
+| `flash` | may attend | last query beside last key of the sequence | zeros | float32 |
 | `onnx` | may attend | first beside first, without a cache | zeros | the input's type |
 | `jax` | may attend | first beside first | mean of all values | float32 |
 | `keras` | may attend | first beside first | mean of all values | float32 |
+| `keras_scores` | may attend | first beside first | zeros | the input's type |
+| `keras_attention` | may attend | first beside first | as if nothing were masked | the input's type |
 | `udl` | may attend | first beside first | NaN | the input's type |
 | `onnx_old` | may attend | first beside first | zeros | the input's type |
 
-All but the last cap logits before masking and give query head i the key/value head `i // (h / g)`. `onnx_old` is ONNX's
-reference code as it was: up to 1.21 it capped after masking, which leaks weight to masked keys, and until September
-2025 it gave query head i the key/value head `i mod g`.
-
-Sources: PyTorch 2.5 to 2.13, `scaled_dot_product_attention`, `nn.MultiheadAttention` with `need_weights=True`;
-FlashAttention 2.1, README; ONNX opsets 23-25, `Attention`; JAX, `jax/_src/nn/functions.py`; Keras 3,
-`keras/src/layers/attention`; Prince 2023, "Understanding Deep Learning", notebook 12.1.
+All but the last cap logits before masking and give query head i the key/value head `i // (h / g)`. `onnx_old` is
+ONNX's reference code as it was: up to 1.21 it capped after masking, which leaks weight to masked keys, and until
+September 2025 it gave query head i the key/value head `i mod g`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from attn_exp.errors import UserError, unknown
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.grid import Array
 from attn_exp.rules.picture import places
 from attn_exp.rules.rules import Rules
 
@@ -37,28 +37,45 @@ from attn_exp.rules.rules import Rules
 class Convention:
     """How a library reads the same settings.
 
-    `blocks`: True in a boolean mask blocks; `align`: beside which key the first query stands; `empty`: what a row
-    without keys gives, `zeros`, `nan` or `mean` (of all values); `softmax_dtype`: the type of the softmax, None = the
-    input's.
+    `source`: where that is written.
+    `blocks`: whether True in a boolean mask blocks.
+    `align`: beside which key the first query stands, `top_left` or `bottom_right`.
+    `knows_filler`: whether `bottom_right` means the last key of the sequence, before its padding.
+    `empty`: what a row without keys gives: `zeros`, `nan`, `mean` of all values, or `unmasked`, as without masks.
+    `softmax_dtype`: the type of the softmax; None is the input's.
+    `caps_last`: whether logits are capped after masking.
+    `tiled`: whether query head i takes the key/value head `i mod g`.
     """
 
+    source: str
     blocks: bool = False
     align: str = "top_left"
+    knows_filler: bool = False
     empty: str = "zeros"
     softmax_dtype: str | None = None
     caps_last: bool = False
     tiled: bool = False
 
 
+OWN = Convention("this project; as torch_sdpa")
+
 CONVENTIONS = {
-    "torch_sdpa": Convention(),
-    "torch_mha": Convention(blocks=True, empty="nan"),
-    "flash": Convention(align="bottom_right", softmax_dtype="float32"),
-    "onnx": Convention(),
-    "jax": Convention(empty="mean", softmax_dtype="float32"),
-    "keras": Convention(empty="mean", softmax_dtype="float32"),
-    "udl": Convention(empty="nan"),
-    "onnx_old": Convention(caps_last=True, tiled=True),
+    "torch_sdpa": Convention("PyTorch 2.5 to 2.13, scaled_dot_product_attention"),
+    "torch_mha": Convention("PyTorch, nn.MultiheadAttention with need_weights=True", blocks=True, empty="nan"),
+    "flash": Convention(
+        "FlashAttention 2.1, README and tests/test_flash_attn.py",
+        align="bottom_right",
+        knows_filler=True,
+        softmax_dtype="float32",
+    ),
+    "onnx": Convention("ONNX opsets 23 to 25, Attention"),
+    "jax": Convention("JAX, jax/_src/nn/functions.py, dot_product_attention", empty="mean", softmax_dtype="float32"),
+    "keras": Convention("Keras 3 on JAX, layers.MultiHeadAttention", empty="mean", softmax_dtype="float32"),
+    "udl": Convention("Prince 2023, Understanding Deep Learning, notebook 12.1", empty="nan"),
+    "onnx_old": Convention("ONNX up to 1.21, reference code of Attention", caps_last=True, tiled=True),
+    "torch_mha_context": Convention("PyTorch, nn.MultiheadAttention with need_weights=False", blocks=True),
+    "keras_scores": Convention("Keras 3, layers.MultiHeadAttention with return_attention_scores=True"),
+    "keras_attention": Convention("Keras 3, layers.Attention, which takes 1e9 from masked scores", empty="unmasked"),
 }
 
 
@@ -69,19 +86,31 @@ def convention(name: str) -> Convention:
         UserError: no such convention; it is a ValueError.
     """
     if name == "none":
-        return Convention()
+        return OWN
     if name not in CONVENTIONS:
         raise UserError(unknown(name, ("none", *CONVENTIONS), "convention"))
     return CONVENTIONS[name]
 
 
-def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
-    """Return the trace with rows that see no key as a convention has them; `stages` has them as zeros."""
-    if empty == "zeros" or stages.context is None or stages.q is None or stages.k is None or stages.v is None:
+def empty_rows(stages: Trace, rules: Rules, empty: str, attend: Callable[..., Trace]) -> Trace:
+    """Return the trace with rows that see no key as a convention has them; `stages` has them as zeros.
+
+    `attend` computes the same function, and can do without masks.
+    """
+    q, k, v = stages.q, stages.k, stages.v
+    if empty == "zeros" or q is None or k is None:
         return stages
-    heads, rows, keys = len(stages.q), stages.q.shape[1], stages.k.shape[1]
+    heads, rows, keys = len(q), q.shape[1], k.shape[1]
     blind = ~places(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)
-    values = np.repeat(stages.v.mean(axis=1, keepdims=True), heads // len(stages.v), axis=0)
-    held: tuple[Array | float, float] = (values, 1 / keys) if empty == "mean" else (np.nan, np.nan)
-    weights = None if stages.weights is None else np.where(blind, held[1], stages.weights)
-    return stages.replace(context=np.where(blind, held[0], stages.context), weights=weights)
+    context: Any = np.nan
+    weights: Any = np.nan
+    if empty == "unmasked":
+        bare = attend(q, k, v, replace(rules, masks=()))
+        context, weights = bare.context, bare.weights
+    elif empty == "mean":
+        weights = 1 / keys if keys else 0.0
+        context = None if v is None else np.repeat(v.mean(axis=1, keepdims=True), heads // len(v), axis=0)
+    return stages.replace(
+        context=None if stages.context is None else np.where(blind, context, stages.context),
+        weights=None if stages.weights is None else np.where(blind, weights, stages.weights),
+    )

@@ -50,7 +50,8 @@ def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -
         stages = mix(Trace(v=v, weights=weights))
     else:
         stages = attend(q, k, v, settled.rules)
-    stages = MISTAKES[settled.mistake](empty_rows(stages, settled.rules, settled.empty))
+    filled = empty_rows(stages, settled.rules, settled.empty, forms.form(settled.plain_form).attend)
+    stages = MISTAKES[settled.mistake](filled)
     if stages.context is None:
         return stages
     return stages.replace(output=joined(stages.context, settled, problem))

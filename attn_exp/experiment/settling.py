@@ -10,12 +10,13 @@ from typing import Any
 from attn_exp import forms
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError, shown, unknown
-from attn_exp.experiment.conventions import convention
+from attn_exp.experiment.conventions import Convention, convention
 from attn_exp.experiment.mistakes import MISTAKES
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.heads import Heads, heads
 from attn_exp.problem.problem import Problem
 from attn_exp.rules import masks, normalizer, positions, scores
+from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules
 
@@ -84,12 +85,13 @@ def ruled(
     """Return the rules and positions of a variant, and what a table calls them."""
     check_start(chosen, problem)
     rows, keys, means = len(problem.tokens), problem.keys, convention(chosen["convention"])
+    limits = masks(chosen["mask"], chosen["mask_join"], means.blocks)
     rules = Rules(
         scale=multiplier,
-        masks=masks(chosen["mask"], chosen["mask_join"], means.blocks),
+        masks=limits,
         scores=scores(chosen["score"]),
         normalizer=normalizer(chosen["normalizer"]),
-        offset=keys - rows if (chosen["align"] or means.align) == "bottom_right" else 0,
+        offset=first_position(chosen["align"], means, limits, rows, keys),
         softmax_dtype=means.softmax_dtype,
         bend_last=means.caps_last,
     )
@@ -106,6 +108,16 @@ def ruled(
         positions(chosen["position"]),
         {group: named(chosen[group], join) for group, join in words.items()} | {"convention": chosen["convention"]},
     )
+
+
+def first_position(align: str | None, means: Convention, limits: tuple[Mask, ...], rows: int, keys: int) -> int:
+    """Return the position of the first query among the keys: 0, or so that the last query stands beside the last key.
+
+    The last key is that of the sequence, before its filler, where a library aligns by that.
+    """
+    if (align or means.align) != "bottom_right":
+        return 0
+    return (AllOf(limits).unpadded(keys) if means.knows_filler and align is None else keys) - rows
 
 
 def check_start(chosen: Mapping[str, Any], problem: Problem) -> None:

@@ -48,6 +48,11 @@ class Settled:
         return forms.coarser(own, np.dtype(softmax)) if softens else own
 
     @property
+    def plain_form(self) -> str:
+        """The plainest form that computes its function, whatever the masks."""
+        return "matrix" if forms.form(self.form).reference == "logits" else "linear"
+
+    @property
     def question(self) -> Question:
         """What the reference is asked to check it."""
         return Question(

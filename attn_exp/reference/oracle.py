@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,10 +145,12 @@ def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int,
     if problem.weights is not None:
         given: list[float] = problem.weights[row].tolist()
         return given
-    weigh = REFERENCES[question.weights]
-    weights = weigh(q, k, question.heads.query, head, row, row + int(question.rules.offset), question.rules)
+    weigh, position = REFERENCES[question.weights], row + int(question.rules.offset)
+    weights = weigh(q, k, question.heads.query, head, row, position, question.rules)
     if any(weights):
         return weights
+    if question.empty == "unmasked":
+        return weigh(q, k, question.heads.query, head, row, position, replace(question.rules, masks=()))
     filler = {"zeros": 0.0, "mean": 1 / (len(weights) or 1), "nan": math.nan}[question.empty]
     return [filler] * len(weights)
 

@@ -100,3 +100,11 @@ def test_every_yaml_of_a_rule_runs(group: str) -> None:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert settings == {} or set(settings) == {path.stem}
         confirmed(comparison(f"{group}={path.stem}", "variant=[matrix]"))
+
+
+def test_flash_aligns_to_the_sequence_and_not_to_its_filler() -> None:
+    """3 tokens of which one is filler: the last query stands beside the second key, as its kernels have it."""
+    words = ("convention=flash", "mask=[causal,padding]", "mask.padding.lengths=2", "variant=[matrix]")
+    weights = comparison(*words).traces["matrix"].weights
+    assert weights is not None
+    assert (weights[0] > 0).astype(int).tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0]]

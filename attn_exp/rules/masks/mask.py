@@ -46,6 +46,10 @@ class Mask(Rule):
         """
         return True
 
+    def unpadded(self, keys: int) -> int:
+        """Return how many of so many keys are tokens of the sequence; those after them are filler."""
+        return keys
+
     def turned(self) -> Mask:
         """Return what the mask means where True blocks; only masks that a user writes as booleans have two readings."""
         return self
@@ -65,6 +69,9 @@ class AllOf(Mask):
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         return next((reason for mask in self.masks if (reason := mask.misfit(heads, rows, keys))), None)
+
+    def unpadded(self, keys: int) -> int:
+        return min((mask.unpadded(keys) for mask in self.masks), default=keys)
 
     def allows(self, grid: Grid) -> Array | bool:
         return functools.reduce(operator.and_, (mask.allows(grid) for mask in self.masks), True)

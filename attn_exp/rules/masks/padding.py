@@ -24,6 +24,9 @@ class Padding(Mask):
 
     lengths: Annotated[Sequence[int] | int, one_or_several(at_least(0), "whole numbers of at least 0")]
 
+    def unpadded(self, keys: int) -> int:
+        return min(keys, int(np.ravel(self.lengths)[0]))
+
     def allows(self, grid: Grid) -> Array | bool:
         lengths = np.ravel(self.lengths)
         return np.asarray(grid.key < lengths[grid.batch if len(lengths) > 1 else 0])

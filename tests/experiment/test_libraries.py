@@ -1,0 +1,135 @@
+"""Every convention against the library that it is named after, over hundreds of random cases."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_exp.config.schema import Config, Embeddings, Projections
+from attn_exp.experiment.executing import execute
+from attn_exp.experiment.settling import settle
+from attn_exp.problem.problem import build
+from attn_exp.reference import oracle
+from tests import ROOT
+from tests.compose import config
+
+CASES = 200
+
+SHAPES = ((1, 1, 1, 1), (3, 3, 1, 2), (3, 5, 2, 1), (5, 3, 3, 2), (4, 4, 2, 3), (1, 6, 2, 2), (6, 1, 1, 4))
+"""Queries, keys, heads and their size; few, since JAX compiles its function anew for each."""
+
+LONGER = ((5, 5, 2, 4), (7, 9, 3, 2), (60, 150, 2, 2), (1, 300, 1, 4))
+"""For positions: sizes of heads are even, and keys far away."""
+
+NEEDS = {"torch": "torch", "jax": "jax", "keras": "keras", "alibi": "transformers", "t5": "transformers",
+         "rope": "transformers"}  # fmt: skip
+"""Libraries that are extras, by how the names of what they are asked for begin."""
+
+CLOSE = {"jax": 1e-6, "keras": 1e-6, "flash": 1e-6, "keras_attention": 1e-5, "rope": 1e-4}
+"""How far a softmax in float32, scores from which 1e9 was taken, or angles in float32 may be from ours."""
+
+POSITIONS: dict[str, dict[str, Any]] = {
+    "alibi": {"score": {"alibi": {}}},
+    "t5": {"score": {"t5": {}}, "scale": False},
+    "rope": {"position": {"rope": {}}},
+}
+"""What is no convention, and what a run says for it."""
+
+
+def case(seed: int, shapes: Sequence[tuple[int, int, int, int]] = SHAPES) -> dict[str, Any]:
+    """Return a random problem; now and then a query sees no key."""
+    rng = np.random.default_rng(seed)
+    rows, keys, head, size = shapes[seed % len(shapes)]
+    q, k, v = (rng.standard_normal((length, head * size)) * rng.choice([0.1, 1, 3]) for length in (rows, keys, keys))
+    mask = rng.random((rows, keys)) < rng.choice([0.2, 0.5, 1.0])
+    length = int(rng.integers(0, keys + 1)) if rng.random() < 0.7 else keys
+    return {"q": q, "k": k, "v": v, "head": head, "mask": mask, "causal": rng.random() < 0.5, "length": length}
+
+
+def fitting(name: str, case: dict[str, Any]) -> dict[str, Any]:
+    """Return the case with what the library has: `flash` and `keras_attention` know lengths, the others masks."""
+    keys = len(case["k"])
+    if name in POSITIONS:
+        table = np.random.default_rng(keys).standard_normal((32, case["head"]))
+        free = {"mask": np.ones_like(case["mask"]), "length": keys, "table": table, "bidirectional": case["mask"][0, 0]}
+        return case | free | ({"causal": True} if name == "alibi" else {})
+    if name in ("flash", "keras_attention"):
+        head = 1 if name == "keras_attention" else case["head"]
+        return case | {"mask": np.ones_like(case["mask"]), "head": head}
+    return case | {"length": keys}
+
+
+def settings(base: Config, name: str, case: dict[str, Any]) -> Config:
+    """Return the configuration of a case under a convention."""
+    mask: dict[str, Any] = {"causal": {}} if case["causal"] else {}
+    if case["length"] < len(case["k"]):
+        mask["padding"] = {"lengths": case["length"]}
+    if not case["mask"].all():
+        blocks = name.startswith("torch_mha")
+        mask["array"] = {"values": (~case["mask"] if blocks else case["mask"]).tolist()}
+    given = Embeddings(tokens=len(case["q"]), **{side: case[side].tolist() for side in "qkv"})
+    more: dict[str, Any] = {"convention": name, "scale": name != "keras_attention"}
+    if name in POSITIONS:
+        more = POSITIONS[name]
+    if name == "t5":
+        table = {"table": case["table"].tolist(), "bidirectional": bool(case["bidirectional"])}
+        more = more | {"score": {"t5": table}}
+    return replace(base, embeddings=given, projections=Projections(source="none"), head=case["head"], mask=mask, **more)
+
+
+def asked(name: str, cases: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
+    """Return the library's answers, from a process of its own."""
+    arrays = {f"{number}/{part}": value for number, case in enumerate(cases) for part, value in case.items()}
+    np.savez(folder / "cases.npz", **arrays)
+    files = [str(folder / "cases.npz"), str(folder / "answers.npz")]
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.experiment.libraries", name, *files],
+        check=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=300,
+    )  # fmt: skip
+    with np.load(folder / "answers.npz") as answers:
+        return dict(answers)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch_sdpa",
+        "torch_mha",
+        "torch_mha_context",
+        "jax",
+        "keras",
+        "keras_scores",
+        "keras_attention",
+        "flash",
+        "alibi",
+        "t5",
+        "rope",
+    ],
+)
+def test_a_convention_is_what_its_library_computes(name: str, tmp_path: Path) -> None:
+    library = NEEDS.get(name.partition("_")[0], "numpy")
+    if not find_spec(library):
+        assert "ATTN_EXP_CI" not in os.environ, f"{library} is not installed"
+        pytest.skip(f"{library} is not installed")
+    base = config("variant=[multi_head]")
+    cases = [fitting(name, case(seed, LONGER if name in POSITIONS else SHAPES)) for seed in range(CASES)]
+    answers = asked(name, cases, tmp_path)
+    for number, each in enumerate(cases):
+        chosen = settings(base, name, each)
+        problem = build(chosen)
+        settled = settle("multi_head", chosen.variant["multi_head"], chosen, problem)
+        mine, close = execute(settled, problem).output, CLOSE.get(name, 1e-12)
+        expected = oracle.ask(settled.question, problem)
+        assert mine is not None
+        assert expected.output is not None
+        np.testing.assert_allclose(mine, answers[str(number)], rtol=0, atol=close, err_msg=f"{name}, case {number}")
+        np.testing.assert_allclose(mine[list(expected.rows)], expected.output, rtol=0, atol=close)
