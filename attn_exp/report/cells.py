@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from attn_exp.report import walk
 from attn_exp.report.numbers import decimal
+
+EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
 
 
 def cells(table: walk.Table, step: walk.Step) -> list[Markup]:
@@ -51,3 +55,8 @@ def row_mark(step: walk.Step, place: int) -> Markup:
 def column_mark(step: walk.Step, place: int) -> Markup:
     """Return what ties a column to its key, where columns are keys."""
     return Markup(' data-k="{}"').format(place) if walk.by_key(step) else Markup("")
+
+
+def unbroken(text: str) -> Markup:
+    """Return a text for a page in which no line ends within a number such as 2e-16."""
+    return Markup(EXPONENT.sub(r'<span class="whole">\g<0></span>', str(escape(text))))

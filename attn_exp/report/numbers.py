@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?")
+BLOCKS = re.compile("[█▒·]+")
+"""A row of the picture of a mask."""
+
 IN_A_TABLE = re.compile(rf"{NUMBER.pattern}( ± [0-9.e+-]+)?|-|inf|")
 
 
@@ -35,11 +38,15 @@ def is_number(text: str) -> bool:
 
 
 def kinds(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Say of each column of a table whether it holds numbers, to be lined up at the right, or words."""
-    return [
-        "number" if all(IN_A_TABLE.fullmatch(cell) for cell in column) else "word"
-        for column in zip(*lines, strict=True)
-    ]
+    """Say of each column of a table whether it holds numbers, blocks of a mask, or words: where they stand."""
+    return [kind(column) for column in zip(*lines, strict=True)]
+
+
+def kind(column: Sequence[str]) -> str:
+    """Say what a column holds, in the word that the style sheet knows."""
+    if all(IN_A_TABLE.fullmatch(cell) for cell in column):
+        return "number"
+    return "blocks" if all(BLOCKS.fullmatch(cell) for cell in column) else "word"
 
 
 def decimal(value: float, places: int) -> str:

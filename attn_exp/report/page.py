@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from attn_exp.experiment.comparison import Run
 from attn_exp.report import walk
-from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles
+from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles, unbroken
 from attn_exp.report.compiled import templates
 from attn_exp.report.contents import contents
 from attn_exp.report.documents import Shown
@@ -31,6 +31,7 @@ FILTERS = {
     "spoken": spoken,
     "shape": walk.shape,
     "kinds": kinds,
+    "unbroken": unbroken,
     "cells": cells,
     "row_mark": row_mark,
     "column_mark": column_mark,

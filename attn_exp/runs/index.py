@@ -119,8 +119,8 @@ def line(entry: Entry, values: Mapping[str, str], columns: Sequence[str], titled
 
 
 def breakable(text: str) -> str:
-    """Let a line end after the commas, and before the dots between words, of escaped text."""
-    return re.sub(r",|(?<=[a-z])(?=\.[a-z])", r"\g<0><wbr>", text)
+    """Let a line end after marks within words, and before the dots between words, of escaped text."""
+    return re.sub(r"[,=_(]|(?<=[a-z])(?=\.[a-z])", r"\g<0><wbr>", text)
 
 
 def safe(text: str, most: int = 80) -> str:

@@ -19,6 +19,7 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.timing import measure
 from attn_exp.report import columns, escapes, markdown, partings, pixels, tables, walk
+from attn_exp.report.cells import unbroken
 from attn_exp.report.documents import Shown
 from attn_exp.report.numbers import kinds
 from attn_exp.report.sums import sums
@@ -311,6 +312,15 @@ def test_every_line_of_the_comparison_begins_with_its_variant() -> None:
 def test_columns_of_numbers_are_told_from_words() -> None:
     lines = [["looped", "2.2e-16", "-", "yes"], ["b", "0", "-1.5", "1"], ["c", "", "inf", "-"]]
     assert kinds(lines) == ["word", "number", "number", "word"]
+    assert kinds([["█·", "a"], ["█▒", "·"]]) == ["blocks", "word"]
+
+
+def test_no_line_ends_within_a_number() -> None:
+    text = "Every variant is within 2e-16 of <it>; 1.5e+3 is not, e-5 is none."
+    assert unbroken(text) == (
+        'Every variant is within <span class="whole">2e-16</span> of &lt;it&gt;; '
+        '<span class="whole">1.5e+3</span> is not, e-5 is none.'
+    )
 
 
 def test_tokens_that_no_format_expects_are_written_and_read_back(tmp_path: Path) -> None:
