@@ -174,7 +174,7 @@ def tokens() -> Kind:
         if isinstance(value, bool | float):
             refuse(value, key, "a list of names, or how many")
         if not isinstance(value, int):
-            return read_texts(value, key)
+            return read_texts(value, key) or refuse(value, key, "at least one name")
         return int(at_least(1).read(value, key))
 
     return Kind(read)

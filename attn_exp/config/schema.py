@@ -45,7 +45,7 @@ class Embeddings:
     """Where the input comes from. Exactly one stage starts the problem: `vectors`, `q` and `k`, or `weights`.
 
     `tokens` are names, or how many there are. `vectors` is x, `[t m]`, or `[m t]` with `columns`. `distribution` draws
-    x from the run's seed; `file` reads it from a .npy or .csv file.
+    x from the run's seed; `file` reads it from a .npy or .csv file; `source` asks any other source by its name.
     """
 
     tokens: Annotated[tuple[str, ...] | int, tokens()] | None = None
@@ -58,6 +58,7 @@ class Embeddings:
     k: Array = None
     v: Array = None
     weights: Array = None
+    source: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

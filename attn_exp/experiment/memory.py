@@ -7,8 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from attn_exp import forms
-from attn_exp.config.schema import Config, Variant
+from attn_exp.config.schema import Config, Draw, Variant
 from attn_exp.errors import UserError
+from attn_exp.problem import sources
+from attn_exp.problem.projections import MATRICES
 
 NUMBER = 8
 """Bytes of a float64."""
@@ -23,22 +25,40 @@ GROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/m
 
 
 def check_drawn(config: Config) -> None:
-    """Refuse an x, and the matrices of its tokens, that would not fit, before x is drawn.
+    """Refuse an x, its projections, and the matrices of its tokens, that would not fit, before anything is drawn.
 
     Raises:
         UserError: with the size, what is free, and a way out.
     """
-    given = config.embeddings
-    if given.distribution is None or given.tokens is None or given.d_model is None:
+    check_written(config)
+    size = sources.size(config.embeddings)
+    if size is None:
         return
-    rows = given.tokens if isinstance(given.tokens, int) else len(given.tokens)
-    inputs = INPUTS * NUMBER * rows * given.d_model
+    rows, width = size
+    inputs = INPUTS * NUMBER * rows * width
     if too_large(inputs):
         raise UserError(
-            f"embeddings.tokens={rows} with d_model={given.d_model} needs {gib(inputs)} for its vectors, "
+            f"embeddings.tokens={rows} with d_model={width} needs {gib(inputs)} for its vectors, "
             f"and {gib(free())} are free; choose fewer tokens"
         )
+    projections = len(MATRICES) * NUMBER * width * width
+    if config.projections.source != "none" and too_large(projections):
+        raise UserError(
+            f"embeddings.d_model={width} needs {gib(projections)} for its projections, "
+            f"and {gib(free())} are free; choose fewer numbers"
+        )
     check(config, rows, rows)
+
+
+def check_written(config: Config) -> None:
+    """Refuse an array that the settings describe by its shape, where it would not fit."""
+    for name in ("q", "k", "v", "weights"):
+        given = getattr(config.embeddings, name)
+        if isinstance(given, Draw) and too_large(needed := INPUTS * NUMBER * given.shape[0] * given.shape[1]):
+            raise UserError(
+                f"embeddings.{name}.shape={list(given.shape)} needs {gib(needed)}, and {gib(free())} are free; "
+                "choose fewer rows or columns"
+            )
 
 
 def check(config: Config, rows: int, keys: int) -> None:

@@ -51,7 +51,7 @@ def heads(head: int, kv_head: int | None, problem: Problem) -> Heads:
 
 
 def divisors(size: int) -> str:
-    return ", ".join(str(each) for each in range(1, size + 1) if size % each == 0)
+    return ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
 
 
 def split(side_by_side: Array, count: int) -> Array:

@@ -47,23 +47,26 @@ def build(config: Config) -> Problem:
         UserError: arrays that do not fit each other, projections where there is no x, x without projections, or
             numbers so large that scores overflow.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        problem = assembled(config)
-        check_size(problem)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            problem = assembled(config)
+            check_size(problem)
+    except MemoryError as error:
+        raise UserError("the input does not fit into memory; choose fewer tokens, or a smaller d_model") from error
     return problem
 
 
 def check_size(problem: Problem) -> None:
     """Refuse numbers whose scores `q k^T` may overflow: attention would end in NaN, or in no weights at all."""
     largest = {
-        name: float(np.abs(each).max())
-        for name, each in (("q", problem.q), ("k", problem.k), ("v", problem.v))
-        if each is not None
+        name: float(np.abs(side).max())
+        for name, side in (("q", problem.q), ("k", problem.k), ("v", problem.v))
+        if side is not None
     }
     width = 1 if problem.q is None else problem.q.shape[1]
     if not np.isfinite(np.float64(largest.get("q", 0)) * largest.get("k", 0) * width + largest.get("v", 0)):
-        told = ", ".join(f"{name} up to {number:.1e}" for name, number in largest.items())
-        raise UserError(f"the input is too large: {told}; scores overflow a 64-bit float; scale it down")
+        sizes = ", ".join(f"{name} up to {number:.1e}" for name, number in largest.items())
+        raise UserError(f"the input is too large: {sizes}; scores overflow a 64-bit float; scale it down")
 
 
 def assembled(config: Config) -> Problem:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attn_exp.config.schema import Projections
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem.embeddings import array
+from attn_exp.problem.matrices import array
 from attn_exp.streams import draw, legacy_draw
 
 Array = NDArray[Any]
@@ -36,7 +36,7 @@ def project(settings: Projections, x: Array, head: int, bias: bool, seed: int) -
         shape = fitting_shape(name, arrays, d_model)
         arrays[name] = named[name] if name in named else made(settings, name, shape, seed)
     check(arrays, d_model)
-    return {name: each.reshape(-1) if name in BIASES else each for name, each in arrays.items()}
+    return {name: matrix.reshape(-1) if name in BIASES else matrix for name, matrix in arrays.items()}
 
 
 def check_used(settings: Projections, bias: bool) -> None:
@@ -69,11 +69,23 @@ def fitting_shape(name: str, arrays: Mapping[str, Array], d_model: int) -> tuple
 
 def made(settings: Projections, name: str, shape: tuple[int, int], seed: int) -> Array:
     """Make an array that no document gives: drawn from its own stream, or identity and zero."""
-    if settings.source not in ("normal", "uniform"):
-        return np.eye(*shape) if name in MATRICES else np.zeros(shape)
+    return MADE[settings.source](settings, name, shape, seed)
+
+
+def drawn(settings: Projections, name: str, shape: tuple[int, int], seed: int) -> Array:
+    """Draw an array from its own stream, as large as keeps the size of what it is multiplied with."""
     inputs = shape[0] if name in MATRICES else shape[1]
     spread = 1 / math.sqrt(inputs) if settings.spread is None else settings.spread
     return spread * draw(seed, name, settings.source, shape)
+
+
+def neutral(settings: Projections, name: str, shape: tuple[int, int], seed: int) -> Array:
+    """Return an array that changes nothing: the identity, or zeros."""
+    return np.eye(*shape) if name in MATRICES else np.zeros(shape)
+
+
+MADE = {"normal": drawn, "uniform": drawn, "identity": neutral}
+"""How each rule of `projections.source` makes an array."""
 
 
 def from_legacy_stream(settings: Projections, d_model: int, head: int) -> dict[str, Array]:
@@ -111,7 +123,7 @@ def recovered(printed: Mapping[str, Any], x: Array) -> dict[str, Array]:
 
 def rows(given: Any) -> Any:
     """Write a bias vector as a matrix of one row."""
-    return [given] if given and not isinstance(given[0], (list, tuple)) else given
+    return [given] if isinstance(given, (list, tuple)) and given and not isinstance(given[0], (list, tuple)) else given
 
 
 def turned(matrix: Array, columns: bool) -> Array:
@@ -137,5 +149,5 @@ def check(arrays: Mapping[str, Array], d_model: int) -> None:
 def check_divides(head: int, size: int, meaning: str) -> None:
     """Refuse heads that would not share a size evenly, and name those that would."""
     if size % head:
-        divisors = ", ".join(str(each) for each in range(1, size + 1) if size % each == 0)
+        divisors = ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
         raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +56,12 @@ def test_an_npy_file(tmp_path: Path) -> None:
         ("x.csv", "", "expected a list of rows"),
         ("x.csv", "a\nb\n", "is empty: expected at least one number in each row"),
         ("x.csv", "a,1\nb,1,2\n", "is ragged: rows of 1, 2 numbers"),
-        ("x.csv", "token,size\na,1\n", "row 0 holds 'size', which is not a number"),
+        ("x.csv", "token,size\na,1\n", "its first line, 'token,size', is a header; leave it out"),
+        ("x.csv", "x,y\n1,2\n3,4\n", "its first line, 'x,y', is a header; leave it out"),
+        ("x.csv", "a,1\nb,two\n", "row 1 holds 'two', which is not a number"),
+        ("x.csv", "she 1 2\nlikes 3 4\n", "its first line has no comma, 'she 1 2'; put one after each number"),
+        ("x.csv", "1\t2\n3\t4\n", "its first line has no comma"),
+        ("x.csv", f"she,{'1' * 200_000}\n", "cannot be read (field larger than field limit"),
         ("x.csv", "a,1\nb,nan\n", "row 1, column 0 holds nan; expected finite numbers"),
     ],
 )
@@ -87,6 +94,57 @@ def test_a_start_that_cannot_be(words: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         begin(*words.split())
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        (np.ones((2, 3, 4)), "holds an array of shape [2, 3, 4]; expected rows and columns"),
+        (np.ones(3), "holds an array of shape [3]; expected rows and columns"),
+        (np.ones((0, 3)), "holds an array of shape [0, 3]; expected rows and columns"),
+        (np.ones((2, 2), complex), "holds complex128; expected real numbers"),
+        (np.array([["a", "b"]]), "expected real numbers"),
+        (np.ones((2, 2), bool), "holds bool; expected real numbers"),
+        (np.array([[1.0, np.inf]]), "row 0, column 1 holds inf; expected finite numbers"),
+    ],
+)
+def test_an_npy_file_of_something_else_is_told_in_one_line(held: Any, message: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", held)
+    with pytest.raises(UserError) as error:
+        begin("embeddings=file", f"embeddings.file={tmp_path}/x.npy")
+    assert message in str(error.value) and len(str(error.value)) < 300
+
+
+def test_several_arrays_in_one_file_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.ones((2, 2)))
+    (tmp_path / "x.npz").rename(tmp_path / "x.npy")
+    with pytest.raises(UserError, match="it holds several arrays; save the one that is x"):
+        begin("embeddings=file", f"embeddings.file={tmp_path}/x.npy")
+
+
+def test_a_folder_or_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.csv")
+    for path in (tmp_path, tmp_path / "x.csv"):
+        with pytest.raises(UserError, match="it is no file"):
+            begin("embeddings=file", f"embeddings.file={path}")
+
+
+def test_a_csv_file_with_spaces_after_commas_and_a_mark_at_its_head(tmp_path: Path) -> None:
+    found = begin("embeddings=file", file(tmp_path, "words.csv", "\ufeffshe, 1, 2\n\nlikes ,3,4\n , ,\n"))
+    assert found.tokens == ("she", "likes")
+    np.testing.assert_array_equal(found.x, [[1, 2], [3, 4]])
+
+
+def test_a_list_with_three_axes_is_not_printed_whole() -> None:
+    vectors = str(np.zeros((20, 20, 3), int).tolist()).replace(" ", "")
+    with pytest.raises(UserError) as error:
+        begin("embeddings=inline", f"embeddings.vectors={vectors}")
+    assert "a list of its own, which is not a number" in str(error.value) and len(str(error.value)) < 300
+
+
+def test_columns_turn_only_what_has_some() -> None:
+    with pytest.raises(UserError, match="turns vectors that are written or read, and these are made"):
+        begin("embeddings=random", "embeddings.columns=true")
 
 
 def test_random_tokens_may_have_names() -> None:

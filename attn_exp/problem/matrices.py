@@ -1,0 +1,61 @@
+"""Numbers that a user gave, as matrices of float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.config.schema import Draw
+from attn_exp.errors import UserError, brief, shown
+from attn_exp.streams import legacy_draw
+
+Array = NDArray[Any]
+
+
+def array(given: Any, key: str) -> Array:
+    """Return numbers as a matrix of float64, or draw what a `Draw` describes.
+
+    Raises:
+        UserError: what is no matrix of finite numbers, and where.
+    """
+    if isinstance(given, Draw):
+        return legacy_draw(np.random.RandomState(given.legacy_seed), given.distribution, given.shape)
+    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(row, (list, tuple)) for row in given):
+        raise UserError(f"{key}={brief(shown(given))}: expected a list of rows, such as [[1,0],[0,1]]")
+    check_widths(given, key)
+    for place, row in enumerate(given):
+        for entry in row:
+            if isinstance(entry, bool) or not isinstance(entry, (int, float)):
+                raise UserError(f"{key}: row {place} holds {held(entry)}, which is not a number")
+    try:
+        return finite(np.array(given, dtype=np.float64), key)
+    except OverflowError:
+        raise UserError(f"{key} holds a number beyond 1.8e308, the largest of a 64-bit float") from None
+
+
+def check_widths(rows: Sequence[Sequence[Any]], key: str) -> None:
+    """Refuse rows of different lengths, and empty ones."""
+    widths = [len(row) for row in rows]
+    if len(set(widths)) > 1:
+        raise UserError(f"{key} is ragged: rows of {brief(', '.join(map(str, widths)))} numbers")
+    if widths[0] == 0:
+        raise UserError(f"{key} is empty: expected at least one number in each row")
+
+
+def held(entry: Any) -> str:
+    """Write what stands where a number should; a list there means that the array has more than two axes."""
+    if isinstance(entry, (list, tuple)):
+        return f"{brief(shown(entry), 40)}, a list of its own"
+    return brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
+
+
+def finite(matrix: Array, key: str) -> Array:
+    """Return the matrix, or say where it holds NaN or infinity."""
+    bad = np.argwhere(~np.isfinite(matrix))
+    if len(bad):
+        row, column = bad[0]
+        raise UserError(f"{key}: row {row}, column {column} holds {matrix[row, column]}; expected finite numbers")
+    return matrix

@@ -1,0 +1,58 @@
+"""What a source of embeddings is: a way to get x, and what it needs for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from attn_exp.config.schema import Embeddings
+
+Array = NDArray[Any]
+
+
+class Asked(NamedTuple):
+    """What a source is asked: all settings of the embeddings, what is said to it alone, and the seed of the run."""
+
+    settings: Embeddings
+    own: Any
+    seed: int
+
+    @property
+    def rows(self) -> int:
+        """How many tokens the settings name or count."""
+        tokens = self.settings.tokens
+        return tokens if isinstance(tokens, int) else len(tokens or ())
+
+
+class Vectors(NamedTuple):
+    """x `[t m]`, and the names of its tokens where they came with it."""
+
+    x: Array
+    tokens: tuple[str, ...] | None = None
+
+
+def counted(asked: Asked) -> tuple[int, int] | None:
+    """Return `tokens` and `d_model`, where both are set."""
+    return (asked.rows, asked.settings.d_model) if asked.rows and asked.settings.d_model else None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A way to get x; a file holds one, as `SOURCE`.
+
+    - `read`: returns x, and the names of its tokens where they came with it.
+    - `size`: how many rows and columns x will have, asked before `read`, so that what does not fit into memory is
+      refused before it is drawn; None where nobody can tell.
+    - `needs`: other settings of the embeddings that it cannot do without.
+    - `settings`: the dataclass of what is said to it alone; None takes it as it is.
+    - `turns`: whether `columns` may say that its tokens stand in columns.
+    """
+
+    read: Callable[[Asked], Vectors]
+    size: Callable[[Asked], tuple[int, int] | None] = counted
+    needs: tuple[str, ...] = ()
+    settings: type | None = None
+    turns: bool = False

@@ -1,0 +1,20 @@
+"""x as a user wrote it, or drawn from NumPy's legacy generator as a document did."""
+
+from __future__ import annotations
+
+from attn_exp.config.schema import Draw
+from attn_exp.problem.matrices import array
+from attn_exp.problem.sources.source import Asked, Source, Vectors
+
+
+def read(asked: Asked) -> Vectors:
+    """Return the numbers as they are."""
+    return Vectors(array(asked.own, "embeddings.vectors"))
+
+
+def size(asked: Asked) -> tuple[int, int] | None:
+    """Return the shape that is drawn; numbers that are written out are in memory already."""
+    return (asked.own.shape[0], asked.own.shape[1]) if isinstance(asked.own, Draw) else None
+
+
+SOURCE = Source(read=read, size=size, turns=True)
