@@ -95,3 +95,20 @@ def test_an_input_whose_scores_overflow_is_refused(largest: str) -> None:
     """1e200 squared is beyond 1.8e308; the scores would be infinite, and every row of weights zero or NaN."""
     with pytest.raises(UserError, match="the input is too large: q up to"):
         problem("embeddings=inline", f"embeddings.vectors=[[{largest},{largest}],[1,2]]")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("+projections.given.W_q=5", "projections.W_q=5: expected a list of rows"),
+        ("+projections.given.W_q={a:1}", "projections.W_q={a:1}: expected a list of rows"),
+        ("+projections.given.W_q=[]", "projections.W_q=[]: expected a list of rows"),
+        ("+projections.given.W_q=[[]]", "projections.W_q is empty"),
+        ("embeddings=random embeddings.tokens=[]", "embeddings.tokens=[]: expected at least one name"),
+        ("embeddings=inline embeddings.vectors=[[1e309]]", "holds inf; expected finite numbers"),
+    ],
+)
+def test_what_is_no_matrix_is_told_in_one_line(words: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        problem(*words.split())
+    assert message in str(error.value)
