@@ -7,9 +7,11 @@ a long sequence.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
-from attn_exp.config.fields import read_own
+from attn_exp.config.fields import own_kinds, read_own
+from attn_exp.config.kinds import Kind
 
 
 class Rule:
@@ -20,10 +22,14 @@ class Rule:
     """
 
     relative: ClassVar[bool] = False
+    kinds: ClassVar[Mapping[str, Kind]]
+
+    def __init_subclass__(cls) -> None:
+        cls.kinds = own_kinds(cls)
 
     def __post_init__(self) -> None:
         """Hold what Python gives to the bounds on the fields, as the command line does."""
-        read_own(self)
+        read_own(self, self.kinds)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         """Say why the rule does not fit logits `[heads rows keys]`, in the user's words, or None where it does."""

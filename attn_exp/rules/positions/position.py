@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from attn_exp.config.fields import read_own
+from attn_exp.config.fields import own_kinds, read_own
+from attn_exp.config.kinds import Kind
 
 Array = NDArray[Any]
 Vector = Sequence[float]
@@ -41,10 +42,14 @@ class Position:
 
     changes_x: ClassVar[bool] = False
     relative: ClassVar[bool] = False
+    kinds: ClassVar[Mapping[str, Kind]]
+
+    def __init_subclass__(cls) -> None:
+        cls.kinds = own_kinds(cls)
 
     def __post_init__(self) -> None:
         """Hold what Python gives to the bounds on the fields, as the command line does."""
-        read_own(self)
+        read_own(self, self.kinds)
 
     def embed(self, x: Array) -> Array:
         """Return x `[t m]` with the positions of its rows marked."""
