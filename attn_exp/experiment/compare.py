@@ -58,16 +58,9 @@ def tabulate(config: Config, progress: Progress | None = None) -> Comparison:
     Raises:
         UserError: as `compare`.
     """
-    if not config.variant:
-        raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
-    memory.check_drawn(config)
-    problem = build(config)
-    memory.check(config, len(problem.tokens), problem.keys)
-    variants = tuple(settle(name, variant, config, problem) for name, variant in config.variant.items())
+    problem, variants = prepared(config)
     traces, seconds = compute_all(variants, problem, config.weights, progress)
     computed = {variant.name: traces[variant.name] for variant in variants if not variant.refused}
-    if not computed:
-        raise UserError("; ".join(f"{variant.name}: {variant.refused}" for variant in variants))
     classes, expected = letters(computed, kinds(variants)), answers(variants, problem)
     first = next(variant for variant in variants if not variant.refused)
     rows = tuple(
@@ -76,6 +69,23 @@ def tabulate(config: Config, progress: Progress | None = None) -> Comparison:
     )
     published = hold(config, problem, variants, traces)
     return Comparison(config, problem, variants, rows, (), traces, published, seconds=seconds)
+
+
+def prepared(config: Config) -> tuple[Problem, tuple[Settled, ...]]:
+    """Return the problem of a configuration and its variants, settled; nothing is computed yet.
+
+    Raises:
+        UserError: as `compare`.
+    """
+    if not config.variant:
+        raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
+    memory.check_drawn(config)
+    problem = build(config)
+    memory.check(config, len(problem.tokens), problem.keys)
+    variants = tuple(settle(name, variant, config, problem) for name, variant in config.variant.items())
+    if all(variant.refused for variant in variants):
+        raise UserError("; ".join(f"{variant.name}: {variant.refused}" for variant in variants))
+    return problem, variants
 
 
 def compute_all(

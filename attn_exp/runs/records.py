@@ -15,12 +15,23 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def written(schema: type, records: Iterable[Any]) -> str:
     """Return the records as CSV: one line each, numbers with every digit that tells them apart, nothing where None."""
-    lines = StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    names = [each.name for each in fields(schema)]
-    writer.writerow(names)
-    writer.writerows([cell(getattr(record, name)) for name in names] for record in records)
-    return lines.getvalue()
+    names = [field.name for field in fields(schema)]
+    return as_csv([names, *([cell(getattr(record, name)) for name in names] for record in records)])
+
+
+def as_csv(lines: Sequence[Sequence[str]]) -> str:
+    """Return lines of cells as CSV; a cell that holds a carriage return is quoted, or it would end its line."""
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    if "\r" not in text.getvalue():
+        return text.getvalue()
+    text = StringIO()
+    usual, quoting = (
+        csv.writer(text, lineterminator="\n", quoting=kind) for kind in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    )
+    for line in lines:
+        (quoting if any("\r" in cell for cell in line) else usual).writerow(line)
+    return text.getvalue()
 
 
 def cell(value: Any) -> str:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from attn_exp import machine
-from attn_exp.sweep import lock, manifest, overview, parquet, parts
+from attn_exp.errors import UserError, first_line
+from attn_exp.runs.folders import COMPLETE
+from attn_exp.sweep import lock, manifest, overview, parquet
 from attn_exp.sweep.parts import Part, Shelf
 from attn_exp.sweep.totals import Summary, summarized
 
+PARTIAL = "partial"
+
 
 def shelf(folder: Path, about: Mapping[str, Any]) -> Shelf:
-    """Return where the parts of a sweep lie."""
+    """Return where the parts of a sweep lie; those from before names sealed them are told by its manifest."""
     columns = about["columns"]
-    types = parquet.kinds(columns, about["axes"], about["metrics"]) if about["format"] == "parquet" else None
-    return Shelf(folder / "parts", columns, types)
+    head = [*columns, *about.get("tally", ())]
+    types = parquet.kinds(head, about["axes"], about["metrics"]) if about["format"] == "parquet" else None
+    return Shelf(folder / "parts", head, len(columns), types, about.get("sealed", False))
 
 
 def results(folder: Path, about: Mapping[str, Any]) -> Path:
@@ -31,14 +38,23 @@ def write(folder: Path, about: Mapping[str, Any], found: Mapping[str, Part]) -> 
     """
     there = [found[name] for name in about["parts"] if name in found]
     where = shelf(folder, about)
+    about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
+    digest = hashlib.sha256()
     if about["format"] == "csv":
-        machine.write_pieces(folder / "results.csv", parts.joined(about["columns"], there))
-    summary = summarized(about["columns"], where.lines(there), about["axes"], about["metrics"])
+        machine.write_pieces(folder / "results.csv", hashed(where.joined(there), digest), sync=True)
+    summary = summarized(where.head, where.lines(there), about["axes"], about["metrics"])
     shown = render(folder, about, summary)
-    told = f"{overview.terminal(about, summary)}\n\n{shown}"
-    counts = {"done": summary.points - summary.failed, "failed": summary.failed, "told": told}
-    manifest.write(folder, {**about, **counts})
-    return told
+    text = f"{overview.terminal(about, summary)}\n\n{shown}"
+    counts = {"done": summary.points - summary.failed, "failed": summary.failed, "results": digest.hexdigest()}
+    manifest.write(folder, {**about, **counts, "told": text})
+    return text
+
+
+def hashed(pieces: Iterable[bytes], digest: Any) -> Iterator[bytes]:
+    """Yield the pieces and take each into a hash."""
+    for piece in pieces:
+        digest.update(piece)
+        yield piece
 
 
 def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
@@ -48,7 +64,7 @@ def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
     if wanted["figures"] and summary.cells:
         from attn_exp.sweep import plots  # noqa: PLC0415 - matplotlib only where a figure is drawn
 
-        (folder / "plots").mkdir(exist_ok=True)
+        machine.own_folder(folder / "plots")
         for name, figure in plots.draw(about, summary).items():
             for form in ("png", "svg"):
                 drawn[f"{name}.{form}"] = plots.encoded(figure, form)
@@ -57,18 +73,31 @@ def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
         return results(folder, about)
     from attn_exp.sweep import pages  # noqa: PLC0415 - templates only where a report is written
 
-    machine.write(folder / "report.md", pages.markdown(about, summary, list(drawn)).encode())
+    write_text(folder / "report.md", pages.markdown(about, summary, list(drawn)))
     if wanted["pages"]:
-        machine.write(folder / "report.html", pages.page(about, summary, drawn).encode())
+        write_text(folder / "report.html", pages.page(about, summary, drawn))
     return folder / ("report.html" if wanted["pages"] else "report.md")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text whole; half a surrogate pair, which UTF-8 cannot hold, becomes its number."""
+    machine.write(path, text.encode("utf-8", "backslashreplace"))
 
 
 def again(folder: Path) -> str:
     """Rebuild a sweep's table and report from its parts, and return what the terminal shows.
 
     Raises:
-        UserError: no sweep there, or one that is running now.
+        UserError: no sweep there, one that is running now, or a folder that cannot be read or written to.
     """
     about = manifest.load(folder)
     with lock.held(folder):
-        return write(folder, about, shelf(folder, about).find())
+        try:
+            found = shelf(folder, about).find(about["parts"])
+            text = write(folder, about, found.whole)
+        except (ValueError, csv.Error) as error:
+            raise UserError(f"{folder}: its parts cannot be read ({first_line(error)})") from error
+        except OSError as error:
+            raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
+    names = ", ".join(found.damaged[:3]) + ", ..." * (len(found.damaged) > 3)
+    return f"{text}\n\ndamaged and left out: {names}" if found.damaged else text

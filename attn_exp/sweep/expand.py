@@ -144,7 +144,7 @@ class Composer:
 
 def composed(axis: Axis) -> Axis:
     """Return the same axis, its values to be composed by Hydra."""
-    words = tuple(axis.word(place).partition("=")[2] for place in range(len(axis.values)))
+    words = tuple(map(axis.value_word, range(len(axis.values))))
     return axis if axis.composed else Axis(axis.key, words, composed=True, sign=axis.sign)
 
 

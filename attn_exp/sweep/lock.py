@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from attn_exp import machine
 from attn_exp.errors import UserError
 
 
@@ -24,34 +27,48 @@ def held(folder: Path) -> Iterator[None]:
     Raises:
         UserError: another driver holds it, named by process and machine.
     """
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = opened(folder / "lock", os.O_CREAT)
     try:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:
             raise UserError(f"{folder}: {holder(descriptor)} is running this sweep; wait for it or end it") from error
         os.ftruncate(descriptor, 0)
-        told = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-        os.pwrite(descriptor, json.dumps(told).encode(), 0)
+        about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        os.pwrite(descriptor, json.dumps(about).encode(), 0)
         yield
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 
 
+def opened(path: Path, further: int) -> int:
+    """Open the lock file itself: no link, nothing but a regular file, and none that goes by another name too.
+
+    Raises:
+        OSError: there is none, or something else.
+    """
+    descriptor = os.open(path, os.O_RDWR | machine.NO_FOLLOW | machine.NO_WAIT | further, 0o644)
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, "its lock is no file of its own", str(path))
+    return descriptor
+
+
 def holder(descriptor: int) -> str:
     """Say who wrote the lock file last."""
     try:
-        told = json.loads(os.pread(descriptor, 4096, 0))
-        return f"process {told['pid']} on {told['host']} (since {told['since']})"
-    except (ValueError, KeyError):
+        about = json.loads(os.pread(descriptor, 4096, 0))
+        return f"process {about['pid']} on {about['host']} (since {about['since']})"
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "another process"
 
 
 def running(folder: Path) -> str | None:
     """Return who runs the sweep in `folder`; None where nobody does."""
     try:
-        descriptor = os.open(folder / "lock", os.O_RDWR)
+        descriptor = opened(folder / "lock", 0)
     except OSError:
         return None
     try:

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from attn_exp import machine
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
+from attn_exp.runs import folders, json_file
+from attn_exp.runs.json_file import DamagedError
 from attn_exp.sweep.plan import Plan
 from attn_exp.sweep.space import Axis
-from attn_exp.sweep.task import columns
+from attn_exp.sweep.task import columns, tally_columns
+
+FILE = "manifest.json"
+
+SHAPE = {
+    **folders.DESCRIPTION,
+    "clock": float, "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int, "fixed": [str],
+    "axes": [{
+        "key": str, "sign": str, "column": str, "count": int, "kind": str, "low?": float, "high?": float,
+        "range?": [int], "words?": [str],
+    }],
+    "dimensions": [[int]], "skipped": int, "columns": [str], "tally?": [str], "sealed?": bool, "metrics": [str],
+    "format": str, "report": {"tables": bool, "figures": bool, "pages": bool}, "kept": [[int]], "parts": [str],
+    "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str], "told?": str,
+    "results?": str,
+}  # fmt: skip
+"""What a manifest holds, as far as something reads it."""
 
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
 
@@ -37,6 +58,8 @@ def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
         "dimensions": plan.space.dimensions,
         "skipped": plan.space.size - plan.points,
         "columns": columns(plan),
+        "tally": tally_columns(plan),
+        "sealed": True,
         "metrics": plan.metrics,
         "format": config.sweep.format,
         "sweep": asdict(config.sweep),
@@ -63,7 +86,7 @@ def axis_described(axis: Axis) -> dict[str, Any]:
     values = even(axis.values)
     if values is not None:
         return told | {"range": [values.start, values.step]}
-    return told | {"words": [axis.word(place).partition("=")[2] for place in range(count)]}
+    return told | {"words": [axis.value_word(place) for place in range(count)]}
 
 
 def even(values: Sequence[Any]) -> range | None:
@@ -87,22 +110,60 @@ def ranges(numbers: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def write(folder: Path, told: Mapping[str, Any]) -> None:
-    """Write the manifest, whole."""
-    text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
-    machine.write(folder / "manifest.json", text.encode("utf-8", "backslashreplace"))
+def write(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write the manifest, whole, so that it survives a loss of power."""
+    text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+    machine.write(folder / FILE, text.encode("utf-8", "backslashreplace"), sync=True)
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """Return what the manifest of a sweep says.
+    """Return what the manifest of a sweep says, checked: somebody else may have written it.
 
     Raises:
         UserError: no sweep there, or a manifest that cannot be read.
     """
+    if not os.path.lexists(folder / FILE) and (folder / "run.json").is_file():
+        raise UserError(f"{folder} is a run; for a sweep name a folder with a {FILE}")
     try:
-        told: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        about = json_file.read(folder / FILE, SHAPE)
+        check(about)
+    except FileNotFoundError as error:
+        raise UserError(f"{folder}: no sweep there ({FILE}: {error.strerror})") from error
     except OSError as error:
-        raise UserError(f"{folder}: no sweep there (manifest.json: {error.strerror})") from error
-    except ValueError as error:
-        raise UserError(f"{folder}: its manifest.json cannot be read ({error})") from error
-    return told
+        raise UserError(f"{folder}: its {FILE} cannot be read ({error.strerror})") from error
+    except DamagedError as error:
+        raise UserError(f"{folder}: its {FILE} cannot be read ({error})") from error
+    return about
+
+
+def check(about: Mapping[str, Any]) -> None:
+    """Refuse a manifest whose counts do not fit each other.
+
+    Raises:
+        DamagedError: what does not fit.
+    """
+    axes, columns = about["axes"], about["columns"]
+    places = [place for together in about["dimensions"] for place in together]
+    fits = {
+        "points": about["points"] >= 0 and about["points"] == sum(stop - first for first, stop in pairs(about["kept"])),
+        "chunk": about["chunk"] > 0 and len(about["parts"]) == -(-about["points"] // max(1, about["chunk"])),
+        "parts": all(re.fullmatch("[0-9a-f]{24}", name) for name in about["parts"]),
+        "dimensions": sorted(places) == list(range(len(axes))) and all(about["dimensions"]),
+        "columns": {"point", "status", "message", "variant", *(axis["column"] for axis in axes)} <= set(columns),
+        "axes": all(map(axis_fits, axes)),
+        "format": about["format"] in ("csv", "parquet"),
+    }
+    for name, fine in fits.items():
+        if not fine:
+            raise DamagedError(f"{name} does not fit the rest")
+
+
+def pairs(kept: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return runs of numbers as pairs; one that is none, or runs backwards, is as long as no plan."""
+    return [(run[0], run[1]) if len(run) == 2 and run[0] <= run[1] else (0, -1) for run in kept]
+
+
+def axis_fits(axis: Mapping[str, Any]) -> bool:
+    """Say whether an axis has as many values as it says, and numbers for ends if it is one of numbers."""
+    values = len(axis["range"]) == 2 if "range" in axis else len(axis.get("words", ())) == axis["count"]
+    return values and axis["count"] > 0 and ("low" in axis) == ("high" in axis)

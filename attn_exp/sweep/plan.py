@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,6 +51,13 @@ class Plan:
     def chunks(self) -> int:
         """How many chunks there are."""
         return -(-self.points // self.chunk)
+
+    def number(self, index: int) -> int | None:
+        """Return the number of the point that is this combination of all; None where it was left out."""
+        if isinstance(self.kept, range):
+            return index
+        place = bisect_left(self.kept, index)
+        return place if place < len(self.kept) and self.kept[place] == index else None
 
     def numbers(self, chunk: int) -> range:
         """Return the numbers of a chunk's points."""

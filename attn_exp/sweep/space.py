@@ -30,8 +30,12 @@ class Axis:
 
     def word(self, place: int) -> str:
         """Return what chooses one value on the command line."""
+        return f"{self.sign}{self.key}={self.value_word(place)}"
+
+    def value_word(self, place: int) -> str:
+        """Return one value as it is typed."""
         value = self.values[place]
-        return f"{self.sign}{self.key}={value if self.composed else spelled(value)}"
+        return str(value) if self.composed else spelled(value)
 
 
 @dataclass(frozen=True)

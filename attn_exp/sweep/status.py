@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attn_exp.sweep import lock, manifest, parts
+from attn_exp.sweep import collect, lock, manifest
 from attn_exp.sweep.meter import span
 
 
@@ -17,15 +17,16 @@ def told(folder: Path) -> str:
         UserError: no sweep there.
     """
     about = manifest.load(folder)
-    there = parts.find(folder / "parts", about["format"])
     sizes = {name: size(about, place) for place, name in enumerate(about["parts"])}
-    present = [there[name] for name in sizes if name in there]
-    done = sum(sizes[name] for name in sizes if name in there)
+    found = collect.shelf(folder, about).find(sizes)
+    present = [found.whole[name] for name in sizes if name in found.whole]
+    done = sum(sizes[name] for name in sizes if name in found.whole)
+    damaged = f", {len(found.damaged):,} damaged, to be computed again" if found.damaged else ""
     failed = sum(part.failed for part in present)
     who = lock.running(folder)
     lines = [
         about["command"],
-        f"{done:,} of {about['points']:,} points, {failed:,} failed; {len(present):,} of {len(sizes):,} parts",
+        f"{done:,} of {about['points']:,} points, {failed:,} failed; {len(present):,} of {len(sizes):,} parts{damaged}",
         f"running: {who}" if who else f"{state(about, done)}",
     ]
     if who and done < about["points"]:
@@ -44,4 +45,6 @@ def state(about: dict[str, Any], done: int) -> str:
     """Say how a sweep that nobody runs ended."""
     if about["status"] == "running":  # it had no time to say how it ended
         return "complete" if done == about["points"] else "ended without a word; the same command continues"
+    if about["status"] == "complete" and done < about["points"]:
+        return "damaged since it was complete; the same command continues"
     return about["status"] if about["status"] == "complete" else f"{about['status']}; the same command continues"

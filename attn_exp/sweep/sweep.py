@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import signal
 import sys
 import time
@@ -12,22 +11,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError
-from attn_exp.experiment import checks, metrics
-from attn_exp.runs import index
+from attn_exp.errors import UserError, printable
+from attn_exp.runs import index, seal
+from attn_exp.runs.folders import COMPLETE
 from attn_exp.runs.provenance import Git, ask_git, origin
-from attn_exp.runs.store import USER_ERRORS, check_writable
-from attn_exp.sweep import collect, lock, manifest, parquet, parts
+from attn_exp.runs.store import USER_ERRORS
+from attn_exp.sweep import before, collect, home, lock, manifest, parts
 from attn_exp.sweep.driver import Driver
 from attn_exp.sweep.engines import engine
+from attn_exp.sweep.engines.engine import Workers
 from attn_exp.sweep.expand import expand
-from attn_exp.sweep.meter import Progress, span
+from attn_exp.sweep.meter import Progress
+from attn_exp.sweep.parts import Found
 from attn_exp.sweep.plan import Job, Plan, identity, make_plan
-from attn_exp.sweep.space import Axis, Space
-from attn_exp.sweep.task import compute, row_columns
+from attn_exp.sweep.preview import preview
 from attn_exp.sweep.words import quoted
 
 DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
@@ -41,122 +40,99 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
         UserError: a mistake in the words, found before anything starts, or a folder that cannot be written to.
     """
     space, first = expand([skip_quoted(word) for word in words], folders)
-    if first.strict:
-        raise UserError("published.strict=true is for one run; of a sweep, the column agree says it for each point")
-    plan = make_plan(space, first.sweep, more_metrics(space))
+    plan = make_plan(space, first.sweep, before.more_metrics(space))
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
+    before.check(plan, folder, first)
+    about = manifest.described(plan, first, Repeat(tuple(words), tuple(folders), many=True))
     if first.sweep.dry_run:
-        print(preview(plan, folder, first))
+        found = collect.shelf(folder, about).find(plan.names)
+        missing = [chunk for chunk, name in enumerate(plan.names) if name not in found.whole]
+        print(preview(plan, folder, first, [part.failed for part in found.whole.values()], missing))
         return DONE
-    check_writable(folder)
-    if first.sweep.format == "parquet":
-        parquet.check()
-    command = Repeat(tuple(words), tuple(folders), many=True)
     try:
-        (folder / "parts").mkdir(parents=True, exist_ok=True)
-        with lock.held(folder), interruptible(), ask_git() as git:
-            return run(plan, folder, first, manifest.described(plan, first, command), git)
+        with home.made(folder), lock.held(folder), interruptible(), ask_git() as git:
+            return run(plan, folder, first, about, git)
     except OSError as error:
-        if error.errno not in (*USER_ERRORS, errno.EFBIG):
+        if error.errno not in USER_ERRORS:
             raise
         hint = "what is done is kept: make room and run the same command again"
-        print(f"attn_exp: error: {folder}: cannot be written to ({error.strerror}); {hint}", file=sys.stderr)
+        complain(f"error: {folder}: cannot be written to ({error.strerror}); {hint}")
         return SOME_FAILED
 
 
-def more_metrics(space: Space) -> tuple[str, ...]:
-    """Return the metrics that the sweep adds to a row's own; other checks make tables that a sweep has no place for.
-
-    Raises:
-        UserError: another check, or metrics that are not the same everywhere.
-    """
-    asked = set()
-    for config in map(read, space.bases.values()):
-        if set(checks.wanted(config)) - {"measures"}:
-            raise UserError("a sweep runs no check and no dtype; run them one at a time, or add hydra/sweeper=basic")
-        asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
-    if len(asked) > 1 or any(axis.key in ("check", "dtype", "metrics") for axis in space.axes):
-        raise UserError("metrics, check and dtype belong to the whole sweep and take one value")
-    return tuple(name for name in asked.pop() if name not in row_columns())
-
-
-def run(plan: Plan, folder: Path, config: Config, told: dict[str, Any], git: Git | None) -> int:
+def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Git | None) -> int:
     """Compute what is missing, and write the table and the report of what there is, however it ends."""
     parts.tidy(folder / "parts", plan.names)
-    shelf = collect.shelf(folder, told)
-    driver = Driver(plan, shelf, Progress(plan.points), shelf.find())
+    shelf = collect.shelf(folder, about)
+    found = shelf.find(plan.names)
+    say_damaged(found)
+    driver = Driver(plan, shelf, Progress(plan.points), dict(found.whole))
     todo = deque(driver.jobs())
-    if not todo and finished(folder, told):
+    if not todo and (text := finished(folder, about)) is not None:
         driver.progress.show(last=True)
-        print(manifest.load(folder)["told"])
+        print(printable(text))
         return SOME_FAILED if driver.failed else DONE
     workers = engine.start(plan, config.sweep, len(todo)) if todo else None
-    told |= origin(git)
-    manifest.write(folder, told)
-    status = "partial"
+    about |= origin(git)
+    manifest.write(folder, about)
+    return ended(driver, workers, todo, folder, about, config)
+
+
+def ended(
+    driver: Driver, workers: Workers | None, todo: deque[Job], folder: Path, about: dict[str, Any], config: Config
+) -> int:
+    """Let the workers compute, write what there is, print it, and return the exit code."""
+    status = collect.PARTIAL
     try:
         if workers is None or driver.run(workers, todo):
-            status = "complete"
+            status = COMPLETE
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
         driver.progress.show(last=True)
-        told |= {"status": status, "seconds": time.time() - told["clock"]}
-        said = collect.write(folder, told, driver.found)
+        about |= {"status": status, "seconds": time.time() - about["clock"]}
+        text = collect.write(folder, about, driver.found)
         with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
             index.rebuild(Path(config.output_dir))
-    print(said)
+    print(printable(text))
     return INTERRUPTED if status == "interrupted" else SOME_FAILED if driver.failed else DONE
 
 
-def finished(folder: Path, told: Mapping[str, Any]) -> bool:
-    """Say whether the folder's table and report are those of this very sweep, complete."""
+def finished(folder: Path, about: Mapping[str, Any]) -> str | None:
+    """Return what a sweep said at its end, if the folder's table and report are those of this very sweep, complete."""
     try:
-        before = manifest.load(folder)
-    except UserError:
-        return False
-    same = all(before.get(key) == told[key] for key in ("parts", "report", "format"))
-    return same and before["status"] == "complete" and collect.results(folder, told).exists()
+        last = manifest.load(folder)
+        same = all(last.get(key) == about[key] for key in ("parts", "report", "format", "columns"))
+        if not same or last["status"] != COMPLETE:
+            return None
+        table = collect.results(folder, about)
+        whole = table.is_dir() if about["format"] == "parquet" else seal.of_file(table) == last.get("results")
+    except (UserError, OSError):
+        return None
+    return last.get("told") if whole else None
 
 
-def preview(plan: Plan, folder: Path, config: Config) -> str:
-    """Return what a sweep would do: axes, points, chunks, what is done already, and about how long the rest takes."""
-    there = parts.find(folder / "parts", config.sweep.format)
-    done = sum(len(plan.numbers(chunk)) - there[name].failed for chunk, name in enumerate(plan.names) if name in there)
-    lines = [f"{axis.key}: {len(axis.values):,} values ({values_shown(axis)})" for axis in plan.space.axes]
-    lines.append(f"{plan.points:,} points in {plan.chunks:,} chunks, {done:,} done already")
-    if plan.space.size > plan.points:
-        lines.append(f"{plan.space.size - plan.points:,} combinations left out: {config.sweep.skip}")
-    if plan.points > done:
-        lines.append(f"about {span(estimate(plan, config) * (plan.points - done))} for the rest")
-    return "\n".join([*lines, str(folder)])
+def say_damaged(found: Found) -> None:
+    """Say on stderr which parts are not as they were written."""
+    if found.damaged:
+        names = ", ".join(found.damaged[:3]) + ", ..." * (len(found.damaged) > 3)
+        parts_are = "1 part is" if len(found.damaged) == 1 else f"{len(found.damaged):,} parts are"
+        complain(f"{parts_are} damaged and computed again: {names}")
 
 
-def values_shown(axis: Axis) -> str:
-    words = [axis.word(place).partition("=")[2] for place in range(min(6, len(axis.values)))]
-    return ", ".join(
-        words if len(axis.values) <= 6 else [*words[:5], "...", axis.word(len(axis.values) - 1).partition("=")[2]]
-    )
-
-
-def estimate(plan: Plan, config: Config) -> float:
-    """Return the seconds a point takes, from points all over the sweep, shared by the workers."""
-    sample = sorted({round(place) for place in (0, (plan.points - 1) / 2, plan.points - 1)})
-    compute(plan, Job(0, sample[:1]))
-    started = time.perf_counter()
-    compute(plan, Job(0, sample))
-    workers = engine.workers(engine.chosen(config.sweep), config.sweep)
-    return (time.perf_counter() - started) / len(sample) / workers
+def complain(message: str) -> None:
+    """Print one line on stderr."""
+    print(f"attn_exp: {printable(message)}", file=sys.stderr)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Let a polite kill end a sweep as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    handler = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, handler)
 
 
 def skip_quoted(word: str) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from io import StringIO
 from pathlib import Path
-from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -21,6 +18,7 @@ from attn_exp.experiment.checks import measures
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
+from attn_exp.runs import records
 from attn_exp.runs.records import cell
 from attn_exp.sweep.plan import Job, Plan, task_version
 from attn_exp.sweep.words import bare
@@ -40,17 +38,19 @@ class Done:
     failed: int
 
 
+TALLY = ("agreeing", "printed")
+"""Columns of parts that the results do not show: how many printed figures agree, and of how many."""
+
+
 def columns(plan: Plan) -> list[str]:
     """Return the head of the results: the point, what was swept, how it went, and the row of each variant."""
-    return [
-        "point",
-        *(axis.column for axis in plan.space.axes),
-        "status",
-        "message",
-        "agree",
-        *row_columns(),
-        *plan.metrics,
-    ]
+    swept = [axis.column for axis in plan.space.axes]
+    return ["point", *swept, "status", "message", "agree", *row_columns(), *plan.metrics]
+
+
+def tally_columns(plan: Plan) -> list[str]:
+    """Return the columns that parts have beyond the results: none where nothing is printed."""
+    return list(TALLY) if any(base.get("published") for base in plan.space.bases.values()) else []
 
 
 @cache
@@ -111,17 +111,14 @@ def own_version() -> str:
 
 def ok_lines(plan: Plan, number: int, config: Config, comparison: Comparison) -> Iterator[list[str]]:
     """Yield a line for each variant of a point; `agree` says how many printed figures agree, as in 6 of 6."""
-    agree = (
-        f"{sum(each.agrees for each in comparison.published)} of {len(comparison.published)}"
-        if comparison.published
-        else ""
-    )
-    start = [*settings_cells(plan, number), OK, "", agree]
-    names = [each.name for each in fields(Row)]
+    agreeing, printed = sum(figure.agrees for figure in comparison.published), len(comparison.published)
+    start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
+    names = [field.name for field in fields(Row)]
     more = more_numbers(plan, config, comparison) if plan.metrics else {}
+    tally = [str(agreeing), str(printed)] if tally_columns(plan) else []
     for row in comparison.rows:
         numbers = (cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
-        yield [*start, *(cell(getattr(row, name)) for name in names), *numbers]
+        yield [*start, *(cell(getattr(row, name)) for name in names), *numbers, *tally]
 
 
 def more_numbers(plan: Plan, config: Config, comparison: Comparison) -> dict[tuple[str, str], float]:
@@ -133,12 +130,8 @@ def more_numbers(plan: Plan, config: Config, comparison: Comparison) -> dict[tup
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
     """Return the line of a point without results."""
-    return [
-        *settings_cells(plan, number),
-        status,
-        cell(message),
-        *([""] * (1 + len(row_columns()) + len(plan.metrics))),
-    ]
+    empty = [""] * (1 + len(row_columns()) + len(plan.metrics) + len(tally_columns(plan)))
+    return [*settings_cells(plan, number), status, cell(message), *empty]
 
 
 def settings_cells(plan: Plan, number: int) -> list[str]:
@@ -153,7 +146,6 @@ def told(error: Exception) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
-def as_csv(lines: Sequence[Sequence[Any]]) -> bytes:
-    text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue().encode("utf-8", "backslashreplace")
+def as_csv(lines: Sequence[Sequence[str]]) -> bytes:
+    """Return lines as CSV in UTF-8; half a surrogate pair, which it cannot hold, becomes its number."""
+    return records.as_csv(lines).encode("utf-8", "backslashreplace")

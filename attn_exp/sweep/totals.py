@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attn_exp.experiment.row import COLUMNS
-from attn_exp.sweep.task import OK
+from attn_exp.sweep.task import OK, TALLY
 
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 MOST_CELLS = 20_000
@@ -60,11 +60,10 @@ class Tally:
     agree: int = 0
     printed: int = 0
 
-    def add(self, told: str) -> None:
-        """Take what one point says, such as `6 of 6`."""
-        agree, _, printed = told.partition(" of ")
-        self.agree += int(agree)
-        self.printed += int(printed)
+    def add(self, other: Tally) -> None:
+        """Count those of another tally too."""
+        self.agree += other.agree
+        self.printed += other.printed
 
     def __str__(self) -> str:
         return f"{self.agree:,} of {self.printed:,}"
@@ -166,7 +165,7 @@ def summarized(
     summary = Summary(tuple(folded), math.prod(seeds))
     columns = [(name, head.index(name)) for name in (*METRICS, *metrics) if name in head]
     status, message, variant = (head.index(name) for name in ("status", "message", "variant"))
-    agree = head.index("agree") if "agree" in head else None
+    tally = [head.index(name) for name in TALLY if name in head]
     last = ""
     for line in lines:
         new = line[0] != last
@@ -183,8 +182,8 @@ def summarized(
         if cell is None:
             cell = summary.cells[key] = {}
             summary.first[key] = int(last)
-        if agree is not None and line[agree]:
-            note_agreement(summary, key, line[agree], int(last), new)
+        if tally and line[tally[1]] != "0":
+            note_agreement(summary, key, Tally(*(int(line[column]) for column in tally)), int(last), new)
         for name, column in columns:
             number = float(line[column] or "nan")
             if math.isfinite(number):
@@ -194,18 +193,16 @@ def summarized(
     return summary
 
 
-def note_agreement(summary: Summary, key: tuple[str, ...], told: str, point: int, new: bool) -> None:
+def note_agreement(summary: Summary, key: tuple[str, ...], tally: Tally, point: int, new: bool) -> None:
     """Count the printed results of a line: with its cell, and once for a new point, which is kept if one disagrees."""
-    summary.tallies.setdefault(key, Tally()).add(told)
+    summary.tallies.setdefault(key, Tally()).add(tally)
     if not new:
         return
-    own = Tally()
-    own.add(told)
-    summary.tally.add(told)
-    if own.agree < own.printed:
+    summary.tally.add(tally)
+    if tally.agree < tally.printed:
         summary.disagreeing += 1
         if len(summary.disagreements) < NAMED:
-            summary.disagreements[point] = own
+            summary.disagreements[point] = tally
 
 
 def note_extremes(summary: Summary, name: str, number: float, point: str, variant: str) -> None:

@@ -21,8 +21,8 @@ def read(folder: Path) -> tuple[dict[str, Any], Summary]:
     """Return the manifest of the only sweep and the summary of its parts."""
     about = manifest.load(the_sweep(folder))
     shelf = collect.shelf(the_sweep(folder), about)
-    found = shelf.find()
-    return about, summarized(about["columns"], shelf.lines([found[name] for name in about["parts"]]), about["axes"])
+    found = shelf.find(about["parts"]).whole
+    return about, summarized(shelf.head, shelf.lines([found[name] for name in about["parts"]]), about["axes"])
 
 
 def swept(folder: Path, *words: str, code: int = 0) -> tuple[dict[str, Any], Summary]:
