@@ -21,6 +21,7 @@ from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.gradients import gradient
 from attn_exp.experiment.metrics.errors import ulp_distance
 from attn_exp.experiment.sameness import compared, sameness
+from attn_exp.forms import matrix
 from attn_exp.forms.trace import Trace
 from attn_exp.report.terminal import summary
 from attn_exp.rules.grid import Array
@@ -372,3 +373,39 @@ def test_heads_count_from_one_where_their_masks_differ() -> None:
     words = ("check=mask", "mask=array", f"mask.array.values={heads}", "variant=[multi_head]")
     (finding,) = comparison(*words).checks
     assert [record.variant for record in finding.records] == ["multi_head 1"] * 3 + ["multi_head 2"] * 3
+
+
+@pytest.mark.parametrize("rescued", [False, True])
+def test_a_softmax_without_its_largest_logit_is_found_out(rescued: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`exp(l) / sum exp(l)` is right until a power overflows, or all of them vanish; an epsilon rescues neither."""
+
+    def attend(q: Array, k: Array, v: Array, rules: Rules) -> Trace:
+        sound = matrix.attend(q, k, v, rules)
+        powers = np.exp(np.asarray(sound.masked))
+        weights = powers / (powers.sum(axis=-1, keepdims=True) + (1e-30 if rescued else 0))
+        return sound.replace(weights=weights, context=weights @ v)
+
+    monkeypatch.setattr(matrix, "FORM", replace(matrix.FORM, attend=attend))
+    found = check("invariants", "check=invariants", "variant=[matrix]")
+    assert {record.holds for record in found.records if record.invariant == "logit shift"} == {"no"}
+    assert found.sentence.endswith("broken: logit shift of matrix.")
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(3, 3), (2, 4), (4, 2), (3, 1)])
+@pytest.mark.parametrize("align", ["top_left", "bottom_right"])
+def test_a_right_function_that_aligns_the_last_query_to_the_last_key_passes(
+    rows: int, keys: int, align: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `flash_attn_func(causal=True)`: it looks at the sizes alone, and wants at least one key."""
+
+    def attend(q: Array, k: Array, v: Array, rules: Rules) -> Trace:
+        assert k.shape[1] > 0
+        return matrix.attend(q, k, v, replace(rules, offset=k.shape[1] - q.shape[1]))
+
+    monkeypatch.setattr(matrix, "FORM", replace(matrix.FORM, attend=attend))
+    rng = np.random.default_rng(0)
+    given = [f"embeddings.{name}={rng.standard_normal((size, 2)).round(2).tolist()}"
+             for name, size in (("q", rows), ("k", keys), ("v", keys))]  # fmt: skip
+    start = ("embeddings=inline", "projections=none", "embeddings.vectors=null", "head=1", "variant=[matrix]")
+    found = verdicts("check=invariants", *start, *given, "mask=causal", f"align={align}")
+    assert found["matrix", "prefill against decode"] == ("yes" if align == "bottom_right" or rows == keys else "-")

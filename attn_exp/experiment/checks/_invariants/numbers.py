@@ -13,12 +13,22 @@ from attn_exp.rules.scores.added import Added
 
 
 def logit_shift(case: Case) -> Answer:
-    """A constant added to every logit changes nothing, where weights share a sum."""
+    """A constant added to every logit changes nothing, where weights share a sum.
+
+    It is so large, and so small, that no power of e holds it: who forgets to take the largest logit off is found out.
+    """
     if not case.rules.normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores):
         return "weights do not share a sum of 1"
-    shifted = replace(case.rules, scores=(*case.rules.scores, Added(np.array([[5.0]]))))
-    refusal = forms.refuses(case.settled.form, shifted)
-    return refusal or (replace(case, rules=shifted).compute(), case.compute())
+    if case.rules.bend_last and case.rules.scores:
+        return "logits are bent after the shift"
+    beyond = 1.1 * float(np.log(np.finfo(case.settled.computed_in).max))
+    answers = []
+    for shift in (beyond, -beyond):
+        shifted = replace(case.rules, scores=(*case.rules.scores, Added(np.array([[shift]]))))
+        if refusal := forms.refuses(case.settled.form, shifted):
+            return refusal
+        answers.append(replace(case, rules=shifted).compute())
+    return np.stack(answers), np.stack([case.compute()] * 2)
 
 
 def rope_shift(case: Case) -> Answer:

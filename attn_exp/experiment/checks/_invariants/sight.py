@@ -10,6 +10,7 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.experiment.checks._invariants.case import Answer, Case
 from attn_exp.rules.grid import Array
+from attn_exp.rules.masks.mask import AllOf
 
 MOST_POISONED = 16
 """Of more hidden keys than this, evenly spaced ones are tried, each in a computation of its own."""
@@ -36,32 +37,39 @@ def poison(held: float) -> Callable[[Case], Answer]:
         hidden = np.flatnonzero(~allowed.all(axis=(0, 1)))
         if not len(hidden):
             return "every query sees every key"
-        clean, found, expected = case.compute(), [], []
+        clean, poisoned, expected = case.compute(), [], []
         for key in hidden[np.linspace(0, len(hidden) - 1, min(len(hidden), MOST_POISONED)).astype(int)]:
             k, v = case.k.copy(), case.v.copy()
             k[:, key], v[:, key] = held, held
             blind = ~allowed[:, :, key]
-            found.append(replace(case, k=k, v=v).compute()[blind])
+            poisoned.append(replace(case, k=k, v=v).compute()[blind])
             expected.append(clean[blind])
-        return np.concatenate(found), np.concatenate(expected)
+        return np.concatenate(poisoned), np.concatenate(expected)
 
     return attempt
 
 
 def decoding(case: Case) -> Answer:
-    """All queries at once give what they give one by one, each with the keys up to its own."""
+    """All queries at once give what they give one by one, each with the keys up to its own.
+
+    A query that has no key yet is left out: decoding starts with a key.
+    """
     if refusal := forms.refuses("decode", case.rules):
         return refusal if case.settled.form != "decode" else "the form decodes already"
     rows, keys, offset = case.q.shape[1], case.k.shape[1], int(case.rules.offset)
     if any(rule.misfit(len(case.q), 1, keys - 1) for rule in (*case.rules.masks, *case.rules.scores)):
         return "a rule has numbers for the whole problem"
-    steps = []
-    for row in range(rows):
-        stop = max(min(keys, row + offset + 1), 0)
+    if rows != keys and offset not in (keys - rows, AllOf(case.rules.masks).unpadded(keys) - rows):
+        return "the last query does not stand beside the last key, as in decoding"
+    steps, first = [], max(-offset, 0)
+    if first >= rows:
+        return "no query has a key"
+    for row in range(first, rows):
+        stop = min(keys, row + offset + 1)
         rules = replace(case.rules, offset=row + offset)
         step = replace(case, q=case.q[:, row : row + 1], k=case.k[:, :stop], v=case.v[:, :stop], rules=rules)
         steps.append(step.compute())
-    return np.concatenate(steps, axis=1), case.compute()
+    return np.concatenate(steps, axis=1), case.compute()[:, first:]
 
 
 def after(array: Array, start: int, number: float) -> Array:
