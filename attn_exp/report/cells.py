@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -36,7 +37,7 @@ def share_class(share: float, kind: str = "") -> str:
 
     The policy of a page allows no style in an element itself.
     """
-    hundredths = min(100, max(0, round(100 * share)))
+    hundredths = round(100 * min(1.0, max(0.0, share))) if math.isfinite(share) else 0
     return " ".join(filter(None, (kind, f"w{hundredths}" if hundredths else "")))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from attn_exp.report.escapes import html
 from attn_exp.report.numbers import brief
 from attn_exp.report.pixels import INK, picture
 from attn_exp.report.verdict import agreed, sentence
-from attn_exp.report.views import Views, heads_of, label, seen
+from attn_exp.report.views import Views, heads_of, label, seen, top
 
 MOST_CELLS = 12
 """A map with more rows or columns than this is a picture instead of a table."""
@@ -73,34 +74,35 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> str:
 
 def maps(views: Views) -> str:
     """Return the weights of each variant and head, queries down, keys across, on one scale."""
-    top = max((float(panel.weights.max(initial=0)) for panel in views.panels), default=0.0) or 1.0
+    end = top(panel.weights for panel in views.panels)
     heads = [head for panel in views.panels for head in heads_of(panel)]
     tokens, keys = views.comparison.problem.tokens, views.comparison.problem.key_tokens
     drawn = [
         f'<figure style="margin:0 1.5em 1em 0"><figcaption>{html(head.title)}</figcaption>'
-        f"{heat(head.weights, tokens, keys, top)}</figure>"
+        f"{heat(head.weights, tokens, keys, end)}</figure>"
         for head in heads[:MOST_MAPS]
     ]
     left = paragraph(f"and {len(heads) - MOST_MAPS} more") if len(heads) > MOST_MAPS else ""
     return f'<div style="display:flex;flex-wrap:wrap">{"".join(drawn)}</div>{left}'
 
 
-def heat(matrix: NDArray[Any], tokens: Sequence[str], keys: Sequence[str], top: float) -> str:
+def heat(matrix: NDArray[Any], tokens: Sequence[str], keys: Sequence[str], end: float) -> str:
     """Return a matrix of weights as a table with tokens as labels, or as a picture where it is large."""
     if max(matrix.shape) > MOST_CELLS:
         style = "image-rendering:pixelated;width:16em;background:white"
-        return f'<img src="{picture(matrix, top)}" style="{style}" alt="weights, queries down, keys across">'
+        return f'<img src="{picture(matrix, end)}" style="{style}" alt="weights, queries down, keys across">'
     heads = "".join(f"<th>{html(label(key))}</th>" for key in keys)
     lines = "".join(
-        f"<tr><th>{html(label(token))}</th>{''.join(cell(float(value), top) for value in row)}</tr>"
+        f"<tr><th>{html(label(token))}</th>{''.join(cell(float(value), end) for value in row)}</tr>"
         for token, row in zip(tokens, matrix, strict=True)
     )
     return f"<table><thead><tr><th></th>{heads}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-def cell(value: float, top: float) -> str:
+def cell(value: float, end: float) -> str:
     """Return one weight, its share of the largest as the strength of its colour."""
-    return f'<td style="background:rgba({",".join(map(str, INK))},{0.6 * value / top:.3f})">{brief(value)}</td>'
+    share = value / end if math.isfinite(value) else 0.0
+    return f'<td style="background:rgba({",".join(map(str, INK))},{0.6 * share:.3f})">{brief(value)}</td>'
 
 
 def paragraph(words: str) -> str:

@@ -21,7 +21,7 @@ from attn_exp.report.inline import inline, policy, template_text
 from attn_exp.report.numbers import brief, decimals_of, kinds
 from attn_exp.report.page_data import page_data
 from attn_exp.report.pixels import coarse, picture
-from attn_exp.report.views import FINE, Views, heads_of
+from attn_exp.report.views import FINE, Views, heads_of, top
 
 SMALL = 12
 """Maps of the weights with at most this many rows and columns are tables with numbers; larger ones are pictures."""
@@ -54,13 +54,13 @@ def page(run: Run, views: Views, figures: Sequence[Shown] = ()) -> str:
     """Return the report as HTML; the address of each figure is the figure itself."""
     environment = templates(autoescape=True)
     environment.filters |= FILTERS
-    top = max((float(coarse(matrix).max(initial=0)) for panel in views.panels for matrix in panel.weights), default=0.0)
+    end = top(coarse(matrix) for panel in views.panels for matrix in panel.weights)
     style, script = inline(template_text("report.css"), share_styles()), inline(template_text("report.js"))
     return environment.get_template("report.html").render(
         contents(run, views),
         figures=figures,
-        top=top or 1.0,
-        maps=[*maps(views, top or 1.0), *block_maps(views)],
+        top=end,
+        maps=[*maps(views, end), *block_maps(views)],
         data=page_data(views),
         style=Markup(style),
         script=Markup(script),
@@ -73,18 +73,18 @@ def svg_source(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
-def maps(views: Views, top: float) -> Iterator[Map]:
-    """Yield each head's weights as a small table, or as a picture where it is large; all on one scale."""
+def maps(views: Views, end: float) -> Iterator[Map]:
+    """Yield each head's weights as a small table, or as a picture where it is large; all on one scale to `end`."""
     image = Markup('<img class="map" src="{}" alt="{}" width="{}" height="{}">')
     for place, panel in enumerate(views.panels):
         step = walk.step("weights", panel.weights, views.comparison, panel.variants[0])
-        step = replace(step, largest=top, decimals=2)
+        step = replace(step, largest=end, decimals=2)
         for index, head in enumerate(heads_of(panel)):
             queries, keys = head.weights.shape
             if max(queries, keys) <= SMALL and index < len(step.tables):
                 yield Map(head.title, place, step, replace(step.tables[index], title=""), "")
             else:
-                drawn = image.format(picture(head.weights, top), f"weights of {head.title}", keys, queries)
+                drawn = image.format(picture(head.weights, end), f"weights of {head.title}", keys, queries)
                 yield Map(head.title, place, step, None, drawn)
 
 
@@ -98,12 +98,12 @@ def block_maps(views: Views) -> Iterator[Map]:
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
         for head, matrix in enumerate(heads):
-            top = float(matrix.max(initial=0)) or 1.0
+            end = top([matrix])
             name = f"{variant}, head {head + 1}" if len(heads) > 1 else variant
-            title = f"{name}: means of blocks, up to {brief(top)}"
-            look, source = "map", picture(matrix, top)
+            title = f"{name}: means of blocks, up to {brief(end)}"
+            look, source = "map", picture(matrix, end)
             if max(matrix.shape) > FINE:
                 title, look = f"{title}, coloured by their square roots", "map coarse"
-                source = picture(np.sqrt(matrix), top**0.5)
+                source = picture(np.sqrt(matrix), end**0.5)
             drawn = image.format(look, source, f"weights of {title}", matrix.shape[1], matrix.shape[0])
             yield Map(title, "", None, None, drawn)

@@ -19,7 +19,7 @@ SIDE = 256
 
 def picture(matrix: Array, top: float) -> str:
     """Return a matrix `[t s]` as the address of a picture, one pixel per number, opaque at `top` and clear at 0."""
-    opacity = np.clip(255 * coarse(matrix) / top, 0, 255).round().astype(np.uint8)
+    opacity = np.clip(np.nan_to_num(255 * coarse(matrix) / top), 0, 255).round().astype(np.uint8)
     return "data:image/png;base64," + base64.b64encode(png(opacity)).decode()
 
 

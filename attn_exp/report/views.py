@@ -91,8 +91,21 @@ def gathered(named: Iterable[tuple[str, Array]]) -> tuple[Panel, ...]:
 
 
 def same(left: Array, right: Array) -> bool:
-    """Say whether two arrays differ by rounding alone."""
-    return left.shape == right.shape and bool(np.abs(left - right).max(initial=0) <= SAME_WEIGHTS)
+    """Say whether two arrays differ by rounding alone, with NaN at the same places."""
+    if left.shape != right.shape:
+        return False
+    apart = np.abs(left - right).max(initial=0)
+    if np.isnan(apart):
+        return np.allclose(left, right, rtol=0, atol=SAME_WEIGHTS, equal_nan=True)
+    return bool(apart <= SAME_WEIGHTS)
+
+
+def top(matrices: Iterable[Array]) -> float:
+    """Return where the scale of some maps of weights ends: at the largest number of all, 1 where none is above 0.
+
+    Some libraries answer NaN where a query may look nowhere; that is no number.
+    """
+    return max((float(matrix.max(initial=0, where=np.isfinite(matrix))) for matrix in matrices), default=0.0) or 1.0
 
 
 @dataclass(frozen=True)

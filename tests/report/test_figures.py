@@ -15,13 +15,15 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from attn_exp.experiment.comparison import Comparison
+from attn_exp.report import notebook
 from attn_exp.report.curves import curves
 from attn_exp.report.drawing import encoded
 from attn_exp.report.figures._maps import SCALE, short_title, weight_maps
 from attn_exp.report.splits import softmax
-from attn_exp.report.views import Head, seen
+from attn_exp.report.views import Head, same, seen
 from tests.compose import comparison
-from tests.report.render import drawings_of
+from tests.report.render import drawings_of, markdown_of, page_of
+from tests.report.test_report import a_run
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +179,29 @@ def test_a_problem_that_starts_late_is_drawn() -> None:
         "variant=[matrix]",
     )  # fmt: skip
     assert sorted(drawings_of(found)) == ["distances", "entropy", "weights"]
+
+
+@pytest.mark.parametrize("tokens", [5, 40])
+def test_weights_that_are_no_numbers_are_left_blank(tokens: int) -> None:
+    """torch's MultiheadAttention answers NaN where a query may look nowhere."""
+    blind = [[place == 2] for place in range(tokens)]  # torch's True: may not look
+    compared = comparison(
+        "convention=torch_mha", "embeddings=random", f"embeddings.tokens={tokens}", "mask=array", "variant=[matrix]",
+        f"mask.array.values={str(blind).lower()}",
+    )  # fmt: skip
+    weights = compared.traces["matrix"].weights
+    assert weights is not None and np.isnan(weights[0, 2]).all()
+    shown = maps(drawings_of(compared)["weights"])[0].images[0]
+    assert shown.get_clim() == (0.0, np.nanmax(weights))
+    assert encoded(drawings_of(compared)["entropy"], "svg")
+    run = a_run(compared)
+    for text in (page_of(run), markdown_of(run), notebook.page(run.comparison, run.timings)):
+        assert text
+
+
+def test_weights_with_nan_at_the_same_places_are_shown_once() -> None:
+    left = np.array([[[0.5, 0.5], [np.nan, np.nan]]])
+    assert same(left, left + 1e-16) and not same(left, np.nan_to_num(left)) and not same(left, left[:, :1])
 
 
 def test_a_short_title_keeps_the_number_of_its_head() -> None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attn_exp.report.drawing import LINE, axes_at, heat, name_ticks, without_labels
 from attn_exp.report.lettering import drawable, fitted, widest
-from attn_exp.report.views import Head
+from attn_exp.report.views import Head, top
 
 COLOURS = "Blues"
 SCALE = "scale"
@@ -42,19 +42,19 @@ def weight_maps(
     pitch = tall + LINE * 2
     height = bottom + down * pitch
     drawing = Drawing(figsize=(width, height))
-    top = max(float(head.weights.max(initial=0)) for head in maps) or 1.0
+    end = top(head.weights for head in maps)
     for place, head in enumerate(maps):
         line, column = divmod(place, across)
         box = (left + column * (side + GAP), bottom + (down - 1 - line) * pitch, side, tall)
         axes = axes_at(drawing, box)
-        heat(axes, head.weights, top, COLOURS, side / len(columns)).set_norm(PowerNorm(gamma, 0, top))
+        heat(axes, head.weights, end, COLOURS, side / len(columns)).set_norm(PowerNorm(gamma, 0, end))
         axes.set_title(short_title(head, side), parse_math=False)
         last = place + across >= len(maps)
         name_ticks(axes, rows if column == 0 else [], columns if last else [], slanted, (side, tall))
     drawing.text(0.01 / width + 0.012, (bottom + tall / 2) / height, "query", rotation=90, va="center", ha="left")
     drawing.text((left + side / 2) / width, 0.03 / height, "key", va="bottom", ha="center")
     bar = axes_at(drawing, (left + across * (side + GAP), bottom + (down - 1) * pitch, 0.1, tall))
-    colour_scale(bar, top).set_norm(PowerNorm(gamma, 0, top))
+    colour_scale(bar, end).set_norm(PowerNorm(gamma, 0, end))
     bar.set_title(unit, loc="left")
     return drawing
 
