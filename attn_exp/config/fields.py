@@ -8,7 +8,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from attn_exp.config.kinds import AS_IS, FLAG, NAMES, NUMBER, TEXT, TEXTS, WHOLE, Kind, list_of, refuse
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError, brief, shown, unknown
 
 Schema = TypeVar("Schema")
 
@@ -26,7 +26,7 @@ def read_fields(schema: type, values: Any, path: str) -> dict[str, Any]:
 def check_keys(schema: type, values: Any, path: str) -> None:
     """Refuse what is no mapping, keys that are no fields, and fields without a default that are missing."""
     if not isinstance(values, Mapping):
-        raise UserError(f"{path.rstrip('.')}={values}: expected settings, got a plain value")
+        raise UserError(f"{path.rstrip('.')}={brief(shown(values))}: expected settings, got a plain value")
     names = [field.name for field in fields(schema)]
     for key in values:
         if key not in names:

@@ -30,7 +30,8 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
 
     A problem without values ends in its weights: they are kept.
     """
-    trace = computed(settled, problem, forms.form(settled.form).keeping(weights, tell))
+    kept = "full" if problem.v is None else weights
+    trace = computed(settled, problem, forms.form(settled.form).keeping(kept, tell))
     if weights != "blocks" or trace.weights is None or trace.output is None:
         return trace
     from attn_exp.forms._blocks.portrait import CELLS, summary_of  # noqa: PLC0415 - few runs need the engine

@@ -15,10 +15,15 @@ Array = NDArray[Any]
 
 def cosine(left: Array, right: Array) -> float:
     """Return `<x, y> / (|x| |y|)` of two flattened arrays; 1 for two zero arrays, 0 if only one is zero."""
-    lengths = float(np.linalg.norm(left)) * float(np.linalg.norm(right))
-    if lengths == 0:
+    with np.errstate(over="ignore"):
+        lengths = float(np.linalg.norm(left)) * float(np.linalg.norm(right))
+    if 0 < lengths < np.inf:
+        return float(np.vdot(left, right)) / lengths
+    if not (np.isfinite(left).all() and np.isfinite(right).all()):
+        return float("nan")
+    if not np.any(left) or not np.any(right):
         return float(not np.any(left) and not np.any(right))
-    return float(np.vdot(left, right)) / lengths
+    return cosine(left / np.abs(left).max(), right / np.abs(right).max())  # squares beyond what a float holds
 
 
 def kl(p: Array, q: Array) -> Array:
