@@ -72,7 +72,7 @@ def answer(asked: Asked) -> int:
         case command_line.Once(config, repeat):
             return execute(config, repeat)
         case command_line.ManyByHydra():
-            return command_line.launch(asked, execute)
+            return command_line.launch(asked, check, execute)
         case command_line.Many(words, folders):
             return execute_many(words, folders)
         case command_line.Help(folders):
@@ -90,6 +90,16 @@ def execute(config: Config, repeat: Repeat) -> int:
     say(outcome.text)
     gc.freeze()  # nor where it ends: before it exits, the interpreter would walk all of it once more
     return FAILED if config.strict and not outcome.agrees else DONE
+
+
+def check(config: Config) -> None:
+    """Refuse settings that do not fit each other, before anything is computed or written."""
+    from attn_exp.experiment.settling import settle  # noqa: PLC0415 - as above
+    from attn_exp.problem.problem import build  # noqa: PLC0415
+
+    problem = build(config)
+    for name, variant in config.variant.items():
+        settle(name, variant, config, problem)
 
 
 def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:

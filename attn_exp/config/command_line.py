@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hydra._internal.utils import get_args_parser
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import Container, DictConfig, OmegaConf
 
@@ -178,8 +180,10 @@ def configuration(composed: DictConfig, package: str | None, resolve: bool) -> s
     return head + OmegaConf.to_yaml(part).removesuffix("\n")
 
 
-def launch(asked: ManyByHydra, run: Callable[[Config, Repeat], int]) -> int:
+def launch(asked: ManyByHydra, check: Callable[[Config], object], run: Callable[[Config, Repeat], int]) -> int:
     """Let a sweeper or a launcher of Hydra's own call `run` for each of its jobs; return the largest exit code.
+
+    `check` is called first, with the settings of the first job.
 
     Raises:
         Exception: the first error of a job, after the last one; Hydra never sees it and prints nothing of its own.
@@ -198,7 +202,7 @@ def launch(asked: ManyByHydra, run: Callable[[Config, Repeat], int]) -> int:
     register_schema()
     with in_users_words(), opened(asked.folders) as hydra, environment(any("oc.env" in word for word in words)):
         check_choices(asked.words, asked.folders)
-        plain(composed_once([word for word in asked.words if not sweeps(word)]))
+        check(read(plain(composed_once(first_job(asked.words, hydra.config_loader)))))  # before Hydra makes a folder
         composed_once(words, RunMode.MULTIRUN)
         hydra.multirun("config", job, words)
     if errors:
@@ -206,6 +210,21 @@ def launch(asked: ManyByHydra, run: Callable[[Config, Repeat], int]) -> int:
     return max(codes)
 
 
-def sweeps(word: str) -> bool:
-    """Say whether a word gives several values, one for each job."""
-    return bool(OverridesParser.create().parse_override(word).is_sweep_override())
+def first_job(words: Sequence[str], loader: ConfigLoader) -> list[str]:
+    """Return the words of the first job: of several values the first."""
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
+    return [
+        first_value(override) if override.is_sweep_override() else str(override.input_line) for override in overrides
+    ]
+
+
+def first_value(override: Override) -> str:
+    """Return the word that gives a key the first of its values.
+
+    Raises:
+        UserError: there is none.
+    """
+    value = next(override.sweep_string_iterator(), None)
+    if value is None:
+        raise UserError(f"{override.input_line}: no value matches")
+    return f"{override.get_key_element()}={value}"
