@@ -26,6 +26,7 @@ from attn_exp.experiment.metrics import (
     spread,
 )
 from tests.compose import comparison
+from tools.fuzz.metrics import attempt
 
 Array = NDArray[Any]
 
@@ -207,3 +208,7 @@ def test_attention_to_the_token_before_is_that_of_transformer_lens() -> None:
     six = np.vstack([np.eye(6)[:1], np.eye(6)[:5]])[None]
     assert distances.at_distance(six, -1) == pytest.approx(5 / 6)
     assert distances.at_distance(six, 0) == pytest.approx(1 / 6)
+
+
+def test_random_small_problems_break_no_metric_and_no_check() -> None:
+    assert [fell for seed in range(150) if (fell := attempt(seed))] == []

@@ -53,6 +53,12 @@ def test_the_slider_computes_what_numpy_does(page: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(weights, expected.ravel(), rtol=0, atol=1e-12)
 
 
+def test_the_most_that_an_entropy_can_be_knows_the_mask(page: str, tmp_path: Path) -> None:
+    """Three causal queries see one, two and three keys: (ln 1 + ln 2 + ln 3) / 3 = 0.5973."""
+    script = "return document.getElementById('touch-entropy').textContent"
+    assert "of at most 0.5973 nats" in visit(page, script, tmp_path).answer
+
+
 def test_moving_the_slider_moves_the_table(page: str, tmp_path: Path) -> None:
     script = """
     const slider = document.getElementById("touch-scale");

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attn_exp import forms
 from attn_exp.experiment.gradients import gradient
-from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, stage, weights
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, finite_weights, stage
 
 Array = NDArray[Any]
 
@@ -47,7 +47,7 @@ metric = partial(Metric, place=11)
 METRICS = (
     metric(
         "jacobian_norm",
-        lambda subject: jacobian_norm(weights(subject)).mean(),
+        lambda subject: jacobian_norm(finite_weights(subject)).mean(),
         meaning="how much softmax lets a change of logits through: at most 1/2",
         source='Kim et al. 2021, "The Lipschitz Constant of Self-Attention", section 3',
     ),

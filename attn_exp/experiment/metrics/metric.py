@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.executing import answer
@@ -73,6 +74,17 @@ def stage(trace: Trace, name: str) -> Array:
 def weights(subject: Subject) -> Array:
     """Return the weights of a variant, `[h t s]`."""
     return stage(subject.trace, "weights")
+
+
+def finite_weights(subject: Subject) -> Array:
+    """Return the weights of a variant `[h t s]`, all of them finite: NaN has no singular values.
+
+    Raises:
+        NotFormedError: some are NaN, as under conventions that give NaN to a query without keys.
+    """
+    if not np.isfinite(weights(subject)).all():
+        raise NotFormedError
+    return weights(subject)
 
 
 def shares(subject: Subject) -> Array:

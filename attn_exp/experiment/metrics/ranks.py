@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.experiment.metrics.metric import Metric, stage, weights
+from attn_exp.experiment.metrics.metric import Metric, finite_weights, stage
 from attn_exp.experiment.metrics.spread import entropy
 
 Array = NDArray[Any]
@@ -50,13 +50,13 @@ metric = partial(Metric, place=5)
 METRICS = (
     metric(
         "effective_rank",
-        lambda subject: effective_rank(weights(subject)).mean(),
+        lambda subject: effective_rank(finite_weights(subject)).mean(),
         meaning="exp of the entropy of the singular values of the weights",
         source="Roy and Vetterli 2007",
     ),
     metric(
         "stable_rank",
-        lambda subject: stable_rank(weights(subject)).mean(),
+        lambda subject: stable_rank(finite_weights(subject)).mean(),
         meaning="the squared norm of the weights over their largest singular value squared",
         source="Rudelson and Vershynin 2007",
     ),

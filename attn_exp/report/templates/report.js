@@ -44,6 +44,18 @@
     return total / (weights.length / keys);
   }
 
+  /** The most that it can be: each query shares evenly among the keys that it may see. */
+  function mostEntropy(panel) {
+    const [heads, rows, keys] = panel.shape;
+    if (!panel.rest) return Math.log(keys);
+    let total = 0;
+    for (let start = 0; start < panel.rest.length; start += keys) {
+      const seen = panel.rest.subarray(start, start + keys).filter((rest) => rest > -Infinity).length;
+      total += Math.log(Math.max(seen, 1));
+    }
+    return total / (heads * rows);
+  }
+
   // Tables of numbers, coloured as the static ones are; large ones become pictures.
   const element = (name, attributes = {}, text = "") => {
     const made = document.createElement(name);
@@ -106,7 +118,7 @@
     byId("touch-value").textContent = `${multiplier.toPrecision(4)}${named}`;
     slider.setAttribute("aria-valuetext", byId("touch-value").textContent);
     byId("touch-entropy").textContent =
-      `Mean entropy ${meanEntropy(weights, keys).toFixed(4)} of at most ${Math.log(keys).toFixed(4)} nats; largest weight ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`;
+      `Mean entropy ${meanEntropy(weights, keys).toFixed(4)} of at most ${mostEntropy(panel).toFixed(4)} nats; largest weight ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`;
     byId("touch-weights").replaceChildren(
       ...Array.from({ length: heads }, (_, head) =>
         heat(heads > 1 ? `head ${head + 1}` : "weights", weights.subarray(head * rows * keys, (head + 1) * rows * keys), data.tokens, data.keys, 1, { rows: true, columns: true, digits: 3 })));

@@ -1,0 +1,20 @@
+"""What every metric says: python -m attn_exp.experiment.metrics."""
+
+from __future__ import annotations
+
+from attn_exp.experiment.metrics import known
+
+
+def listing() -> str:
+    """Return a line for each metric: its name, its unit, its meaning, and whose it is."""
+    metrics = known().values()
+    wide = max(len(metric.name) for metric in metrics)
+    return "\n".join(
+        f"{metric.name:{wide}}  {metric.meaning}"
+        f"{f' [{metric.unit}]' if metric.unit else ''}{f' ({metric.source})' if metric.source else ''}"
+        for metric in metrics
+    )
+
+
+if __name__ == "__main__":
+    print(listing())
