@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -15,7 +15,7 @@ from attn_exp.experiment.compare import prepared
 from attn_exp.runs.store import check_writable
 from attn_exp.sweep import parquet
 from attn_exp.sweep.engines import engine
-from attn_exp.sweep.plan import Plan
+from attn_exp.sweep.plan import Plan, index_of
 from attn_exp.sweep.space import Space
 from attn_exp.sweep.task import row_columns
 
@@ -94,11 +94,3 @@ def trials(plan: Plan) -> Iterator[tuple[tuple[int, ...], int]]:
         number = plan.number(index_of(places, lengths))
         if number is not None:
             yield tuple(places[place] for place in short), number
-
-
-def index_of(places: Sequence[int], lengths: Sequence[int]) -> int:
-    """Return which combination has these values, the last axis fastest."""
-    index = 0
-    for place, length in zip(places, lengths, strict=True):
-        index = index * length + place
-    return index

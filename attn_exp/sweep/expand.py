@@ -19,6 +19,7 @@ from attn_exp.config.loader import environment, opened
 from attn_exp.config.read import read, read_settings
 from attn_exp.config.schema import Config, Sweep
 from attn_exp.errors import UserError, unknown
+from attn_exp.sweep.limits import MOST_COMPOSED, check_length, check_size
 from attn_exp.sweep.space import Axis, Space, changed, holds
 
 INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
@@ -38,8 +39,9 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         fixed = tuple(str(each.input_line) for each in given.values() if not each.is_sweep_override())
         axes = tuple(axis(each, loader) for each in given.values() if each.is_sweep_override())
         first = composer.settings([*fixed, *(each.word(0) for each in axes)])
-        sweep = read(first).sweep
-        return composer.space(axes, dimensions(axes, sweep), fixed, first), read(first)
+        together = dimensions(axes, read(first).sweep)
+        check_size(axes, together)
+        return composer.space(axes, together, fixed, first), read(first)
 
 
 def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
@@ -60,7 +62,7 @@ def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
 
 
 def check_range(override: Override) -> None:
-    """Refuse a range that never ends, or whose ends are no numbers."""
+    """Refuse a range that never ends, whose ends are no numbers, or of more values than a sweep takes."""
     swept = override._value
     if isinstance(swept, RangeSweep) and not (
         swept.step and all(map(is_finite, (swept.start, swept.stop, swept.step)))
@@ -68,6 +70,8 @@ def check_range(override: Override) -> None:
         raise UserError(
             f"{override.input_line}: expected range(start,stop,step) of finite numbers, and a step that is not 0"
         )
+    if isinstance(swept, RangeSweep):
+        check_length(str(override.input_line), swept.start, swept.stop, swept.step)
 
 
 def axis(override: Override, loader: ConfigLoader) -> Axis:
@@ -76,9 +80,11 @@ def axis(override: Override, loader: ConfigLoader) -> Axis:
     if isinstance(swept, ChoiceSweep | RangeSweep):
         swept.shuffle = False  # results are in the order of the values
     group = bool(loader.get_group_options(override.key_or_group)) or override.package is not None
-    values = () if group else tuple(Override._convert_value(each) for each in override.sweep_iterator())
+    values = () if group else plain_values(override)
     key, sign = override.get_key_element().lstrip("+"), "+" * override.get_key_element().count("+")
-    if group or any(isinstance(each, dict) or "${" in str(each) or each == "???" for each in values):
+    if isinstance(values, range):
+        found = Axis(key, values, sign=sign)
+    elif group or any(isinstance(each, dict) or "${" in str(each) or each == "???" for each in values):
         values = tuple(override.sweep_string_iterator())
         found = Axis(key, values, composed=True, sign=sign)
     else:
@@ -86,6 +92,15 @@ def axis(override: Override, loader: ConfigLoader) -> Axis:
     if not values:
         raise UserError(f"{override.input_line}: no value matches")
     return found
+
+
+def plain_values(override: Override) -> Sequence[Any]:
+    """Return the values of a swept key; even steps of whole numbers stay a range."""
+    swept = override._value
+    steps = swept.range() if isinstance(swept, RangeSweep) else None
+    if isinstance(steps, range):
+        return steps
+    return tuple(Override._convert_value(each) for each in override.sweep_iterator())
 
 
 def dimensions(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...]:
@@ -127,6 +142,7 @@ class Composer:
     ) -> Space:
         """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one."""
         axes = tuple(each if each.composed or holds(first, each.key.split(".")) else composed(each) for each in axes)
+        check_size(axes, together)
         bases, choices, read_by_others = {}, {}, set[int]()
         for places in base_places(axes, together):
             found = self.compose([*fixed, *(each.word(place) for each, place in zip(axes, places, strict=True))])
@@ -144,8 +160,14 @@ class Composer:
 
 def composed(axis: Axis) -> Axis:
     """Return the same axis, its values to be composed by Hydra."""
+    if axis.composed:
+        return axis
+    if len(axis.values) > MOST_COMPOSED:
+        raise UserError(
+            f"{axis.key}: {len(axis.values):,} values that other settings read; at most {MOST_COMPOSED:,} are composed"
+        )
     words = tuple(map(axis.value_word, range(len(axis.values))))
-    return axis if axis.composed else Axis(axis.key, words, composed=True, sign=axis.sign)
+    return Axis(axis.key, words, composed=True, sign=axis.sign)
 
 
 def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
@@ -177,5 +199,5 @@ def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
     for each in axes:
         if not each.composed:
             top, *path = each.key.split(".")
-            for value in each.values:
+            for value in (each.values[0], each.values[-1]) if isinstance(each.values, range) else each.values:
                 read_settings({top: changed(base[top], path, value) if path else value})

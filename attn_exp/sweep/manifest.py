@@ -12,6 +12,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+import numpy as np
+
 from attn_exp import machine
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
@@ -78,19 +80,28 @@ def title(plan: Plan) -> str:
 
 def axis_described(axis: Axis) -> dict[str, Any]:
     """Describe one axis: how many values, their range where all are numbers, and the words that choose them."""
-    count, kinds = len(axis.values), {type(value) for value in axis.values}
+    count, values = len(axis.values), axis.values
+    kinds = {int} if isinstance(values, range) else {type(value) for value in values}
     told: dict[str, Any] = {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count}
     told["kind"] = next((name for name, types in KINDS.items() if kinds <= types), "text")
     if told["kind"] in ("int", "float"):
-        told |= {"low": min(axis.values), "high": max(axis.values)}
-    values = even(axis.values)
-    if values is not None:
-        return told | {"range": [values.start, values.step]}
+        ends = (values[0], values[-1]) if isinstance(values, range) else values
+        told |= {"low": min(ends), "high": max(ends)}
+    steps = even(values)
+    if steps is not None:
+        return told | {"range": [steps.start, steps.step]}
     return told | {"words": [axis.value_word(place) for place in range(count)]}
+
+
+MOST_RUNS = 1_000_000
+LONG = 1000
+"""Ranges of more values are never written out, whichever way they run."""
 
 
 def even(values: Sequence[Any]) -> range | None:
     """Return whole numbers at even steps as a range; None for any others."""
+    if isinstance(values, range) and len(values) > LONG:
+        return values
     if len(values) < 2 or any(type(value) is not int for value in values):
         return None
     found = range(values[0], values[-1] + 1, values[1] - values[0]) if values[1] > values[0] else range(0)
@@ -99,15 +110,15 @@ def even(values: Sequence[Any]) -> range | None:
 
 def ranges(numbers: Sequence[int]) -> list[list[int]]:
     """Write ascending numbers as runs: [first, one after the last]."""
-    found: list[list[int]] = []
     if isinstance(numbers, range):
         return [[numbers.start, numbers.stop]]
-    for number in numbers:
-        if found and found[-1][1] == number:
-            found[-1][1] = number + 1
-        else:
-            found.append([number, number + 1])
-    return found
+    if not numbers:
+        return []
+    whole = np.asarray(numbers, dtype=np.uint64)
+    breaks = np.flatnonzero(np.diff(whole) != 1) + 1
+    if len(breaks) > MOST_RUNS:
+        raise UserError(f"sweep.skip leaves {len(breaks) + 1:,} separate runs of points; a plan holds {MOST_RUNS:,}")
+    return [[int(run[0]), int(run[-1]) + 1] for run in np.split(whole, breaks)]
 
 
 def write(folder: Path, about: Mapping[str, Any]) -> None:

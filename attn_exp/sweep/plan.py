@@ -7,16 +7,26 @@ import importlib.metadata
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from attn_exp.config.schema import Sweep
+from attn_exp.errors import UserError
 from attn_exp.sweep import skip
-from attn_exp.sweep.space import Space, changed, holds
+from attn_exp.sweep.space import Axis, Space, changed, holds
 from attn_exp.sweep.words import spelled
+
+MOST_DECIDED = 1_000_000
+"""Combinations of values for which `sweep.skip` is decided, some microseconds each."""
+
+MOST_SPELLED = 100_000
+"""Values of a range that are hashed one by one for the name of a sweep's folder."""
 
 FILES = 500
 """Parts of a large sweep; with its tables and plots it stays under a thousand files."""
@@ -69,16 +79,26 @@ class Plan:
         return tuple(self.name(chunk) for chunk in range(self.chunks))
 
     def name(self, chunk: int) -> str:
-        """Return the hash of one chunk."""
+        """Return the hash of one chunk: of its numbers, and of every value that its points may have."""
+        numbers = self.numbers(chunk)
+        kept = self.kept[numbers.start : numbers.stop]
         digest = hashlib.sha256(self.version.encode())
-        for number in self.numbers(chunk):
-            places = self.space.places(self.kept[number])
-            words = [
-                self.files.get(word := axis.word(place), word)
-                for axis, place in zip(self.space.axes, places, strict=True)
-            ]
-            digest.update(repr((number, self.bases[self.space.base_key(places)], words)).encode())
+        digest.update(repr((numbers, self.space.lengths[1:], kept)).encode())
+        touched = self.space.touched(kept[0], kept[-1])
+        for axis, places in zip(self.space.axes, touched, strict=True):
+            digest.update(repr((axis.key, self.words(axis, places))).encode())
+        composed = [places for axis, places in zip(self.space.axes, touched, strict=True) if axis.composed]
+        for key in self.bases:
+            if all(place in places for place, places in zip(key, composed, strict=True)):
+                digest.update(repr((key, self.bases[key])).encode())
         return digest.hexdigest()[:24]
+
+    def words(self, axis: Axis, places: range) -> Any:
+        """Return what chooses some values of an axis; of even steps, the steps."""
+        if isinstance(axis.values, range) and places.stop <= len(axis.values):
+            return axis.sign, axis.values[places.start : places.stop]
+        words = [axis.word(place % len(axis.values)) for place in places]
+        return [self.files.get(word, word) for word in words]
 
     @cached_property
     def bases(self) -> dict[tuple[int, ...], str]:
@@ -126,7 +146,7 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
     Raises:
         UserError: a `sweep.skip` that cannot be read or decided.
     """
-    kept: Sequence[int] = array("Q", left(space, sweep.skip)) if sweep.skip else range(space.size)
+    kept: Sequence[int] = left(space, sweep.skip) if sweep.skip else range(space.size)
     return Plan(space, kept, sweep.chunk or chunk_size(len(kept)), task_version(), sweep.fail_fast, metrics)
 
 
@@ -135,29 +155,66 @@ def chunk_size(points: int) -> int:
     return max(1, -(-points // FILES), min(32, points // 16))
 
 
-def left(space: Space, text: str) -> Iterator[int]:
-    """Yield the points for which the expression does not hold."""
+def left(space: Space, text: str) -> array[int]:
+    """Return the points for which the expression does not hold.
+
+    It is decided once for each combination of the values that it reads, and holds alike for all points that share them.
+
+    Raises:
+        UserError: an expression that cannot be read or decided, or one that reads too many values.
+    """
     test, names = skip.condition(text)
-    swept = {axis.key: place for place, axis in enumerate(space.axes)}
-    fixed: dict[tuple[int, ...], dict[str, Any]] = {}
-    for index in range(space.size):
-        places = space.places(index)
-        base = space.base_key(places)
-        if base not in fixed or "d_model" in names:
-            settings = space.settings(index)
-            fixed[base] = {name: skip.look_up(name, settings, space.choices[base]) for name in names}
-        known = fixed[base] | {
-            name: space.axes[swept[name]].values[places[swept[name]]]
-            for name in names
-            if name in swept and not space.axes[swept[name]].composed
-        }
-        if not skip.holds(test, known, text):
-            yield index
+    read = [any(is_read(space.axes[place], names) for place in together) for together in space.dimensions]
+    lengths = [length if is_read else 1 for length, is_read in zip(space.lengths, read, strict=True)]
+    if prod(lengths) > MOST_DECIDED:
+        raise UserError(
+            f"sweep.skip reads {prod(lengths):,} combinations of values; at most {MOST_DECIDED:,} are decided"
+        )
+    held = np.zeros(lengths, dtype=bool)
+    for places in np.ndindex(*lengths):
+        held[places] = skip.holds(test, values_at(space, index_of(places, space.lengths), names), text)
+    points = np.flatnonzero(~np.broadcast_to(held, space.lengths).ravel()).astype(np.uint64)
+    kept = array("Q")
+    kept.frombytes(points.tobytes())
+    return kept
+
+
+def is_read(axis: Axis, names: frozenset[str]) -> bool:
+    """Say whether an expression of these names may depend on an axis."""
+    top = axis.key.split(".")[0]
+    return (
+        axis.composed
+        or axis.key in names
+        or (top == "embeddings" and "d_model" in names)
+        or any(name.startswith(f"{axis.key}.") or axis.key.startswith(f"{name}.") for name in names)
+    )
+
+
+def values_at(space: Space, index: int, names: frozenset[str]) -> dict[str, Any]:
+    """Return what the names of an expression stand for at one combination."""
+    places = space.places(index)
+    settings, choices = space.settings(index), space.choices[space.base_key(places)]
+    swept = {axis.key: value for axis, value in zip(space.axes, space.values(index), strict=True) if not axis.composed}
+    return {name: swept[name] if name in swept else skip.look_up(name, settings, choices) for name in names}
+
+
+def index_of(places: Sequence[int], lengths: Sequence[int]) -> int:
+    """Return which combination has these values, the last axis fastest."""
+    index = 0
+    for place, length in zip(places, lengths, strict=True):
+        index = index * length + place
+    return index
 
 
 def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
     """Return the name of the folder of a sweep that was given none: a hash of its command, whatever the engine."""
-    axes = [(axis.key, [spelled(value) for value in axis.values]) for axis in space.axes]
+    axes = [(axis.key, identity_of(axis)) for axis in space.axes]
     fixed = sorted(word for word in space.fixed if not word.startswith(("sweep.", "report=", "output_dir=")))
     told = (axes, space.dimensions, fixed, sweep.skip, list(folders))
     return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
+
+
+def identity_of(axis: Axis) -> Any:
+    """Return what tells the values of an axis from others: all of them, or the steps of a long range."""
+    long = isinstance(axis.values, range) and len(axis.values) > MOST_SPELLED
+    return repr(axis.values) if long else [spelled(value) for value in axis.values]

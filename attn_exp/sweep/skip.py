@@ -7,18 +7,33 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError, brief, unknown
 
 Names = Mapping[str, Any]
 Test = Callable[[Names], Any]
 
+DEEPEST = 100
+"""Levels of an expression: Python itself ends where thousands are nested."""
+
+
+def on_numbers(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return an operation that computes with numbers alone: a text times a number could fill the memory."""
+
+    def computed(left: Any, right: Any) -> Any:
+        if not (isinstance(left, int | float) and isinstance(right, int | float)):
+            raise TypeError("only numbers are computed with")
+        return operation(left, right)
+
+    return computed
+
+
 ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Add: on_numbers(operator.add),
+    ast.Sub: on_numbers(operator.sub),
+    ast.Mult: on_numbers(operator.mul),
+    ast.Div: on_numbers(operator.truediv),
+    ast.FloorDiv: on_numbers(operator.floordiv),
+    ast.Mod: on_numbers(operator.mod),
 }
 COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -47,8 +62,19 @@ def condition(text: str) -> tuple[Test, frozenset[str]]:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"sweep.skip={text}: not an expression such as head > d_model") from error
+        raise UserError(f"sweep.skip={brief(text)}: not an expression such as head > d_model") from error
+    if depth(tree) > DEEPEST:
+        raise UserError(f"sweep.skip={brief(text)}: nested more than {DEEPEST} deep")
     return built(tree.body, text, names), frozenset(names)
+
+
+def depth(tree: ast.AST) -> int:
+    """Return how deep an expression is nested, without going down into it."""
+    level, found = [tree], 0
+    while level:
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        found += 1
+    return found
 
 
 def holds(test: Test, names: Names, text: str) -> bool:
@@ -61,7 +87,7 @@ def holds(test: Test, names: Names, text: str) -> bool:
         return bool(test(names))
     except (TypeError, ZeroDivisionError, OverflowError) as error:
         shown = ", ".join(f"{name}={names[name]}" for name in condition(text)[1])
-        raise UserError(f"sweep.skip={text}: cannot be decided for {shown} ({error})") from error
+        raise UserError(f"sweep.skip={brief(text)}: cannot be decided for {shown} ({error})") from error
 
 
 def built(node: ast.AST, text: str, names: set[str]) -> Test:  # noqa: PLR0911 - a case for each kind of node
@@ -87,7 +113,9 @@ def built(node: ast.AST, text: str, names: set[str]) -> Test:  # noqa: PLR0911 -
             sides = [built(each, text, names) for each in (left, *others)]
             pairs = [joined(COMPARISONS[type(each)], *sides[at : at + 2]) for at, each in enumerate(signs)]
             return lambda given: all(pair(given) for pair in pairs)
-    raise UserError(f"sweep.skip={text}: {ast.unparse(node)!r} is not part of what an expression may hold")
+    raise UserError(
+        f"sweep.skip={brief(text)}: {brief(ast.unparse(node))!r} is not part of what an expression may hold"
+    )
 
 
 def joined(operation: Callable[[Any, Any], Any], left: Test, right: Test) -> Test:
@@ -107,7 +135,7 @@ def dotted(node: ast.expr, text: str) -> str:
         return f"{dotted(node.value, text)}.{node.attr}"
     if isinstance(node, ast.Name):
         return node.id
-    raise UserError(f"sweep.skip={text}: {ast.unparse(node)!r} is no setting")
+    raise UserError(f"sweep.skip={brief(text)}: {brief(ast.unparse(node))!r} is no setting")
 
 
 def look_up(name: str, settings: Mapping[str, Any], choices: Mapping[str, Any]) -> Any:

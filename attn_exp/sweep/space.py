@@ -72,6 +72,17 @@ class Space:
                 found[axis] = place
         return tuple(found)
 
+    def touched(self, first: int, last: int) -> list[range]:
+        """Return which places of each axis the combinations from `first` to `last` take, perhaps round the end."""
+        found, stride = [range(0)] * len(self.axes), self.size
+        for length, together in zip(self.lengths, self.dimensions, strict=True):
+            stride //= length
+            low, high = first // stride, last // stride
+            run = range(low % length, low % length + high - low + 1) if high - low < length else range(length)
+            for axis in together:
+                found[axis] = run
+        return found
+
     def values(self, index: int) -> tuple[Any, ...]:
         """Return the value of each axis at a point."""
         return tuple(axis.values[place] for axis, place in zip(self.axes, self.places(index), strict=True))

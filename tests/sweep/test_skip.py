@@ -74,3 +74,19 @@ def test_names_are_settings_choices_and_d_model() -> None:
 )  # fmt: skip
 def test_d_model_as_far_as_the_settings_tell(embeddings: dict[str, Any], size: int | None) -> None:
     assert d_model(embeddings) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["not " * 4000 + "head", "(" * 90 + "head" + ")" * 90 + " + 1" * 4000, "-" * 3000 + "1"]
+)
+def test_what_is_nested_too_deeply_is_one_short_line(text: str) -> None:
+    with pytest.raises(UserError, match=r"nested more than 100 deep|not an expression") as refused:
+        condition(text)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("text", ["title * 1000000000 == 'x'", "[head] * 1000000000 == [1]", "title % head == 'x'"])
+def test_only_numbers_are_computed_with(text: str) -> None:
+    test, _ = condition(text)
+    with pytest.raises(UserError, match="only numbers are computed with"):
+        holds(test, NAMES, text)

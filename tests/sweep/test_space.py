@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,12 @@ from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 
 from attn_exp.config.choices import conf_dir
 from attn_exp.config.compose import plain, register_schema
+from attn_exp.config.repeat import Repeat
 from attn_exp.errors import UserError
+from attn_exp.sweep import skip
 from attn_exp.sweep.expand import expand
+from attn_exp.sweep.manifest import described, ranges
+from attn_exp.sweep.plan import identity, left, make_plan, values_at
 
 SWEEPS = [
     ["head=1,2", "scale=true,false", "seed=0,1"],
@@ -111,3 +117,65 @@ def test_a_users_folder_of_yaml_is_searched(tmp_path: Path) -> None:
         ["a", "b"],
         ["she", "likes", "coffee"],
     ]
+
+
+TOO_LARGE = [
+    (["seed=range(0,100000000)"], "100,000,000 values; a sweep takes at most 50,000,000"),
+    (["scale=range(0,1,1e-17)"], "about 1e16 values that are no whole numbers"),
+    (["seed=range(0,100000)", "head=range(1,100001)"], "10,000,000,000 points; a sweep takes at most 50,000,000"),
+    (["seed=range(0,100000)", "title='run ${seed}'"], "seed: 100,000 values that other settings read"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), TOO_LARGE, ids=range(len(TOO_LARGE)))
+def test_what_is_too_large_is_counted_and_refused_at_once(words: list[str], message: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(UserError, match=message):
+        expand(words, [])
+    assert time.monotonic() - start < 2
+
+
+def test_the_largest_plan_starts_in_seconds() -> None:
+    start = time.monotonic()
+    space, config = expand(["seed=range(0,50000000)"], [])
+    plan = make_plan(space, config.sweep)
+    assert (plan.points, plan.chunks, len(set(plan.names))) == (50_000_000, 500, 500)
+    assert identity(space, config.sweep, []) and described(plan, config, Repeat())["kept"] == [[0, 50_000_000]]
+    assert time.monotonic() - start < 10
+
+
+SKIPS = ["head > 2", "seed == 1 and head == 2", "not scale", "head > d_model", "embeddings == 'random' and head == 1"]
+
+
+@pytest.mark.parametrize("text", SKIPS)
+def test_a_skip_decided_by_combination_leaves_the_points_for_which_it_does_not_hold(text: str) -> None:
+    words = ["embeddings=she_likes_coffee,random", "embeddings.d_model=2,4", "head=1,2,4", "scale=true,false,0.5"]
+    space, _ = expand([*words, "seed=range(3)"], [])
+    test, names = skip.condition(text)
+    one_by_one = [index for index in range(space.size) if not skip.holds(test, values_at(space, index, names), text)]
+    assert list(left(space, text)) == one_by_one
+    assert ranges(left(space, text)) == ranges_by_hand(one_by_one)
+
+
+def ranges_by_hand(numbers: list[int]) -> list[list[int]]:
+    """Return ascending numbers as runs, one number after the other."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number:
+            runs[-1][1] = number + 1
+        else:
+            runs.append([number, number + 1])
+    return runs
+
+
+def test_a_chunk_is_named_by_all_of_its_values() -> None:
+    space, config = expand(["head=1,2,4", "seed=range(40)", "scale=true,false"], [])
+    plan = make_plan(space, replace(config.sweep, chunk=7))
+    for chunk, name in enumerate(plan.names):
+        numbers = plan.numbers(chunk)
+        places = [space.places(plan.kept[number]) for number in numbers]
+        touched = space.touched(plan.kept[numbers[0]], plan.kept[numbers[-1]])
+        for axis, run in enumerate(touched):
+            length = len(space.axes[axis].values)
+            assert {place[axis] for place in places} <= {place % length for place in run}
+        assert plan.names.count(name) == 1
