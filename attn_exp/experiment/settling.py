@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from attn_exp import forms
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError, shown, unknown
@@ -102,6 +104,7 @@ def ruled(
     if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
         name = rules.normalizer.name
         raise UserError(f"normalizer={name} gives each key its own weight: score=sink has nothing to share")
+    check_range(rules, problem, chosen["convention"])
     words = {"mask": f" {chosen['mask_join']} ", "score": " + ", "position": " + "}
     return (
         rules,
@@ -136,6 +139,18 @@ def named(group: Mapping[str, Any], join: str) -> str:
         told = ", ".join(f"{key}={shown(value)}" for key, value in settings.items() if value is not None)
         calls.append(f"{name}({told})" if told else name)
     return join.join(calls) or "none"
+
+
+def check_range(rules: Rules, problem: Problem, convention: str) -> None:
+    """Refuse logits that the type of a convention's softmax cannot hold."""
+    if rules.softmax_dtype is None or problem.q is None or problem.k is None:
+        return
+    largest = float(np.abs(problem.q).max()) * float(np.abs(problem.k).max()) * problem.q.shape[1] * abs(rules.scale)
+    if largest > float(np.finfo(rules.softmax_dtype).max):
+        raise UserError(
+            f"the input is too large for convention={convention}: its softmax is in {np.dtype(rules.softmax_dtype)}, "
+            f"and logits may be as large as {largest:.1e}; scale it down"
+        )
 
 
 def check_positions(placed: tuple[Position, ...], size: int, problem: Problem) -> None:

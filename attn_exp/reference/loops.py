@@ -40,6 +40,12 @@ def weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int
     return rules.normalizer.twin(masked, extras)
 
 
+def sees(keys: int, heads: int, head: int, row: int, position: int, rows: int, rules: Rules) -> bool:
+    """Say whether the masks let a query see any key, whatever its weight may be."""
+    places = (Grid(0, head, row, position, key, heads, rows, keys) for key in range(keys))
+    return any(all(mask.allows(place) for mask in rules.masks) for place in places)
+
+
 def linear_weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules) -> list[float]:
     """Return the weights of one query under kernel attention: `phi(q) . phi(k_j)`, over their sum where allowed."""
     query, groups = part(q[row], heads, head), len(k[0]) * heads // len(q[0])

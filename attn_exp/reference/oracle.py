@@ -147,7 +147,7 @@ def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int,
         return given
     weigh, position = REFERENCES[question.weights], row + int(question.rules.offset)
     weights = weigh(q, k, question.heads.query, head, row, position, question.rules)
-    if any(weights):
+    if any(weights) or reference.sees(len(k), question.heads.query, head, row, position, len(q), question.rules):
         return weights
     if question.empty == "unmasked":
         return weigh(q, k, question.heads.query, head, row, position, replace(question.rules, masks=()))

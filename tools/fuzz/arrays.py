@@ -44,13 +44,14 @@ def attempt(seed: int) -> str | None:
 
 
 def is_right(row: Row, problem: Problem) -> bool:
-    """Say whether a row was checked, and is as near to the reference as rounding lets it: that moves logits, and weights.
+    """Say whether a row was checked, and is as near to the reference as rounding allows.
 
-    Positions and biases keep the size of what they change, or add at most a few thousand.
+    Rounding moves logits, and they move weights. Positions and biases keep the size of what they change, or add at
+    most a few thousand.
     """
     sides = (problem.q, problem.k, problem.v)
     q, k, v = (1.0 if side is None else float(np.abs(side).max(initial=0)) for side in sides)
-    logits = (q + 1) * (k + 1) * (1 if problem.q is None else problem.q.shape[1]) + 1e4
+    logits = (q + 1) * (k + 1) * (1 if problem.q is None else problem.q.shape[1]) * (abs(row.multiplier) + 1) + 1e4
     bound = ROUNDING * float(np.finfo(row.computed_in).eps) * logits * max(v, 1.0) * problem.keys
     return row.checked > 0 and row.error <= bound
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 
 from attn_exp.config.kinds import above
+from attn_exp.errors import brief
 from attn_exp.rules.example import Example
 from attn_exp.rules.positions.position import Array, Position, Twin, Vector
 
@@ -35,9 +36,8 @@ class Rope(Position):
     def misfit(self, size: int) -> str | None:
         turned = size if self.size is None else self.size
         if turned % 2 or not 0 < turned <= size:
-            return (
-                f"rope turns pairs, but {turned} of the {size} numbers of a head are to be turned; expected 2, 4, ..."
-            )
+            count = f"{brief(str(turned))} of the {size} numbers of a head"
+            return f"rope turns pairs, but {count} are to be turned; expected 2, 4, ..."
         return None
 
     def turn(self, heads: Array, positions: Array) -> Array:
