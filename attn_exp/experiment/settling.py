@@ -142,14 +142,15 @@ def named(group: Mapping[str, Any], join: str) -> str:
 
 
 def check_range(rules: Rules, problem: Problem, convention: str) -> None:
-    """Refuse logits that the type of a convention's softmax cannot hold."""
-    if rules.softmax_dtype is None or problem.q is None or problem.k is None:
+    """Refuse logits and values that the type of a convention cannot hold."""
+    if rules.softmax_dtype is None or problem.q is None:
         return
-    largest = float(np.abs(problem.q).max()) * float(np.abs(problem.k).max()) * problem.q.shape[1] * abs(rules.scale)
+    q, k, v = (0.0 if side is None else float(np.abs(side).max()) for side in (problem.q, problem.k, problem.v))
+    largest = max(q * k * problem.q.shape[1] * abs(rules.scale), v * problem.keys)
     if largest > float(np.finfo(rules.softmax_dtype).max):
         raise UserError(
-            f"the input is too large for convention={convention}: its softmax is in {np.dtype(rules.softmax_dtype)}, "
-            f"and logits may be as large as {largest:.1e}; scale it down"
+            f"the input is too large for convention={convention}, which computes in {np.dtype(rules.softmax_dtype)}: "
+            f"logits or outputs may be as large as {largest:.1e}; scale it down"
         )
 
 

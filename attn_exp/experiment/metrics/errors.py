@@ -82,7 +82,7 @@ def error_in_ulp(answer: Array, expected: Array, kind: Any = None) -> float:
     if expected.size == 0:
         return 0.0
     own, magnitude = np.dtype(answer.dtype if kind is None else kind), np.abs(expected).max()
-    beyond = bool(magnitude > np.finfo(own).max)  # the unit that such a number would have, if the type went on
+    beyond = bool(np.finfo(own).max < magnitude < np.inf)  # the unit that such a number would have, if the type went on
     scale = 2.0 ** np.floor(np.log2(magnitude)) if beyond else 1.0
     return largest_error(answer, expected) / float(scale) / float(np.spacing((magnitude / scale).astype(own)))
 
