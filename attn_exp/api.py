@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
-from attn_exp.config.schema import Config, Embeddings
+from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.timing import Timing
@@ -150,7 +150,7 @@ class Result:
         return page(self.comparison, self.timings)
 
 
-INPUTS = tuple(each.name for each in fields(Embeddings) if each.name in ("tokens", "vectors", "q", "k", "v", "weights"))
+INPUTS = ("tokens", "vectors", "q", "k", "v", "weights")
 
 
 def is_array_name(key: str) -> bool:
@@ -168,8 +168,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def starting(inputs: Mapping[str, Any]) -> list[str]:
@@ -183,14 +183,14 @@ def with_arrays(
     composed: Mapping[str, Any], inputs: Mapping[str, Any], projections: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the composed values with the arrays in their place."""
-    found = dict(composed)
+    settings = dict(composed)
     if inputs:
         kept = composed["embeddings"] if inputs.keys() == {"tokens"} else {}
-        found["embeddings"] = {**kept, **inputs}
+        settings["embeddings"] = {**kept, **inputs}
     if projections:
         section = composed["projections"]
-        found["projections"] = {**section, "given": {**(section.get("given") or {}), **projections}}
-    return found
+        settings["projections"] = {**section, "given": {**(section.get("given") or {}), **projections}}
+    return settings
 
 
 def named_or_spelled(value: Any) -> str:

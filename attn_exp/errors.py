@@ -13,7 +13,7 @@ UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 
 
 class UserError(ValueError):
-    """A mistake of the user, told in one line; the command line prints it and exits with 2."""
+    """A mistake of the user, said in one line; the command line prints it and exits with 2."""
 
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
@@ -38,7 +38,7 @@ def shown(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join(map(shown, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{','.join(f'{name}:{shown(each)}' for name, each in value.items())}}}"
+        return f"{{{','.join(f'{name}:{shown(item)}' for name, item in value.items())}}}"
     return str(value)
 
 

@@ -39,9 +39,9 @@ def found(package: str, name: str, kind: type[Kind]) -> type[Kind]:
     """Return the one class of that kind which the module defines."""
     source = module(package, name)
     kinds = [
-        each
-        for each in vars(source).values()
-        if inspect.isclass(each) and issubclass(each, kind) and each.__module__ == source.__name__
+        member
+        for member in vars(source).values()
+        if inspect.isclass(member) and issubclass(member, kind) and member.__module__ == source.__name__
     ]
     if len(kinds) != 1:
         raise TypeError(f"{source.__name__} defines {len(kinds)} classes of kind {kind.__name__}; expected one")

@@ -27,5 +27,5 @@ def choices(group: str, folders: Sequence[str] = ()) -> list[str]:
 def groups(folders: Sequence[str] = ()) -> dict[str, list[str]]:
     """Return the choices of every group, by its name."""
     names = {path.name for folder in (conf_dir(), *map(Path, folders)) for path in folder.iterdir() if path.is_dir()}
-    found = {name: choices(name, folders) for name in sorted(names - {"hydra"})}
-    return {name: several for name, several in found.items() if several}
+    all_choices = {name: choices(name, folders) for name in sorted(names - {"hydra"})}
+    return {name: several for name, several in all_choices.items() if several}

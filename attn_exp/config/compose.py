@@ -59,9 +59,9 @@ def composed_once(words: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConf
     assert hydra is not None
     ours = [SPELLED.sub(r"\1strict=", word) for word in words]
     with what_hydra_stumbles_over():
-        found = hydra.compose_config("config", ours, mode, from_shell=True, with_log_configuration=False)
-    check_composed(found)
-    return found
+        composition = hydra.compose_config("config", ours, mode, from_shell=True, with_log_configuration=False)
+    check_composed(composition)
+    return composition
 
 
 def check_folders(folders: Sequence[str]) -> None:
@@ -79,7 +79,7 @@ def register_schema() -> None:
 def untyped(schema: Any) -> Any:
     """Return a dataclass with the keys and defaults of a schema that takes any value for them."""
     kinds = get_type_hints(schema)
-    keys = [(each.name, *untyped_key(kinds[each.name], each)) for each in fields(schema)]
+    keys = [(key.name, *untyped_key(kinds[key.name], key)) for key in fields(schema)]
     return make_dataclass(schema.__name__, keys, kw_only=True)
 
 
@@ -103,9 +103,9 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers."""
     ours: list[Any] = [key for key in composed if key != "hydra"]
     with what_hydra_stumbles_over():
-        found = OmegaConf.to_container(OmegaConf.masked_copy(composed, ours), resolve=True)
-    assert isinstance(found, dict)
-    return {str(key): value for key, value in found.items()}
+        settings = OmegaConf.to_container(OmegaConf.masked_copy(composed, ours), resolve=True)
+    assert isinstance(settings, dict)
+    return {str(key): value for key, value in settings.items()}
 
 
 def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:

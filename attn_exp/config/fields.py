@@ -7,7 +7,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from attn_exp.config.kinds import AS_IS, FLAG, NAMES, NUMBER, TEXT, TEXTS, WHOLE, Kind, list_of, refuse
+from attn_exp.config.kinds import AS_IS, FLAG, NUMBER, TEXT, WHOLE, Kind, refuse
+from attn_exp.config.several import NAMES, TEXTS, list_of
 from attn_exp.errors import UserError, brief, shown, unknown
 
 Schema = TypeVar("Schema")

@@ -47,17 +47,17 @@ def what_hydra_stumbles_over() -> Iterator[None]:
 
 def worded(error: Exception) -> str:
     """Return one line that names the word that was wrong, and the words that would be right."""
-    for each in causes(error):
-        if isinstance(each, MissingConfigException):
-            return missing_choice(each)
-        if isinstance(each, OverrideParseException):
-            return unread(str(each.override))
-        if isinstance(each, MarkedYAMLError) and each.problem_mark:
-            return f"{each.problem_mark.name}, line {each.problem_mark.line + 1}: {each.problem}"
-        if isinstance(each, HydraException) and (told := reworded(str(each))):
-            return told
-        if isinstance(each, ConfigKeyError | ConfigAttributeError) and isinstance(each.parent_node, DictConfig):
-            return missing_key(str(each.full_key), each.parent_node)
+    for cause in causes(error):
+        if isinstance(cause, MissingConfigException):
+            return missing_choice(cause)
+        if isinstance(cause, OverrideParseException):
+            return unread(str(cause.override))
+        if isinstance(cause, MarkedYAMLError) and cause.problem_mark:
+            return f"{cause.problem_mark.name}, line {cause.problem_mark.line + 1}: {cause.problem}"
+        if isinstance(cause, HydraException) and (message := reworded(str(cause))):
+            return message
+        if isinstance(cause, ConfigKeyError | ConfigAttributeError) and isinstance(cause.parent_node, DictConfig):
+            return missing_key(str(cause.full_key), cause.parent_node)
     merging = isinstance(error, HydraException) and ("Error merging override" in str(error) or "In '" in str(error))
     return unmerged(error) if merging else first_line(error)
 
@@ -83,7 +83,7 @@ def unmerged(error: Exception) -> str:
     """Name the word or the file that does not fit the settings, and say why, as the innermost error does."""
     head = first_line(error)
     what = head.split("'")[1] + ".yaml" if head.startswith("In '") else head.removeprefix("Error merging override ")
-    reason = next(line for line in reversed([str(each).partition("\n")[0] for each in causes(error)]) if line)
+    reason = next(line for line in reversed([str(cause).partition("\n")[0] for cause in causes(error)]) if line)
     return f"{what} does not fit the settings: {reason}"
 
 

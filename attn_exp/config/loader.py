@@ -76,7 +76,7 @@ def check_composed(composed: DictConfig) -> None:
     assert isinstance(values, dict)
     hydras = values.pop("hydra")
     engines = [hydras.pop(name) or {} for name in ("sweeper", "launcher")]
-    strange = any(not str(each.pop(TARGET, HYDRAS_OWN[0])).startswith(HYDRAS_OWN) for each in engines)
+    strange = any(not str(engine.pop(TARGET, HYDRAS_OWN[0])).startswith(HYDRAS_OWN) for engine in engines)
     if strange or any(map(names_a_target, (values, hydras, engines))):
         raise UserError(f"{TARGET} is not read here: names are looked up, and no setting runs code")
 

@@ -7,22 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from attn_exp.config.fields import array_or
-from attn_exp.config.kinds import (
-    NUMBER,
-    Says,
-    arrays,
-    at_least,
-    between,
-    choice,
-    file_name,
-    folder,
-    mapping_of,
-    scale,
-    shape,
-    tokens,
-    words,
-    words_of,
-)
+from attn_exp.config.kinds import NUMBER, Says, at_least, between, choice, file_name, folder, scale
+from attn_exp.config.several import arrays, mapping_of, shape, tokens, words, words_of
 
 LARGEST_LEGACY_SEED = 2**32 - 1
 ALIGN, JOIN = ("top_left", "bottom_right"), ("and", "or")

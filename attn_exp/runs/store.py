@@ -21,7 +21,7 @@ from attn_exp import machine
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, first_line
 from attn_exp.experiment import checks
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.published import Agreement
@@ -207,7 +207,3 @@ def check_writable(output_dir: Path) -> None:
             raise UserError(
                 f"output_dir={output_dir}: {output_dir / kind} is a link, and nothing is written through it"
             )
-
-
-def first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -64,14 +64,14 @@ def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
 def check_range(override: Override) -> None:
     """Refuse a range that never ends, whose ends are no numbers, or of more values than a sweep takes."""
     swept = override._value
-    if isinstance(swept, RangeSweep) and not (
-        swept.step and all(map(is_finite, (swept.start, swept.stop, swept.step)))
-    ):
+    if not isinstance(swept, RangeSweep):
+        return
+    start, stop, step = swept.start, swept.stop, swept.step
+    if start is None or stop is None or not (step and all(map(is_finite, (start, stop, step)))):
         raise UserError(
             f"{override.input_line}: expected range(start,stop,step) of finite numbers, and a step that is not 0"
         )
-    if isinstance(swept, RangeSweep):
-        check_length(str(override.input_line), swept.start, swept.stop, swept.step)
+    check_length(str(override.input_line), start, stop, step)
 
 
 def axis(override: Override, loader: ConfigLoader) -> Axis:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import numpy as np
 
-from attn_exp.config.kinds import at_least, list_of_numbers
+from attn_exp.config.kinds import at_least
+from attn_exp.config.several import list_of_numbers
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span

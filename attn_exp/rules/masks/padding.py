@@ -8,7 +8,8 @@ from typing import Annotated
 
 import numpy as np
 
-from attn_exp.config.kinds import at_least, one_or_several
+from attn_exp.config.kinds import at_least
+from attn_exp.config.several import one_or_several
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.mask import Mask, Span

@@ -1,0 +1,128 @@
+"""What each kind of field takes and refuses, written down from the program before fields named their kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import nan
+from typing import Annotated, Any
+
+import pytest
+
+from attn_exp.config.fields import make
+from attn_exp.config.kinds import Says, above, at_least, choice
+from attn_exp.config.read import read
+from attn_exp.errors import UserError
+
+NEEDED: dict[str, Any] = {"embeddings": {}, "variant": {"m": {"form": "matrix"}}}
+FIGURE = {"quantity": "Q", "printed": "1", "stage": "q"}
+HUGE = 10**400
+
+TAKEN: list[tuple[str, Any, Any]] = [
+    ("seed", 0, 0),
+    ("seed", 2**70, 2**70),
+    ("head", 1, 1),
+    ("scale", True, True),
+    ("scale", 2, 2.0),
+    ("kv_head", None, None),
+    ("align", "bottom_right", "bottom_right"),
+    ("check", "none", ()),
+    ("check", "mask", ("mask",)),
+    ("check", ["mask", "none"], ("mask",)),
+    ("check", None, ()),
+    ("notes", ["a", 1, True], ("a", "1", "true")),
+    ("mask", {"causal": None}, {"causal": {}}),
+    ("published", None, ()),
+    ("figures", {"format": "pdf"}, ("pdf",)),
+    ("figures", {"format": ["png", "png", "svg"]}, ("png", "svg")),
+]
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"seed": -1}, "seed=-1: expected a whole number of at least 0"),
+    ({"seed": True}, "seed=true: expected a whole number of at least 0"),
+    ({"seed": "one"}, "seed=one: expected a whole number of at least 0"),
+    ({"head": 0}, "head=0: expected a whole number of at least 1"),
+    ({"head": 2.5}, "head=2.5: expected a whole number of at least 1"),
+    ({"kv_head": 0}, "kv_head=0: expected a whole number of at least 1"),
+    ({"scale": "maybe"}, "scale=maybe: expected true, false, or the multiplier as a number"),
+    ({"scale": nan}, "scale=nan: expected true, false, or the multiplier as a number"),
+    ({"bias": 1}, "bias=1: expected true or false"),
+    ({"align": "left"}, "unknown align 'left'; did you mean top_left? choose one of top_left, bottom_right"),
+    ({"mask_join": True}, "unknown mask_join 'true'; choose one of and, or"),
+    ({"normalizer": 3}, "normalizer=3: expected a word"),
+    ({"mask": "causal"}, "mask=causal: expected a name and its settings"),
+    ({"notes": "a"}, "notes=a: expected a list of words, such as [a,b]"),
+    ({"notes": [None]}, "notes=[null]: expected a list of words, such as [a,b]"),
+    ({"output_dir": " "}, "output_dir=: expected a folder, such as outputs, or . for this one"),
+    ({"heads": 2}, "unknown setting 'heads'; did you mean head? choose one of "),
+    ({"embeddings": 5}, "embeddings=5: expected settings, got a plain value"),
+    ({"embeddings": {"tokens": 1.5}}, "embeddings.tokens=1.5: expected a list of names, or how many"),
+    ({"embeddings": {"tokens": 0}}, "embeddings.tokens=0: expected a whole number of at least 1"),
+    (
+        {"embeddings": {"distribution": "gauss"}},
+        "unknown embeddings.distribution 'gauss'; choose one of normal, uniform",
+    ),
+    ({"embeddings": {"vectors": {"shape": [1, 2]}}}, "embeddings.vectors.distribution is missing"),
+    ({"projections": {"spread": "wide"}}, "projections.spread=wide: expected a finite number"),
+    ({"projections": {"spread": HUGE}}, "expected a finite number"),
+    ({"figures": {"width": 100}}, "figures.width=100: expected a number from 3 to 20"),
+    ({"figures": {"format": []}}, "figures.format=[]: expected at least one of png, svg, pdf"),
+    ({"sweep": {"name": "a/b"}}, "sweep.name=a/b: expected a folder's name of letters, digits, dots and dashes"),
+    ({"variant": {"m": {}}}, "variant.m.form is missing"),
+    ({"variant": {"m": {"form": "matrix", "head": 0}}}, "variant.m.head=0: expected a whole number of at least 1"),
+    ({"published": [{"quantity": "Q"}]}, "published[0].printed is missing"),
+    ({"published": [{**FIGURE, "row": -1}]}, "published[0].row=-1: expected a whole number of at least 0"),
+    ({"published": [{**FIGURE, "inputs": {"x": 1}}]}, "unknown setting 'published[0].inputs.x'"),
+    ({"published": [{**FIGURE, "rounded": {"q": "a"}}]}, "published[0].rounded.q=a: expected a finite number"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), TAKEN)
+def test_what_is_taken(name: str, value: Any, expected: Any) -> None:
+    settings = getattr(read({**NEEDED, name: value}), name)
+    assert (settings.format if name == "figures" else settings) == expected
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        read({**NEEDED, **values})
+    assert message in str(error.value)
+
+
+def test_an_array_may_be_drawn_and_its_sizes_are_two() -> None:
+    drawn = {"distribution": "normal", "legacy_seed": 0, "shape": [2, 3]}
+    assert read({**NEEDED, "embeddings": {"vectors": drawn}}).embeddings.vectors.shape == (2, 3)
+    with pytest.raises(UserError, match="expected rows and columns, such as"):
+        read({**NEEDED, "embeddings": {"vectors": {**drawn, "shape": [2]}}})
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A class as a newcomer writes it: some fields name their kind, some have only a type."""
+
+    step: Annotated[int, at_least(1), Says("how far")] = 2
+    rate: Annotated[float, above(0)] = 1.0
+    side: Annotated[str, choice("left", "right")] | None = None
+    count: int = 0
+    share: int | float = 1
+    anything: Any = None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"step": 0}, "mask.plain.step=0: expected a whole number of at least 1"),
+        ({"step": HUGE}, "expected at most 9223372036854775807"),
+        ({"rate": 0}, "mask.plain.rate=0: expected a number above 0"),
+        ({"rate": "fast"}, "mask.plain.rate=fast: expected a finite number"),
+        ({"side": "up"}, "unknown mask.plain.side 'up'; choose one of left, right"),
+        ({"count": "x"}, "mask.plain.count=x: expected a whole number"),
+        ({"share": True}, "mask.plain.share=true: expected a whole number or a finite number"),
+        ({"stp": 1}, "unknown setting 'mask.plain.stp'; did you mean mask.plain.step?"),
+    ],
+)
+def test_a_class_of_ones_own_is_read_by_its_fields(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        make(Plain, settings, "mask.plain")
+    assert message in str(error.value)
+    assert make(Plain, {"side": None, "anything": [1]}, "mask.plain") == Plain(anything=[1])
