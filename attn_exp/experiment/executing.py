@@ -68,12 +68,12 @@ def answer(trace: Trace) -> Array:
 def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | None, Array | None]:
     """Return q `[h t d]`, k `[g s d]` and v `[g s e]`: positions marked, key/value heads shared as settled."""
     sides = problem.q, problem.k, problem.v
-    if problem.x is not None and any(each.changes_x for each in settled.positions):
-        x = functools.reduce(lambda x, each: each.embed(x), settled.positions, problem.x)
+    if problem.x is not None and any(position.changes_x for position in settled.positions):
+        x = functools.reduce(lambda x, position: position.embed(x), settled.positions, problem.x)
         sides = tuple(projected(x, problem.projections, letter) for letter in "qkv")  # type: ignore[assignment] # three
     shares = settled.heads
     q = None if sides[0] is None else split(sides[0], shares.query)
-    k, v = (None if each is None else pooled(split(each, shares.given), shares.shared) for each in sides[1:])
+    k, v = (None if side is None else pooled(split(side, shares.given), shares.shared) for side in sides[1:])
     for position in settled.positions:
         if q is not None and k is not None:
             q = position.turn(q, np.arange(q.shape[1]) + settled.rules.offset)

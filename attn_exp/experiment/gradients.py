@@ -29,7 +29,7 @@ def slope(q: Array, k: Array, v: Array, rules: Rules, along: Sequence[Array]) ->
     stages = forms.form("matrix").attend(q, k, v, rules)
     assert stages.weights is not None and stages.logits is not None
     heads = len(q)
-    keys, values, moved_keys, moved_values = (repeated(each, heads) for each in (k, v, along[1], along[2]))
+    keys, values, moved_keys, moved_values = (repeated(array, heads) for array in (k, v, along[1], along[2]))
     moved = along[0] @ keys.swapaxes(-1, -2) + q @ moved_keys.swapaxes(-1, -2)
     moved = rules.scale * moved * bend_slope(stages, rules)
     assert rules.normalizer.slope is not None
@@ -70,5 +70,5 @@ def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tup
     turned = rules.scale * rules.normalizer.slope(weights, given) * bend_slope(stages, rules)
     dq = turned @ repeated(k, heads)
     dk, dv = turned.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ received
-    shared = [each.reshape(groups, heads // groups, *each.shape[1:]).sum(axis=1) for each in (dk, dv)]
+    shared = [array.reshape(groups, heads // groups, *array.shape[1:]).sum(axis=1) for array in (dk, dv)]
     return np.asarray(dq), shared[0], shared[1]

@@ -67,7 +67,7 @@ def check(config: Config, rows: int, keys: int) -> None:
     Raises:
         UserError: with the size, what is free, and a way out.
     """
-    sizes = {name: matrices(each, config, rows, keys) for name, each in config.variant.items()}
+    sizes = {name: matrices(variant, config, rows, keys) for name, variant in config.variant.items()}
     needed = max(sizes.values(), default=0) if config.weights == "blocks" else sum(sizes.values())
     if not too_large(needed):
         return
@@ -84,7 +84,8 @@ def way_out(config: Config) -> str:
     """Return what to choose instead."""
     if config.check or config.dtype or config.metrics:
         return "choose fewer tokens, or leave it out"
-    never = all(forms.form(each.form).matrices == 0 for each in config.variant.values() if each.form in forms.NAMES)
+    chosen = [variant.form for variant in config.variant.values()]
+    never = all(forms.form(name).matrices == 0 for name in chosen if name in forms.NAMES)
     return "use weights=auto" if never else "use variant=[blockwise], which never forms one"
 
 
@@ -104,11 +105,11 @@ def too_large(needed: int) -> bool:
 
 def free() -> int:
     """Return how many bytes could be taken: what the system has, or all that the process's group may."""
-    found = [system_free()]
+    limits = [system_free()]
     for limit in GROUP_LIMITS:
         with suppress(OSError, ValueError):  # "max" is no number, and means none
-            found.append(int(limit.read_text(encoding="ascii")))
-    return min(found)
+            limits.append(int(limit.read_text(encoding="ascii")))
+    return min(limits)
 
 
 def system_free() -> int:

@@ -60,5 +60,5 @@ class Progress:
         whole = (self.done + self.share) / self.variants
         filled = round(CELLS * whole)
         left = (now - self.started) * (1 - whole) / max(whole, 1e-9)
-        told = f", {left:.0f} s left" if whole > 0.02 else ""
-        return f"{self.name} [{'#' * filled}{'.' * (CELLS - filled)}] {100 * whole:.0f} %{told}"
+        rest = f", {left:.0f} s left" if whole > 0.02 else ""
+        return f"{self.name} [{'#' * filled}{'.' * (CELLS - filled)}] {100 * whole:.0f} %{rest}"

@@ -77,13 +77,13 @@ def compared(one: Array, other: Array, kind: Any = None) -> str:
 def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, str]:
     """Give computations of the same function, to rounding in the coarser of their types, the same letter."""
     leaders: list[str] = []
-    found = {}
+    classes = {}
     for name in traces:
-        leader = next((each for each in leaders if alike(name, each, traces, kinds)), name)
+        leader = next((other for other in leaders if alike(name, other, traces, kinds)), name)
         if leader == name:
             leaders.append(name)
-        found[name] = letter(leaders.index(leader))
-    return found
+        classes[name] = letter(leaders.index(leader))
+    return classes
 
 
 def alike(name: str, other: str, traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> bool:

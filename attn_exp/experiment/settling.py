@@ -136,8 +136,8 @@ def named(group: Mapping[str, Any], join: str) -> str:
     """Return what a table calls a group's choices: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
     calls = []
     for name, settings in group.items():
-        told = ", ".join(f"{key}={shown(value)}" for key, value in settings.items() if value is not None)
-        calls.append(f"{name}({told})" if told else name)
+        given = ", ".join(f"{key}={shown(value)}" for key, value in settings.items() if value is not None)
+        calls.append(f"{name}({given})" if given else name)
     return join.join(calls) or "none"
 
 
@@ -156,10 +156,12 @@ def check_range(rules: Rules, problem: Problem, convention: str) -> None:
 
 def check_positions(placed: tuple[Position, ...], size: int, problem: Problem) -> None:
     """Refuse positions that the problem has no place for."""
-    for each in placed:
-        if each.changes_x and problem.x is None:
-            raise UserError(f"position={type(each).__name__.lower()} is added to x, but this problem starts after x")
-        misfit = each.misfit(size)
+    for position in placed:
+        if position.changes_x and problem.x is None:
+            raise UserError(
+                f"position={type(position).__name__.lower()} is added to x, but this problem starts after x"
+            )
+        misfit = position.misfit(size)
         if misfit:
             raise UserError(misfit)
 

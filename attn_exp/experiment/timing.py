@@ -48,8 +48,10 @@ def measure(
 
     `known` are the seconds that variants took before; what took long is not run again, and has no peak.
     """
-    before, computed = known or {}, [each for each in variants if not each.refused]
-    return tuple(measure_one(each, problem, budget / len(computed), before.get(each.name, 0.0)) for each in computed)
+    before, computed = known or {}, [variant for variant in variants if not variant.refused]
+    return tuple(
+        measure_one(variant, problem, budget / len(computed), before.get(variant.name, 0.0)) for variant in computed
+    )
 
 
 def measure_one(settled: Settled, problem: Problem, share: float, before: float = 0.0) -> Timing:

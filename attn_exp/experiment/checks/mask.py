@@ -13,7 +13,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.grid import Array
 from attn_exp.rules.picture import EMPTY, FULL, PARTIAL, block_size, density, picture, places
-from attn_exp.rules.picture import sentence as told
+from attn_exp.rules.picture import sentence as seen_by
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,22 @@ def described(name: str, allowed: Array, problem: Problem) -> Iterator[Record]:
         one = size == 1
         query = tokens[row * size] if one else f"{tokens[row * size]}..{tokens[last]}"
         seen = np.asarray(part.any(axis=0))
-        yield Record(name, size, blocks, density(part), told(query, seen, problem.key_tokens, "sees" if one else "see"))
+        yield Record(
+            name, size, blocks, density(part), seen_by(query, seen, problem.key_tokens, "sees" if one else "see")
+        )
 
 
 def sentence(records: Sequence[Record]) -> str:
     """Say how many blocks of each kind there are, and how much of each mask is open."""
     lines = []
-    for name in dict.fromkeys(each.variant for each in records):
-        rows = [each for each in records if each.variant == name]
-        kinds = "".join(each.blocks for each in rows)
+    for name in dict.fromkeys(record.variant for record in records):
+        rows = [record for record in records if record.variant == name]
+        kinds = "".join(record.blocks for record in rows)
         counts = f"{kinds.count(FULL)} full, {kinds.count(PARTIAL)} partial and {kinds.count(EMPTY)} empty blocks"
         size = f" of {rows[0].size} x {rows[0].size}" if rows[0].size > 1 else ""
         blind = sum(record.density == 0 for record in rows)
         note = f"; {blind} rows see no key" if blind else ""
-        lines.append(f"{name}: {counts}{size}, {sum(each.density for each in rows) / len(rows):.0%} open{note}")
+        lines.append(f"{name}: {counts}{size}, {sum(record.density for record in rows) / len(rows):.0%} open{note}")
     return f"{'. '.join(lines)}."
 
 

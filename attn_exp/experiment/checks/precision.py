@@ -47,11 +47,13 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     A form that computes in a coarser type than one that is named is judged in its own.
     """
     asked = config.dtype or TYPES
-    own = {each.name: [forms.form(each.form).computed_in(kind(name)).name for name in asked] for each in variants}
+    own = {
+        settled.name: [forms.form(settled.form).computed_in(kind(name)).name for name in asked] for settled in variants
+    }
     for name in dict.fromkeys(itertools.chain(asked, *own.values())):
         low = rounded(problem, kind(name))
         exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
-        for settled in (each for each in variants if name in own[each.name]):
+        for settled in (variant for variant in variants if name in own[variant.name]):
             exact = stages(execute(as_exact(settled), exact_problem))
             plain = stages(execute(as_plain(settled), low))
             yield from judged(settled.name, name, stages(execute(settled, low)), plain, exact)
@@ -73,12 +75,12 @@ def stages(trace: Trace) -> dict[str, Array]:
 
 
 def judged(
-    variant: str, dtype: str, found: Mapping[str, Array], plain: Mapping[str, Array], exact: Mapping[str, Array]
+    variant: str, dtype: str, mine: Mapping[str, Array], plain: Mapping[str, Array], exact: Mapping[str, Array]
 ) -> Iterator[Record]:
     """Yield the record of every stage that the variant forms."""
-    for stage in [name for name in found if name in exact]:
-        error = largest(found[stage], exact[stage])
-        floor = half_unit(exact[stage], found[stage].dtype)
+    for stage in [name for name in mine if name in exact]:
+        error = largest(mine[stage], exact[stage])
+        floor = half_unit(exact[stage], mine[stage].dtype)
         beside = max(floor, largest(plain[stage], exact[stage]) if stage in plain else floor)
         yield Record(variant, dtype, stage, error, beside, error / beside, verdict(error / beside))
 
@@ -90,13 +92,13 @@ def verdict(ratio: float) -> str:
     return "suspicious" if ratio <= SUSPICIOUS else "a different function"
 
 
-def largest(found: Array, exact: Array) -> float:
+def largest(array: Array, exact: Array) -> float:
     """Return the largest difference where the exact number is finite; infinite where one is finite and one is not."""
-    found = found.astype(exact.dtype)
+    array = array.astype(exact.dtype)
     finite = np.isfinite(exact)
-    if (np.isfinite(found) != finite).any():
+    if (np.isfinite(array) != finite).any():
         return float("inf")
-    return float(np.abs(found[finite] - exact[finite]).max(initial=0.0))
+    return float(np.abs(array[finite] - exact[finite]).max(initial=0.0))
 
 
 def half_unit(exact: Array, dtype: np.dtype[np.generic]) -> float:
@@ -108,13 +110,15 @@ def half_unit(exact: Array, dtype: np.dtype[np.generic]) -> float:
 def sentence(records: Sequence[Record]) -> str:
     """Say which variants show more than ordinary rounding, in which type, and from which stage on."""
     first: dict[tuple[str, str], Record] = {}
-    for each in records:
-        if each.ratio > ORDINARY:
-            first.setdefault((each.variant, each.dtype), each)
+    for record in records:
+        if record.ratio > ORDINARY:
+            first.setdefault((record.variant, record.dtype), record)
     if not first:
         return "every stage of every variant shows ordinary rounding."
-    told = [f"{each.variant} in {each.dtype} from {each.stage} on: {each.verdict}" for each in first.values()]
-    return f"{'; '.join(told)}."
+    parts = [
+        f"{record.variant} in {record.dtype} from {record.stage} on: {record.verdict}" for record in first.values()
+    ]
+    return f"{'; '.join(parts)}."
 
 
 CHECK = Check(

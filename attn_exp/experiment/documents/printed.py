@@ -32,8 +32,8 @@ def rewritten(text: str, values: Array, digits: int | None = None) -> str:
     places = max(shared(NUMBER.findall(text)), digits or 0)
     rest = iter(values.tolist())
 
-    def write(found: re.Match[str]) -> str:
-        word = found.group()
+    def write(match: re.Match[str]) -> str:
+        word = match.group()
         return format(next(rest), f".{places}f" if exponent(word) is None else f".{decimals(word)}e")
 
     return NUMBER.sub(write, text)

@@ -27,7 +27,7 @@ from attn_exp.problem.projections import BIASES, MATRICES
 
 Array = NDArray[Any]
 
-STAGES = ("x", *MATRICES, *BIASES, *(each.name for each in fields(Trace)))
+STAGES = ("x", *MATRICES, *BIASES, *(field.name for field in fields(Trace)))
 """What a printed figure may show."""
 
 PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
@@ -75,9 +75,9 @@ def hold(
     Raises:
         UserError: a figure of an unknown stage.
     """
-    runs = [(each, problem, traces[each.name]) for each in variants]
-    found = ((entry, next(sources(entry, config, runs), None)) for entry in config.published)
-    return tuple(agreement(entry, source) for entry, source in found if source is not None)
+    runs = [(variant, problem, traces[variant.name]) for variant in variants]
+    pairs = ((entry, next(sources(entry, config, runs), None)) for entry in config.published)
+    return tuple(agreement(entry, source) for entry, source in pairs if source is not None)
 
 
 def sources(entry: Published, config: Config, runs: Sequence[tuple[Settled, Problem, Trace]]) -> Iterator[Source]:
@@ -160,7 +160,7 @@ def reach(entry: Published, source: Source) -> intervals.Interval | None:
     given = {name: getattr(source.trace, name) for name in "qkv" if getattr(source.trace, name) is not None}
     if not entry.rounded or not plain(source.settled):
         return None
-    box = {name: intervals.around(each, entry.rounded.get(name, 0.0)) for name, each in given.items()}
+    box = {name: intervals.around(array, entry.rounded.get(name, 0.0)) for name, array in given.items()}
     return box[entry.stage] if entry.stage in box else bounds(entry, box, source.settled.multiplier)
 
 

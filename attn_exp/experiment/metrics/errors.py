@@ -59,7 +59,7 @@ def ulp_distance(answer: Array, expected: Array) -> int:
     """
     if answer.size == 0:
         return 0
-    places = [ordered(each.astype(answer.dtype)) for each in (answer, expected)]
+    places = [ordered(array.astype(answer.dtype)) for array in (answer, expected)]
     high, low = np.maximum(*places), np.minimum(*places)
     return int((high.astype(object) - low.astype(object)).max())
 

@@ -62,5 +62,5 @@ def looks_at_heads(case: Case) -> bool:
     grid = whole_grid(case.rules, *shape)
     biases = [bias for rule in case.rules.scores if (bias := rule.bias(grid)) is not None]
     extras = [extra for rule in case.rules.scores if (extra := rule.extra(grid.head)) is not None]
-    numbers = [np.broadcast_to(each, shape) for each in (*biases, *extras, case.allowed().astype(float))]
-    return any(np.ptp(each, axis=0).any() for each in numbers)
+    numbers = [np.broadcast_to(array, shape) for array in (*biases, *extras, case.allowed().astype(float))]
+    return any(np.ptp(array, axis=0).any() for array in numbers)

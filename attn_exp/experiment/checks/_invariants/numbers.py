@@ -51,9 +51,9 @@ def gradients(case: Case) -> Answer:
     if case.settled.computed_in != np.float64:
         return f"{case.settled.computed_in.name} is too coarse for finite differences"
     rng, step = np.random.default_rng(0), 1e-5
-    along = [rng.standard_normal(each.shape) for each in (case.q, case.k, case.v)]
+    along = [rng.standard_normal(array.shape) for array in (case.q, case.k, case.v)]
     ends = []
     for sign in (1, -1):
-        q, k, v = (each + sign * step * way for each, way in zip((case.q, case.k, case.v), along, strict=True))
+        q, k, v = (array + sign * step * way for array, way in zip((case.q, case.k, case.v), along, strict=True))
         ends.append(replace(case, q=q, k=k, v=v).compute())
     return (ends[0] - ends[1]) / (2 * step), slope(case.q, case.k, case.v, case.rules, along)
