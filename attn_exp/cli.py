@@ -113,12 +113,12 @@ def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
 
 def members() -> Mapping[str, Sequence[str]]:
     """Return the names that some settings may have: those of files of the project."""
-    from attn_exp.experiment import checks, conventions  # noqa: PLC0415 - `--help` alone asks
+    from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415 - `--help` alone asks
     from attn_exp.rules import names  # noqa: PLC0415
 
     return {
         "normalizer": names("normalizer"),
-        "convention": tuple(name for name in conventions.CONVENTIONS if name != "none"),
+        "convention": tuple(name for name in library_conventions.CONVENTIONS if name != "none"),
         "check": checks.NAMES,
     }
 

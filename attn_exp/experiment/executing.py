@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import forms
-from attn_exp.experiment.conventions import empty_rows
+from attn_exp.experiment.library_conventions import empty_rows
 from attn_exp.experiment.mistakes import MISTAKES
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace

@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError, shown, unknown
-from attn_exp.experiment.conventions import Convention, convention
+from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.experiment.mistakes import MISTAKES
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.heads import Heads, heads

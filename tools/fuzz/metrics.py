@@ -15,7 +15,7 @@ import numpy as np
 from attn_exp.config.schema import Config, Embeddings, Projections, Variant
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
-from attn_exp.experiment.conventions import CONVENTIONS
+from attn_exp.experiment.library_conventions import CONVENTIONS
 
 FORMS = ("matrix", "looped", "blockwise", "decode", "linear", "linear_recurrent")
 CHECKS = ("measures", "invariants", "conventions", "precision", "mask")

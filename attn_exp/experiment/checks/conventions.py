@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.conventions import CONVENTIONS
 from attn_exp.experiment.executing import execute
+from attn_exp.experiment.library_conventions import CONVENTIONS
 from attn_exp.experiment.sameness import Sameness, letters, sameness
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Settled

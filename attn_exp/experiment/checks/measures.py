@@ -13,7 +13,7 @@ from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.checks.precision import as_exact
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject
-from attn_exp.experiment.rounding import rounded
+from attn_exp.experiment.number_types import rounded
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 

@@ -12,7 +12,7 @@ from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute
-from attn_exp.experiment.rounding import TYPES, kind, rounded
+from attn_exp.experiment.number_types import TYPES, kind, rounded
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem

@@ -56,7 +56,7 @@ class Agreement:
     note: str
 
 
-class Source(NamedTuple):
+class Origin(NamedTuple):
     """Where a figure's number comes from: a variant, its trace, and the array that the figure shows a part of."""
 
     settled: Settled
@@ -76,11 +76,11 @@ def hold(
         UserError: a figure of an unknown stage.
     """
     runs = [(variant, problem, traces[variant.name]) for variant in variants]
-    pairs = ((entry, next(sources(entry, config, runs), None)) for entry in config.published)
-    return tuple(agreement(entry, source) for entry, source in pairs if source is not None)
+    pairs = ((entry, next(origins(entry, config, runs), None)) for entry in config.published)
+    return tuple(agreement(entry, origin) for entry, origin in pairs if origin is not None)
 
 
-def sources(entry: Published, config: Config, runs: Sequence[tuple[Settled, Problem, Trace]]) -> Iterator[Source]:
+def origins(entry: Published, config: Config, runs: Sequence[tuple[Settled, Problem, Trace]]) -> Iterator[Origin]:
     """Yield the variants that form what the entry shows, on its own small inputs if it has any.
 
     In order, but those that compute in a coarser type last: printed figures may have more digits than that.
@@ -92,7 +92,7 @@ def sources(entry: Published, config: Config, runs: Sequence[tuple[Settled, Prob
             settled, problem, trace = own_run(entry, config, run[0].name) if entry.inputs else run
             array = product(entry, trace) if entry.product else stage(entry, problem, trace)
             if array is not None:
-                yield Source(settled, trace, array)
+                yield Origin(settled, trace, array)
 
 
 def own_run(entry: Published, config: Config, name: str) -> tuple[Settled, Problem, Trace]:
@@ -103,15 +103,15 @@ def own_run(entry: Published, config: Config, name: str) -> tuple[Settled, Probl
     return settled, problem, execute(settled, problem)
 
 
-def agreement(entry: Published, source: Source) -> Agreement:
+def agreement(entry: Published, origin: Origin) -> Agreement:
     """Hold one printed quantity against the computed one."""
     text = " ".join(entry.printed.split())
     printed, half_units = read(text, entry.decimals)
-    mine = selected(source.array, entry)
+    mine = selected(origin.array, entry)
     if mine.size != printed.size:
         counted = f"{mine.size} numbers where {printed.size} are printed"
         return Agreement(entry.quantity, text, counted, np.inf, float(half_units.max()), False, entry.note)
-    box = reach(entry, source)
+    box = reach(entry, origin)
     low, high = (mine, mine) if box is None else (selected(end, entry) for end in box)
     widening = np.where(printed > mine, high - mine, mine - low)
     difference, tolerance = np.abs(mine - printed), half_units + widening
@@ -152,16 +152,16 @@ def selected(array: Array, entry: Published) -> Array:
     return array[:, : entry.first].reshape(-1)
 
 
-def reach(entry: Published, source: Source) -> intervals.Interval | None:
+def reach(entry: Published, origin: Origin) -> intervals.Interval | None:
     """Return between what bounds the stage moves while the printed inputs move within their rounding.
 
     None where no input is rounded, or where more happens to them than one plain head: rules, W_o, a mistake.
     """
-    given = {name: getattr(source.trace, name) for name in "qkv" if getattr(source.trace, name) is not None}
-    if not entry.rounded or not plain(source.settled):
+    given = {name: getattr(origin.trace, name) for name in "qkv" if getattr(origin.trace, name) is not None}
+    if not entry.rounded or not plain(origin.settled):
         return None
     box = {name: intervals.around(array, entry.rounded.get(name, 0.0)) for name, array in given.items()}
-    return box[entry.stage] if entry.stage in box else bounds(entry, box, source.settled.multiplier)
+    return box[entry.stage] if entry.stage in box else bounds(entry, box, origin.settled.multiplier)
 
 
 def plain(settled: Settled) -> bool:
