@@ -6,11 +6,14 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Any
 
 import jinja2
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
+from markupsafe import Markup
 
+from attn_exp.errors import printable
 from attn_exp.report.inline import TEMPLATES
 
 
@@ -21,8 +24,16 @@ def templates(autoescape: bool) -> Environment:
         autoescape=autoescape,
         undefined=StrictUndefined,
         lstrip_blocks=True,
+        finalize=unobeyed,
         bytecode_cache=Compiled(TEMPLATES, Path(__file__)),
     )
+
+
+def unobeyed(value: Any) -> Any:
+    """Return what a template is about to write, with characters that a reader's device would obey as their numbers."""
+    if isinstance(value, Markup):
+        return Markup(printable(str(value)))
+    return printable(value) if isinstance(value, str) else value
 
 
 class Compiled(FileSystemBytecodeCache):

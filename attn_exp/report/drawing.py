@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attn_exp.report.lettering import drawable, fitted
-from attn_exp.report.views import label
+from attn_exp.report.plain import label
 
 Array = NDArray[Any]
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from html import escape
 
-from attn_exp.report.terminal import plain
+from attn_exp.report.plain import plain, visible
+
+MARKS = re.compile(r"([\\`*{}\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^ *[#+=-])")
+"""What Markdown would obey: marks anywhere, `_` beside a word, and what begins a heading, a list or a rule."""
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -27,9 +30,8 @@ EVERY_LATEX = re.compile(r"[ -~À-ÿ·±µ°–—‘’“”…]+")
 
 def md(text: str) -> str:
     """Return a text that Markdown shows as it is: on one line, marks escaped."""
-    line = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in str(text))
-    escaped = re.sub(r"([\\`*{}\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+-])", r"\\\1", line)
-    return escaped.replace("&", "&amp;")
+    line = re.sub(r"^( *\d+)([.)])(?= |$)", r"\1\\\2", MARKS.sub(r"\\\1", visible(str(text))))
+    return line.replace("&", "&amp;")
 
 
 def html(text: str, most: int = 80) -> str:

@@ -8,6 +8,8 @@ import matplotlib
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.textpath import text_to_path
 
+from attn_exp.report.plain import visible
+
 FIRST = "DejaVu Sans"
 """The font that comes with matplotlib: everywhere the same."""
 
@@ -38,9 +40,11 @@ def has(font: str, character: str) -> bool:
 
 
 def drawable(text: str) -> str:
-    """Return the text with each character that no font in use can draw written as its number, such as U+4F60."""
+    """Return the text on one line, with each character that no font in use can draw as its number, such as U+4F60."""
     fonts = matplotlib.rcParams["font.family"]
-    return "".join(letter if any(has(font, letter) for font in fonts) else f"U+{ord(letter):04X}" for letter in text)
+    return "".join(
+        letter if any(has(font, letter) for font in fonts) else f"U+{ord(letter):04X}" for letter in visible(text)
+    )
 
 
 def widest(names: Sequence[str]) -> float:

@@ -16,8 +16,9 @@ from attn_exp.report import columns
 from attn_exp.report.escapes import html
 from attn_exp.report.numbers import brief
 from attn_exp.report.pixels import INK, picture
+from attn_exp.report.plain import label
 from attn_exp.report.verdict import agreed, sentence
-from attn_exp.report.views import Views, heads_of, label, seen, top
+from attn_exp.report.views import Views, heads_of, seen, top
 
 MOST_CELLS = 12
 """A map with more rows or columns than this is a picture instead of a table."""

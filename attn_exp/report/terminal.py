@@ -8,6 +8,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.numbers import brief
+from attn_exp.report.plain import plain, visible
 from attn_exp.report.verdict import agreed, sentence
 
 NAMES = [name for name, column in COLUMNS.items() if "terminal" in column.shown]
@@ -19,13 +20,13 @@ def summary(comparison: Comparison) -> str:
     ordinary = all(row.computed_in == "float64" for row in comparison.rows)
     names = [name for name in NAMES if name != "computed_in" or not ordinary]
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
-    parts = [table([COLUMNS[name].short or name for name in names], cells), sentence(comparison.rows)]
+    parts = [table([COLUMNS[name].short or name for name in names], cells), visible(sentence(comparison.rows))]
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:
         heads = finding.check.columns
         cells = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
-        parts += [table(list(heads.values()), cells), finding.sentence]
+        parts += [table(list(heads.values()), cells), visible(finding.sentence)]
     return "\n\n".join(parts)
 
 
@@ -50,11 +51,3 @@ def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for line in lines
     )
-
-
-def plain(text: str, most: int = 48) -> str:
-    """Return a text that a terminal shows and never obeys: on one line, cut to `most` characters, controls escaped."""
-    safe = "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text[: most + 1]
-    )
-    return safe if len(safe) <= most else safe[: most - 3] + "..."

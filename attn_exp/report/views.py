@@ -128,18 +128,3 @@ def heads_of(panel: Panel) -> list[Head]:
     return [
         Head(panel.title, None if alone else number, weights) for number, weights in enumerate(panel.weights, start=1)
     ]
-
-
-def label(token: str, most: int = 18) -> str:
-    """Return a token as a label: on one line, controls escaped, the middle left out where it is long."""
-    safe = "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in token[:200]
-    )
-    if len(safe) <= most and len(token) <= 200:
-        return safe
-    return f"{safe[: most - 6]}…{ending(token)}"
-
-
-def ending(token: str) -> str:
-    """Return the last letters of a token; a question mark for each that is none."""
-    return "".join(letter if letter.isprintable() else "?" for letter in token[-5:])

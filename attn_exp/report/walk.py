@@ -14,8 +14,8 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report.explain import Explained, explained
+from attn_exp.report.plain import label
 from attn_exp.report.splits import settled_as
-from attn_exp.report.views import label
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from attn_exp import machine
 from attn_exp.errors import UserError
 from attn_exp.report.inline import inline, policy, template_text
-from attn_exp.report.terminal import plain
+from attn_exp.report.plain import plain
 from attn_exp.runs.folders import COMPLETE, Entry, entries, folders
 
 MOST_COLUMNS = 6

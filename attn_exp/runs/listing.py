@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from attn_exp.errors import UserError
-from attn_exp.report.terminal import plain, table
+from attn_exp.report.plain import plain
+from attn_exp.report.terminal import table
 from attn_exp.runs.folders import Entry, entries, folders
 
 HEADS = ["when", "kind", "status", "settings"]

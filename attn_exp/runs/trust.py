@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from attn_exp.errors import UserError
-from attn_exp.report.terminal import plain
+from attn_exp.report.plain import plain
 
 USUAL = "outputs"
 PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")

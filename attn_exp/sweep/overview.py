@@ -10,7 +10,7 @@ from typing import Any
 from attn_exp.config.repeat import Repeat
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.numbers import brief
-from attn_exp.report.terminal import plain
+from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table as drawn
 from attn_exp.sweep.meter import span
 from attn_exp.sweep.points import command, point_words

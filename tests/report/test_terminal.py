@@ -12,6 +12,7 @@ from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import Row
 from attn_exp.report import terminal, verdict
 from attn_exp.report.numbers import brief
+from attn_exp.report.plain import plain
 from attn_exp.runs.execution import run
 from tests.runs.test_store import config
 
@@ -92,8 +93,8 @@ def test_numbers_are_short(value: object, expected: str) -> None:
 
 
 def test_words_cannot_drive_the_terminal() -> None:
-    assert terminal.plain("a\x1b[31mb\nc\ud800") == "a\\x1b[31mb\\nc\\ud800"
-    assert len(terminal.plain("x" * 10_000)) == 48
+    assert plain("a\x1b[31mb\nc\ud800") == "a\\x1b[31mb\\nc\\ud800"
+    assert len(plain("x" * 10_000)) == 48
 
 
 def test_published_results_are_counted() -> None:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Drawing
 from attn_exp.experiment.metrics.spread import entropy
 from attn_exp.report.drawing import COLOURS, LINE, MARKERS, labels, legend_above, name_axis, plot_below_legend
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.lettering import widest
+from attn_exp.report.lettering import drawable, widest
 from attn_exp.report.views import Panel, Views
 
 MARKED = 200
@@ -50,7 +50,9 @@ def mark_queries(axes: Axes, panel: Panel, place: int, aside: float) -> None:
     if len(heads) > 1 and count <= MARKED:
         axes.plot(queries, heads.T, mark, color=colour, alpha=0.3, markersize=small)
     line, size = (mark, 1.5 * small) if count <= MARKED else ("-", 0.0)
-    axes.plot(queries, heads.mean(axis=0), line, color=colour, label=panel.title, markersize=size, linewidth=0.8)
+    axes.plot(
+        queries, heads.mean(axis=0), line, color=colour, label=drawable(panel.title), markersize=size, linewidth=0.8
+    )
 
 
 FIGURE = Figure(

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure as Drawing
 from attn_exp.report.curves import curves
 from attn_exp.report.drawing import COLOURS, MARKERS, NARROW, legend_above, plot_below_legend
 from attn_exp.report.figures.figure import Figure
+from attn_exp.report.lettering import drawable
 from attn_exp.report.views import Views
 
 
@@ -22,7 +23,7 @@ def draw(views: Views, width: float) -> Drawing:
     drawing, axes = plot_below_legend(len(shown), 0.42 if width > NARROW else 0.56, 1.85, width)
     for place, curve in enumerate(shown):
         colour = COLOURS[place % len(COLOURS)]
-        axes.plot(curve.multipliers, curve.entropy, color=colour, label=curve.title)
+        axes.plot(curve.multipliers, curve.entropy, color=colour, label=drawable(curve.title))
         axes.axvline(curve.standard, color=colour, linewidth=0.7, linestyle=":")
         if curve.own > 0:
             height = float(np.interp(curve.own, curve.multipliers, curve.entropy))
