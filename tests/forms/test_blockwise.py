@@ -313,6 +313,22 @@ def test_rows_whose_powers_underflow_are_done_again(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("cells", [None, 4], ids=["plain", "summary"])
+@pytest.mark.parametrize("scores", [(), (Sink(1.0),)], ids=["softmax", "sink"])
+@pytest.mark.usefixtures("small_tiles")
+def test_an_answer_is_finite_where_a_sum_of_values_is_not(dtype: Any, cells: int | None, scores: Any) -> None:
+    q, k, v = (array.astype(dtype) for array in problem(22, 2, 2, 1, 40, 70, 3, 4))
+    large = np.clip(v, -1, 1) * np.finfo(dtype).max
+    rules = Rules(0.3, (Causal(),), scores, offset=-1)
+    units: Any = matrix.attend(q, k, np.clip(v, -1, 1), rules).context
+    trace: Any = blockwise.attend(q, k, large, rules, cells=cells)
+    near = 100 * float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(np.asarray(trace.context) / np.finfo(dtype).max, units, rtol=near, atol=near)
+    _, lse = formula(q, k, v, 0.3, np.tri(40, 70, -1, dtype=bool))
+    np.testing.assert_allclose(trace.lse, lse, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_denormals(dtype: Any) -> None:
     tiny, unit = np.finfo(dtype).tiny, np.finfo(dtype).smallest_subnormal
     q, k, v = (each.astype(dtype) for each in problem(8, 1, 2, 2, 9, 11, 3, 4))

@@ -98,7 +98,8 @@ def drawn(seed: int) -> Case:
         Rules(masks=mine, scores=own, offset=place, **settings)
         for mine, own, place in zip(own_masks, own_scores, offsets, strict=True)
     )
-    clean = draw_arrays(random, sizes, kind, tame=kernel or "float16" in (kind, rounded))
+    tame = kernel or "float16" in (kind, rounded)
+    clean = draw_arrays(random, sizes, kind, tame, largest=normalizer.sums_to_one)
     poisoned = bool(masks and sizes.t) and not rules.bend_last and random.random() < 0.25
     given, poisoned = poison(random, sizes, clean, rules) if poisoned else (clean, False)
     return Case(sizes, lie(random, given), clean, rules, alone, poisoned)
@@ -205,8 +206,8 @@ def draw_grid(random: Random, sizes: Sizes) -> Array:
     return random.standard_normal([size if random.random() < 0.6 else 1 for size in shape])
 
 
-def draw_arrays(random: Random, sizes: Sizes, kind: str, tame: bool) -> tuple[Array, Array, Array]:
-    """Draw q, k and v; half precision and kernels get ordinary numbers, the others extreme ones now and then."""
+def draw_arrays(random: Random, sizes: Sizes, kind: str, tame: bool, largest: bool) -> tuple[Array, Array, Array]:
+    """Draw q, k and v, extreme ones now and then unless they are `tame`; `largest` allows the largest of the type."""
     batch = () if sizes.b is None else (sizes.b,)
     shapes = (sizes.h, sizes.t, sizes.d), (sizes.g, sizes.s, sizes.d), (sizes.g, sizes.s, sizes.e)
     arrays = [random.standard_normal((*batch, *shape)) for shape in shapes]
@@ -214,6 +215,9 @@ def draw_arrays(random: Random, sizes: Sizes, kind: str, tame: bool) -> tuple[Ar
         tiny, huge = (1e-30, 1e30) if kind == "float32" else (1e-300, 1e300)
         arrays[0] *= float(random.choice([30.0, 1000.0, 1e5, 1e-30, 0.0]))
         arrays[2] *= float(random.choice([1.0, tiny, huge]))
+    elif not tame and largest and random.random() < 0.04:
+        most = float(np.finfo("f4" if kind == "float32" else "f8").max)
+        arrays[2] = np.clip(arrays[2], -4, 4) * (most / 4.1)
     return tuple(array.astype(kind) for array in arrays)  # type: ignore[return-value] # three
 
 

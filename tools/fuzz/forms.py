@@ -84,9 +84,10 @@ def takes_part(name: str, case: Case, kernel: bool) -> bool:
 
 def fits(form: forms.Form, case: Case) -> bool:
     """Say whether the type that a form computes in holds the numbers; kernels need some that do not underflow."""
-    if form.reference == "kernel":
-        return case.sizes.d > 0 and all(np.abs(array).max(initial=0) < 20 for array in case.clean[:2])
     most = float(np.finfo(form.computed_in(case.given[0].dtype)).max)
+    if form.reference == "kernel":
+        ordinary = all(np.abs(array).max(initial=0) < 20 for array in case.clean[:2])
+        return case.sizes.d > 0 and ordinary and np.abs(case.clean[2]).max(initial=0) <= np.sqrt(most)
     return all(np.abs(array).max(initial=0) < most for array in case.clean)
 
 

@@ -7,6 +7,7 @@ head size is small, and sums and maxima over keys run along whole rows of memory
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import log, prod
 from typing import Any, NamedTuple
 
@@ -126,6 +127,24 @@ def nothing(block: Block) -> Sums:
 
 
 def safe(block: Block) -> Sums:
+    """Return sums in which no power overflows, and no value either."""
+    sums = online(block)
+    return sums if np.isfinite(sums.context).all() else divided(block)
+
+
+def divided(block: Block) -> Sums:
+    """Return sums that are divided by their total already, from values made so small that no sum of them overflows.
+
+    An answer lies between its values, and can be finite where a sum of them is not.
+    """
+    share = block.v.dtype.type(2.0 ** -block.whole.shape.keys.bit_length())
+    sums = online(replace(block, v=block.v * share))
+    total = np.where(sums.total == 0, 1, sums.total)
+    context = sums.context / total[..., None] / share
+    return Sums(context, np.ones_like(total), sums.anchor + np.log(total), sums.extra)
+
+
+def online(block: Block) -> Sums:
     """Return the sums anchored at each row's largest logit, rescaled as larger ones are met (online softmax).
 
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_exp.forms._blocks.block import Sums, forbid, logits, mix, nothing, summed, weighed, whole_logits
+from attn_exp.forms._blocks.block import Sums, divided, forbid, logits, mix, nothing, summed, weighed, whole_logits
 from attn_exp.forms._blocks.operands import Block
 from attn_exp.forms._blocks.tasks import Run, Shape, Task, runs
 from attn_exp.forms.trace import Summary
@@ -72,7 +72,8 @@ def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
         first = first * faded + (powers[..., 0, :] if run.start == 0 else 0)
         coarse = coarse * faded[..., None] + binned(powers, run, marks)
     sums = Sums(context, total, anchor, extra)
-    return sums, shared_out(sums, moment, first, coarse)
+    portrait = shared_out(sums, moment, first, coarse)
+    return sums if np.isfinite(context).all() else divided(block), portrait
 
 
 def shared_out(sums: Sums, moment: Array, first: Array, coarse: Array) -> Portrait:
