@@ -34,6 +34,9 @@ from tools.fuzz._cases import FEW, Array, Case, drawn
 ROWS = 8
 """Rows that the loops compute of a problem that is not small."""
 
+DIVIDED_LAST = ("auto", "blockwise")
+"""What sums powers times values before it divides by their total."""
+
 SMALL = ((tasks, "KEYS", 16), (tasks, "PLACES", 512), (tasks, "SLIVER", 3), (asked, "ROWS", 8), (asked, "LEAST", 4),
          (asked, "WORTH", 32), (block, "PIECE", 32), (plain, "ALONE", 64), (plain, "UNHELD", 64))  # fmt: skip
 """Tiles so small that small problems have many."""
@@ -166,8 +169,13 @@ def compared(found: Array, name: str, case: Case, rows: list[Row], at: int, kern
 
 
 def least(name: str, case: Case) -> float:
-    """Return the smallest number of the type that a form computes in."""
-    return float(np.finfo(computed_in(name, case)).smallest_subnormal)
+    """Return what may be lost of each key because it is too small for the type that a form computes in.
+
+    That is half of the smallest number, and more where it is lost before it is divided by a total: one of `eps` or
+    more, as `kept` has it, which makes it the smallest normal number.
+    """
+    limits = np.finfo(computed_in(name, case))
+    return float(limits.smallest_normal if name in DIVIDED_LAST else limits.smallest_subnormal)
 
 
 def computed_in(name: str, case: Case) -> Any:
