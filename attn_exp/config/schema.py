@@ -75,7 +75,7 @@ class Variant:
     head: Annotated[int, at_least(1)] | None = None
     scale: Annotated[bool | float, scale()] | None = None
     output_projection: bool = False
-    mistake: str | None = None
+    mistake: Annotated[tuple[str, ...], words()] | None = None
     kv_head: Annotated[int, at_least(1)] | None = None
     align: Annotated[str, choice(*ALIGN)] | None = None
     mask: Mapping[str, Any] | None = None
@@ -177,7 +177,9 @@ class Config:
         bool | float, scale(), Says("true: divide the scores by sqrt(d_head); false: do not; a number: multiply by it")
     ] = True
     bias: Annotated[bool, Says("true: add biases in the projections")] = False
-    mistake: Annotated[str, Says("none, or a named deviation to reproduce, such as weights_transposed")] = "none"
+    mistake: Annotated[
+        tuple[str, ...], words(), Says("mistakes to make, one or several, such as [no_scale,causal_strict]", "none")
+    ] = ()
     kv_head: (
         Annotated[
             int, at_least(1), Says("key/value heads; groups of query heads share them", "as many as the input has")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attn_exp import forms
 from attn_exp.experiment.library_conventions import empty_rows
-from attn_exp.experiment.mistakes import MISTAKES
+from attn_exp.experiment.mistaken import mistaken
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.heads import pooled, split, together
@@ -42,7 +42,9 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
 
 
 def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
-    """Put the problem through a form, from marked positions to the output."""
+    """Put the problem through a form, from marked positions to the output; mistakes are made by a recipe instead."""
+    if settled.mistakes:
+        return mistaken(settled, problem)
     q, k, v = placed(settled, problem)
     if problem.weights is not None:
         weights = np.broadcast_to(problem.weights, (settled.head, *problem.weights.shape))
@@ -51,8 +53,7 @@ def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -
         stages = mix(Trace(v=v, weights=weights))
     else:
         stages = attend(q, k, v, settled.rules)
-    filled = empty_rows(stages, settled.rules, settled.empty, forms.form(settled.plain_form).attend)
-    stages = MISTAKES[settled.mistake](filled)
+    stages = empty_rows(stages, settled.rules, settled.empty, forms.form(settled.plain_form).attend)
     if stages.context is None:
         return stages
     return stages.replace(output=joined(stages.context, settled, problem))

@@ -12,8 +12,8 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError, shown, unknown
+from attn_exp.experiment import mistakes
 from attn_exp.experiment.library_conventions import Convention, convention
-from attn_exp.experiment.mistakes import MISTAKES
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.heads import Heads, heads
 from attn_exp.problem.problem import Problem
@@ -32,9 +32,8 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
     if variant.form not in forms.NAMES:
         raise UserError(unknown(variant.form, forms.NAMES, f"variant.{name}.form"))
     chosen = following(variant, config)
-    mistake = chosen["mistake"]
-    if mistake not in MISTAKES:
-        raise UserError(unknown(mistake, tuple(MISTAKES), "mistake"))
+    for mistake in chosen["mistake"]:
+        mistakes.usable(mistake)
     shares = shared(name, variant, chosen, config.head, problem)
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
     multiplier = factor(chosen["scale"], size)
@@ -47,7 +46,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         scale=chosen["scale"],
         multiplier=multiplier,
         output_projection=variant.output_projection,
-        mistake=mistake,
+        mistakes=chosen["mistake"],
         rules=rules,
         positions=placed,
         words=words,

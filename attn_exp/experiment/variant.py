@@ -25,7 +25,7 @@ class Settled:
     scale: bool | float
     multiplier: float
     output_projection: bool
-    mistake: str
+    mistakes: tuple[str, ...]
     rules: Rules
     positions: tuple[Position, ...]
     words: Mapping[str, str]
@@ -33,6 +33,11 @@ class Settled:
     ends_early: bool
     empty: str
     tiled: bool
+
+    @property
+    def mistake(self) -> str:
+        """The names of its mistakes, as a table shows them."""
+        return "+".join(self.mistakes) or "none"
 
     @property
     def head(self) -> int:

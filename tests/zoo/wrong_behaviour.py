@@ -137,7 +137,8 @@ def empty_rows_loops(q: Array, k: Array, v: Array, attn_mask: Array | None = Non
     keep = np.broadcast_to(True if attn_mask is None else attn_mask, (*q.shape[:3], k.shape[2]))
     out = np.zeros((*q.shape[:3], v.shape[-1]))
     for b, h, i in np.ndindex(*q.shape[:3]):
-        e = np.exp(k[b, h] @ q[b, h, i] / math.sqrt(q.shape[-1])) * keep[b, h, i]
+        s = k[b, h] @ q[b, h, i] / math.sqrt(q.shape[-1])
+        e = np.exp(s - s.max()) * keep[b, h, i]
         with np.errstate(invalid="ignore"):
             out[b, h, i] = e / e.sum() @ v[b, h]
     return out

@@ -1,0 +1,124 @@
+"""Finds out how a function wants to be called, and asks it every question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.judging.asked import Asked
+from attn_exp.experiment.judging.call import LAYOUTS, Caller
+from attn_exp.experiment.judging.case import Answer, Case, differs, expected
+from attn_exp.experiment.judging.cases import core_cases
+from attn_exp.experiment.judging.layers import layer_cases
+from attn_exp.experiment.judging.libraries import DIGITS, DTYPES, library, wanted
+from attn_exp.experiment.judging.modules import Bound, bound
+from attn_exp.experiment.judging.offer import offered
+from attn_exp.experiment.judging.own import Own
+
+Seen = list[tuple[Case, Answer]]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One way to call a function, and what came of its first question."""
+
+    caller: Caller
+    case: Case
+    answer: Answer
+
+
+def ways(own: Own, asked: Asked, function: Bound) -> Iterator[Tried]:
+    """Yield every way to call a function, the likeliest first: libraries, layouts and types."""
+    offer = offered(function.call, own.name) if function.offer is None else function.offer
+    for name in (asked.takes,) if asked.takes else wanted(function.origin):
+        lent = library(name, asked.device)
+        for layout in layouts(asked, offer.core, function):
+            for dtype in DTYPES[DTYPES.index(lent.widest) :]:
+                caller = Caller(function.call, offer, lent, asked, layout, dtype)
+                case = next(cases(caller, function, quick=True))
+                answer = caller(case)
+                yield Tried(caller, case, answer)
+                if answer.output is not None:
+                    break
+
+
+def layouts(asked: Asked, core: bool, function: Bound) -> tuple[str, ...]:
+    """Return the layouts to try."""
+    if asked.layout and asked.layout not in LAYOUTS:
+        raise UserError(unknown(asked.layout, LAYOUTS, "layout"))
+    if not core:
+        return ("bhtd",) if function.inside is not None else ("td", "bhtd")
+    if asked.layout:
+        return (asked.layout,)
+    many = asked.kv_head is not None or (asked.head or 1) > 1
+    return tuple(layout for layout in LAYOUTS if not (many and layout == "td"))
+
+
+def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
+    """Yield the questions that fit what the function takes."""
+    if caller.offer.core:
+        return core_cases(caller.asked, caller.offer, caller.layout, quick)
+    return layer_cases(caller.asked, caller.offer, quick, function.inside)
+
+
+def how_to_call(own: Own, asked: Asked) -> tuple[Caller, Bound, Tried]:
+    """Return the first way of calling that gives the right answer, else the right shape, else any answer at all.
+
+    Raises:
+        UserError: what the function takes is not known.
+    """
+    function = bound(own, asked)
+    shaped: list[Tried] = []
+    spoke: list[Tried] = []
+    first: Tried | None = None
+    for tried in ways(own, asked, function):
+        first = first or tried
+        if tried.answer.output is None or (shaped and tried.caller.layout in ("htd", "td") and tried.caller.offer.core):
+            continue  # with fewer axes, mistakes hide: they are for those who take no more
+        stages = expected(tried.case)
+        if tried.answer.output.shape == stages["output"].shape:
+            if not differs(tried.answer.output, stages, min(digits_of(tried.caller, tried.answer), 24)):
+                return tried.caller, function, tried
+            shaped.append(tried)
+        spoke.append(tried)
+    assert first is not None
+    chosen = (shaped or spoke or [first])[0]
+    return chosen.caller, function, chosen
+
+
+def digits_of(caller: Caller, answer: Answer) -> int:
+    """Return how many bits an answer can hold: the fewest of what was given, what came back, and what was asked."""
+    return min(DIGITS.get(answer.dtype, 53), DIGITS[caller.dtype], caller.asked.digits)
+
+
+def ask(caller: Caller, function: Bound, quick: bool, most: int | None = None) -> Seen:
+    """Return every question with its answer; inputs are what the function's type holds."""
+    return [
+        (case, caller(case))
+        for case in islice((rounded(case, caller) for case in cases(caller, function, quick)), most)
+    ]
+
+
+def rounded(case: Case, caller: Caller) -> Case:
+    """Return the case with inputs that the caller's type holds exactly: all are judged on the same numbers."""
+    if caller.dtype == "float64":
+        return case
+    into, back = caller.library.into, caller.library.back
+    held = {
+        name: back(into(array, caller.dtype))
+        for name in ("q", "k", "v", "x")
+        if (array := getattr(case.given, name)) is not None
+    }
+    arrays = {name: back(into(array, caller.dtype)) for name, array in case.given.arrays.items()}
+    return replace(case, given=replace(case.given, **held, arrays=arrays))
+
+
+def failing(seen: Sequence[tuple[Case, Answer]], digits: int) -> Seen:
+    """Return the questions that were answered wrongly."""
+    return [
+        (case, answer)
+        for case, answer in seen
+        if answer.output is not None and differs(answer.output, expected(case), digits)
+    ]

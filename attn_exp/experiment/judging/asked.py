@@ -1,0 +1,98 @@
+"""What a function should compute, in the words of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError
+from attn_exp.experiment.library_conventions import convention
+from attn_exp.rules import masks, normalizer, positions, scores
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.normalizers.normalizer import Normalizer
+from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
+from attn_exp.rules.positions.position import Position
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.score import Score
+
+KEYWORDS = ("layout", "takes", "device", "quick", "seed")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The settings of a check: rules and heads as a run has them, and how the function wants its arrays.
+
+    `head` and `kv_head` are None where they were not asked for. `typed` are the names of the settings that the user
+    wrote. `align` moves the first query beside the first or the last key.
+    """
+
+    masks: tuple[Mask, ...] = ()
+    scores: tuple[Score, ...] = ()
+    positions: tuple[Position, ...] = ()
+    normalizer: Normalizer = SOFTMAX
+    scale: bool | float = True
+    align: str = "top_left"
+    blocks: bool = False
+    empty: str = "any"
+    tiled: bool = False
+    caps_last: bool = False
+    leaks: bool = False
+    digits: int = 53
+    head: int | None = None
+    kv_head: int | None = None
+    bias: bool = False
+    seed: int = 0
+    layout: str = ""
+    takes: str = ""
+    device: str = "cpu"
+    typed: frozenset[str] = frozenset()
+
+    def rules(self, size: int, rows: int, keys: int) -> Rules:
+        """Return the rules of a problem with heads of `size` numbers."""
+        factor = (1 / math.sqrt(size) if self.scale else 1.0) if isinstance(self.scale, bool) else self.scale
+        offset = keys - rows if self.align == "bottom_right" else 0
+        return Rules(
+            scale=factor, masks=self.masks, scores=self.scores, normalizer=self.normalizer, offset=offset,
+            bend_last=self.caps_last,
+        )  # fmt: skip
+
+    @property
+    def words(self) -> str:
+        """What was asked for, as a reader would say it."""
+        return " ".join(sorted(self.typed)) if self.typed else "plain attention"
+
+
+def asked(config: Config, words: Sequence[str], **how: Any) -> Asked:
+    """Return what the settings ask of a function; `how` says layout, takes and device.
+
+    Raises:
+        UserError: settings that no function could be asked for.
+    """
+    typed = {word.partition("=")[0].lstrip("+~") for word in words}
+    if config.variant and "variant" in typed:
+        raise UserError("a check compares one function with the definition; variant= belongs to a run")
+    means = convention(config.convention)
+    named = config.convention != "none"
+    return Asked(
+        masks=masks(config.mask, config.mask_join, means.blocks),
+        scores=scores(config.score),
+        positions=positions(config.position),
+        normalizer=normalizer(config.normalizer),
+        scale=config.scale,
+        align=config.align or means.align,
+        blocks=means.blocks,
+        empty=means.empty if named else "any",
+        tiled=means.tiled,
+        caps_last=means.caps_last,
+        leaks=named,
+        digits=24 if means.softmax_dtype == "float32" else 53,
+        head=config.head if "head" in typed else None,
+        kv_head=config.kv_head if "kv_head" in typed else None,
+        bias=config.bias,
+        seed=config.seed,
+        typed=frozenset(words),
+        **how,
+    )

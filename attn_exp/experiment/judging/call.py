@@ -1,0 +1,117 @@
+"""Calls a function with a case: arrays of its library and layout, keywords by its own names, and its answer back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment.judging import keywords
+from attn_exp.experiment.judging.asked import Asked
+from attn_exp.experiment.judging.case import Answer, Case
+from attn_exp.experiment.judging.libraries import Library
+from attn_exp.experiment.judging.offer import Offer
+from attn_exp.experiment.judging.own import told
+
+Array = NDArray[Any]
+LAYOUTS = ("bhtd", "bthd", "htd", "td")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A function with all that is known about how to call it."""
+
+    function: Any
+    offer: Offer
+    library: Library
+    asked: Asked
+    layout: str
+    dtype: str = "float64"
+
+    def __call__(self, case: Case) -> Answer:
+        """Return what the function says to a case."""
+        return self.answer(self.arguments(case), case)
+
+    def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
+        """Return what the function says to arguments by role; an error is an answer too."""
+        try:
+            with np.errstate(all="ignore"):  # each thread has its own; what overflows is seen in the answer
+                said = called(self.function, self.offer, arguments)
+        except Exception as error:
+            return Answer(None, error=told(error))
+        return self.read(said, case)
+
+    def arguments(self, case: Case) -> dict[str, Any]:
+        """Return the arguments of a case, by role."""
+        given: dict[str, Array] = {}
+        if self.offer.core:
+            given = {side: laid(getattr(case.given, side), self.layout) for side in "qkv"}
+        else:
+            assert case.given.x is not None
+            given = {"x": case.given.x[0] if self.layout == "td" else case.given.x, **case.given.arrays}
+        arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
+        extra = keywords.for_case(case, self.offer, self.asked)
+        return arrays | {role: self.given(value) for role, value in extra.items()}
+
+    def given(self, value: Any) -> Any:
+        """Return a keyword's value; arrays go into the library."""
+        return self.library.into(value, self.dtype) if isinstance(value, np.ndarray) else value
+
+    def read(self, said: Any, case: Case) -> Answer:
+        """Return an answer as float64 arrays; of several arrays the first is the output."""
+        parts = parts_of(said)
+        if not parts:
+            return Answer(None, error=f"returned {type(said).__name__}; expected an array")
+        try:
+            arrays = {name: self.library.back(part) for name, part in parts.items()}
+        except Exception as error:
+            return Answer(None, error=f"what it returned is no array: {told(error)}")
+        first = next(iter(arrays))
+        output = unlaid(arrays.pop(first), self.layout, self.offer.core)
+        return Answer(output, arrays, self.library.dtype(parts[first]))
+
+    def in_type(self, dtype: str) -> Caller:
+        """Return the same caller that gives arrays of another type."""
+        return replace(self, dtype=dtype)
+
+
+def called(function: Any, offer: Offer, arguments: Mapping[str, Any]) -> Any:
+    """Call a function with arguments by role."""
+    order = [role for role in offer.parameters if role in offer.positional and role in arguments]
+    plain = [arguments[role] for role in sorted(order, key=list(offer.parameters).index)]
+    named = {offer.parameters[role]: value for role, value in arguments.items() if role not in order}
+    return function(*plain, **named)
+
+
+def parts_of(said: Any) -> dict[str, Any]:
+    """Return the arrays of an answer, by name where they have one; the output comes first."""
+    if isinstance(said, Mapping):
+        names = ("output", "out", "context", "attn_output", "result", "o")
+        first = next((name for name in names if name in said), None)
+        ordered = [*([first] if first is not None else []), *(name for name in said if name != first)]
+        return {str(name): said[name] for name in ordered if hasattr(said[name], "shape")}
+    if isinstance(said, tuple | list) and said and hasattr(said[0], "shape"):
+        return {f"returned {place}": part for place, part in enumerate(said) if hasattr(part, "shape")}
+    return {"output": said} if hasattr(said, "shape") else {}
+
+
+def laid(array: Array | None, layout: str) -> Array:
+    """Return heads `[b h t d]` in another layout."""
+    assert array is not None
+    if layout == "bthd":
+        return np.ascontiguousarray(array.swapaxes(1, 2))
+    chosen: Array = {"bhtd": array, "htd": array[0], "td": array[0, 0]}[layout]
+    return chosen
+
+
+def unlaid(array: Array, layout: str, core: bool) -> Array:
+    """Return an answer as `[b h t e]`, or `[b t m]` of a layer; one that has other axes stays as it is."""
+    missing = {"htd": 1, "td": 2 if core else 1}.get(layout, 0)
+    if array.ndim == (4 if core else 3) - missing:
+        array = array[(None,) * missing]
+    if layout == "bthd" and array.ndim == 4:
+        array = array.swapaxes(1, 2)
+    return array

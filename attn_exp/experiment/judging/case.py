@@ -1,0 +1,83 @@
+"""One question to a function: what it is given, and what it should compute of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment.mistakes.recipe import Given, Recipe, compute
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A question: `rung` is the line of the ladder that it belongs to, `recipe` what is right, `given` the input.
+
+    `explicit_scale` says that the scale is passed and not left to the function. An `optional` question may be refused.
+    """
+
+    rung: str
+    recipe: Recipe
+    given: Given
+    explicit_scale: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a function said: its output `[b h t e]` or `[b t m]`, other stages that it returned, or why it failed."""
+
+    output: Array | None
+    stages: Mapping[str, Array] = field(default_factory=dict)
+    dtype: str = "float64"
+    error: str = ""
+
+
+def expected(case: Case) -> dict[str, Array]:
+    """Return every stage of the right answer."""
+    return compute(case.recipe, case.given)
+
+
+def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
+    """Return the stages of a wrong recipe, or None where it does not fit the shapes."""
+    try:
+        return compute(recipe, given)
+    except (ValueError, IndexError, ZeroDivisionError):
+        return None
+
+
+def tolerance(stages: Mapping[str, Array], digits: int) -> float:
+    """Return how far an answer may lie from these stages by rounding alone, to `digits` bits.
+
+    A bound in the largest norm, `c 2^-digits (2 (d + s) + 4 max|logit|) max(|w| |v|)`, with c = 8, and 64 for a layer,
+    whose projections round too. Of a type of fewer than 24 bits, sums are taken to be kept in float32; weights, values
+    and the answer are rounded, which is `4 2^-digits` of the largest number.
+    """
+    safety = 64.0 if stages["output"].ndim == 3 else 8.0
+    size, keys = stages["q"].shape[-1], stages["k"].shape[-2]
+    with np.errstate(all="ignore"):
+        logits = np.abs(np.where(np.isfinite(stages["masked"]), stages["masked"], 0.0)).max(initial=0.0)
+        scale = np.nan_to_num(np.abs(stages["weights"]) @ np.abs(np.nan_to_num(stages["v"]))).max(initial=0.0)
+        scale = max(scale, np.nan_to_num(np.abs(stages["output"])).max(initial=0.0))
+    if digits >= 24:
+        return float(safety * 2.0**-digits * (2 * (size + keys) + 4 * logits) * scale)
+    sums = safety * 2.0**-24 * (2 * (size + keys) + 4 * logits)
+    return float((sums + 4 * 2.0**-digits) * scale)
+
+
+def differs(output: Array, stages: Mapping[str, Array], digits: int) -> bool:
+    """Say whether an output is not these stages' own, rounding apart; NaN must stand where NaN is expected."""
+    right = stages["output"]
+    if output.shape != right.shape:
+        return True
+    if not np.array_equal(np.isnan(output), np.isnan(right)):
+        return True
+    with np.errstate(all="ignore"):
+        gap = np.abs(output - right)
+    gap = np.where((output == right) | np.isnan(right), 0.0, gap)
+    return bool((~np.isfinite(gap)).any() or gap.max(initial=0.0) > tolerance(stages, digits))

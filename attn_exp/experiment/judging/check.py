@@ -1,0 +1,254 @@
+"""Checks one function: a ladder of questions, the name of the mistake, and the smallest input that still fails."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from time import perf_counter
+
+import numpy as np
+
+from attn_exp.experiment import mistakes
+from attn_exp.experiment.judging import ask
+from attn_exp.experiment.judging.ask import Seen, Tried, failing
+from attn_exp.experiment.judging.asked import Asked
+from attn_exp.experiment.judging.behaviour import behaviours
+from attn_exp.experiment.judging.call import Caller
+from attn_exp.experiment.judging.case import Answer, Case, expected
+from attn_exp.experiment.judging.diagnose import Diagnosis, diagnose
+from attn_exp.experiment.judging.gradients import gradients
+from attn_exp.experiment.judging.own import Own
+from attn_exp.experiment.judging.precision import error, half_mistake, only_rounded, representable
+from attn_exp.experiment.judging.properties import unexplained
+from attn_exp.experiment.judging.remarks import remarks
+from attn_exp.experiment.judging.shrink import shrunk
+from attn_exp.experiment.judging.tails import tail_dropped
+from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
+
+Tell = Callable[[str], None]
+SINGLE, FLOAT64 = 24, 53
+
+
+def check(own: Own, asked: Asked, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
+    """Ask a function every question, and return what became of it; `tell` hears what is being asked.
+
+    Raises:
+        UserError: what it takes is not known, or settings that cannot be asked of it.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
+        return judged(own, asked, quick, tell)
+
+
+def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
+    """Check a function, as `check` does, with all warnings off."""
+    start = perf_counter()
+    tell("how it is called")
+    caller, function, tried = ask.how_to_call(own, asked)
+    if tried.answer.output is None:
+        return silent(own, asked, tried, perf_counter() - start)
+    tell("its values")
+    seen = ask.ask(caller, function, quick)
+    digits, rounding = precise(caller, seen)
+    wrong = failing(seen, digits)
+    tell("how it behaves")
+    behaved = list(behaviours(caller, ask.rounded(tried.case, caller), digits))
+    edges = list(remarks(caller, tried.case))
+    again = asked_again(caller, seen, wrong)
+    broken = [name for finding, name in behaved if finding.state == BROKEN]
+    tell("which mistake it is")
+    found, computes = named(seen, wrong, behaved, digits, quick)
+    findings = (
+        Finding("it can be called", HELD, manner(caller)),
+        *rungs(seen, wrong, caller, digits),
+        accuracy(seen, digits, rounding),
+        *(finding for finding, _ in behaved),
+        again,
+        *(finding for finding, _ in edges),
+        gradients(caller, tried.case),
+    )
+    passed = not any(finding.state == BROKEN for finding in findings)
+    manners = tuple(dict.fromkeys(name for name in broken if name))
+    names = manners if found.names in ((), ("no_max_subtraction",)) and manners else found.names
+    if passed:
+        names = remarked(edges)
+    tell("the smallest input that fails")
+    smallest = shrunk(own, caller, function, wrong, digits, named=bool(names)) if wrong else None
+    return Verdict(
+        name=own.name, passed=passed, mistakes=names, computes=computes if wrong or passed else behaviour_of(names),
+        findings=findings, asked=asked.words, alike=found.alike, smallest=smallest, seconds=perf_counter() - start,
+    )  # fmt: skip
+
+
+def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
+    """Return the one remark on a function that passed, the one that readers meet first."""
+    said = {name for finding, name in findings if name and finding.state == REMARK}
+    return tuple(name for name in REMARKS if name in said)[:1]
+
+
+REMARKS = ("empty_row_nan", "nan_leaks")
+
+
+def silent(own: Own, asked: Asked, tried: Tried, seconds: float) -> Verdict:
+    """Return the verdict on a function that answers nothing."""
+    said = f"{manner(tried.caller)}: {tried.answer.error}"
+    finding = Finding("it can be called", BROKEN, said)
+    return Verdict(own.name, False, (), "nothing: it could not be called", (finding,), asked.words, seconds=seconds)
+
+
+def manner(caller: Caller) -> str:
+    """Say how a function is called."""
+    what = f"q, k, v [{' '.join(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
+    return f"with {what}, {caller.library.name}, {caller.dtype}"
+
+
+def precise(caller: Caller, seen: Seen) -> tuple[int, str]:
+    """Return to how many bits the answers are judged, and what is to be said about it."""
+    digits = min(ask.digits_of(caller, answer) for _, answer in seen if answer.output is not None)
+    kept = next(answer.dtype for _, answer in seen if answer.output is not None)
+    if digits < FLOAT64:
+        return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it answers in {kept}"
+    if failing(seen, digits) and not failing(seen, SINGLE):
+        return SINGLE, SILENT
+    return digits, ""
+
+
+def rungs(seen: Seen, wrong: Seen, caller: Caller, digits: int) -> Iterator[Finding]:
+    """Yield a finding for each kind of question."""
+    lost = {id(case) for case, _ in wrong}
+    for rung, group in groupby(sorted(seen, key=lambda pair: order(seen, pair[0])), key=lambda pair: pair[0].rung):
+        questions = list(group)
+        refused = [answer.error for case, answer in questions if answer.output is None]
+        bad = [(case, answer) for case, answer in questions if id(case) in lost]
+        if bad:
+            yield Finding(rung, BROKEN, how_wrong(bad[0]))
+        elif refused and not all(case.optional for case, answer in questions if answer.output is None):
+            yield Finding(rung, BROKEN, refused[0])
+        elif refused:
+            yield Finding(rung, ABSENT, refused[0])
+        else:
+            yield Finding(rung, HELD)
+
+
+def order(seen: Seen, case: Case) -> int:
+    """Return where the first question of the case's rung stands."""
+    return next(place for place, (other, _) in enumerate(seen) if other.rung == case.rung)
+
+
+def how_wrong(pair: tuple[Case, Answer]) -> str:
+    """Say how far an answer is from the right one."""
+    case, answer = pair
+    right = expected(case)["output"]
+    assert answer.output is not None
+    if answer.output.shape != right.shape:
+        return f"shape {list(answer.output.shape)}, expected {list(right.shape)}"
+    return f"off by up to {error(answer.output, case):.2g} of the largest number"
+
+
+SILENT = "it answers in float64, but only float32 is behind it; say dtype=float32 if that is meant"
+
+
+def accuracy(seen: Seen, digits: int, rounding: str) -> Finding:
+    """Say how exact the answers are, in units of the type's last place, or what is less exact than it looks."""
+    if rounding:
+        return Finding("accuracy", BROKEN if rounding == SILENT else REMARK, rounding)
+    errors = [
+        error(answer.output, case) for case, answer in seen if answer.output is not None and case.rung != "large inputs"
+    ]
+    units = max(errors) * 2.0 ** (digits - 1)
+    return Finding("accuracy", HELD, f"within {units:.2g} units in the last place of the largest number")
+
+
+def asked_again(caller: Caller, seen: Seen, wrong: Seen) -> Finding:
+    """Ask the first questions once more, after all the others."""
+    rung = "the same after many calls"
+    for case, answer in seen[:3]:
+        later = caller(case).output
+        if answer.output is None or later is None:
+            continue
+        if later.shape != answer.output.shape or error_between(later, answer.output) > 1e-3:
+            return Finding(rung, BROKEN, "it answered otherwise at first")
+    return Finding(rung, HELD)
+
+
+def error_between(first: np.ndarray, second: np.ndarray) -> float:
+    gap = np.nan_to_num(np.abs(first - second)).max(initial=0.0)
+    return float(gap / max(np.nan_to_num(np.abs(second)).max(initial=0.0), 1e-30))
+
+
+def named(
+    seen: Seen, wrong: Seen, behaved: Sequence[tuple[Finding, str]], digits: int, quick: bool
+) -> tuple[Diagnosis, str]:
+    """Return what explains the answers, and what the function computes, in words."""
+    if not wrong:
+        return Diagnosis(), "attention as it was asked for"
+    unsteady = [
+        name for finding, name in behaved if finding.state == BROKEN and name in ("dropout_on", "not_deterministic")
+    ]
+    if unsteady:
+        return Diagnosis((unsteady[0],)), words_of((unsteady[0],))
+    lost = {id(case) for case, _ in wrong}
+    found = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick)
+    mixed = [name for finding, name in behaved if finding.state == BROKEN and name == "batch_mixed"]
+    if not found.names and mixed:
+        found = Diagnosis((mixed[0],))
+    if found.names:
+        return found, words_of(found.names)
+    if found.setting:
+        return found, f"attention with {found.setting}, which was not asked for"
+    return Diagnosis(), unexplained(seen, wrong)
+
+
+def by_numbers(seen: Seen, digits: int, quick: bool) -> Diagnosis:
+    """Return what explains the numbers: exactly, to a half type, or as half precision."""
+    found = exactly(seen, digits, quick)
+    kind = representable([answer for _, answer in seen[:4]])
+    coarse = {"float16": 11, "bfloat16": 8}.get(kind, 0)
+    if not (found.names or found.setting) and digits > SINGLE:
+        found = diagnose(seen, SINGLE, pairs=False)
+    if not (found.names or found.setting) and coarse:
+        found = diagnose(seen, coarse, pairs=not quick)
+    plain = [pair for pair in seen if pair[0].rung in FEW]
+    if found.names or found.setting or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
+        return found
+    name = half_mistake(plain)
+    return Diagnosis((name,)) if name else found
+
+
+def exactly(seen: Seen, digits: int, quick: bool) -> Diagnosis:
+    """Return what explains the numbers: one mistake; one that overflows besides; a tail; then two mistakes."""
+    found = diagnose(seen, digits, pairs=False)
+    if found.names or found.setting:
+        return found
+    if any(case.rung == LARGE and overflowed(answer) for case, answer in seen):
+        found = diagnose(without_large(seen), digits, pairs=False)
+        if found.names:
+            return found
+    if tail_dropped(without_large(seen), digits):
+        return Diagnosis(("tail_dropped",))
+    return found if quick else diagnose(seen, digits, pairs=True)
+
+
+LARGE = "large inputs"
+FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole numbers")
+"""Questions of few tokens: sums in half precision stay near the right ones."""
+
+
+def overflowed(answer: Answer) -> bool:
+    return answer.output is not None and not bool(np.isfinite(answer.output).all())
+
+
+def without_large(seen: Seen) -> Seen:
+    """Return the questions whose logits are small enough for any type."""
+    return [(case, answer) for case, answer in seen if case.rung != LARGE]
+
+
+def words_of(names: Iterable[str]) -> str:
+    """Return what mistakes do, in one line."""
+    return "attention with " + " and ".join(names) + ": " + " ".join(mistakes.mistake(name).says for name in names)
+
+
+def behaviour_of(names: Sequence[str]) -> str:
+    """Return what is to be said of a function whose numbers are right and whose manners are not."""
+    return f"the right numbers, but {', '.join(names)}" if names else "the right numbers, but not at every call"

@@ -1,0 +1,214 @@
+"""Names the mistake: which known way to be wrong, or which other setting, gives every answer that was seen."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment import mistakes
+from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted
+from attn_exp.experiment.judging.others import others
+from attn_exp.experiment.mistakes.mistake import Change
+from attn_exp.experiment.mistakes.recipe import Recipe
+
+Array = NDArray[Any]
+Seen = tuple[Case, Answer]
+
+GROUPS = (
+    "scale", "products", "masks", "heads", "positions", "scores", "softmax", "precision", "behaviour",
+)  # fmt: skip
+"""Of two mistakes that nobody can tell apart here, the one of the earlier group is named."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One explanation: mistakes by name, or a setting in the words of a run, and what it does to a case's recipe."""
+
+    names: tuple[str, ...]
+    change: Callable[[Case], Recipe]
+    setting: bool = False
+    fitted: bool = False
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What explains the answers: the names that were found, others that give the very same numbers, and a setting."""
+
+    names: tuple[str, ...] = ()
+    alike: tuple[tuple[str, ...], ...] = ()
+    setting: str = ""
+
+
+def diagnose(seen: Sequence[Seen], digits: int, pairs: bool = True) -> Diagnosis:
+    """Return the one explanation of all that was seen: a mistake, another setting, or a pair of mistakes; else none."""
+    single = [*known(seen), *fitted(seen)]
+    fits = [candidate for candidate in single if explains(candidate, seen, digits)]
+    if not fits:
+        fits = [candidate for candidate in settings(seen) if explains(candidate, seen, digits)]
+    if not fits and pairs:
+        fits = [candidate for candidate in two_at_once(single, seen) if explains(candidate, seen, digits)]
+    if not fits:
+        return Diagnosis()
+    best, *rest = sorted(fits, key=rank)
+    if best.setting:
+        return Diagnosis(setting=best.names[0])
+    alike = dict.fromkeys(frozenset(candidate.names) for candidate in rest)
+    return Diagnosis(best.names, tuple(tuple(sorted(names)) for names in alike if names != frozenset(best.names)))
+
+
+def rank(candidate: Candidate) -> tuple[int, ...]:
+    """Return what puts the likelier explanation first: fewer mistakes, none fitted, those that need most, by group."""
+    if candidate.setting:
+        return len(candidate.names), candidate.fitted, 0, len(GROUPS)
+    found = [mistakes.mistake(name) for name in candidate.names]
+    specific, place = sum(len(one.needs) for one in found), sum(GROUPS.index(one.group) for one in found)
+    return len(candidate.names), candidate.fitted, -specific, place
+
+
+def known(seen: Sequence[Seen]) -> Iterator[Candidate]:
+    """Yield every way of every mistake that can show in what was asked."""
+    present = features([case for case, _ in seen])
+    for name in mistakes.names():
+        mistake = mistakes.mistake(name)
+        if set(mistake.needs) <= present and not mistake.remark and mistake.group != "precision":
+            for change in mistake.changes:
+                yield Candidate((name,), whole(change))
+            if mistake.group == "scale":
+                yield from (Candidate((name,), where_not_said(change)) for change in mistake.changes)
+
+
+def whole(change: Change) -> Callable[[Case], Recipe]:
+    return lambda case: change(case.recipe)
+
+
+def where_not_said(change: Change) -> Callable[[Case], Recipe]:
+    """Return the change of a default: where a scale is passed, the function uses that."""
+    return lambda case: case.recipe if case.explicit_scale else change(case.recipe)
+
+
+def fitted(seen: Sequence[Seen]) -> Iterator[Candidate]:
+    """Yield the mistakes whose number is read off the answer, such as any small fill."""
+    from attn_exp.experiment.mistakes.mask_small_fill import added, filled  # noqa: PLC0415 - fitted where masks are asked
+
+    for case, answer in seen:
+        number = fill_of(case, answer)
+        if number is not None:
+            yield Candidate(("mask_small_fill",), whole(filled(number)), fitted=True)
+            for shift in penalties(case, answer):
+                yield Candidate(("mask_small_fill",), whole(added(shift)), fitted=True)
+            return
+
+
+def fill_of(case: Case, answer: Answer) -> float | None:
+    """Return the logit f that hidden keys would need: the answer is linear in `z = e^f`.
+
+    With A the sum of `e^l` over the seen keys and N that of `e^l v`, n hidden keys and M the sum of their values:
+    `o (A + n z) = N + z M`.
+    """
+    parts = split_sums(case, answer, np.zeros_like)
+    return None if parts is None else estimate(parts)
+
+
+def penalties(case: Case, answer: Answer) -> Iterator[float]:
+    """Yield the number that would have to be added to the hidden logits."""
+    parts = split_sums(case, answer, lambda logits: logits)
+    number = None if parts is None else estimate(parts)
+    if number is not None:
+        yield number
+
+
+def split_sums(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -> tuple[Array, Array, Array] | None:
+    """Return numerator, denominator and weight of each entry's own estimate of z."""
+    if answer.output is None or case.given.x is not None or not case.recipe.rules.masks:
+        return None
+    stages = predicted(case.recipe, case.given)
+    if stages is None or stages["output"].shape != answer.output.shape:
+        return None
+    open_places = np.isfinite(stages["masked"])
+    if open_places.all():
+        return None
+    biased = np.where(open_places, stages["masked"], stages["capped"])
+    shown = np.where(open_places, np.exp(biased), 0.0)
+    kept_out = np.where(open_places, 0.0, np.exp(hidden(biased)))
+    total, mixed = shown.sum(axis=-1, keepdims=True), shown @ stages["v"]
+    count, values = kept_out.sum(axis=-1, keepdims=True), kept_out @ stages["v"]
+    return mixed - answer.output * total, answer.output * count - values, np.abs(answer.output * count - values)
+
+
+def estimate(parts: tuple[Array, Array, Array]) -> float | None:
+    """Return the logarithm of the middle of all estimates, weighed by how much each tells."""
+    above, below, weight = parts
+    clear = weight > 1e-3 * weight.max(initial=0.0)
+    with np.errstate(all="ignore"):
+        share = float(np.sum((above * below)[clear]) / max(np.sum((below * below)[clear]), 1e-300))
+    return float(np.log(share)) if np.isfinite(share) and share > 1e-30 else None
+
+
+def settings(seen: Sequence[Seen]) -> Iterator[Candidate]:
+    """Yield what the function may compute instead: settings that nobody asked for."""
+    for word, change in others(seen[0][0].recipe):
+        yield Candidate((word,), whole(change), setting=True)
+
+
+def two_at_once(single: Sequence[Candidate], seen: Sequence[Seen]) -> Iterator[Candidate]:
+    """Yield pairs of mistakes, one made after the other; those that change nothing here are left out."""
+    telling = [candidate for candidate in single if tells(candidate, seen)]
+    for one, other in itertools.permutations(telling, 2):
+        if one.names != other.names:
+            yield Candidate(tuple(sorted((*one.names, *other.names))), composed(one, other))
+
+
+def composed(one: Candidate, other: Candidate) -> Callable[[Case], Recipe]:
+    return lambda case: other.change(replace(case, recipe=one.change(case)))
+
+
+def tells(candidate: Candidate, seen: Sequence[Seen]) -> bool:
+    """Say whether a mistake changes any of the first answers beyond rounding."""
+    for case, _ in seen[:4]:
+        right, wrong = predicted(case.recipe, case.given), predicted(candidate.change(case), case.given)
+        if right is None or wrong is None or differs(wrong["output"], right, 40):
+            return True
+    return False
+
+
+def explains(candidate: Candidate, seen: Sequence[Seen], digits: int) -> bool:
+    """Say whether an explanation gives every answer, within rounding; what raised an error says nothing."""
+    told = 0
+    for case, answer in seen:
+        if answer.output is None:
+            continue
+        stages = predicted(candidate.change(case), case.given)
+        if stages is None and answer.output.shape != expected(case)["output"].shape:
+            continue  # neither fits these shapes
+        if stages is None or differs(answer.output, stages, digits):
+            return False
+        told += 1
+    return told > 0
+
+
+def features(cases: Sequence[Case]) -> set[str]:
+    """Return what the cases ask for: the words that mistakes need."""
+    found: set[str] = set()
+    for case in cases:
+        recipe = case.recipe
+        found |= {type(mask).__name__.lower() for mask in recipe.rules.masks}
+        found |= {type(rule).__name__.lower() for rule in recipe.rules.scores}
+        found |= {type(position).__name__.lower() for position in recipe.positions}
+        found |= {"mask"} if recipe.rules.masks else set()
+        found |= {"position"} if recipe.positions else set()
+        found |= {"shared"} if recipe.groups != recipe.heads else set()
+        found |= {"batch"} if batch_of(case) > 1 else set()
+        found |= {"layer"} if case.given.x is not None else set()
+        found |= {"output"} if "W_o" in case.given.arrays else set()
+        found |= {"bias"} if any(name.startswith("b_") for name in case.given.arrays) else set()
+    return found
+
+
+def batch_of(case: Case) -> int:
+    array = case.given.q if case.given.x is None else case.given.x
+    return 0 if array is None else len(array)

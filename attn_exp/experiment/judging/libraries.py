@@ -1,0 +1,125 @@
+"""Arrays of NumPy, PyTorch and JAX: which one a function wants, into it and back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.errors import UserError, unknown
+
+Array = NDArray[Any]
+LIBRARIES = ("numpy", "torch", "jax")
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+"""Significant bits of each type."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """How arrays go into a library and come back; `widest` is the widest type it computes in by itself."""
+
+    name: str
+    into: Callable[[Array, str], Any]
+    back: Callable[[Any], Array]
+    dtype: Callable[[Any], str]
+    widest: str
+
+
+def library(name: str, device: str = "cpu") -> Library:
+    """Return a library by its name.
+
+    Raises:
+        UserError: there is no such library, or it is not installed.
+    """
+    if name not in LIBRARIES:
+        raise UserError(unknown(name, LIBRARIES, "takes"))
+    if find_spec(name) is None:
+        raise UserError(f"takes={name}: {name} is not installed; pip install {name}")
+    return {"numpy": of_numpy, "torch": lambda: of_torch(device), "jax": of_jax}[name]()
+
+
+def of_numpy() -> Library:
+    def into(array: Array, kind: str) -> Any:
+        return array.copy() if array.dtype.kind in "bi" else array.astype(np_type(kind))
+
+    return Library("numpy", into, wide, lambda array: str(np.asarray(array).dtype), "float64")
+
+
+def np_type(kind: str) -> Any:
+    """Return a NumPy type by its name; bfloat16 needs the package ml_dtypes."""
+    if kind != "bfloat16":
+        return np.dtype(kind)
+    import ml_dtypes  # noqa: PLC0415 - few functions take it
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def wide(array: Any) -> Array:
+    """Return an array in float64; booleans and whole numbers as they are."""
+    plain = np.asarray(array)
+    return plain.astype(np.float64) if plain.dtype.kind not in "bi" else plain
+
+
+def of_torch(device: str) -> Library:
+    import torch  # noqa: PLC0415 - only where a function wants it
+
+    def into(array: Array, kind: str) -> Any:
+        tensor = torch.from_numpy(np.array(array, copy=True))
+        return tensor.to(device) if array.dtype.kind in "bi" else tensor.to(device, getattr(torch, kind))
+
+    def back(tensor: Any) -> Array:
+        if not torch.is_tensor(tensor):
+            return wide(tensor)
+        return wide(tensor.detach().cpu().to(torch.float64 if tensor.is_floating_point() else tensor.dtype).numpy())
+
+    return Library(
+        "torch", into, back, lambda tensor: str(getattr(tensor, "dtype", "")).removeprefix("torch."), "float64"
+    )
+
+
+def of_jax() -> Library:
+    import jax.numpy as jnp  # noqa: PLC0415
+
+    widest = "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32"
+    return Library(
+        "jax",
+        lambda array, kind: jnp.asarray(array) if array.dtype.kind in "bi" else jnp.asarray(array, jnp.dtype(kind)),
+        lambda array: wide(np.asarray(array, np.float64)),
+        lambda array: str(getattr(array, "dtype", "")),
+        widest,
+    )
+
+
+def wanted(function: Any) -> tuple[str, ...]:
+    """Return the libraries to try, the likeliest first: by where a function lives and which modules it names."""
+    home = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
+    if home in ("torch", "jax", "numpy"):
+        return (home,)
+    named = modules_named(function)
+    first = [name for name in ("torch", "jax", "numpy") if name in named]
+    rest = [name for name in LIBRARIES if name not in first and (name == "numpy" or name in sys.modules)]
+    return (*first, *rest)
+
+
+def modules_named(function: Any) -> set[str]:
+    """Return the libraries whose modules or functions the code of a function names."""
+    code = getattr(function, "__code__", None) or getattr(getattr(function, "forward", None), "__code__", None)
+    space: Mapping[str, Any] = getattr(function, "__globals__", {})
+    words = set(code.co_names) if code is not None else set()
+    words |= {str(note).partition(".")[0] for note in getattr(function, "__annotations__", {}).values()}
+    values = [space[word] for word in words if word in space]
+    homes = {str(getattr(value, "__name__", "")).split(".")[0] for value in values}
+    homes |= {str(getattr(value, "__module__", "") or "").split(".")[0] for value in values}
+    helpers = [
+        value for value in values if hasattr(value, "__code__") and value.__globals__ is space and value is not function
+    ]
+    for helper in helpers:
+        names = [space[word] for word in helper.__code__.co_names if word in space]
+        homes |= {str(getattr(value, "__name__", "")).split(".")[0] for value in names}
+    return homes & set(LIBRARIES)

@@ -1,0 +1,49 @@
+"""Keys or queries past the last whole block that are left out, whatever the block is for each length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted
+from attn_exp.experiment.mistakes.tail_dropped import first_keys
+
+
+def tail_dropped(seen: Sequence[tuple[Case, Answer]], digits: int) -> bool:
+    """Say whether every answer is right, or right for the first keys or the first queries alone."""
+    short = 0
+    for case, answer in seen:
+        if answer.output is None or not differs(answer.output, expected(case), digits):
+            continue
+        if not (keys_dropped(case, answer, digits) or queries_dropped(case, answer, digits)):
+            return False
+        short += 1
+    return short > 0
+
+
+def keys_dropped(case: Case, answer: Answer, digits: int) -> bool:
+    """Say whether the answer is that to some of the first keys."""
+    assert answer.output is not None
+    keys = expected(case)["masked"].shape[-1]
+    for count in range(keys - 1, -1, -1):
+        stages = predicted(first_keys(case.recipe, count), case.given)
+        nothing = count == 0 and not np.nan_to_num(answer.output).any()
+        if nothing or (stages is not None and not differs(answer.output, stages, digits)):
+            return True
+    return False
+
+
+def queries_dropped(case: Case, answer: Answer, digits: int) -> bool:
+    """Say whether the first queries are right and the last ones are one number, such as 0."""
+    right, output = expected(case), answer.output
+    assert output is not None
+    if output.shape != right["output"].shape:
+        return False
+    for count in range(output.shape[-2] - 1, -1, -1):
+        rest = output[..., count:, :]
+        same = np.isnan(rest).all() or (rest == rest.ravel()[0]).all()
+        first = {**right, "output": right["output"][..., :count, :]}
+        if same and not differs(output[..., :count, :], first, digits):
+            return True
+    return False

@@ -1,0 +1,93 @@
+"""What a check ends in: a verdict that shows itself as text and in a notebook."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from attn_exp.experiment import mistakes
+
+HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
+SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rung of the ladder: what was asked, whether it held, and what was seen."""
+
+    rung: str
+    state: str
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """The smallest input that still fails: lines to paste into Python, the same as a command, and what each gives."""
+
+    python: str
+    command: str
+    mine: str
+    right: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a check.
+
+    `passed`: nothing is broken. `mistakes`: the names of what is wrong, together where there are several; of a function
+    that passed, a remark that a careful reader should know. `alike`: other names that give the very same numbers here.
+    `computes`: what the function computes, in words. `findings`: every question and what came of it.
+    """
+
+    name: str
+    passed: bool
+    mistakes: tuple[str, ...]
+    computes: str
+    findings: tuple[Finding, ...]
+    asked: str = ""
+    alike: tuple[tuple[str, ...], ...] = ()
+    smallest: Smallest | None = None
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self))
+
+    def _repr_html_(self) -> str:
+        """Show the verdict in a notebook."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def plain(self) -> dict[str, Any]:
+        """Return the verdict as words, numbers and lists, for JSON."""
+        return asdict(self)
+
+
+def lines(verdict: Verdict) -> list[str]:
+    """Return the verdict as a reader sees it."""
+    head = f"{verdict.name}: {'passed' if verdict.passed else 'FAILED'}   (asked: {verdict.asked})"
+    said = [head, "", f"It computes {verdict.computes}."]
+    for name in verdict.mistakes:
+        found = mistakes.mistake(name)
+        said += [
+            "",
+            f"{'remark' if verdict.passed else 'mistake'}: {name}",
+            f"  {found.says}",
+            f"  fix:  {found.fix}",
+            f"  seen: {found.seen}",
+        ]
+    if verdict.alike:
+        names = ", or ".join(" with ".join(group) for group in verdict.alike)
+        said += ["", f"The same numbers come from {names}."]
+    if verdict.smallest is not None:
+        small = verdict.smallest
+        said += ["", "The smallest input that fails:", *(f"  {line}" for line in small.python.splitlines())]
+        said += [f"  # gives {small.mine}", f"  # right {small.right}", f"  {small.command}"]
+    width = max((len(finding.rung) for finding in verdict.findings), default=0)
+    said += [
+        "",
+        *(
+            f"{SIGNS[finding.state]:>6}  {finding.rung:{width}}  {finding.said}".rstrip()
+            for finding in verdict.findings
+        ),
+    ]
+    return said

@@ -1,0 +1,81 @@
+"""A variant with mistakes: computed by the steps of a recipe, in which each mistake does one otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment import mistakes
+from attn_exp.experiment.mistakes.recipe import At, Given, Recipe, compute
+from attn_exp.experiment.variant import Settled
+from attn_exp.forms.trace import Trace
+from attn_exp.problem.heads import pooled, split
+from attn_exp.problem.problem import Problem
+
+Array = NDArray[Any]
+
+SHOWN = ("q", "scores", "logits", "capped", "masked", "weights", "context", "output")
+
+
+def mistaken(settled: Settled, problem: Problem) -> Trace:
+    """Compute a variant with its mistakes and return every stage, `[h t ...]`.
+
+    Raises:
+        UserError: a mistake that shows only between several calls.
+    """
+    recipe = mistakes.applied(settled.mistakes, right(settled))
+    if problem.weights is not None:
+        return from_weights(recipe, settled, problem)
+    given = start(settled, problem)
+    stages = compute(recipe, given)
+    if given.x is None:
+        stages |= {"output": whole_output(recipe, stages, problem)}
+    arrays = {name: stages[name][0] for name in SHOWN}
+    return Trace(k=stages["k"][0], v=stages["v"][0], **arrays)
+
+
+def right(settled: Settled) -> Recipe:
+    """Return the recipe of a variant before any mistake."""
+    return Recipe(
+        settled.rules, settled.heads.query, settled.heads.shared, settled.positions,
+        output_projection=settled.output_projection,
+    )  # fmt: skip
+
+
+def start(settled: Settled, problem: Problem) -> Given:
+    """Return where the recipe starts: at x, or at the heads where these are given, or fewer than those of x."""
+    shares = settled.heads
+    if problem.x is not None and shares.shared == shares.given:
+        return Given(x=problem.x[None], arrays=problem.projections)
+    assert problem.q is not None and problem.k is not None
+    values = problem.k if problem.v is None else problem.v
+    k, v = (pooled(split(side, shares.given), shares.shared) for side in (problem.k, values))
+    return Given(split(problem.q, shares.query)[None], k[None], v[None])
+
+
+def whole_output(recipe: Recipe, stages: dict[str, Array], problem: Problem) -> Array:
+    """Return the heads put together, times W_o where the variant has one."""
+    q, k = stages["q"], stages["k"]
+    at = At(recipe.rules, 1, q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], q.shape[1] * q.shape[3])
+    merged: Array = recipe.merge(at, stages["context"])
+    if not recipe.output_projection:
+        return merged
+    weight, bias = (problem.projections.get(name) for name in ("W_o", "b_o"))
+    finished: Array = recipe.finish(at, merged, weight, bias)
+    return finished
+
+
+def from_weights(recipe: Recipe, settled: Settled, problem: Problem) -> Trace:
+    """Return the trace of a problem that starts at given weights."""
+    assert problem.weights is not None and problem.v is not None
+    rows, keys = problem.weights.shape
+    v = split(problem.v, settled.heads.shared)[None]
+    at = At(recipe.rules, 1, settled.head, v.shape[1], rows, keys, v.shape[-1], v.shape[-1] * settled.head)
+    weights = np.broadcast_to(problem.weights, (1, settled.head, rows, keys))
+    values = recipe.share(at, v)
+    context = recipe.mix(at, weights, values, values)
+    output = whole_output(recipe, {"q": v, "k": v, "context": context}, replace(problem))
+    return Trace(v=v[0], weights=weights[0], context=context[0], output=output[0])

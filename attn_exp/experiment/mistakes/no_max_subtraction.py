@@ -1,0 +1,30 @@
+"""The largest logit is not subtracted before exp, so large logits overflow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from attn_exp.experiment.mistakes.mistake import Mistake
+from attn_exp.experiment.mistakes.recipe import At, Recipe
+from attn_exp.rules.grid import Array
+
+
+def change(recipe: Recipe) -> Recipe:
+    return replace(recipe, normalize=raw)
+
+
+def raw(at: At, masked: Array) -> Array:
+    powers = np.exp(masked)
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+MISTAKE = Mistake(
+    group="softmax",
+    says="The largest logit is not subtracted before exp, so large logits overflow.",
+    fix="subtract each row's largest logit first",
+    seen="online softmax without its running maximum; vllm PR 56579",
+    stage="weights",
+    changes=(change,),
+)

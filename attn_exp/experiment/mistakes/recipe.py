@@ -1,0 +1,141 @@
+"""Attention as a list of steps that can be exchanged one by one, so that a mistake is one step done otherwise.
+
+`compute` follows the definition with whole arrays. The steps are plain functions in the fields of `Recipe`; a mistake
+replaces some of them (see `mistake.py`), and several mistakes follow one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.experiment.mistakes import steps
+from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.positions.position import Position
+from attn_exp.rules.rules import Rules, whole_grid
+
+Step = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What attention starts from: heads `[b h t d]`, or x `[b t m]` with the matrices and biases of a layer."""
+
+    q: Array | None = None
+    k: Array | None = None
+    v: Array | None = None
+    x: Array | None = None
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a step stands: the rules, and how large everything is.
+
+    `heads` query heads share `groups` key/value heads; `size` is d, the numbers of a head; `width` is that of x, or of
+    all query heads side by side.
+    """
+
+    rules: Rules
+    batch: int
+    heads: int
+    groups: int
+    rows: int
+    keys: int
+    size: int
+    width: int
+
+    @property
+    def grid(self) -> Grid:
+        """Every place of the logits `[b h t s]`."""
+        return whole_grid(self.rules, self.heads, self.rows, self.keys, batches=self.batch)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is asked, `rules`, `positions` and heads, and the steps that compute it, in the order of the fields."""
+
+    rules: Rules
+    heads: int = 1
+    groups: int = 1
+    positions: tuple[Position, ...] = ()
+    output_projection: bool = True
+    project: Step = steps.project
+    split: Step = steps.split
+    place: Step = steps.place
+    share: Step = steps.share
+    score: Step = steps.score
+    scaled: Step = steps.scaled
+    bent: Step = steps.bent
+    biased: Step = steps.biased
+    allowed: Step = steps.allowed
+    forbid: Step = steps.forbid
+    normalize: Step = steps.normalize
+    after: Step = steps.after
+    mix: Step = steps.mix
+    gather: Step = steps.gather
+    merge: Step = steps.merge
+    finish: Step = steps.finish
+
+    def with_rules(self, **changes: Any) -> Recipe:
+        """Return the same recipe with other rules."""
+        return replace(self, rules=replace(self.rules, **changes))
+
+
+def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
+    """Return every stage by its name, `[b h t ...]`, the last one `output`.
+
+    `output` is the context of all heads where heads were given, else the layer's answer `[b t m]`.
+
+    Raises:
+        ValueError: a step does not fit the shapes, as a transposed square matrix does not fit others.
+    """
+    with np.errstate(all="ignore"):
+        q, k, v = sides(recipe, given)
+        at = place_of(recipe, given, q, k)
+        placed = {
+            side: recipe.place(at, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
+        }
+        stages = weighed(recipe, at, placed["q"], *(recipe.share(at, placed[side]) for side in "kv"))
+        if given.x is None:
+            return stages | {"output": stages["context"]}
+        merged = recipe.merge(at, stages["context"])
+        weight, bias = (given.arrays.get(name) for name in ("W_o", "b_o"))
+        finished = recipe.finish(at, merged, weight, bias) if recipe.output_projection else merged
+        return stages | {"output": finished}
+
+
+def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
+    """Return q `[b h t d]`, k and v `[b g s d]`."""
+    if given.x is None:
+        assert given.q is not None and given.k is not None and given.v is not None
+        return given.q, given.k, given.v
+    x = given.x
+    for position in recipe.positions:
+        x = np.stack([position.embed(entry) for entry in x])
+    flat = {side: recipe.project(side, x, given.arrays) for side in "qkv"}
+    counts = {"q": recipe.heads, "k": recipe.groups, "v": recipe.groups}
+    q, k, v = (recipe.split(flat[side], counts[side]) for side in "qkv")
+    return q, k, v
+
+
+def place_of(recipe: Recipe, given: Given, q: Array, k: Array) -> At:
+    """Return the sizes of a problem."""
+    width = given.x.shape[-1] if given.x is not None else q.shape[1] * q.shape[-1]
+    return At(recipe.rules, q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], width)
+
+
+def weighed(recipe: Recipe, at: At, q: Array, k: Array, v: Array) -> dict[str, Array]:
+    """Return the stages from q, k and v, one k and v for each query head, to the context."""
+    scores = recipe.score(at, q, k)
+    logits = recipe.scaled(at, scores)
+    capped = recipe.bent(at, logits)
+    allowed = recipe.allowed(at)
+    masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
+    weights = recipe.after(at, recipe.normalize(at, masked), allowed)
+    context = recipe.gather(at, recipe.mix(at, weights, v, k))
+    names = ("q", "k", "v", "scores", "logits", "capped", "masked", "weights", "context")
+    return dict(zip(names, (q, k, v, scores, logits, capped, masked, weights, context), strict=True))

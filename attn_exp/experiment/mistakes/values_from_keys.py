@@ -1,0 +1,26 @@
+"""The weights mix the keys instead of the values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attn_exp.experiment.mistakes.mistake import Mistake
+from attn_exp.experiment.mistakes.recipe import Recipe, Step
+
+
+def change(recipe: Recipe) -> Recipe:
+    return replace(recipe, mix=of_keys(recipe.mix))
+
+
+def of_keys(mix: Step) -> Step:
+    return lambda at, weights, v, k: mix(at, weights, k, k)
+
+
+MISTAKE = Mistake(
+    group="products",
+    says="The weights mix the keys instead of the values.",
+    fix="context = weights @ v",
+    seen="k passed twice to an attention function",
+    stage="context",
+    changes=(change,),
+)

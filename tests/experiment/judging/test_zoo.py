@@ -1,0 +1,59 @@
+"""The check against functions of other hands: the wrong ones are named, the right ones pass, the cheats are found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from attn_exp.config.compose import composed
+from attn_exp.experiment.judging.asked import Asked, asked
+from attn_exp.experiment.judging.check import check
+from attn_exp.experiment.judging.own import recorded
+from attn_exp.experiment.judging.verdict import Verdict
+from tests.zoo.case import Case
+from tests.zoo.cases import CASES
+from tests.zoo.cheats import CHEATS
+from tests.zoo.pairs import PAIRS
+from tests.zoo.rights import RIGHT
+
+
+def settings(words: tuple[str, ...], seed: int = 0) -> Asked:
+    """Return what these words ask of a function."""
+    seeded = [*words, f"seed={seed}"]
+    return asked(composed(seeded, []), list(words))
+
+
+def verdict(function: Any, words: tuple[str, ...] = (), seed: int = 0, quick: bool = False) -> Verdict:
+    return check(recorded(function, getattr(function, "__name__", "made"), None), settings(words, seed), quick)
+
+
+def short(case: Case) -> str:
+    return f"{case.name} {' '.join(case.settings)}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=short)
+def test_a_wrong_function_is_named_alone(case: Case) -> None:
+    found = verdict(case.function, case.settings)
+    assert len(found.mistakes) == 1, found
+    assert found.mistakes[0] in (case.mistake, *case.same_as), found
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=short)
+def test_a_right_function_passes(case: Case) -> None:
+    found = verdict(case.function, case.settings)
+    assert found.passed, found
+    assert found.computes == "attention as it was asked for"
+
+
+@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: str(cheat.name))
+def test_a_cheat_does_not_pass(cheat: Any) -> None:
+    assert not verdict(cheat.make()).passed
+
+
+def test_most_pairs_are_named() -> None:
+    """Of every fourth pair; `benchmarks/check.py` counts all of them."""
+    some = PAIRS[::4]
+    named = [tuple(sorted(verdict(case.function, case.settings).mistakes)) for case in some]
+    right = sum(names == tuple(sorted(case.mistake.split("+"))) for names, case in zip(named, some, strict=True))
+    assert right >= 0.9 * len(some), list(zip(named, [case.mistake for case in some], strict=True))
