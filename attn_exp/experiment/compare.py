@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -61,7 +60,8 @@ def tabulate(config: Config, progress: Progress | None = None) -> Comparison:
     problem, variants = prepared(config)
     traces, seconds = compute_all(variants, problem, config.weights, progress)
     computed = {variant.name: traces[variant.name] for variant in variants if not variant.refused}
-    classes, expected = letters(computed, kinds(variants)), answers(variants, problem)
+    questions = {variant.name: variant.question for variant in variants if not variant.refused}
+    classes, expected = letters(computed, kinds(variants)), oracle.answers(questions, problem)
     first = next(variant for variant in variants if not variant.refused)
     rows = tuple(
         make_row(variant, config, problem, first, computed, expected.get(variant.name), classes.get(variant.name, ""))
@@ -109,17 +109,6 @@ def compute_all(
 def kinds(variants: Sequence[Settled]) -> dict[str, Any]:
     """Return the type that each variant computes in."""
     return {variant.name: variant.computed_in for variant in variants}
-
-
-def answers(variants: Sequence[Settled], problem: Problem) -> dict[str, oracle.Answer]:
-    """Ask the reference for each variant, and once for all that put the very same question in different forms."""
-    known: dict[bytes, oracle.Answer] = {}
-    expected = {}
-    for variant in variants:
-        if not variant.refused and not oracle.silent(variant.question):
-            key = pickle.dumps(variant.question)
-            expected[variant.name] = known[key] = known.get(key) or oracle.ask(variant.question, problem)
-    return expected
 
 
 def every_distance(computed: Mapping[str, Trace], kinds: Mapping[str, Any]) -> Iterator[Distance]:

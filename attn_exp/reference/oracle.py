@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import pickle
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -70,12 +71,30 @@ def twins(question: Question) -> list[Twin]:
     return [twin for position in question.positions if (twin := position.twin()) is not None]
 
 
-def ask(question: Question, problem: Problem) -> Answer:
+def answers(questions: Mapping[str, Question], problem: Problem) -> dict[str, Answer]:
+    """Return the answer to each question by its name, without those to which the reference has none.
+
+    The very same question is answered once, and x is projected once for all that mark it in the same way.
+    """
+    known: dict[bytes, Answer] = {}
+    sides: dict[bytes, tuple[Any, ...]] = {}
+    expected = {}
+    for name, question in questions.items():
+        if not silent(question):
+            key, marks = pickle.dumps(question), pickle.dumps([mark for mark in question.positions if mark.changes_x])
+            if key not in known:
+                sides[marks] = sides.get(marks) or projected(question, problem)
+                known[key] = ask(question, problem, sides[marks])
+            expected[name] = known[key]
+    return expected
+
+
+def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = None) -> Answer:
     """Return the reference's answer for evenly spaced queries; all of them where the budget allows.
 
-    It has one only where `silent` says nothing.
+    It has one only where `silent` says nothing. `sides` are q, k, v where they are projected already.
     """
-    q, k, v = sources(question, problem)
+    q, k, v = placed(question, projected(question, problem) if sides is None else sides)
     rows = checked_rows(len(problem.tokens), problem)
     weights = np.array(
         [[row_weights(question, problem, q, k, head, row) for row in rows] for head in range(question.heads.query)]
@@ -96,10 +115,9 @@ def checked_rows(length: int, problem: Problem) -> tuple[int, ...]:
     return tuple(sorted({round(place) for place in np.linspace(0, length - 1, count)}))
 
 
-def sources(question: Question, problem: Problem) -> tuple[Any, ...]:
+def placed(question: Question, sides: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return q, k, v as lists, positions marked and heads shared, by the reference's own steps."""
-    q, k, v = projected(question, problem)
-    shares = question.heads
+    (q, k, v), shares = sides, question.heads
     if shares.shared < shares.given:
         k, v = (
             None if side is None else [reference.shared(row, shares.given, shares.shared) for row in side]

@@ -41,10 +41,10 @@ def picture(allowed: Array, size: int | None = None) -> list[str]:
 
     Blocks are `size` queries by `size` keys; without a size, the smallest that fit side by side.
     """
-    each = block_size(allowed) if size is None else size
+    step = block_size(allowed) if size is None else size
     return [
-        "".join(block(allowed[row : row + each, key : key + each]) for key in range(0, allowed.shape[1], each))
-        for row in range(0, allowed.shape[0], each)
+        "".join(block(allowed[row : row + step, key : key + step]) for key in range(0, allowed.shape[1], step))
+        for row in range(0, allowed.shape[0], step)
     ]
 
 
@@ -74,11 +74,11 @@ def sight(seen: Array, names: Sequence[str]) -> str:
     runs = np.flatnonzero(np.diff(np.concatenate([[False], seen, [False]]).astype(int))).reshape(-1, 2)
     if not len(runs):
         return "no key"
-    told = [
+    words = [
         ", ".join(names[start:stop]) if stop - start < 3 else f"{names[start]}..{names[stop - 1]}"
         for start, stop in runs
     ]
-    shown = told if len(told) <= 5 else [*told[:4], f"{len(told) - 4} more runs"]
+    shown = words if len(words) <= 5 else [*words[:4], f"{len(words) - 4} more runs"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 

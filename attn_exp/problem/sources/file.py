@@ -34,15 +34,15 @@ def opened(path: Path, *, whole: bool = True) -> Any:
     return np.load(path, mmap_mode=None if whole else "r", allow_pickle=False)
 
 
-def matrix(found: Any, key: str) -> Array:
+def matrix(held: Any, key: str) -> Array:
     """Return what a NumPy file holds as a matrix of float64."""
-    if not isinstance(found, np.ndarray):
+    if not isinstance(held, np.ndarray):
         raise UserError(f"{key}: cannot be read (it holds several arrays; save the one that is x as .npy)")
-    if found.dtype.kind not in "iuf":
-        raise UserError(f"{key} holds {found.dtype.name}; expected real numbers")
-    if found.ndim != 2 or not found.size:
-        raise UserError(f"{key} holds an array of shape {list(found.shape)}; expected rows and columns, such as [3,4]")
-    return finite(found.astype(np.float64), key)
+    if held.dtype.kind not in "iuf":
+        raise UserError(f"{key} holds {held.dtype.name}; expected real numbers")
+    if held.ndim != 2 or not held.size:
+        raise UserError(f"{key} holds an array of shape {list(held.shape)}; expected rows and columns, such as [3,4]")
+    return finite(held.astype(np.float64), key)
 
 
 def lines(path: Path) -> list[list[str]]:
@@ -90,10 +90,10 @@ def size(asked: Asked) -> tuple[int, int] | None:
     if Path(asked.own).suffix != ".npy" or not Path(asked.own).is_file():
         return None
     try:
-        found = opened(Path(asked.own), whole=False)
+        held = opened(Path(asked.own), whole=False)
     except (OSError, ValueError, EOFError):
         return None  # reading it says why
-    return (found.shape[0], found.shape[1]) if isinstance(found, np.ndarray) and found.ndim == 2 else None
+    return (held.shape[0], held.shape[1]) if isinstance(held, np.ndarray) and held.ndim == 2 else None
 
 
 SOURCE = Source(read=read, size=size, turns=True)
