@@ -68,7 +68,11 @@ MUTANTS = [
     Mutant("rope pairs the other way", "rules/positions/rope.py", "first = slice(0, 2 * pairs, 2) if interleaved", "first = slice(0, 2 * pairs, 2) if not interleaved", RULES),
     Mutant("every column its own wave", "rules/positions/sinusoidal.py", "(column // 2 * 2 / width)", "(column / width)", RULES),
     Mutant("rope forgets the offset", "experiment/executing.py", "np.arange(q.shape[1]) + settled.rules.offset", "np.arange(q.shape[1])", RUNS),
-    Mutant("bottom-right is top-left", "experiment/settling.py", 'means.align) == "bottom_right" else 0', 'means.align) == "" else 0', ("tests/experiment/test_checks.py", "-k", "conventions")),
+    Mutant("bottom-right is top-left", "experiment/settling.py", 'if (align or means.align) != "bottom_right":', "if True:", ("tests/experiment/test_checks.py", "-k", "conventions")),
+    Mutant("flash aligns to the filler", "experiment/settling.py", "if means.knows_filler and align is None else keys", "if False else keys", ("tests/experiment/test_ruled_runs.py", "-k", "flash")),
+    Mutant("the unit forgets the softmax", "experiment/variant.py", "return forms.coarser(own, np.dtype(softmax)) if softens else own", "return own", ("tests/experiment/test_checks.py", "-k", "unit")),
+    Mutant("a small shift", "experiment/checks/_invariants/numbers.py", "1.1 * float(np.log(np.finfo(case.settled.computed_in).max))", "5.0", ("tests/experiment/test_checks.py", "-k", "largest_logit")),
+    Mutant("an entropy of anything", "experiment/shares.py", "return ruled and (trace", "return True or (trace", ("tests/experiment/test_measures.py", "-k", "sum_to_one")),
     Mutant("shared heads are summed", "problem/heads.py", ".mean(axis=1)", ".sum(axis=1)", RUNS),
     Mutant("query heads take turns", "forms/mixing.py", "np.repeat(shared, heads // groups, axis=-3)", "np.concatenate([shared] * (heads // groups), axis=-3)", FORMS),
     Mutant("a value of NaN leaks", "forms/mixing.py", "if finite.all():", "if True:", ("tests/forms/test_properties.py", "-k", "leak and matrix")),
@@ -115,7 +119,7 @@ MUTANTS = [
 def caught(mutant: Mutant) -> bool | None:
     """Say whether the tests fail on the mutant; None if its text is not in the file exactly once."""
     with tempfile.TemporaryDirectory() as folder:
-        for part in ("attn_exp", "conf", "tests"):
+        for part in ("attn_exp", "conf", "tests", "tools"):
             shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         target = Path(folder, "attn_exp", mutant.file)

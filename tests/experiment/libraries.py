@@ -122,6 +122,30 @@ def flash(case: Case) -> Any:
     return side_by_side(context)
 
 
+def onnx(case: Case) -> Any:
+    """Compute ONNX's operator by its reference code."""
+    from onnx import TensorProto, helper  # noqa: PLC0415
+    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
+
+    node = helper.make_node("Attention", ["Q", "K", "V", "M"], ["Y"], is_causal=int(case["causal"]))
+    names = {"Q": TensorProto.DOUBLE, "K": TensorProto.DOUBLE, "V": TensorProto.DOUBLE, "M": TensorProto.BOOL}
+    inputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in names.items()]
+    output = helper.make_tensor_value_info("Y", TensorProto.DOUBLE, None)
+    model = helper.make_model(
+        helper.make_graph([node], "one", inputs, [output]), opset_imports=[helper.make_opsetid("", 24)]
+    )
+    sides = {name: split(case[name.lower()], int(case["head"]))[None] for name in "QKV"}
+    return side_by_side(ReferenceEvaluator(model).run(None, {**sides, "M": case["mask"]})[0][0])
+
+
+def udl(case: Case) -> Any:
+    """Compute what the notebook's lines do: exponentials over their sum, 0 over 0 where all are masked."""
+    q, k = (split(case[name], int(case["head"])) for name in "qk")
+    allowed = case["mask"] & (lower(*case["mask"].shape) | (not case["causal"]))
+    powers = np.exp(np.where(allowed, q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]), -np.inf))
+    return side_by_side(powers / powers.sum(axis=-1, keepdims=True) @ split(case["v"], len(q)))
+
+
 def weighed(case: Case, logits: Any) -> Any:
     """Return the output of these logits `[h t s]`, under the case's causal mask."""
     logits = np.where(lower(*logits.shape[1:]) | (not case["causal"]), logits, -np.inf)
@@ -175,6 +199,8 @@ LIBRARIES: dict[str, Callable[[Case], Any]] = {
     "keras_scores": keras_scores,
     "keras_attention": keras_attention,
     "flash": flash,
+    "onnx": onnx,
+    "udl": udl,
     "alibi": alibi,
     "t5": t5,
     "rope": rope,

@@ -110,6 +110,8 @@ def asked(name: str, cases: list[dict[str, Any]], folder: Path) -> dict[str, Any
         "keras_scores",
         "keras_attention",
         "flash",
+        "onnx",
+        "udl",
         "alibi",
         "t5",
         "rope",

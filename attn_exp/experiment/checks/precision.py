@@ -61,7 +61,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 def as_plain(settled: Settled) -> Settled:
     """Return the variant in the plainest form that computes its function."""
-    return replace(settled, form="matrix" if forms.form(settled.form).reference == "logits" else "linear")
+    return replace(settled, form=settled.plain_form)
 
 
 def as_exact(settled: Settled) -> Settled:
