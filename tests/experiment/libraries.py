@@ -135,7 +135,8 @@ def onnx(case: Case) -> Any:
         helper.make_graph([node], "one", inputs, [output]), opset_imports=[helper.make_opsetid("", 24)]
     )
     sides = {name: split(case[name.lower()], int(case["head"]))[None] for name in "QKV"}
-    return side_by_side(ReferenceEvaluator(model).run(None, {**sides, "M": case["mask"]})[0][0])
+    outputs: Any = ReferenceEvaluator(model).run(None, {**sides, "M": case["mask"]})
+    return side_by_side(outputs[0][0])
 
 
 def udl(case: Case) -> Any:
