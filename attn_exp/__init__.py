@@ -6,17 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attn_exp.api import Result, run
+    from attn_exp.api import Result, assert_attention, check, run
     from attn_exp.errors import UserError
+    from attn_exp.experiment.judging.verdict import Verdict
     from attn_exp.forms._operator.functional import Traced, attention, trace
 
-__all__ = ["Result", "Traced", "UserError", "attention", "run", "trace"]
+__all__ = ["Result", "Traced", "UserError", "Verdict", "assert_attention", "attention", "check", "run", "trace"]
 
 HOMES = {
     "Result": "api",
     "Traced": "forms._operator.functional",
     "UserError": "errors",
+    "Verdict": "experiment.judging.verdict",
+    "assert_attention": "api",
     "attention": "forms._operator.functional",
+    "check": "api",
     "run": "api",
     "trace": "forms._operator.functional",
 }

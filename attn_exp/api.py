@@ -25,6 +25,7 @@ from attn_exp.sweep.words import spelled
 if TYPE_CHECKING:
     import pandas as pd
 
+    from attn_exp.experiment.judging.verdict import Verdict
     from attn_exp.report.notebook import Drawing
 
 
@@ -49,6 +50,36 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     given = [f"embeddings.{key}={named_or_spelled(value)}" for key, value in input_arrays.items()]
     given += [f"++projections.given.{key}={named_or_spelled(value)}" for key, value in projections.items()]
     return Result(*execution.compute(config), repeat_command([*all_words, *given], folders))
+
+
+def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> Verdict:
+    """Check a function, a module or its class, and name the mistake where there is one.
+
+    Words and settings say what it should compute, as on the command line: `check(mine, "mask=causal", kv_head=2)`.
+    `layout` is `bhtd`, `bthd`, `htd` or `td`, `takes` is `numpy`, `torch` or `jax`, `dtype` and `device` are those of
+    the arrays that it is given; what is not said is tried. `function` may be a name, as in `"mine.py:attention"`.
+
+    Raises:
+        UserError: what the function takes is not known, or settings that cannot be asked of it.
+    """
+    from attn_exp.experiment.judging import check as judging  # noqa: PLC0415
+    from attn_exp.experiment.judging import command, own  # noqa: PLC0415 - most imports need none
+
+    question = command.understood([*words, *(f"{key}={spelled(plain(value))}" for key, value in settings.items())])
+    found = own.find(function) if isinstance(function, str) else own.given(function)
+    return judging.check(found, question, quick=quick)
+
+
+def assert_attention(function: Any, *words: str, **settings: Any) -> None:
+    """Check a function as `check` does, in a test of your own.
+
+    Raises:
+        AssertionError: it did not pass; the message is the verdict.
+        UserError: as `check`.
+    """
+    verdict = check(function, *words, **settings)
+    if not verdict.passed:
+        raise AssertionError(str(verdict))
 
 
 @dataclass(frozen=True)

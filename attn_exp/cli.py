@@ -137,13 +137,21 @@ def complain(message: str) -> NoReturn:
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command on what is on disk: what it does with its words, how many it takes, and what its help says.
+class Reply:
+    """What a command prints, and the exit code that it ends with."""
 
-    `obey` returns what to print; `usage` is its name and its words, `meaning` what it is for.
+    text: str
+    code: int = DONE
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command beside the run: what it does with its words, how many it takes, and what its help says.
+
+    `obey` returns what to print, or a `Reply`; `usage` is its name and its words, `meaning` what it is for.
     """
 
-    obey: Callable[[Sequence[str]], str]
+    obey: Callable[[Sequence[str]], str | Reply]
     least: int
     most: int
     usage: str
@@ -161,13 +169,24 @@ def command(named: Command, words: Sequence[str]) -> int:
         return say(f"attn-exp {named.usage:20} {named.meaning}")
     if not named.least <= len(rest) <= named.most:
         raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {named.usage}")
-    text = named.obey(rest)
-    return say(text) if text else DONE
+    said = named.obey(rest)
+    reply = said if isinstance(said, Reply) else Reply(said)
+    if reply.text:
+        say(reply.text)
+    return reply.code
+
+
+def check_function(words: Sequence[str]) -> Reply:
+    """Check a function of the user's."""
+    from attn_exp.experiment.judging import command as judging  # noqa: PLC0415 - each command loads its own
+
+    text, passed = judging.checked(words)
+    return Reply(text, DONE if passed else FAILED)
 
 
 def index(words: Sequence[str]) -> str:
     """Rebuild the page of all runs and sweeps."""
-    from attn_exp.runs.index import rebuild  # noqa: PLC0415 - each command loads its own
+    from attn_exp.runs.index import rebuild  # noqa: PLC0415 - as above
 
     return str(rebuild(output_dir(words)))
 
@@ -219,7 +238,16 @@ def output_dir(words: Sequence[str]) -> Path:
     return Path(words[0] if words else OUTPUTS)
 
 
+MANY = 99
+
 COMMANDS = {
+    "check": Command(
+        check_function,
+        1,
+        MANY,
+        "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]",
+        "is this function attention, and if not, which mistake is it?",
+    ),
     "open": Command(open_newest, 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
     "report": Command(
         render_again,

@@ -12,7 +12,7 @@ from attn_exp.experiment.judging.call import LAYOUTS, Caller
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected
 from attn_exp.experiment.judging.cases import core_cases
 from attn_exp.experiment.judging.layers import layer_cases
-from attn_exp.experiment.judging.libraries import DIGITS, DTYPES, library, wanted
+from attn_exp.experiment.judging.libraries import DIGITS, DTYPES, Library, library, wanted
 from attn_exp.experiment.judging.modules import Bound, bound
 from attn_exp.experiment.judging.offer import offered
 from attn_exp.experiment.judging.own import Own
@@ -35,13 +35,20 @@ def ways(own: Own, asked: Asked, function: Bound) -> Iterator[Tried]:
     for name in (asked.takes,) if asked.takes else wanted(function.origin):
         lent = library(name, asked.device)
         for layout in layouts(asked, offer.core, function):
-            for dtype in DTYPES[DTYPES.index(lent.widest) :]:
+            for dtype in types(asked, lent):
                 caller = Caller(function.call, offer, lent, asked, layout, dtype)
                 case = next(cases(caller, function, quick=True))
                 answer = caller(case)
                 yield Tried(caller, case, answer)
                 if answer.output is not None:
                     break
+
+
+def types(asked: Asked, lent: Library) -> tuple[str, ...]:
+    """Return the types to try: the one that was asked for, else the library's widest and those below it."""
+    if asked.dtype and asked.dtype not in DTYPES:
+        raise UserError(unknown(asked.dtype, DTYPES, "dtype"))
+    return (asked.dtype,) if asked.dtype else DTYPES[DTYPES.index(lent.widest) :]
 
 
 def layouts(asked: Asked, core: bool, function: Bound) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ class Asked:
     layout: str = ""
     takes: str = ""
     device: str = "cpu"
+    dtype: str = ""
     typed: frozenset[str] = frozenset()
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:

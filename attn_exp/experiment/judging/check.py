@@ -62,7 +62,7 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     findings = (
         Finding("it can be called", HELD, manner(caller)),
         *rungs(seen, wrong, caller, digits),
-        accuracy(seen, digits, rounding),
+        *(() if wrong else (accuracy(seen, digits, rounding),)),
         *(finding for finding, _ in behaved),
         again,
         *(finding for finding, _ in edges),
@@ -74,7 +74,8 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     if passed:
         names = remarked(edges)
     tell("the smallest input that fails")
-    smallest = shrunk(own, caller, function, wrong, digits, named=bool(names)) if wrong else None
+    smallest = shrunk(own, caller, function, wrong, digits) if wrong else None
+    tell("")
     return Verdict(
         name=own.name, passed=passed, mistakes=names, computes=computes if wrong or passed else behaviour_of(names),
         findings=findings, asked=asked.words, alike=found.alike, smallest=smallest, seconds=perf_counter() - start,

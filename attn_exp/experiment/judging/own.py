@@ -16,12 +16,13 @@ from attn_exp.errors import UserError, unknown
 
 @dataclass(frozen=True)
 class Own:
-    """A function of the user: what it is called, the file it comes from, and a hash of that file's text."""
+    """A function of the user: its name, the file it comes from, a hash of that file's text, and how it was named."""
 
     function: Any
     name: str
     file: str
     sha256: str
+    target: str = ""
 
 
 def find(target: str) -> Own:
@@ -45,6 +46,13 @@ def find(target: str) -> Own:
     if not callable(function):
         raise UserError(f"{target} is a {type(function).__name__}; expected a function")
     return recorded(function, name, getattr(module, "__file__", None))
+
+
+def given(function: Any) -> Own:
+    """Return a function that is at hand, with the file that it comes from where that is known."""
+    name = getattr(function, "__name__", type(function).__name__)
+    code = getattr(function, "__code__", None)
+    return recorded(function, name, getattr(code, "co_filename", None))
 
 
 def recorded(function: Any, name: str, file: str | None) -> Own:

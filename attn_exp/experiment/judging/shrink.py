@@ -24,9 +24,7 @@ TRIES = 4
 MOST_CALLS = 400
 
 
-def shrunk(
-    own: Own, caller: Caller, function: Bound, wrong: list[tuple[Case, Answer]], digits: int, named: bool
-) -> Smallest | None:
+def shrunk(own: Own, caller: Caller, function: Bound, wrong: list[tuple[Case, Answer]], digits: int) -> Smallest | None:
     """Return the smallest case that is still answered wrongly, ready to paste; None where small ones are all right."""
     if function.inside is not None:
         return None
@@ -148,7 +146,7 @@ def brief(array: Array) -> str:
 
 def command(own: Own, case: Case, caller: Caller) -> str:
     """Return the command that shows this input stage by stage, the function beside the right one."""
-    form = f"{own.file}:{own.name}" if own.file and "site-packages" not in own.file else f"{module_of(own)}:{own.name}"
+    form = own.target or f"{own.file or module_of(own)}:{own.name}"
     words = ["python -m attn_exp", *given_words(case)]
     kept = [word for word in sorted(caller.asked.typed) if word.partition("=")[0] not in ("head", "seed")]
     return " ".join([*words, f"head={case.recipe.heads}", *kept, "variant=[matrix,mine]", f"variant.mine.form={form}"])

@@ -65,7 +65,7 @@ class Verdict:
 def lines(verdict: Verdict) -> list[str]:
     """Return the verdict as a reader sees it."""
     head = f"{verdict.name}: {'passed' if verdict.passed else 'FAILED'}   (asked: {verdict.asked})"
-    said = [head, "", f"It computes {verdict.computes}."]
+    said = [head, "", f"It computes {verdict.computes.rstrip('.')}."]
     for name in verdict.mistakes:
         found = mistakes.mistake(name)
         said += [

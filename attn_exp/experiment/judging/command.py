@@ -1,0 +1,58 @@
+"""`attn-exp check`: the words of a command line, and the verdict as text or JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from attn_exp.config.compose import composed
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.judging.asked import Asked, asked
+from attn_exp.experiment.judging.check import check
+from attn_exp.experiment.judging.own import find
+
+HOW = ("layout", "takes", "device", "dtype")
+"""Settings that say how the function wants its arrays; all others say what it should compute."""
+FLAGS = ("--json", "--quick")
+
+
+def checked(words: Sequence[str]) -> tuple[str, bool]:
+    """Check the function that the first word names, and return what to print and whether it passed.
+
+    Raises:
+        UserError: a function or a setting that is not there, or one that cannot be asked of a function.
+    """
+    flags = {word for word in words if word.startswith("--")}
+    for flag in flags - set(FLAGS):
+        raise UserError(unknown(flag, FLAGS, "option"))
+    target, *rest = [word for word in words if not word.startswith("--")] or [""]
+    question = understood(rest)
+    own = replace(find(target), target=target)
+    verdict = check(own, question, quick="--quick" in flags, tell=progress())
+    shown = json.dumps(verdict.plain(), ensure_ascii=False, indent=1) if "--json" in flags else str(verdict)
+    return shown, verdict.passed
+
+
+def understood(words: Sequence[str]) -> Asked:
+    """Return what some words ask of a function: settings of a run, and how it wants its arrays.
+
+    Raises:
+        UserError: words that no run would take.
+    """
+    how = {key: value for key, _, value in (word.partition("=") for word in words) if key in HOW}
+    settings = [word for word in words if word.partition("=")[0] not in HOW]
+    return asked(composed(settings, []), settings, **how)
+
+
+def progress() -> Callable[[str], None]:
+    """Return what hears how far a check is: it writes one line on a terminal, and wipes it at the end."""
+    if not sys.stderr.isatty():
+        return lambda rung: None
+
+    def tell(rung: str) -> None:
+        text = f"asking: {rung}" if rung else ""
+        print(f"\r{text:60}\r", end="", file=sys.stderr, flush=True)
+
+    return tell

@@ -1,0 +1,116 @@
+"""`attn-exp check` and its like in Python: exit codes, JSON, one line for a user's mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+from tests import ROOT
+
+MINE = """
+import numpy as np
+
+def softmax(s):
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True)
+
+def right(q, k, v, is_causal=False):
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    return softmax(np.where(np.tril(np.ones(s.shape[-2:], bool)), s, -np.inf) if is_causal else s) @ v
+
+def unscaled(q, k, v, is_causal=False):
+    s = q @ k.swapaxes(-1, -2)
+    return softmax(np.where(np.tril(np.ones(s.shape[-2:], bool)), s, -np.inf) if is_causal else s) @ v
+
+def strange(a):
+    return a
+
+number = 3
+"""
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "mine.py").write_text(MINE, encoding="utf-8")
+    command = [sys.executable, "-m", "attn_exp", "check", *words]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    return subprocess.run(
+        command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_a_right_function_ends_with_0(tmp_path: Path) -> None:
+    done = run(tmp_path, "mine.py:right", "mask=causal", "--quick")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("right: passed   (asked: mask=causal)")
+
+
+def test_a_wrong_function_ends_with_1_and_is_named(tmp_path: Path) -> None:
+    done = run(tmp_path, "mine.py:unscaled", "--quick", "--json")
+    verdict: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert verdict["mistakes"] == ["no_scale"] and verdict["passed"] is False
+
+
+def test_the_smallest_input_can_be_pasted(tmp_path: Path) -> None:
+    done = run(tmp_path, "mine.py:unscaled", "--quick", "--json")
+    small = json.loads(done.stdout)["smallest"]
+    code = "\n".join(
+        [*small["python"].splitlines()[:-1], f"print(np.squeeze({small['python'].splitlines()[-1]}).round(4).tolist())"]
+    )
+    pasted = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert pasted.stdout.strip() == small["mine"] != small["right"]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("nothing.py:f",), "nothing.py: no such file"),
+        (("mine.py:rigth",), "unknown function of mine.py 'rigth'; did you mean right?"),
+        (("mine.py",), "expected a file and a function, such as mine.py:attention"),
+        (("mine.py:number",), "mine.py:number is a int; expected a function"),
+        (("mine.py:strange",), "strange takes a; expected q, k, v"),
+        (("mine.py:right", "mask=cusal"), "unknown mask 'cusal'; did you mean causal?"),
+        (("mine.py:right", "--fast"), "unknown option '--fast'"),
+        (("mine.py:right", "layout=thd"), "unknown layout 'thd'"),
+        (("mine.py:right", "takes=cupy"), "unknown takes 'cupy'"),
+        (("no_such_package:f",), "no_such_package cannot be imported: ModuleNotFoundError"),
+    ],
+)
+def test_a_users_mistake_is_one_line(tmp_path: Path, words: tuple[str, ...], line: str) -> None:
+    done = run(tmp_path, *words)
+    assert done.returncode == 2 and done.stdout == ""
+    assert line in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_in_python_a_verdict_shows_itself() -> None:
+    def mine(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        powers = np.exp(scores - scores.max(axis=-2, keepdims=True))
+        return powers / powers.sum(axis=-2, keepdims=True) @ v
+
+    verdict = attn_exp.check(mine, quick=True)
+    assert (verdict.passed, verdict.mistakes) == (False, ("softmax_over_queries",))
+    assert "softmax_over_queries" in str(verdict) and "softmax_over_queries" in verdict._repr_html_()
+    with pytest.raises(AssertionError, match="softmax_over_queries"):
+        attn_exp.assert_attention(mine, quick=True)
+    attn_exp.assert_attention(attn_exp.attention, quick=True)
+
+
+def test_what_was_not_asked_for_is_said() -> None:
+    def causal(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+    verdict = attn_exp.check(causal, quick=True)
+    assert not verdict.passed and not verdict.mistakes
+    assert "mask=causal, which was not asked for" in verdict.computes
+    assert attn_exp.check(causal, "mask=causal", quick=True).passed
