@@ -95,6 +95,18 @@ def test_the_entropy_of_each_query_is_marked(coffee: Comparison, drawn: dict[str
     np.testing.assert_allclose(lines["looped = matrix = scaled"], expected, rtol=1e-13)
 
 
+def test_the_most_that_an_entropy_can_be_knows_the_mask() -> None:
+    axes = drawings_of(comparison("mask=causal", "variant=[matrix]"))["entropy"].axes[0]
+    most = axes.lines[-1]
+    np.testing.assert_allclose(np.asarray(most.get_ydata(), float), [0.0, math.log(2), *[math.log(3)] * 2])
+    assert axes.get_ylim()[1] == pytest.approx(1.08 * math.log(3))
+
+
+@pytest.mark.parametrize("words", ["normalizer=sigmoid", "score=sink"])
+def test_rows_that_share_out_less_or_more_than_one_have_no_entropy(words: str) -> None:
+    assert "entropy" not in drawings_of(comparison(words, "variant=[matrix]"))
+
+
 def test_the_sweep_passes_through_the_run_and_marks_the_root(coffee: Comparison) -> None:
     single, double = curves(seen(coffee).panels)
     assert (single.standard, double.standard) == (1 / math.sqrt(4), 1 / math.sqrt(2))
@@ -193,7 +205,6 @@ def test_weights_that_are_no_numbers_are_left_blank(tokens: int) -> None:
     assert weights is not None and np.isnan(weights[0, 2]).all()
     shown = maps(drawings_of(compared)["weights"])[0].images[0]
     assert shown.get_clim() == (0.0, np.nanmax(weights))
-    assert encoded(drawings_of(compared)["entropy"], "svg")
     run = a_run(compared)
     for text in (page_of(run), markdown_of(run), notebook.page(run.comparison, run.timings)):
         assert text
