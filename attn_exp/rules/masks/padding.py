@@ -28,6 +28,10 @@ class Padding(Mask):
     def unpadded(self, keys: int) -> int:
         return min(keys, int(np.ravel(self.lengths)[0]))
 
+    def misfit(self, heads: int, rows: int, keys: int) -> str | None:
+        count = np.size(self.lengths)
+        return None if count == 1 else f"padding: {count} lengths, but a run has one sequence; give one number"
+
     def allows(self, grid: Grid) -> Array | bool:
         lengths = np.ravel(self.lengths)
         return np.asarray(grid.key < lengths[grid.batch if len(lengths) > 1 else 0])
