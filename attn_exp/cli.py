@@ -202,21 +202,21 @@ def render_again(words: Sequence[str]) -> str:
     """Draw the report of a run anew, with figures of other settings where the words say so."""
     from attn_exp.runs import reader  # noqa: PLC0415
 
-    return reader.render_again(Path(words[0]), words[1:])
+    return reader.render_again(folder(words[0]), words[1:])
 
 
 def show_status(words: Sequence[str]) -> str:
     """Say where a sweep stands."""
     from attn_exp.sweep import status  # noqa: PLC0415
 
-    return status.told(Path(words[0]))
+    return status.told(folder(words[0]))
 
 
 def collect_again(words: Sequence[str]) -> str:
     """Rebuild the table and the report of a sweep."""
     from attn_exp.sweep import collect  # noqa: PLC0415
 
-    return collect.again(Path(words[0]))
+    return collect.again(folder(words[0]))
 
 
 def show_runs(words: Sequence[str]) -> str:
@@ -230,12 +230,27 @@ def run_again(words: Sequence[str]) -> str:
     """Repeat a run from its own settings, or compute one point of a sweep as a run."""
     from attn_exp.sweep import rerun  # noqa: PLC0415
 
-    return rerun.again(Path(words[0]), words[1] if len(words) > 1 else None)
+    return rerun.again(folder(words[0]), words[1] if len(words) > 1 else None)
+
+
+def folder(word: str) -> Path:
+    """Return a folder that a user names.
+
+    Raises:
+        UserError: a name that no system can hold; whether the folder is there, each command finds out for itself.
+    """
+    try:
+        os.lstat(word)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass
+    except OSError as error:
+        raise UserError(f"{brief(word)}: no such folder ({error.strerror})") from error
+    return Path(word)
 
 
 def output_dir(words: Sequence[str]) -> Path:
     """Return the output folder that the words name, or the usual one."""
-    return Path(words[0] if words else OUTPUTS)
+    return folder(words[0] if words else OUTPUTS)
 
 
 MANY = 99

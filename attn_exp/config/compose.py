@@ -6,10 +6,10 @@ Hydra and OmegaConf are imported in this room alone; no DictConfig gets out of i
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass, make_dataclass
-from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import omegaconf
@@ -25,7 +25,7 @@ from attn_exp.config.loader import check_composed, environment, opened
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, brief
 
 SPELLED = re.compile(r"^(\+{0,2})published\.strict=")
 """`strict` as a user may say it: `published` itself is a list, which has no room for a setting."""
@@ -65,10 +65,12 @@ def composed_once(words: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConf
 
 
 def check_folders(folders: Sequence[str]) -> None:
-    """Refuse a folder of YAML that is not there."""
+    """Refuse a folder of YAML that is not there, or that may not be read."""
     for folder in folders:
-        if not Path(folder).is_dir():
-            raise UserError(f"--config-dir {folder}: no such folder")
+        if not os.path.isdir(folder):  # unlike Path.is_dir, it takes a name that no system can hold
+            raise UserError(f"--config-dir {brief(folder)}: no such folder")
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise UserError(f"--config-dir {folder}: may not be read")
 
 
 def register_schema() -> None:

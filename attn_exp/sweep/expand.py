@@ -79,7 +79,8 @@ def axis(override: Override, loader: ConfigLoader) -> Axis:
     swept = override._value
     if isinstance(swept, ChoiceSweep | RangeSweep):
         swept.shuffle = False  # results are in the order of the values
-    group = bool(loader.get_group_options(override.key_or_group)) or override.package is not None
+    with what_hydra_stumbles_over():
+        group = bool(loader.get_group_options(override.key_or_group)) or override.package is not None
     values = () if group else plain_values(override)
     key, sign = override.get_key_element().lstrip("+"), "+" * override.get_key_element().count("+")
     if isinstance(values, range):
