@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,21 @@ from attn_exp import machine
 from attn_exp.runs.json_file import DamagedError
 
 KEY = "seal"
+FILE = {"bytes": int, "sha256": str}
+"""What a description says of a file."""
 
 
-def of_file(path: Path) -> str:
-    """Return the hash of a regular file, however large.
+def of_file(path: Path, size: int | None = None) -> dict[str, Any]:
+    """Return the size of a regular file and its hash; where it is not of the `size` that it should be, its size alone.
 
     Raises:
         OSError: there is no such file, or no regular one.
     """
     with machine.opened(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        there = os.fstat(file.fileno()).st_size
+        if size not in (None, there):
+            return {"bytes": there}
+        return {"bytes": there, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def of_plain(about: Mapping[str, Any]) -> str:
@@ -47,6 +53,6 @@ def check(about: Mapping[str, Any], folder: Path) -> None:
         return
     if about[KEY] != of_plain(about):
         raise DamagedError("its description is not as it was written")
-    for name, digest in about["files"].items():
-        if of_file(folder / name) != digest:
+    for name, file in about["files"].items():
+        if of_file(folder / name, file["bytes"]) != file:
             raise DamagedError(f"{name} is not as it was written")

@@ -39,7 +39,7 @@ DESCRIPTION = {
     "git?": (dict, NoneType),
     "blas?": [dict],
     "pins?": [str],
-    "files?": dict,
+    "files?": dict.fromkeys(("comparison.csv?", "distances.csv?", "timings.csv?", "results.npz?"), seal.FILE),
     "seal?": str,
 }
 """What `run.json` holds, as far as something reads it."""

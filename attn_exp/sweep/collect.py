@@ -10,6 +10,7 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.errors import UserError, first_line
+from attn_exp.runs import seal
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweep import lock, manifest, overview, parquet
 from attn_exp.sweep.parts import Part, Shelf
@@ -45,8 +46,11 @@ def write(folder: Path, about: Mapping[str, Any], found: Mapping[str, Part]) -> 
     summary = summarized(where.head, where.lines(there), about["axes"], about["metrics"])
     shown = render(folder, about, summary)
     text = f"{overview.terminal(about, summary)}\n\n{shown}"
-    counts = {"done": summary.points - summary.failed, "failed": summary.failed, "results": digest.hexdigest()}
-    manifest.write(folder, {**about, **counts, "told": text})
+    counts = {"done": summary.points - summary.failed, "failed": summary.failed}
+    table = (
+        seal.of_file(folder / "results.csv", -1) | {"sha256": digest.hexdigest()} if about["format"] == "csv" else {}
+    )
+    manifest.write(folder, {**about, **counts, "results": table, "told": text})
     return text
 
 

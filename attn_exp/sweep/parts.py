@@ -22,7 +22,8 @@ from attn_exp.sweep import parquet
 from attn_exp.sweep.task import OK, as_csv
 
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?(?:-(\d{1,12})-([0-9a-f]{16}))?\.(csv|parquet)")
-PIECE = 2**20
+PIECE, MOST_BYTES = 2**20, 2**30
+"""Bytes that are hashed at once, and more than any part has."""
 
 
 @dataclass(frozen=True)
@@ -145,11 +146,22 @@ def better(one: Part | None, other: Part) -> Part:
 def sealed_by(path: Path, chunk: str) -> tuple[int, str]:
     """Return how many lines a file has and the hash that its name should have."""
     digest, lines = hashlib.sha256(f"{chunk}\n".encode()), 0
+    check_size(path)
     with machine.opened(path) as file:
         while piece := file.read(PIECE):
             digest.update(piece)
             lines += piece.count(b"\n")
     return lines, digest.hexdigest()[:16]
+
+
+def check_size(path: Path) -> None:
+    """Refuse a file larger than any part, which would take for ever to read.
+
+    Raises:
+        DamagedError: it is larger.
+    """
+    if path.stat().st_size > MOST_BYTES:
+        raise DamagedError(f"{path.name} is larger than {MOST_BYTES:,} bytes")
 
 
 def digest_of(chunk: str, pieces: Sequence[bytes]) -> str:
@@ -162,6 +174,7 @@ def digest_of(chunk: str, pieces: Sequence[bytes]) -> str:
 
 def is_table(path: Path, head: Sequence[str]) -> bool:
     """Say whether a file is a table of such lines, each of a point."""
+    check_size(path)
     with machine.opened(path):
         lines = csv_lines([path], len(head), skip=0)
         return next(lines, None) == list(head) and all(line[0].isdecimal() for line in lines)

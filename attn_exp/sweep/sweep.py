@@ -106,7 +106,8 @@ def finished(folder: Path, about: Mapping[str, Any]) -> str | None:
         if not same or last["status"] != COMPLETE:
             return None
         table = collect.results(folder, about)
-        whole = table.is_dir() if about["format"] == "parquet" else seal.of_file(table) == last.get("results")
+        sealed = last.get("results", {})
+        whole = table.is_dir() if about["format"] == "parquet" else seal.of_file(table, sealed.get("bytes")) == sealed
     except (UserError, OSError):
         return None
     return last.get("told") if whole else None
