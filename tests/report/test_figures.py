@@ -190,7 +190,8 @@ def test_a_problem_that_starts_late_is_drawn() -> None:
         "embeddings=inline", "projections=none", "embeddings.weights=[[0.5,0.5],[1,0]]", "embeddings.v=[[1,2],[3,4]]",
         "variant=[matrix]",
     )  # fmt: skip
-    assert sorted(drawings_of(found)) == ["distances", "entropy", "weights"]
+    drawn = drawings_of(found).keys()
+    assert drawn >= {"distances", "entropy", "weights"} and "sharpness" not in drawn
 
 
 @pytest.mark.parametrize("tokens", [5, 40])

@@ -228,7 +228,7 @@ def test_a_run_writes_what_was_asked_for(tmp_path: Path, kind: str, expected: se
 def test_two_runs_draw_the_same_bytes(tmp_path: Path) -> None:
     first, second = (execution.run(config(f"output_dir={tmp_path}"), Repeat()).folder for _ in range(2))
     drawn = sorted(path.relative_to(first) for path in (first / "figures").iterdir())
-    assert [path.name for path in drawn] == ["distances.svg", "entropy.svg", "sharpness.svg", "weights.svg"]
+    assert {path.name for path in drawn} >= {"distances.svg", "entropy.svg", "sharpness.svg", "weights.svg"}
     for path in drawn:
         assert (first / path).read_bytes() == (second / path).read_bytes(), path
 
