@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp import forms
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.normalizers.sigmoid import sigmoid
 from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.t5 import bucket
 from tests.forms.by_form import largest_logit
 
@@ -50,7 +53,10 @@ def test_sigmoid_is_torchs() -> None:
 
 
 SOFTMAX_FORMS = [name for name in forms.NAMES if forms.form(name).reference == "logits"]
-CAUSAL_ONLY = [name for name in SOFTMAX_FORMS if forms.refuses(name, Rules())]
+PLAIN = [name for name in SOFTMAX_FORMS if not forms.refuses(name, Rules())]
+BY_CAUSAL = [name for name in SOFTMAX_FORMS if not forms.refuses(name, Rules(masks=(Causal(),)))]
+SOME = np.zeros((1, 1))
+BY_MASKS = [name for name in PLAIN if not forms.refuses(name, Rules(masks=(Allowed(SOME),), scores=(Added(SOME),)))]
 KINDS = {"float32": 2e-5, "float64": 1e-12}
 
 
@@ -79,7 +85,7 @@ def agree(form: str, found: Array, expected: Array, logits_size: float = 1.0) ->
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("form", SOFTMAX_FORMS)
+@pytest.mark.parametrize("form", BY_CAUSAL)
 @given(arrays=inputs())
 def test_causal(form: str, arrays: tuple[Array, Array, Array]) -> None:
     q, k, v = arrays
@@ -91,7 +97,7 @@ def test_causal(form: str, arrays: tuple[Array, Array, Array]) -> None:
     )
 
 
-@pytest.mark.parametrize("form", sorted(set(SOFTMAX_FORMS) - set(CAUSAL_ONLY)))
+@pytest.mark.parametrize("form", PLAIN)
 @given(arrays=inputs(), scale=st.sampled_from([None, 0.0, 0.3, -1.0]))
 def test_plain(form: str, arrays: tuple[Array, Array, Array], scale: float | None) -> None:
     q, k, v = arrays
@@ -100,7 +106,7 @@ def test_plain(form: str, arrays: tuple[Array, Array, Array], scale: float | Non
     )
 
 
-@pytest.mark.parametrize("form", sorted(set(SOFTMAX_FORMS) - set(CAUSAL_ONLY)))
+@pytest.mark.parametrize("form", BY_MASKS)
 @pytest.mark.parametrize("additive", [True, False])
 @given(arrays=inputs(), seed=st.integers(0, 999), per_head=st.booleans())
 def test_masks(form: str, additive: bool, arrays: tuple[Array, Array, Array], seed: int, per_head: bool) -> None:
@@ -114,7 +120,7 @@ def test_masks(form: str, additive: bool, arrays: tuple[Array, Array, Array], se
     agree(form, attn_exp.attention(q, k, v, attn_mask=mask, form=form), expected, largest_logit(q, k))
 
 
-@pytest.mark.parametrize("form", SOFTMAX_FORMS)
+@pytest.mark.parametrize("form", BY_CAUSAL)
 def test_logits_of_ten_thousand(form: str) -> None:
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((1, 2, 5, 8)) for _ in range(3))
@@ -123,7 +129,7 @@ def test_logits_of_ten_thousand(form: str) -> None:
     )
 
 
-@pytest.mark.parametrize("form", SOFTMAX_FORMS)
+@pytest.mark.parametrize("form", BY_CAUSAL)
 def test_one_token_of_one_number(form: str) -> None:
     one = np.ones((1, 1, 1, 1))
     agree(form, attn_exp.attention(one, one, 3 * one, is_causal=True, form=form), by_torch(one, one, 3 * one))

@@ -171,7 +171,7 @@ def compared(found: Array, name: str, case: Case, rows: list[Row], at: int, kern
 def least(name: str, case: Case) -> float:
     """Return what may be lost of each key because it is too small for the type that a form computes in.
 
-    That is half of the smallest number, and more where it is lost before it is divided by a total: one of `eps` or
+    That is its smallest number, and more where it is lost before it is divided by a total: one of `eps` or
     more, as `kept` has it, which makes it the smallest normal number.
     """
     limits = np.finfo(computed_in(name, case))
