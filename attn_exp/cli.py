@@ -202,6 +202,8 @@ def render_again(words: Sequence[str]) -> str:
     """Draw the report of a run anew, with figures of other settings where the words say so."""
     from attn_exp.runs import reader  # noqa: PLC0415
 
+    if len(words) == 1 and Path(words[0], "manifest.json").is_file() and not Path(words[0], "run.json").exists():
+        return collect_again(words)
     return reader.render_again(folder(words[0]), words[1:])
 
 

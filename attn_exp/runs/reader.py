@@ -35,11 +35,14 @@ def show(output_dir: Path) -> str:
 
 
 def newest(output_dir: Path) -> Path:
-    """Return the report of the run or sweep that was started last.
+    """Return the report of the run or sweep that was started last; that of a folder which has one itself.
 
     Raises:
         UserError: no such folder, or no report in it.
     """
+    own = next((output_dir / page for page in folders.PAGES if (output_dir / page).is_file()), None)
+    if own is not None:
+        return own
     try:
         listed = folders.entries(output_dir, folders.folders(output_dir))
     except OSError as error:
