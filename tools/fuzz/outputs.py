@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from attn_exp import cli
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS, SECRET = 10, "hush-hush"
+SECONDS, SECRET, MOST_BYTES = 10, "hush-hush", 10**8
 SMALL = ["variant=[matrix]", "report=tables"]
 SWEEP = ["-m", *SMALL, "seed=0,1,2", "head=1,2", "sweep.name=s", "sweep.engine=serial", "sweep.chunk=2"]
 RUN = "20260101-000000-aaaaaa"
@@ -61,8 +61,9 @@ def environment() -> dict[str, str]:
 
 
 def files(outputs: Path) -> list[Path]:
-    """Return everything in the folder, in a set order."""
-    return sorted(path for path in outputs.rglob("*") if path.is_file() and not path.is_symlink())
+    """Return the files in the folder that can be read whole, in a set order."""
+    found = (path for path in outputs.rglob("*") if path.is_file() and not path.is_symlink())
+    return sorted(path for path in found if path.stat().st_size < MOST_BYTES)
 
 
 def flip(chance: random.Random, outputs: Path) -> None:
@@ -241,4 +242,4 @@ def obey(here: Path, printed: Path, words: list[str]) -> NoReturn:
 
 def contents(folder: Path) -> list[bytes]:
     """Return what the files of a folder hold that can be read whole."""
-    return [path.read_bytes() for path in files(folder) if path.stat().st_size < 10**8]
+    return [path.read_bytes() for path in files(folder)]
