@@ -106,7 +106,7 @@ def test_in_python_a_verdict_shows_itself() -> None:
 def test_what_was_not_asked_for_is_said() -> None:
     def causal(q: Any, k: Any, v: Any) -> Any:
         scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
         powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
         return powers / powers.sum(axis=-1, keepdims=True) @ v
 

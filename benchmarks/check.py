@@ -1,0 +1,200 @@
+"""How well `attn-exp check` names mistakes: python benchmarks/check.py [--only names,pairs,seeds,...]
+
+The functions are those of `tests/zoo`, written apart from the catalogue, and the libraries that are installed. Prints
+what was named, what was not, and which processor this is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import wraps
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import attn_exp  # noqa: E402 - from the checkout
+from attn_exp.experiment.mistakes._half import rounded  # noqa: E402
+from attn_exp.forms import NAMES, form  # noqa: E402
+from attn_exp.forms._operator.functional import attention  # noqa: E402
+from tests.zoo.case import Case  # noqa: E402
+from tests.zoo.cases import CASES  # noqa: E402
+from tests.zoo.cheats import CHEATS  # noqa: E402
+from tests.zoo.pairs import PAIRS  # noqa: E402
+from tests.zoo.rights import RIGHT  # noqa: E402
+
+SEEDS = 200
+
+
+def named(place: int) -> tuple[str, bool, str]:
+    """Return what one wrong function is called, and whether that is its mistake alone."""
+    return judged(CASES[place], CASES[place].function)
+
+
+def in_bfloat16(place: int) -> tuple[str, bool, str]:
+    """Return the same of its answer rounded to bfloat16."""
+    return judged(CASES[place], halved(CASES[place].function))
+
+
+def both_named(place: int) -> tuple[str, bool, str]:
+    """Return what a pair of mistakes is called, and whether both are named."""
+    case = PAIRS[place]
+    verdict = attn_exp.check(case.function, *case.settings)
+    return case.name, sorted(verdict.mistakes) == sorted(case.mistake.split("+")), "+".join(verdict.mistakes)
+
+
+def judged(case: Case, function: Callable[..., Any]) -> tuple[str, bool, str]:
+    verdict = attn_exp.check(function, *case.settings)
+    right = len(verdict.mistakes) == 1 and verdict.mistakes[0] in (case.mistake, *case.same_as)
+    return f"{case.name} {' '.join(case.settings)}", right, "+".join(verdict.mistakes)
+
+
+def halved(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with its answer rounded to bfloat16; a module's class stays as it is."""
+    if inspect.isclass(function):
+        return function
+
+    @wraps(function)
+    def wrapped(*arguments: Any, **keywords: Any) -> Any:
+        output = function(*arguments, **keywords)
+        if hasattr(output, "detach"):
+            import torch  # noqa: PLC0415 - the function brought it
+
+            return output.to(torch.bfloat16)
+        return rounded(np.asarray(output, np.float64), "bfloat16") if isinstance(output, np.ndarray) else output
+
+    return wrapped
+
+
+def passes(place: int) -> tuple[str, bool, str]:
+    """Return whether one right function passes."""
+    case = RIGHT[place]
+    verdict = attn_exp.check(case.function, *case.settings)
+    return f"{case.name} {' '.join(case.settings)}", verdict.passed, verdict.computes
+
+
+def found(place: int) -> tuple[str, bool, str]:
+    """Return whether one cheat is found."""
+    verdict = attn_exp.check(CHEATS[place].make())
+    return str(CHEATS[place].name), not verdict.passed, verdict.computes
+
+
+def lent() -> list[tuple[str, Any, tuple[str, ...]]]:
+    """Return the libraries that are here, our own forms, and twenty right functions: name, function and settings."""
+    functions: list[tuple[str, Any, tuple[str, ...]]] = [
+        (case.function.__name__, case.function, case.settings) for case in RIGHT[:20]
+    ]
+    if find_spec("torch"):
+        from torch import nn  # noqa: PLC0415 - only where it is installed
+
+        functions += [
+            (
+                "torch scaled_dot_product_attention",
+                nn.functional.scaled_dot_product_attention,
+                ("convention=torch_sdpa",),
+            ),
+            ("torch MultiheadAttention", nn.MultiheadAttention, ("convention=torch_mha", "bias=true", "head=3")),
+        ]
+    if find_spec("jax"):
+        import jax  # noqa: PLC0415
+
+        functions.append(("jax dot_product_attention", jax.nn.dot_product_attention, ("convention=jax",)))
+    for name in NAMES:
+        if form(name).reference == "logits" and (form(name).library is None or find_spec(str(form(name).library))):
+            functions.append((f"form={name}", ours(name), OF_FORM.get(name, ())))
+    return functions
+
+
+OF_FORM = {"decode": ("mask=causal",), "onnxruntime": ("dtype=float32",)}
+
+
+def ours(name: str) -> Callable[..., Any]:
+    """Return `attention` in one of our forms."""
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        return attention(q, k, v, form=name, is_causal=name == "decode")
+
+    return function
+
+
+def over_seeds(place: int) -> tuple[str, bool, str]:
+    """Return whether one right function passes at every seed."""
+    name, function, settings = lent()[place]
+    for seed in range(SEEDS):
+        verdict = attn_exp.check(function, *settings, quick=True, seed=seed)
+        if not verdict.passed:
+            return name, False, f"seed={seed}: {verdict.computes}"
+    return name, True, ""
+
+
+def times() -> Iterator[tuple[str, bool, str]]:
+    """Yield how long the check of a NumPy function takes, whole and quick."""
+    case = next(case for case in RIGHT if not case.settings)
+    wrong = next(case for case in CASES if case.mistake == "softmax_over_queries")
+    for name, function, quick, goal in (
+        ("a right NumPy function", case.function, False, 10.0),
+        ("a wrong NumPy function", wrong.function, False, 10.0),
+        ("a right one, quick", case.function, True, 2.0),
+        ("a wrong one, quick", wrong.function, True, 2.0),
+    ):
+        taken = []
+        for _ in range(5):
+            start = perf_counter()
+            attn_exp.check(function, quick=quick)
+            taken.append(perf_counter() - start)
+        median = statistics.median(taken)
+        yield f"{name}: {median:.2f} s (goal {goal:g})", median < goal, f"{max(taken):.2f} at most"
+
+
+def every(task: Callable[[int], tuple[str, bool, str]], count: int) -> Iterable[tuple[str, bool, str]]:
+    """Do a task for each place, two at a time."""
+    with ProcessPoolExecutor(2) as pool:
+        yield from pool.map(task, range(count))
+
+
+PARTS: dict[str, tuple[str, float, Callable[[], Iterable[tuple[str, bool, str]]]]] = {
+    "names": ("wrong functions named alone", 0.97, lambda: every(named, len(CASES))),
+    "bfloat16": ("the same, answers in bfloat16", 0.90, lambda: every(in_bfloat16, len(CASES))),
+    "pairs": ("pairs of the fifteen commonest", 0.80, lambda: every(both_named, len(PAIRS))),
+    "right": ("right functions pass", 1.0, lambda: every(passes, len(RIGHT))),
+    "seeds": (
+        f"libraries, our forms, right functions: {SEEDS} seeds each",
+        1.0,
+        lambda: every(over_seeds, len(lent())),
+    ),
+    "cheats": ("cheats are found", 1.0, lambda: every(found, len(CHEATS))),
+    "time": ("in time", 1.0, times),
+}
+
+
+def main() -> None:
+    """Measure what was asked for, print each part with what failed, and exit with 1 where a goal is missed."""
+    parser = argparse.ArgumentParser(description="How well attn-exp check names mistakes.")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {', '.join(PARTS)}")
+    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}")
+    missed = False
+    for name in parser.parse_args().only.split(","):
+        title, goal, part = PARTS[name]
+        results = list(part())
+        good = sum(right for _, right, _ in results)
+        missed |= good < goal * len(results)
+        print(f"{title}: {good} of {len(results)} ({good / len(results):.1%}, goal {goal:.0%})", flush=True)
+        for what, right, said in results:
+            if not right or name == "time":
+                print(f"    {'' if right else 'not: '}{what} -> {said or 'nothing'}", flush=True)
+    sys.exit(missed)
+
+
+if __name__ == "__main__":
+    main()
