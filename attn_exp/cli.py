@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.metadata
 import io
 import os
 import sys
@@ -12,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from attn_exp.errors import UserError, brief, printable, unknown
+from attn_exp import machine
+from attn_exp.errors import UserError, brief, printable
 
 if TYPE_CHECKING:
     from attn_exp.config.command_line import Asked
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-OUTPUTS = "outputs"
-SAYS_OTHERWISE = {"list": "runs", "ls": "runs", "show": "open", "compare": "variant=[looped,matrix]", "sweep": "-m"}
-"""What other programs call a command, and what is written here."""
-LONGEST_MESSAGE = 280
+OUTPUTS, LONGEST_MESSAGE = "outputs", 280
 
 
 def main() -> None:
@@ -54,11 +51,13 @@ def obey(words: Sequence[str]) -> int:
     if words and words[0] in COMMANDS:
         return command(COMMANDS[words[0]], words)
     if words and not set(words[0]) & set("=~-+"):
-        meant = SAYS_OTHERWISE.get(words[0])
-        hint = f"unknown command {words[0]!r}; did you mean {meant}?" if meant else ""
-        raise UserError(hint or f"{unknown(words[0], list(COMMANDS), 'command')}; settings are written key=value")
+        from attn_exp.config import hints  # noqa: PLC0415 - as below
+
+        raise UserError(hints.unknown_command(words[0], list(COMMANDS)))
     if "--version" in words:
-        return say(f"attn-exp {importlib.metadata.version('attn-exp')}")
+        from importlib.metadata import version  # noqa: PLC0415 - nothing else needs it
+
+        return say(f"attn-exp {version('attn-exp')}")
     from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
     return answer(command_line.understood(words))
@@ -66,16 +65,20 @@ def obey(words: Sequence[str]) -> int:
 
 def answer(asked: Asked) -> int:
     """Do what a command line asks for, and return the exit code."""
-    from attn_exp.config import command_line, help_page  # noqa: PLC0415 - as above
+    from attn_exp.config import command_line  # noqa: PLC0415 - as above
 
     match asked:
         case command_line.Once(config, repeat):
             return execute(config, repeat)
         case command_line.ManyByHydra():
-            return command_line.launch(asked, check, execute)
+            from attn_exp.experiment import settling  # noqa: PLC0415 - only these sweeps need it here
+
+            return command_line.launch(asked, settling.check, execute)
         case command_line.Many(words, folders):
             return execute_many(words, folders)
         case command_line.Help(folders):
+            from attn_exp.config import help_page  # noqa: PLC0415 - as above
+
             say(help_page.page(folders, members(), [command.usage for command in COMMANDS.values()]))
         case command_line.Said(text):
             say(text)
@@ -92,16 +95,6 @@ def execute(config: Config, repeat: Repeat) -> int:
     return FAILED if config.strict and not outcome.agrees else DONE
 
 
-def check(config: Config) -> None:
-    """Refuse settings that do not fit each other, before anything is computed or written."""
-    from attn_exp.experiment.settling import settle  # noqa: PLC0415 - as above
-    from attn_exp.problem.problem import build  # noqa: PLC0415
-
-    problem = build(config)
-    for name, variant in config.variant.items():
-        settle(name, variant, config, problem)
-
-
 def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
     """Run the sweep that the words describe, print its results, and return 1 where points failed."""
     gc.enable()
@@ -116,11 +109,8 @@ def members() -> Mapping[str, Sequence[str]]:
     from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415 - `--help` alone asks
     from attn_exp.rules import names  # noqa: PLC0415
 
-    return {
-        "normalizer": names("normalizer"),
-        "convention": tuple(name for name in library_conventions.CONVENTIONS if name != "none"),
-        "check": checks.NAMES,
-    }
+    conventions = tuple(name for name in library_conventions.CONVENTIONS if name != "none")
+    return {"normalizer": names("normalizer"), "convention": conventions, "check": checks.NAMES}
 
 
 def say(text: str) -> int:
@@ -169,8 +159,7 @@ def command(named: Command, words: Sequence[str]) -> int:
         return say(f"attn-exp {named.usage:20} {named.meaning}")
     if not named.least <= len(rest) <= named.most:
         raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {named.usage}")
-    said = named.obey(rest)
-    reply = said if isinstance(said, Reply) else Reply(said)
+    reply = said if isinstance(said := named.obey(rest), Reply) else Reply(said)
     if reply.text:
         say(reply.text)
     return reply.code
@@ -202,23 +191,24 @@ def render_again(words: Sequence[str]) -> str:
     """Draw the report of a run anew, with figures of other settings where the words say so."""
     from attn_exp.runs import reader  # noqa: PLC0415
 
-    if len(words) == 1 and Path(words[0], "manifest.json").is_file() and not Path(words[0], "run.json").exists():
+    place = machine.folder(words[0])
+    if len(words) == 1 and (place / "manifest.json").is_file() and not (place / "run.json").exists():
         return collect_again(words)
-    return reader.render_again(folder(words[0]), words[1:])
+    return reader.render_again(place, words[1:])
 
 
 def show_status(words: Sequence[str]) -> str:
     """Say where a sweep stands."""
     from attn_exp.sweep import status  # noqa: PLC0415
 
-    return status.told(folder(words[0]))
+    return status.told(machine.folder(words[0]))
 
 
 def collect_again(words: Sequence[str]) -> str:
     """Rebuild the table and the report of a sweep."""
     from attn_exp.sweep import collect  # noqa: PLC0415
 
-    return collect.again(folder(words[0]))
+    return collect.again(machine.folder(words[0]))
 
 
 def show_runs(words: Sequence[str]) -> str:
@@ -232,39 +222,18 @@ def run_again(words: Sequence[str]) -> str:
     """Repeat a run from its own settings, or compute one point of a sweep as a run."""
     from attn_exp.sweep import rerun  # noqa: PLC0415
 
-    return rerun.again(folder(words[0]), words[1] if len(words) > 1 else None)
-
-
-def folder(word: str) -> Path:
-    """Return a folder that a user names.
-
-    Raises:
-        UserError: a name that no system can hold; whether the folder is there, each command finds out for itself.
-    """
-    try:
-        os.lstat(word)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        pass
-    except OSError as error:
-        raise UserError(f"{brief(word)}: no such folder ({error.strerror})") from error
-    return Path(word)
+    return rerun.again(machine.folder(words[0]), words[1] if len(words) > 1 else None)
 
 
 def output_dir(words: Sequence[str]) -> Path:
     """Return the output folder that the words name, or the usual one."""
-    return folder(words[0] if words else OUTPUTS)
+    return machine.folder(words[0] if words else OUTPUTS)
 
 
-MANY = 99
+MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]"
 
 COMMANDS = {
-    "check": Command(
-        check_function,
-        1,
-        MANY,
-        "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]",
-        "is this function attention, and if not, which mistake is it?",
-    ),
+    "check": Command(check_function, 1, MANY, CHECK, "is this function attention, and if not, which mistake is it?"),
     "open": Command(open_newest, 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
     "report": Command(
         render_again,

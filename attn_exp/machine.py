@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from io import BufferedReader
 from pathlib import Path
 
+from attn_exp.errors import UserError, brief
+
 MOST_BYTES = 64 * 2**20
 """What is read of a file by default: settings and descriptions are far smaller, arrays and tables have limits of
 their own."""
@@ -119,3 +121,14 @@ def own_folder(path: Path) -> Path:
     if path.is_symlink():
         raise OSError(errno.ELOOP, "is a link, and what it leads to may be somebody else's", str(path))
     return path
+
+
+def folder(word: str) -> Path:
+    """Return a folder that a user names, if a system can hold such a name; whether it is there, each command asks."""
+    try:
+        os.lstat(word)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass
+    except OSError as error:
+        raise UserError(f"{brief(word)}: no such folder ({error.strerror})") from error
+    return Path(word)

@@ -63,3 +63,14 @@ def unread(word: str) -> str:
         numbers = place[2].replace("[", ".").replace("]", "")
         return f"cannot read {word!r}; one number of an array is {key}{numbers}={place[3]}"
     return f"cannot read {word!r}; write key=value, without spaces, other letters as key='välue'"
+
+
+COMMANDS_ELSEWHERE = {"list": "runs", "ls": "runs", "show": "open", "compare": "variant=[looped,matrix]", "sweep": "-m"}
+"""What other programs call a command, and what is written here."""
+
+
+def unknown_command(word: str, commands: Sequence[str]) -> str:
+    """Say that there is no such command, and what was perhaps meant."""
+    if word in COMMANDS_ELSEWHERE:
+        return f"unknown command {word!r}; did you mean {COMMANDS_ELSEWHERE[word]}?"
+    return f"{unknown(word, commands, 'command')}; settings are written key=value"

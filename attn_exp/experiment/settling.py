@@ -16,7 +16,7 @@ from attn_exp.experiment import mistakes
 from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.heads import Heads, heads
-from attn_exp.problem.problem import Problem
+from attn_exp.problem.problem import Problem, build
 from attn_exp.rules import masks, normalizer, positions, scores
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
@@ -55,6 +55,13 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         empty=convention(chosen["convention"]).empty,
         tiled=convention(chosen["convention"]).tiled,
     )
+
+
+def check(config: Config) -> None:
+    """Refuse settings that do not fit each other, before anything is computed or written."""
+    problem = build(config)
+    for name, variant in config.variant.items():
+        settle(name, variant, config, problem)
 
 
 def shared(name: str, variant: Variant, chosen: Mapping[str, Any], asked: int, problem: Problem) -> Heads:
