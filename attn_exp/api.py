@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
+from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.timing import Timing
@@ -20,7 +21,6 @@ from attn_exp.problem.projections import BIASES, MATRICES
 from attn_exp.report import terminal
 from attn_exp.runs import arrays, execution, rendering, store
 from attn_exp.runs.provenance import ask_git, origin
-from attn_exp.sweep.words import spelled
 
 if TYPE_CHECKING:
     import pandas as pd

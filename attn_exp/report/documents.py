@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from attn_exp.config.schema import Report
 from attn_exp.experiment.comparison import Run
+from attn_exp.report.shown import MOST_NUMBERS, Shown
 
 if TYPE_CHECKING:
     from attn_exp.report.views import Views
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
 """The formats of figures; Markdown shows the first of them that there is."""
-
-
-MOST_NUMBERS = 150_000
-"""A page carries the arrays of a panel only up to this many numbers each; beyond, what moves is left out."""
-
-
-class Shown(NamedTuple):
-    """A figure in a report: where it is, and the words below it."""
-
-    source: str
-    caption: str
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from attn_exp.experiment.documents.published import Agreement
 from attn_exp.report import walk
 from attn_exp.report.compiled import templates
 from attn_exp.report.contents import contents
-from attn_exp.report.documents import Shown
 from attn_exp.report.escapes import md
 from attn_exp.report.explain import spoken
 from attn_exp.report.numbers import brief, decimal
+from attn_exp.report.shown import Shown
 from attn_exp.report.sums import written
 from attn_exp.report.views import Views
 

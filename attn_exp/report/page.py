@@ -15,12 +15,12 @@ from attn_exp.report import walk
 from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles, unbroken
 from attn_exp.report.compiled import templates
 from attn_exp.report.contents import contents
-from attn_exp.report.documents import Shown
 from attn_exp.report.explain import spoken
 from attn_exp.report.inline import inline, policy, template_text
 from attn_exp.report.numbers import brief, decimals_of, kinds
 from attn_exp.report.page_data import page_data
 from attn_exp.report.pixels import coarse, picture
+from attn_exp.report.shown import Shown
 from attn_exp.report.views import FINE, Views, heads_of, top
 
 SMALL = 12

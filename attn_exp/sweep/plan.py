@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp.config.schema import Sweep
+from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError
 from attn_exp.sweep import skip
 from attn_exp.sweep.space import Axis, Space, changed, holds
-from attn_exp.sweep.words import spelled
 
 MOST_DECIDED = 1_000_000
 """Combinations of values for which `sweep.skip` is decided, some microseconds each."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from attn_exp.sweep.words import spelled
+from attn_exp.config.spelling import spelled
 
 
 @dataclass(frozen=True)

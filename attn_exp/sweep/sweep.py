@@ -13,6 +13,7 @@ from typing import Any
 
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
+from attn_exp.config.spelling import quoted
 from attn_exp.errors import UserError, printable
 from attn_exp.runs import index, seal
 from attn_exp.runs.folders import COMPLETE
@@ -27,7 +28,6 @@ from attn_exp.sweep.meter import Progress
 from attn_exp.sweep.parts import Found
 from attn_exp.sweep.plan import Job, Plan, identity, make_plan
 from attn_exp.sweep.preview import preview
-from attn_exp.sweep.words import quoted
 
 DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
 RAW = "sweep.skip="

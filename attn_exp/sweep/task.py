@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from attn_exp.config.read import read, read_settings
 from attn_exp.config.schema import Config
+from attn_exp.config.spelling import bare
 from attn_exp.errors import UserError
 from attn_exp.experiment.checks import measures
 from attn_exp.experiment.compare import tabulate
@@ -21,7 +22,6 @@ from attn_exp.experiment.row import Row
 from attn_exp.runs import records
 from attn_exp.runs.records import cell
 from attn_exp.sweep.plan import Job, Plan, task_version
-from attn_exp.sweep.words import bare
 
 OK, FAILED, CRASHED = "ok", "failed", "crashed"
 LONGEST = 300

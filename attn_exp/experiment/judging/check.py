@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from time import perf_counter
 
 import numpy as np
 
-from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging import ask
 from attn_exp.experiment.judging.ask import Seen, Tried, failing
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.behaviour import behaviours
 from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Answer, Case, expected
-from attn_exp.experiment.judging.diagnose import Diagnosis, diagnose
 from attn_exp.experiment.judging.gradients import gradients
+from attn_exp.experiment.judging.naming import SINGLE, named
 from attn_exp.experiment.judging.own import Own
-from attn_exp.experiment.judging.precision import error, half_mistake, only_rounded, representable
-from attn_exp.experiment.judging.properties import unexplained
+from attn_exp.experiment.judging.precision import error
 from attn_exp.experiment.judging.remarks import remarks
 from attn_exp.experiment.judging.shrink import shrunk
-from attn_exp.experiment.judging.tails import tail_dropped
 from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
 
 Tell = Callable[[str], None]
-SINGLE, FLOAT64 = 24, 53
+FLOAT64 = 53
 
 
 def check(own: Own, asked: Asked, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
@@ -176,78 +173,6 @@ def asked_again(caller: Caller, seen: Seen, wrong: Seen) -> Finding:
 def error_between(first: np.ndarray, second: np.ndarray) -> float:
     gap = np.nan_to_num(np.abs(first - second)).max(initial=0.0)
     return float(gap / max(np.nan_to_num(np.abs(second)).max(initial=0.0), 1e-30))
-
-
-def named(
-    seen: Seen, wrong: Seen, behaved: Sequence[tuple[Finding, str]], digits: int, quick: bool
-) -> tuple[Diagnosis, str]:
-    """Return what explains the answers, and what the function computes, in words."""
-    if not wrong:
-        return Diagnosis(), "attention as it was asked for"
-    unsteady = [
-        name for finding, name in behaved if finding.state == BROKEN and name in ("dropout_on", "not_deterministic")
-    ]
-    if unsteady:
-        return Diagnosis((unsteady[0],)), words_of((unsteady[0],))
-    lost = {id(case) for case, _ in wrong}
-    found = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick)
-    mixed = [name for finding, name in behaved if finding.state == BROKEN and name == "batch_mixed"]
-    if not found.names and mixed:
-        found = Diagnosis((mixed[0],))
-    if found.names:
-        return found, words_of(found.names)
-    if found.setting:
-        return found, f"attention with {found.setting}, which was not asked for"
-    return Diagnosis(), unexplained(seen, wrong)
-
-
-def by_numbers(seen: Seen, digits: int, quick: bool) -> Diagnosis:
-    """Return what explains the numbers: exactly, to a half type, or as half precision."""
-    found = exactly(seen, digits, quick)
-    kind = representable([answer for _, answer in seen[:4]])
-    coarse = {"float16": 11, "bfloat16": 8}.get(kind, 0)
-    if not (found.names or found.setting) and digits > SINGLE:
-        found = diagnose(seen, SINGLE, pairs=False)
-    if not (found.names or found.setting) and coarse:
-        found = diagnose(seen, coarse, pairs=not quick)
-    plain = [pair for pair in seen if pair[0].rung in FEW]
-    if found.names or found.setting or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
-        return found
-    name = half_mistake(plain)
-    return Diagnosis((name,)) if name else found
-
-
-def exactly(seen: Seen, digits: int, quick: bool) -> Diagnosis:
-    """Return what explains the numbers: one mistake; one that overflows besides; a tail; then two mistakes."""
-    found = diagnose(seen, digits, pairs=False)
-    if found.names or found.setting:
-        return found
-    if any(case.rung == LARGE and overflowed(answer) for case, answer in seen):
-        found = diagnose(without_large(seen), digits, pairs=False)
-        if found.names:
-            return found
-    if tail_dropped(without_large(seen), digits):
-        return Diagnosis(("tail_dropped",))
-    return found if quick else diagnose(seen, digits, pairs=True)
-
-
-LARGE = "large inputs"
-FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole numbers")
-"""Questions of few tokens: sums in half precision stay near the right ones."""
-
-
-def overflowed(answer: Answer) -> bool:
-    return answer.output is not None and not bool(np.isfinite(answer.output).all())
-
-
-def without_large(seen: Seen) -> Seen:
-    """Return the questions whose logits are small enough for any type."""
-    return [(case, answer) for case, answer in seen if case.rung != LARGE]
-
-
-def words_of(names: Iterable[str]) -> str:
-    """Return what mistakes do, in one line."""
-    return "attention with " + " and ".join(names) + ": " + " ".join(mistakes.mistake(name).says for name in names)
 
 
 def behaviour_of(names: Sequence[str]) -> str:
