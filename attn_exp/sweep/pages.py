@@ -9,12 +9,12 @@ from markupsafe import Markup
 
 from attn_exp.report.compiled import templates
 from attn_exp.report.contents import origin
-from attn_exp.report.documents import Shown
 from attn_exp.report.escapes import md
 from attn_exp.report.inline import inline, policy, template_text
 from attn_exp.report.markdown import code, fenced, piped, tidy
 from attn_exp.report.numbers import kinds
 from attn_exp.report.page import svg_source
+from attn_exp.report.shown import Shown
 from attn_exp.sweep import overview
 from attn_exp.sweep.totals import Summary
 

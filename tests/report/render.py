@@ -6,9 +6,9 @@ from matplotlib.figure import Figure as Drawing
 
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.report import figures
-from attn_exp.report.documents import Shown
 from attn_exp.report.markdown import markdown
 from attn_exp.report.page import page
+from attn_exp.report.shown import Shown
 from attn_exp.report.views import seen
 
 

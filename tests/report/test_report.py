@@ -20,8 +20,8 @@ from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.timing import measure
 from attn_exp.report import columns, escapes, markdown, partings, pixels, tables, walk
 from attn_exp.report.cells import unbroken
-from attn_exp.report.documents import Shown
 from attn_exp.report.numbers import kinds
+from attn_exp.report.shown import Shown
 from attn_exp.report.sums import sums
 from attn_exp.runs import execution, store
 from tests.compose import comparison, config
