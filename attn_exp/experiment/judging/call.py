@@ -32,8 +32,13 @@ class Caller:
     dtype: str = "float64"
 
     def __call__(self, case: Case) -> Answer:
-        """Return what the function says to a case."""
-        return self.answer(self.arguments(case), case)
+        """Return what the function says to a case; one that wants a mask beside its word for causal gets both."""
+        arguments = self.arguments(case)
+        answer = self.answer(arguments, case)
+        if answer.error and "causal" in arguments and self.offer.takes("mask") and "mask" not in arguments:
+            whole = keywords.boolean(list(case.recipe.rules.masks), keywords.at_of(case), self.asked)
+            return self.answer(arguments | {"mask": self.given(whole)}, case)
+        return answer
 
     def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
         """Return what the function says to arguments by role; an error is an answer too."""

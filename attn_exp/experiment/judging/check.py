@@ -74,7 +74,7 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     smallest = shrunk(own, caller, function, wrong, digits) if wrong else None
     tell("")
     return Verdict(
-        name=own.name, passed=passed, mistakes=names, computes=computes if wrong or passed else behaviour_of(names),
+        name=own.name, passed=passed, mistakes=names, computes=computes if wrong or passed else behaviour_of(names, findings),
         findings=findings, asked=asked.words, alike=found.alike, smallest=smallest, seconds=perf_counter() - start,
     )  # fmt: skip
 
@@ -175,6 +175,7 @@ def error_between(first: np.ndarray, second: np.ndarray) -> float:
     return float(gap / max(np.nan_to_num(np.abs(second)).max(initial=0.0), 1e-30))
 
 
-def behaviour_of(names: Sequence[str]) -> str:
+def behaviour_of(names: Sequence[str], findings: Sequence[Finding]) -> str:
     """Return what is to be said of a function whose numbers are right and whose manners are not."""
-    return f"the right numbers, but {', '.join(names)}" if names else "the right numbers, but not at every call"
+    broken = names or [finding.rung for finding in findings if finding.state == BROKEN]
+    return f"the right numbers, but look at: {', '.join(broken)}"
