@@ -127,7 +127,7 @@ def twist(chance: random.Random, outputs: Path) -> None:
     path = chance.choice([path for path in files(outputs) if path.suffix == ".json"] or files(outputs))
     try:
         about = json.loads(path.read_text())
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     place = about
     while isinstance(place, dict | list) and place:
@@ -149,7 +149,7 @@ def drop(chance: random.Random, outputs: Path) -> None:
     try:
         about = json.loads(path.read_text())
         about.pop(chance.choice(list(about)))
-    except (ValueError, AttributeError, IndexError, TypeError):
+    except (ValueError, AttributeError, IndexError, TypeError, RecursionError):
         return
     about.pop("seal", None)
     path.write_text(json.dumps(about))
