@@ -169,8 +169,9 @@ class Result:
         store.check_writable(Path(config.output_dir))
         rendering.load_renderers(config.report)
         with ask_git() as git:
-            about = store.about(config, self.repeat, origin(git))
-        return execution.write(Run(replace(self.comparison, config=config), self.timings, about))
+            comparison = replace(self.comparison, config=config)
+            about = store.about(comparison, self.repeat, origin(git))
+        return execution.write(Run(comparison, self.timings, about))
 
     def __repr__(self) -> str:
         return terminal.summary(self.comparison)

@@ -222,7 +222,7 @@ def run_again(words: Sequence[str]) -> str:
     """Repeat a run from its own settings, or compute one point of a sweep as a run."""
     from attn_exp.sweep import rerun  # noqa: PLC0415
 
-    return rerun.again(machine.folder(words[0]), words[1] if len(words) > 1 else None)
+    return rerun.asked(words)
 
 
 def output_dir(words: Sequence[str]) -> Path:
@@ -246,5 +246,5 @@ COMMANDS = {
     "runs": Command(show_runs, 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
     "status": Command(show_status, 1, 1, "status DIR", "where a sweep stands, from its files"),
     "collect": Command(collect_again, 1, 1, "collect DIR", "a sweep's table and report again, from its parts"),
-    "rerun": Command(run_again, 1, 2, "rerun DIR [POINT]", "a run again, or one point of a sweep as a run"),
+    "rerun": Command(run_again, 1, 3, "rerun DIR [POINT] [--own-code]", "a run again, or a sweep's point as a run"),
 }

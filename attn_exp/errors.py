@@ -16,6 +16,10 @@ class UserError(ValueError):
     """A mistake of the user, said in one line; the command line prints it and exits with 2."""
 
 
+class OwnCodeError(UserError):
+    """A function of the user's own gave no answer: it raised an error, or its answer has another shape."""
+
+
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
     """Say that there is no such thing, and which one was perhaps meant."""
     near = difflib.get_close_matches(word, choices, 1, 0.6)

@@ -28,6 +28,7 @@ from attn_exp.config.compose import (
 )
 from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
 from attn_exp.config.loader import environment, opened
+from attn_exp.config.own_code import marked
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
@@ -138,7 +139,11 @@ def shown_by_hydra(given: Namespace, folders: Sequence[str]) -> str:
     """Return what an option of Hydra's own prints."""
     words = given.overrides
     register_schema()
-    with what_hydra_stumbles_over(), opened(folders) as hydra, environment(any("oc.env" in word for word in words)):
+    with (
+        what_hydra_stumbles_over(),
+        opened(folders, words) as hydra,
+        environment(any("oc.env" in word for word in words)),
+    ):
         if given.shell_completion:
             return printed(lambda: hydra.shell_completion("config", words))
         check_choices(words, folders)
@@ -148,6 +153,11 @@ def shown_by_hydra(given: Namespace, folders: Sequence[str]) -> str:
         if given.info:
             return printed(lambda: hydra.show_info(given.info, "config", words))
         return printed(lambda: hydra.hydra_help("config", get_args_parser(), given))
+
+
+def reads(words: Sequence[str]) -> bool:
+    """Say whether words that the user typed read the environment."""
+    return any("oc.env" in word for word in words)
 
 
 def printed(print_it: Callable[[], None]) -> str:
@@ -190,19 +200,24 @@ def launch(asked: ManyByHydra, check: Callable[[Config], object], run: Callable[
     """
     codes, errors = [0], list[Exception]()
 
+    def settings(composed: DictConfig) -> Config:
+        return read(marked(plain(composed), asked.words))
+
     def job(composed: DictConfig) -> None:
         try:
-            codes.append(
-                run(read(plain(composed)), repeat_command(list(HydraConfig.get().overrides.task), asked.folders))
-            )
+            codes.append(run(settings(composed), repeat_command(list(HydraConfig.get().overrides.task), asked.folders)))
         except Exception as error:
             errors.append(error)
 
     words = [*asked.words, "hydra.mode=MULTIRUN"]
     register_schema()
-    with in_users_words(), opened(asked.folders) as hydra, environment(any("oc.env" in word for word in words)):
+    with (
+        in_users_words(),
+        opened(asked.folders, asked.words) as hydra,
+        environment(any("oc.env" in word for word in words)),
+    ):
         check_choices(asked.words, asked.folders)
-        check(read(plain(composed_once(first_job(asked.words, hydra.config_loader)))))  # before Hydra makes a folder
+        check(settings(composed_once(first_job(asked.words, hydra.config_loader))))  # before Hydra makes a folder
         composed_once(words, RunMode.MULTIRUN)
         hydra.multirun("config", job, words)
     if errors:

@@ -19,6 +19,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from attn_exp.config import own_code
 from attn_exp.config.choices import ONE_CHOICE, groups
 from attn_exp.config.hydra_errors import what_hydra_stumbles_over
 from attn_exp.config.loader import check_composed, environment, opened
@@ -36,7 +37,7 @@ ENVIRONMENT = "oc.env"
 def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
     """Return the configuration of these words of a command line, users' own folders of YAML searched as well.
 
-    Words that nobody has `typed` now, but that were read from disk, cannot read the environment.
+    Words that nobody has `typed` now, but that were read from disk, cannot read the environment and name no code.
 
     Raises:
         UserError: words or files that cannot be read, or settings of the wrong kind.
@@ -48,9 +49,10 @@ def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) 
     """Return the plain values of a configuration, before anything checks them."""
     check_folders(folders)
     register_schema()
-    with opened(folders), environment(typed and any(ENVIRONMENT in word for word in words)):
+    with opened(folders, words), environment(typed and any(ENVIRONMENT in word for word in words)):
         check_choices(words, folders)
-        return plain(composed_once(words))
+        settings = plain(composed_once(words))
+        return own_code.marked(settings, words) if typed else settings
 
 
 def composed_once(words: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
@@ -118,6 +120,8 @@ def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
     """Refuse choices of a group that Hydra fails on without naming them: no words, or several where there is one."""
     known = groups(folders)
+    for name in own_code.unlisted(words, known.get("variant", ())):
+        raise UserError(f"variant.{name}.form: name it among the variants too, such as variant=[matrix,{name}]")
     for word in words:
         key, _, choice = word.partition("=")
         if not key:

@@ -16,6 +16,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import IConfigRepository
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
+from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ResultDefault
 from hydra.core.global_hydra import GlobalHydra
 from hydra.plugins.config_source import ConfigResult
@@ -23,7 +24,8 @@ from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.resolvers import oc
 
-from attn_exp.config.choices import conf_dir
+from attn_exp.config import own_code
+from attn_exp.config.choices import choices, conf_dir
 from attn_exp.errors import UserError
 
 VERSION_BASE = "1.3"
@@ -82,8 +84,9 @@ def check_composed(composed: DictConfig) -> None:
 
 
 @contextmanager
-def opened(folders: Sequence[str]) -> Iterator[Hydra]:
-    """Let Hydra find the shipped YAML and that of users' own folders, as long as the context lasts."""
+def opened(folders: Sequence[str], words: Sequence[str] = ()) -> Iterator[Hydra]:
+    """Let Hydra find the shipped YAML, that of users' own folders, and variants that the words give a form of their
+    own, as long as the context lasts."""
     search_path = create_config_search_path(str(conf_dir()))
     schema = search_path.get_path().pop()
     for folder in folders:
@@ -93,9 +96,24 @@ def opened(folders: Sequence[str]) -> Iterator[Hydra]:
     hydra, before = Hydra(task_name="attn_exp", config_loader=Loader(search_path)), GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = hydra
     try:
-        yield hydra
+        with own_variants(words, folders):
+            yield hydra
     finally:
         GlobalHydra.instance().hydra = before
+
+
+@contextmanager
+def own_variants(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]:
+    """Let `variant=[matrix,mine]` name a variant that has no YAML, where the words say its form."""
+    store = ConfigStore.instance()
+    names = set(own_code.variants(words)) - set(choices("variant", folders))
+    for name in names:
+        store.store(group="variant", name=name, node={name: {}})
+    try:
+        yield
+    finally:
+        for name in names:
+            store.repo["variant"].pop(f"{name}.yaml")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 from attn_exp import forms
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError
+from attn_exp.errors import OwnCodeError, UserError
 from attn_exp.experiment import checks, memory
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.documents.published import hold
@@ -58,7 +58,8 @@ def tabulate(config: Config, progress: Progress | None = None) -> Comparison:
         UserError: as `compare`.
     """
     problem, variants = prepared(config)
-    traces, seconds = compute_all(variants, problem, config.weights, progress)
+    traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
+    check_any(variants)
     computed = {variant.name: traces[variant.name] for variant in variants if not variant.refused}
     questions = {variant.name: variant.question for variant in variants if not variant.refused}
     classes, expected = letters(computed, kinds(variants)), oracle.answers(questions, problem)
@@ -83,27 +84,42 @@ def prepared(config: Config) -> tuple[Problem, tuple[Settled, ...]]:
     problem = build(config)
     memory.check(config, len(problem.tokens), problem.keys)
     variants = tuple(settle(name, variant, config, problem) for name, variant in config.variant.items())
+    stranger = next((variant for variant in variants if forms.is_own(variant.form) and variant.own is None), None)
+    if stranger is not None:
+        raise UserError(
+            f"variant.{stranger.name}.form={stranger.form} is code that the command line does not name; "
+            f"write variant.{stranger.name}.form={stranger.form} yourself to run it"
+        )
+    check_any(variants)
+    return problem, variants
+
+
+def check_any(variants: Sequence[Settled]) -> None:
+    """Refuse a run of which no variant can be computed."""
     if all(variant.refused for variant in variants):
         raise UserError("; ".join(f"{variant.name}: {variant.refused}" for variant in variants))
-    return problem, variants
 
 
 def compute_all(
     variants: Sequence[Settled], problem: Problem, weights: str, progress: Progress | None
-) -> tuple[dict[str, Trace], dict[str, float]]:
-    """Compute every variant that its form does not refuse; return the traces, and the seconds that each took."""
+) -> tuple[dict[str, Trace], dict[str, float], tuple[Settled, ...]]:
+    """Compute every variant that its form does not refuse; return the traces, the seconds that each took, and the
+    variants, of which those have `failed` whose own code gave no answer."""
     traces = {variant.name: Trace() for variant in variants}
-    seconds = {}
+    seconds, failed = {}, dict[str, str]()
     for variant in variants:
         if progress:
             progress.begin(variant.name)
         start = perf_counter()
         if not variant.refused:
-            traces[variant.name] = keep(variant, problem, weights, progress.tell if progress else None)
-            seconds[variant.name] = perf_counter() - start
+            try:
+                traces[variant.name] = keep(variant, problem, weights, progress.tell if progress else None)
+                seconds[variant.name] = perf_counter() - start
+            except OwnCodeError as error:
+                failed[variant.name] = str(error)
         if progress:
             progress.end()
-    return traces, seconds
+    return traces, seconds, tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 
 def kinds(variants: Sequence[Settled]) -> dict[str, Any]:

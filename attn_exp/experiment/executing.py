@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 def execute(settled: Settled, problem: Problem) -> Trace:
     """Compute the variant on the problem and return every stage that its form formed."""
-    return computed(settled, problem, forms.form(settled.form).attend)
+    return computed(settled, problem, settled.member.attend)
 
 
 def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None) -> Trace:
@@ -31,7 +31,7 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
     A problem without values ends in its weights: they are kept.
     """
     kept = "full" if problem.v is None else weights
-    trace = computed(settled, problem, forms.form(settled.form).keeping(kept, tell))
+    trace = computed(settled, problem, settled.member.keeping(kept, tell))
     if weights != "blocks" or trace.weights is None or trace.output is None:
         return trace
     from attn_exp.forms._blocks.portrait import CELLS, summary_of  # noqa: PLC0415 - few runs need the engine
@@ -45,15 +45,18 @@ def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -
     """Put the problem through a form, from marked positions to the output; mistakes are made by a recipe instead."""
     if settled.mistakes:
         return mistaken(settled, problem)
+    if settled.own is not None and settled.own.layer:
+        return settled.own.whole(settled, problem)
     q, k, v = placed(settled, problem)
     if problem.weights is not None:
         weights = np.broadcast_to(problem.weights, (settled.head, *problem.weights.shape))
-        mix = forms.form(settled.form).mix
+        mix = settled.member.mix
         assert mix is not None
         stages = mix(Trace(v=v, weights=weights))
     else:
         stages = attend(q, k, v, settled.rules)
-    stages = empty_rows(stages, settled.rules, settled.empty, forms.form(settled.plain_form).attend)
+    if settled.own is None:  # what the user's own function makes of rows without keys is its answer
+        stages = empty_rows(stages, settled.rules, settled.empty, forms.form(settled.plain_form).attend)
     if stages.context is None:
         return stages
     return stages.replace(output=joined(stages.context, settled, problem))

@@ -91,7 +91,7 @@ def way_out(config: Config) -> str:
 
 def matrices(variant: Variant, config: Config, rows: int, keys: int) -> int:
     """Return the bytes of the matrices that a variant forms, and with `weights=full` keeps."""
-    if variant.form not in forms.NAMES:
+    if variant.form not in forms.NAMES and not forms.is_own(variant.form):
         return 0  # what has no such form is told later
     count = max(forms.form(variant.form).matrices, 1 if config.weights == "full" else 0)
     if config.check or config.dtype or config.metrics:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attn_exp import forms
+from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment import mistakes
@@ -22,6 +23,9 @@ from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules
 
+if TYPE_CHECKING:
+    from attn_exp.experiment.own_form import OwnForm
+
 
 def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Settled:
     """Fill what the variant does not pin from the run, and check that it fits the problem.
@@ -29,7 +33,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
     Raises:
         UserError: an unknown form, rule or mistake, or settings that do not fit the problem.
     """
-    if variant.form not in forms.NAMES:
+    if variant.form not in forms.NAMES and not is_code(variant.form):
         raise UserError(unknown(variant.form, forms.NAMES, f"variant.{name}.form"))
     chosen = following(variant, config)
     for mistake in chosen["mistake"]:
@@ -39,13 +43,15 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
     multiplier = factor(chosen["scale"], size)
     rules, placed, words = ruled(chosen, problem, shares.query, multiplier)
     check_positions(placed, size, problem)
+    own = own_form(variant.form, chosen, rules, placed, config.seed)
+    takes_w_o = own is not None and own.layer and own.caller.offer.takes("W_o") and "W_o" in problem.projections
     return Settled(
         name=name,
         form=variant.form,
         heads=shares,
         scale=chosen["scale"],
         multiplier=multiplier,
-        output_projection=variant.output_projection,
+        output_projection=variant.output_projection or takes_w_o,
         mistakes=chosen["mistake"],
         rules=rules,
         positions=placed,
@@ -54,6 +60,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         ends_early=problem.v is None,
         empty=convention(chosen["convention"]).empty,
         tiled=convention(chosen["convention"]).tiled,
+        own=own,
     )
 
 
@@ -62,6 +69,27 @@ def check(config: Config) -> None:
     problem = build(config)
     for name, variant in config.variant.items():
         settle(name, variant, config, problem)
+
+
+def own_form(
+    form: str, chosen: Mapping[str, Any], rules: Rules, placed: tuple[Position, ...], seed: int
+) -> OwnForm | None:
+    """Return the user's own function, imported, where the command line names one; None for a name from elsewhere.
+
+    Raises:
+        UserError: it cannot be imported, or what it takes is not known.
+    """
+    if not isinstance(form, Named):
+        return None
+    from attn_exp.experiment.judging.asked import Asked  # noqa: PLC0415 - most runs check nobody's own code
+    from attn_exp.experiment.own_form import found  # noqa: PLC0415
+
+    means = convention(chosen["convention"])
+    asked = Asked(
+        rules.masks, rules.scores, placed, rules.normalizer, chosen["scale"], blocks=means.blocks, empty=means.empty,
+        caps_last=means.caps_last, seed=seed,
+    )  # fmt: skip
+    return found(form, asked)
 
 
 def shared(name: str, variant: Variant, chosen: Mapping[str, Any], asked: int, problem: Problem) -> Heads:

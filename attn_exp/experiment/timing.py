@@ -10,7 +10,6 @@ from typing import Annotated
 
 import numpy as np
 
-from attn_exp import forms
 from attn_exp.experiment.column import Column
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.variant import Settled
@@ -55,7 +54,7 @@ def measure(
 
 
 def measure_one(settled: Settled, problem: Problem, share: float, before: float = 0.0) -> Timing:
-    if before > ENOUGH and not forms.form(settled.form).library:  # else it may have been the loading of the library
+    if before > ENOUGH and not settled.member.library:  # else it may have been the loading of the library
         return Timing(settled.name, before, before, 1, None)
     times: list[float] = []
     while not times or (sum(times) + times[-1] < share and len(times) < MOST_RUNS):

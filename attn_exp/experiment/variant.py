@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +14,18 @@ from attn_exp.reference.oracle import Question
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules
 
+if TYPE_CHECKING:
+    from attn_exp.experiment.own_form import OwnForm
+    from attn_exp.forms.form import Form
+    from attn_exp.problem.problem import Problem
+
 
 @dataclass(frozen=True)
 class Settled:
-    """A variant in which nothing follows the run any more."""
+    """A variant in which nothing follows the run any more.
+
+    `own`: the user's own function, where the form is one that may be run; `failed`: why that gave no answer.
+    """
 
     name: str
     form: str
@@ -33,6 +41,20 @@ class Settled:
     ends_early: bool
     empty: str
     tiled: bool
+    own: OwnForm | None = None
+    failed: str = ""
+
+    @property
+    def member(self) -> Form:
+        """What computes it: the user's own function where the command line names one, else the form of that name."""
+        return forms.form(self.form) if self.own is None else self.own.form
+
+    def output_width(self, problem: Problem) -> int:
+        """Return how many numbers its output has for each token."""
+        if self.output_projection and "W_o" in problem.projections:
+            return int(problem.projections["W_o"].shape[1])
+        assert problem.v is not None
+        return int(problem.v.shape[-1]) // self.heads.given * self.heads.query
 
     @property
     def mistake(self) -> str:
@@ -47,7 +69,7 @@ class Settled:
     @property
     def computed_in(self) -> np.dtype[Any]:
         """The coarsest type that it rounds to, of a problem in float64: its form's, or that of its softmax."""
-        form, softmax = forms.form(self.form), self.rules.softmax_dtype
+        form, softmax = self.member, self.rules.softmax_dtype
         own = form.computed_in()
         softens = softmax is not None and form.reference == "logits" and not self.starts_late
         return forms.coarser(own, np.dtype(softmax)) if softens else own
@@ -55,13 +77,13 @@ class Settled:
     @property
     def plain_form(self) -> str:
         """The plainest form that computes its function, whatever the masks."""
-        return "matrix" if forms.form(self.form).reference == "logits" else "linear"
+        return "matrix" if self.member.reference == "logits" else "linear"
 
     @property
     def question(self) -> Question:
         """What the reference is asked to check it."""
         return Question(
-            weights=forms.form(self.form).reference,
+            weights=self.member.reference,
             heads=self.heads,
             rules=self.rules,
             positions=self.positions,
@@ -73,9 +95,11 @@ class Settled:
     @property
     def refused(self) -> str | None:
         """Why the form cannot compute these rules, or None where it can."""
-        form = forms.form(self.form)
+        form = self.member
+        if self.failed or (self.own is not None and self.mistakes):
+            return self.failed or "mistake= changes the definition's own steps, and this form is code of your own"
         if self.starts_late and form.mix is None:
             return f"form={self.form} starts at queries and keys, and this problem at given weights"
         if self.ends_early and form.context_alone:
             return f"form={self.form} computes the context alone, and this problem has no values"
-        return forms.refuses(self.form, self.rules)
+        return None if forms.is_own(self.form) else forms.refuses(self.form, self.rules)

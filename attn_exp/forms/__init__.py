@@ -3,23 +3,45 @@ and `_operator` the ONNX operator on arrays, which forms compute."""
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from attn_exp import registry
+from attn_exp.errors import UserError
 from attn_exp.forms.form import Form, coarser
 
 if TYPE_CHECKING:
+    from attn_exp.forms.trace import Trace
     from attn_exp.rules.rules import Rules
 
-__all__ = ["NAMES", "Form", "coarser", "form", "refuses"]
+__all__ = ["NAMES", "Form", "coarser", "form", "is_own", "refuses"]
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("form", "mixing", "trace"))
 
 
 def form(name: str) -> Form:
-    """Return the form of that name; one that is not used costs nothing."""
+    """Return the form of that name; one that is not used costs nothing.
+
+    A name with a colon is code of the user's own. This imports none of it: what it returns computes nothing.
+    """
+    if is_own(name):
+        return Form(functools.partial(unnamed, name), mix=None, context_alone=True)
     member: Form = registry.module(__name__, name).FORM
     return member
+
+
+def is_own(name: str) -> bool:
+    """Say whether a form's name is that of code of the user's own, such as `mine.py:attention`."""
+    return ":" in name
+
+
+def unnamed(name: str, *inputs: object) -> Trace:
+    """Refuse to compute: code is run only where the command line names it.
+
+    Raises:
+        UserError: always.
+    """
+    raise UserError(f"{name} is code, and the command line does not name it; it is not run")
 
 
 def refuses(name: str, rules: Rules) -> str | None:

@@ -38,7 +38,7 @@ def run(config: Config, command: Repeat) -> Outcome:
     with ask_git() as git:
         comparison, timings = compute(config)
         rendering.load_renderers(config.report)
-        about = store.about(config, command, origin(git))
+        about = store.about(comparison, command, origin(git))
     folder = write(Run(comparison, timings, about))
     text = f"{terminal.summary(comparison)}\n\n{rendering.opens_first(folder, config)}"
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))

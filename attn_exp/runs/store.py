@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import machine
+from attn_exp.config.own_code import is_code
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
@@ -28,7 +29,9 @@ from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing
-from attn_exp.runs import arrays, folders, json_file, records, rendering, results, seal
+from attn_exp.experiment.variant import Settled
+from attn_exp.problem.problem import Problem
+from attn_exp.runs import arrays, folders, json_file, own_code, records, rendering, results, seal
 
 Array = NDArray[Any]
 
@@ -39,6 +42,7 @@ DESCRIPTION = {
     "git?": (dict, NoneType),
     "blas?": [dict],
     "pins?": [str],
+    "code?": [own_code.RECORD],
     "files?": dict.fromkeys(("comparison.csv?", "distances.csv?", "timings.csv?", "results.npz?"), seal.FILE),
     "seal?": str,
 }
@@ -80,8 +84,10 @@ def save(run: Run, output_dir: Path) -> Path:
     return folder
 
 
-def about(config: Config, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the contents of `run.json`: how to repeat a run, and where it comes from."""
+def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the contents of `run.json`: how to repeat a run, where it comes from, and which code of the user's own it
+    ran."""
+    config = comparison.config
     plain = arrays.settings(config, {})
     short = replace(command, words=arrays.shortened(command.words, plain))
     return {
@@ -92,6 +98,7 @@ def about(config: Config, command: Repeat, origin: Mapping[str, Any]) -> dict[st
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
         **origin,
+        **own_code.recorded(own_code.of(comparison.variants)),
         "config": plain,
     }
 
@@ -114,12 +121,12 @@ def load(folder: Path) -> Run:
 
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
     """Put a comparison together from the tables and arrays of a run."""
-    problem = results.problem_from(stored)
+    problem, rows = results.problem_from(stored), table(folder, "comparison.csv", Row)
     return Comparison(
         config=config,
         problem=problem,
-        variants=tuple(settle(name, variant, config, problem) for name, variant in config.variant.items()),
-        rows=table(folder, "comparison.csv", Row),
+        variants=variants_from(config, problem, rows),
+        rows=rows,
         distances=table(folder, "distances.csv", Distance),
         traces={name: results.trace_from(stored, name) for name in config.variant},
         published=table(folder, "published.csv", Agreement) if config.published else (),
@@ -130,8 +137,16 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
     )
 
 
-def settings_of(folder: Path) -> tuple[Config, Sequence[str]]:
-    """Return the very settings that a run has written, whatever the YAML says today, and the words that chose them.
+def variants_from(config: Config, problem: Problem, rows: Sequence[Row]) -> tuple[Settled, ...]:
+    """Return the variants of a run; code of the user's own is not imported, and has failed where it did in the run."""
+    variants = [settle(name, variant, config, problem) for name, variant in config.variant.items()]
+    failed = {row.variant: row.note for row in rows if is_code(row.form) and not row.checked}
+    return tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
+
+
+def settings_of(folder: Path) -> tuple[Config, Sequence[str], Sequence[own_code.Record]]:
+    """Return the very settings that a run has written, whatever the YAML says today, the words that chose them, and
+    the code of the user's own that it ran.
 
     Raises:
         UserError: there are none that can be read.
@@ -139,7 +154,7 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str]]:
     try:
         about = json_file.read(folder / "run.json", DESCRIPTION)
         stored = results.load(folder / results.FILE) if arrays.are_named(about["config"]) else {}
-        return read(arrays.put_back(about["config"], stored)), folders.settings(about)
+        return read(arrays.put_back(about["config"], stored)), folders.settings(about), about.get("code", ())
     except OSError as error:
         raise UserError(f"{folder}: its run.json cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:

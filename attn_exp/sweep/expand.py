@@ -16,6 +16,7 @@ from attn_exp.config.compose import composed_once, plain, register_schema
 from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
 from attn_exp.config.kinds import is_finite
 from attn_exp.config.loader import environment, opened
+from attn_exp.config.own_code import Named, is_code, marked
 from attn_exp.config.read import read, read_settings
 from attn_exp.config.schema import Config, Sweep
 from attn_exp.errors import UserError, unknown
@@ -32,9 +33,9 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         UserError: a value of the wrong kind, an interval, or settings that cannot be swept.
     """
     register_schema()
-    with in_users_words(), opened(folders) as hydra, environment(any("oc.env" in word for word in words)):
+    with in_users_words(), opened(folders, words) as hydra, environment(any("oc.env" in word for word in words)):
         loader = hydra.config_loader
-        composer = Composer(loader)
+        composer = Composer(loader, words)
         given = {each.get_key_element(): each for each in parsed(words, loader)}
         fixed = tuple(str(each.input_line) for each in given.values() if not each.is_sweep_override())
         axes = tuple(axis(each, loader) for each in given.values() if each.is_sweep_override())
@@ -89,10 +90,16 @@ def axis(override: Override, loader: ConfigLoader) -> Axis:
         values = tuple(override.sweep_string_iterator())
         found = Axis(key, values, composed=True, sign=sign)
     else:
-        found = Axis(key, values, sign=sign)
+        found = Axis(key, named(key, values), sign=sign)
     if not values:
         raise UserError(f"{override.input_line}: no value matches")
     return found
+
+
+def named(key: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the values of an axis; those of a form that are code are named here, as they were typed."""
+    form = key.startswith("variant.") and key.endswith(".form")
+    return tuple(Named(value) if form and is_code(value) else value for value in values)
 
 
 def plain_values(override: Override) -> Sequence[Any]:
@@ -122,8 +129,8 @@ def dimensions(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...
 class Composer:
     """Hydra's composition of `conf/`, for one set of search paths."""
 
-    def __init__(self, loader: ConfigLoader) -> None:
-        self.loader = loader
+    def __init__(self, loader: ConfigLoader, typed: Sequence[str]) -> None:
+        self.loader, self.typed = loader, typed
         self.known: dict[tuple[str, ...], DictConfig] = {}
 
     def compose(self, words: Sequence[str]) -> DictConfig:
@@ -132,7 +139,10 @@ class Composer:
         return self.known[tuple(words)]
 
     def settings(self, words: Sequence[str]) -> dict[str, Any]:
-        return plain(self.compose(words))
+        return self.plain(self.compose(words))
+
+    def plain(self, composed: DictConfig) -> dict[str, Any]:
+        return marked(plain(composed), self.typed)
 
     def space(
         self,
@@ -148,7 +158,7 @@ class Composer:
         for places in base_places(axes, together):
             found = self.compose([*fixed, *(each.word(place) for each, place in zip(axes, places, strict=True))])
             key = tuple(place for each, place in zip(axes, places, strict=True) if each.composed)
-            bases[key] = {name: value for name, value in plain(found).items() if name != "sweep"}
+            bases[key] = {name: value for name, value in self.plain(found).items() if name != "sweep"}
             choices[key] = {name: each for name, each in found.hydra.runtime.choices.items() if "/" not in name}
             read(bases[key])
             read_by_others |= interpolated(found, axes)

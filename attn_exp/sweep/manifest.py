@@ -18,7 +18,7 @@ from attn_exp import machine
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
-from attn_exp.runs import folders, json_file
+from attn_exp.runs import folders, json_file, own_code
 from attn_exp.runs.json_file import DamagedError
 from attn_exp.sweep.plan import Plan
 from attn_exp.sweep.space import Axis
@@ -36,7 +36,7 @@ SHAPE = {
     "dimensions": [[int]], "skipped": int, "columns": [str], "tally?": [str], "sealed?": bool, "metrics": [str],
     "format": str, "report": {"tables": bool, "figures": bool, "pages": bool}, "kept": [[int]], "parts": [str],
     "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str], "told?": str,
-    "results?": {"bytes?": int, "sha256?": str},
+    "results?": {"bytes?": int, "sha256?": str}, "code?": [own_code.RECORD],
 }  # fmt: skip
 """What a manifest holds, as far as something reads it."""
 
@@ -69,6 +69,7 @@ def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
         "version": plan.version,
         "kept": ranges(plan.kept),
         "parts": list(plan.names),
+        **own_code.recorded([own_code.by_name(name) for name in plan.code]),
     }
 
 

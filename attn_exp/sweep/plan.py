@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Sweep
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError
@@ -107,10 +108,20 @@ class Plan:
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Words that name a data file, and the same with a hash of what it holds."""
+        """Words that name a file of data or of code, and the same with a hash of what it holds."""
         axes = [axis for axis in self.space.axes if axis.key == "embeddings.file"]
-        words = {axis.word(place): value for axis in axes for place, value in enumerate(axis.values)}
-        return {word: f"{word} {contents(value)}" for word, value in words.items()}
+        words = {axis.word(place): contents(value) for axis in axes for place, value in enumerate(axis.values)}
+        code = {axis.word(place): value for axis in self.space.axes for place, value in named_code(axis)}
+        words |= {word: code_hash(value) for word, value in code.items()}
+        return {word: f"{word} {digest}" for word, digest in words.items()}
+
+    @cached_property
+    def code(self) -> tuple[str, ...]:
+        """The code of the user's own that its points run, by name."""
+        variants = [variant for base in self.space.bases.values() for variant in base["variant"].values()]
+        fixed = [variant["form"] for variant in variants if isinstance(variant, Mapping) and is_code(variant["form"])]
+        swept = [value for axis in self.space.axes for _, value in named_code(axis)]
+        return tuple(dict.fromkeys(map(str, (*fixed, *swept))))
 
 
 def fingerprint(base: Mapping[str, Any], space: Space) -> str:
@@ -120,7 +131,21 @@ def fingerprint(base: Mapping[str, Any], space: Space) -> str:
         base = changed(base, path, None) if not axis.composed and holds(base, path) else base
     told = {key: value for key, value in base.items() if key not in ("sweep", "output_dir", "report")}
     text = json.dumps(told, sort_keys=True, default=repr) + contents(base["embeddings"].get("file"))
+    text += "".join(code_hash(variant.get("form")) for variant in base["variant"].values())
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def named_code(axis: Axis) -> list[tuple[int, Any]]:
+    """Return the values of an axis that are code of the user's own, with their places."""
+    if isinstance(axis.values, range) or not axis.key.startswith("variant."):
+        return []
+    return [(place, value) for place, value in enumerate(axis.values) if isinstance(value, Named)]
+
+
+def code_hash(form: Any) -> str:
+    """Return a hash of the file of the user's own function; nothing for any other form."""
+    place = form.rpartition(":")[0] if is_code(form) else ""
+    return contents(place) if place.endswith(".py") else ""
 
 
 def contents(file: Any) -> str:

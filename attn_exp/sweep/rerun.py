@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from attn_exp import machine
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError
-from attn_exp.runs import store, trust
+from attn_exp.errors import UserError, printable
+from attn_exp.runs import own_code, store, trust
 from attn_exp.runs.execution import run
+from attn_exp.runs.own_code import Record
 from attn_exp.sweep import manifest
 from attn_exp.sweep.points import command
 
 
-def again(folder: Path, point: str | None) -> str:
-    """Run it again, under the folder that the user is in, and return what a run prints.
+def asked(words: Sequence[str]) -> str:
+    """Run again what the words of the command say, `DIR [POINT] [--own-code]`, and return what a run prints.
 
     Raises:
-        UserError: neither a run nor a sweep there, no such point, or words that are no settings.
+        UserError: other words, or what `again` raises.
+    """
+    plain = [word for word in words if word != own_code.OPTION]
+    if len(plain) not in (1, 2) or len(words) - len(plain) > 1:
+        raise UserError(f"attn-exp rerun {' '.join(words)}: expected attn-exp rerun DIR [POINT] [{own_code.OPTION}]")
+    return again(machine.folder(plain[0]), plain[1] if len(plain) > 1 else None, own=len(plain) < len(words))
+
+
+def again(folder: Path, point: str | None, own: bool = False) -> str:
+    """Run it again, under the folder that the user is in, and return what a run prints.
+
+    Code of the user's own is run where `own` says so; whether its file has changed is said on stderr.
+
+    Raises:
+        UserError: neither a run nor a sweep there, no such point, words that are no settings, or code not asked for.
     """
     if os.path.lexists(folder / "run.json"):
-        config, words = store.settings_of(folder)
-        return run(here(config), Repeat(tuple(trust.words(words, folder)))).text
+        config, words, records = store.settings_of(folder)
+        return run(here(config, folder, records, own), Repeat(tuple(trust.words(words, folder)))).text
     about = manifest.load(folder)
     if point is None or not point.isdecimal() or int(point) >= about["points"]:
         raise UserError(f"{folder} is a sweep; name one of its points, 0 to {about['points'] - 1}")
@@ -31,9 +49,13 @@ def again(folder: Path, point: str | None) -> str:
     words = trust.words(repeat.words, folder)
     from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
 
-    return run(here(composed(words, repeat.folders, typed=False)), repeat).text
+    config = composed(words, repeat.folders, typed=False)
+    return run(here(config, folder, about.get("code", ()), own), repeat).text
 
 
-def here(config: Config) -> Config:
-    """Return the settings, writing under the folder that the user is in, wherever they say."""
+def here(config: Config, folder: Path, records: Sequence[Record], own: bool) -> Config:
+    """Return the settings, writing under the folder that the user is in, wherever they say, with the code asked for."""
+    config = own_code.allowed(config, folder, own)
+    for sentence in own_code.changes(config, records):
+        print(f"attn_exp: {printable(sentence)}", file=sys.stderr)
     return replace(config, output_dir=trust.output_dir(config.output_dir))

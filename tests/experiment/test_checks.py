@@ -309,7 +309,7 @@ def test_checks_are_printed_saved_and_read_back(tmp_path: Path) -> None:
     compared_run = comparison("check=[invariants,conventions]", "dtype=float32", "variant=[matrix]")
     text = summary(compared_run)
     assert all(word in text for word in ("prefill against decode", "torch_mha", "ordinary rounding"))
-    found = Run(compared_run, (), store.about(compared_run.config, Repeat(), {}))
+    found = Run(compared_run, (), store.about(compared_run, Repeat(), {}))
     folder = store.save(found, tmp_path)
     assert {path.name for path in folder.glob("*.csv")} >= {"invariants.csv", "conventions.csv", "precision.csv"}
     for mine, theirs in zip(store.load(folder).comparison.checks, compared_run.checks, strict=True):
@@ -323,7 +323,7 @@ def test_every_check_is_found_by_its_name() -> None:
 
 def test_both_reports_show_the_checks(tmp_path: Path) -> None:
     compared_run = comparison("check=[invariants,mask]", "mask=causal", "variant=[matrix]")
-    found = Run(compared_run, (), store.about(compared_run.config, Repeat(), {}))
+    found = Run(compared_run, (), store.about(compared_run, Repeat(), {}))
     for text in (page_of(found), markdown_of(found)):
         assert "Check: invariants" in text
         assert "prefill against decode" in text

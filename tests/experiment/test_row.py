@@ -23,7 +23,7 @@ def test_every_column_has_a_place_of_its_own() -> None:
 
 def test_no_column_explains_itself_twice_in_the_markdown_report() -> None:
     compared = comparison("scale=false", "variant=[matrix,scaled,onnxruntime]")
-    text = markdown_of(Run(compared, (), store.about(compared.config, Repeat(), {})))
+    text = markdown_of(Run(compared, (), store.about(compared, Repeat(), {})))
     legend = [line.split("**")[1] for line in text.splitlines() if line.startswith("- **")]
     assert {"error", "error (ulp)"} <= set(legend)
     assert len(set(legend)) == len(legend)

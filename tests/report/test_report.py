@@ -31,7 +31,7 @@ HOSTILE = ["<script>f(1)</script>", '"onerror="f(1)', "../../x"]
 
 
 def a_run(found: Comparison) -> Run:
-    about = store.about(found.config, Repeat(("seed=0",)), {"versions": {"numpy": "2"}, "git": None})
+    about = store.about(found, Repeat(("seed=0",)), {"versions": {"numpy": "2"}, "git": None})
     return Run(found, measure(found.variants, found.problem), about)
 
 

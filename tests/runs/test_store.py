@@ -45,7 +45,7 @@ def a_run(**settings: Any) -> Run:
     chosen = config(**settings)
     comparison = compare(chosen)
     timings = measure(comparison.variants, comparison.problem)
-    return Run(comparison, timings, store.about(chosen, Repeat(), {"cpu": "any"}))
+    return Run(comparison, timings, store.about(comparison, Repeat(), {"cpu": "any"}))
 
 
 def test_a_run_reads_back_as_it_was(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attn_exp.config.schema import Config
+from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.checks._invariants import numbers, order, sight
 from attn_exp.experiment.checks._invariants.case import Answer, Case, Invariant
 from attn_exp.experiment.checks.check import Check
@@ -59,7 +60,15 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
             if q is None or k is None or v is None:
                 yield judged(settled, invariant, "the problem has no queries, keys and values")
             else:
-                yield judged(settled, invariant, invariant.attempt(Case(settled, q, k, v, settled.rules)))
+                yield judged(settled, invariant, attempted(invariant, Case(settled, q, k, v, settled.rules)))
+
+
+def attempted(invariant: Invariant, case: Case) -> Answer:
+    """Try one invariant; where the user's own code gives no answer, its error says why."""
+    try:
+        return invariant.attempt(case)
+    except OwnCodeError as error:
+        return str(error)
 
 
 def judged(settled: Settled, invariant: Invariant, answer: Answer) -> Record:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attn_exp import forms
 from attn_exp.config.schema import Config
+from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.number_types import TYPES, kind, rounded
@@ -47,21 +48,20 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     A form that computes in a coarser type than one that is named is judged in its own.
     """
     asked = config.dtype or TYPES
-    own = {
-        settled.name: [forms.form(settled.form).computed_in(kind(name)).name for name in asked] for settled in variants
-    }
+    own = {settled.name: [settled.member.computed_in(kind(name)).name for name in asked] for settled in variants}
     for name in dict.fromkeys(itertools.chain(asked, *own.values())):
         low = rounded(problem, kind(name))
         exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
         for settled in (variant for variant in variants if name in own[variant.name]):
             exact = stages(execute(as_exact(settled), exact_problem))
             plain = stages(execute(as_plain(settled), low))
-            yield from judged(settled.name, name, stages(execute(settled, low)), plain, exact)
+            with suppress(OwnCodeError):  # the user's own function does not take this type
+                yield from judged(settled.name, name, stages(execute(settled, low)), plain, exact)
 
 
 def as_plain(settled: Settled) -> Settled:
     """Return the variant in the plainest form that computes its function."""
-    return replace(settled, form=settled.plain_form)
+    return replace(settled, form=settled.plain_form, own=None)
 
 
 def as_exact(settled: Settled) -> Settled:

@@ -58,8 +58,15 @@ def given(function: Any) -> Own:
 def recorded(function: Any, name: str, file: str | None) -> Own:
     """Return the function with the hash of its file, or none where it has no file."""
     readable = file is not None and Path(file).is_file()
-    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file is not None and readable else ""
-    return Own(function, name, file if file is not None and readable else "", digest)
+    return Own(function, name, file, digest(file)) if file is not None and readable else Own(function, name, "", "")
+
+
+def digest(file: str) -> str:
+    """Return the hash of a file's text; nothing where it cannot be read."""
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def from_file(path: Path) -> ModuleType:

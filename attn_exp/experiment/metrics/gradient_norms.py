@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp import forms
 from attn_exp.experiment.gradients import gradient
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, finite_weights, stage
 
@@ -32,7 +31,7 @@ def gradient_norm(which: int) -> Callable[[Subject], float]:
 
     def norm(subject: Subject) -> float:
         rules = subject.settled.rules
-        if forms.form(subject.settled.form).reference != "logits" or rules.normalizer.slope is None:
+        if subject.settled.member.reference != "logits" or rules.normalizer.slope is None:
             raise NotFormedError
         if subject.settled.empty != "zeros" and not subject.allowed().any(axis=-1).all():
             raise NotFormedError  # the formula knows rows without keys as zeros alone

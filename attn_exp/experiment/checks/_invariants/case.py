@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attn_exp import forms
 from attn_exp.experiment.variant import Settled
 from attn_exp.rules.grid import Array
 from attn_exp.rules.picture import places
@@ -30,7 +29,7 @@ class Case:
     def compute(self, **settings: int) -> Array:
         """Return the context `[h t e]`."""
         with np.errstate(all="ignore"):  # poison may complain where it is looked at
-            context = forms.form(self.settled.form).attend(self.q, self.k, self.v, self.rules, **settings).context
+            context = self.settled.member.attend(self.q, self.k, self.v, self.rules, **settings).context
         assert context is not None
         return context
 

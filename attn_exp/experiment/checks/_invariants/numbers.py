@@ -44,7 +44,7 @@ def rope_shift(case: Case) -> Answer:
 
 def gradients(case: Case) -> Answer:
     """The slope along a random direction, from the formula, is that of finite differences."""
-    if forms.form(case.settled.form).reference != "logits":
+    if case.settled.member.reference != "logits":
         return "the formula is that of normalized logits"
     if case.rules.normalizer.slope is None:
         return f"{case.rules.normalizer.name} has corners"

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from attn_exp import forms
 from attn_exp.experiment.checks._invariants.case import Answer, Case, looks_at_heads, looks_at_places
 
 
@@ -35,7 +34,7 @@ def head_order(case: Case) -> Answer:
 
 def block_size(case: Case) -> Answer:
     """The answer does not depend on how many queries a block holds."""
-    if not forms.form(case.settled.form).takes_rows:
+    if not case.settled.member.takes_rows:
         return "the form has no blocks"
     sizes = [size for size in (1, 2, 3, case.q.shape[1]) if size <= case.q.shape[1]]
     return np.stack([case.compute(rows=size) for size in sizes]), np.stack([case.compute()] * len(sizes))

@@ -1,0 +1,180 @@
+"""A function of the user's own as a form: called with a run's own input, in its own words, and its answer read."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.config.own_code import Named
+from attn_exp.errors import OwnCodeError, UserError
+from attn_exp.experiment.judging import ask, own
+from attn_exp.experiment.judging.asked import Asked
+from attn_exp.experiment.judging.call import Caller
+from attn_exp.experiment.judging.case import Answer, Case
+from attn_exp.experiment.judging.libraries import DTYPES
+from attn_exp.experiment.judging.own import Own
+from attn_exp.experiment.mistakes.recipe import Given, Recipe
+from attn_exp.forms.form import Form
+from attn_exp.forms.trace import Trace
+from attn_exp.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.variant import Settled
+    from attn_exp.rules.rules import Rules
+
+Array = NDArray[Any]
+
+STAGES = {
+    "weights": ("weights", "attnweights", "attentionweights", "attn", "attention", "probs", "probabilities", "p"),
+    "scores": ("scores",),
+    "logits": ("logits",),
+    "masked": ("masked",),
+}
+"""Each stage of a trace and the names that functions return it by, in small letters without underscores."""
+
+
+@dataclass(frozen=True)
+class OwnForm:
+    """A function found and ready to be called: where it comes from, how it is called, and the form that it is."""
+
+    own: Own
+    caller: Caller
+
+    @property
+    def form(self) -> Form:
+        """The form: it computes the context alone where the function takes heads."""
+        dtype = None if self.caller.dtype == "float64" else self.caller.dtype
+        return Form(
+            self.attend, dtype=dtype, mix=None, context_alone=True, library=self.caller.library.name, leaks=UNPROMISED
+        )
+
+    @property
+    def layer(self) -> bool:
+        """Whether it takes x and the matrices of a layer, and not heads."""
+        return not self.caller.offer.core
+
+    def attend(self, q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
+        """Return what the function makes of heads, `[h t d]`, `[g s d]` and `[g s e]`.
+
+        Raises:
+            OwnCodeError: it takes a layer's input, it raised an error, or its answer has another shape.
+        """
+        if self.layer:
+            raise OwnCodeError(f"{self.own.name} takes x, and here it is given q, k and v")
+        assert v is not None
+        usual = bool(np.isclose(rules.scale, q.shape[-1] ** -0.5, rtol=1e-12))
+        case = Case("run", Recipe(rules, len(q), len(k)), Given(q[None], k[None], v[None]), not usual)
+        answer = self.answer(case, kind=str(q.dtype))
+        context = self.shaped(answer, (1, len(q), q.shape[1], v.shape[-1]))[0].astype(q.dtype, copy=False)
+        stages = returned(answer, (len(q), q.shape[1], k.shape[1]), q.dtype)
+        return Trace(q=q, k=k, v=v, context=context).replace(**stages)
+
+    def whole(self, settled: Settled, problem: Problem) -> Trace:
+        """Return what a function of x makes of a problem: its output `[t m]`, and the stages that it returns.
+
+        Raises:
+            OwnCodeError: the problem has no x, the function raised an error, or its answer has another shape.
+        """
+        if problem.x is None:
+            raise OwnCodeError(f"{self.own.name} takes x, and this problem starts after it")
+        shares = settled.heads
+        recipe = Recipe(settled.rules, shares.query, shares.shared, output_projection=settled.output_projection)
+        usual = isinstance(settled.scale, bool) and settled.scale
+        case = Case("run", recipe, Given(x=problem.x[None], arrays=problem.projections), not usual)
+        answer = self.answer(case, kind=str(problem.x.dtype))
+        rows, width = len(problem.x), settled.output_width(problem)
+        output = self.shaped(answer, (1, rows, width))[0].astype(problem.x.dtype, copy=False)
+        return Trace(output=output).replace(**returned(answer, (shares.query, rows, problem.keys), problem.x.dtype))
+
+    def answer(self, case: Case, kind: str) -> Answer:
+        """Return what the function says to one question, its input in a type that it takes."""
+        known = kind in DTYPES and DTYPES.index(kind) > DTYPES.index(self.caller.dtype)
+        caller = self.caller.in_type(kind) if known else self.caller
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
+            answers = [caller(part) for part in parts(case, caller)]
+        failed = next((answer.error for answer in answers if answer.output is None), "")
+        if failed:
+            raise OwnCodeError(f"{self.own.name}: {failed}")
+        return answers[0] if len(answers) == 1 else together(answers)
+
+    def shaped(self, answer: Answer, expected: tuple[int, ...]) -> Array:
+        """Return the output of an answer, if it has the shape that is expected."""
+        assert answer.output is not None
+        if answer.output.shape != expected:
+            got = list(answer.output.shape)
+            raise OwnCodeError(f"{self.own.name} returned shape {got}, expected {list(expected)}")
+        return answer.output
+
+
+UNPROMISED = "the function is the user's own, and promises nothing"
+
+
+def found(name: Named, asked: Asked) -> OwnForm:
+    """Import the function that the user named, and find out how it wants to be called.
+
+    Raises:
+        UserError: it cannot be imported, or what it takes is not known.
+    """
+    function = own.find(name)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        caller, bound, _ = ask.how_to_call(function, asked)
+    if bound.inside is not None:
+        raise UserError(f"{name} is a module with matrices of its own; a run has others; attn-exp check {name}")
+    return OwnForm(function, caller)
+
+
+def fingerprint(name: str) -> str:
+    """Return a hash of the file that a name of code stands for; nothing where it is part of a package."""
+    place = name.rpartition(":")[0]
+    return own.digest(place) if place.endswith(".py") else ""
+
+
+def parts(case: Case, caller: Caller) -> list[Case]:
+    """Return the question, or one for each head where the function takes one head."""
+    if not (caller.offer.core and caller.layout == "td"):
+        return [case]
+    given, recipe = case.given, case.recipe
+    assert given.q is not None and given.k is not None and given.v is not None
+    share = recipe.heads // recipe.groups
+    single = replace(recipe, heads=1, groups=1)
+    return [
+        replace(
+            case,
+            recipe=single,
+            given=Given(given.q[:, [head]], given.k[:, [head // share]], given.v[:, [head // share]]),
+        )
+        for head in range(recipe.heads)
+    ]
+
+
+def together(answers: list[Answer]) -> Answer:
+    """Return the answers to single heads as one."""
+    outputs = [answer.output for answer in answers if answer.output is not None]
+    same = [name for name in answers[0].stages if all(name in answer.stages for answer in answers)]
+    stages = {name: np.stack([answer.stages[name] for answer in answers]) for name in same}
+    return Answer(np.concatenate(outputs, axis=1), stages, answers[0].dtype)
+
+
+def returned(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
+    """Return the stages `[h t s]` that an answer holds beside its output, by the names of a trace."""
+    stages: dict[str, Array] = {}
+    for name, array in named(answer.stages).items():
+        whole = array[0] if array.ndim == 4 and len(array) == 1 else array
+        whole = whole[None] if whole.ndim == 2 and shape[0] == 1 else whole
+        if whole.shape == shape:
+            stages[name] = whole.astype(kind, copy=False)
+    return stages
+
+
+def named(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the arrays that have a name of a stage; the second of a tuple, which has none, holds the weights."""
+    known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
+    plain = {name.replace("_", "").replace(" ", "").lower(): array for name, array in arrays.items()}
+    return {known[name]: array for name, array in plain.items() if name in known}

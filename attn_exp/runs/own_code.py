@@ -1,0 +1,81 @@
+"""Which code of the user's own a run ran: recorded by file and hash, and run again only where it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attn_exp.config.own_code import granted, is_code
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError, brief
+from attn_exp.experiment.variant import Settled
+from attn_exp.report.plain import plain
+from attn_exp.runs import seal
+
+OPTION = "--own-code"
+Record = Mapping[str, str]
+RECORD = dict.fromkeys(("form", "file", "sha256"), str)
+
+
+def of(variants: Iterable[Settled]) -> list[Record]:
+    """Return the name, the file and the hash of each function that these variants ran."""
+    functions = {variant.form: variant.own.own for variant in variants if variant.own is not None}
+    return [{"form": str(form), "file": own.file, "sha256": own.sha256} for form, own in functions.items()]
+
+
+def recorded(records: Sequence[Record]) -> dict[str, Any]:
+    """Return what a description on disk says of code, or nothing where none was run."""
+    return {"code": list(records)} if records else {}
+
+
+def names(config: Config) -> list[str]:
+    """Return the code that settings name, without importing any."""
+    return [variant.form for variant in config.variant.values() if is_code(variant.form)]
+
+
+def allowed(config: Config, folder: Path, asked: bool) -> Config:
+    """Return settings from disk; the code that they name may run where the user asked for it.
+
+    Raises:
+        UserError: there is code, and nobody asked for it.
+    """
+    code = list(dict.fromkeys(names(config)))
+    if code and not asked:
+        shown = ", ".join(plain(brief(name)) for name in code)
+        raise UserError(f"{folder}: it runs code, {shown}; look at it, then add {OPTION} to run it")
+    return granted(config, code) if code else config
+
+
+def changes(config: Config, records: Iterable[Record]) -> list[str]:
+    """Return one sentence for each file of code: whether it is the one that was recorded."""
+    known = {record["form"]: record for record in records}
+    return [said(name, known.get(name)) for name in dict.fromkeys(names(config))]
+
+
+def said(name: str, record: Record | None) -> str:
+    """Say whether the code of a name is the one that was recorded."""
+    if record is None or not record["sha256"]:
+        return f"running {name}, of which no hash was recorded"
+    place = name.rpartition(":")[0]
+    now = digest(place if place.endswith(".py") else record["file"])
+    if now == record["sha256"]:
+        return f"running {name}, unchanged"
+    return (
+        f"running {name}, whose file has changed since: sha256 {now[:12] or 'none'}, recorded {record['sha256'][:12]}"
+    )
+
+
+def by_name(name: str) -> Record:
+    """Return what is recorded of code that is not imported here: its file and hash, where its name says the file."""
+    place = name.rpartition(":")[0]
+    file = place if place.endswith(".py") else ""
+    return {"form": name, "file": file, "sha256": digest(file)}
+
+
+def digest(file: str) -> str:
+    """Return the hash of a regular file; nothing where it cannot be read."""
+    try:
+        return str(seal.of_file(Path(file))["sha256"])
+    except OSError:
+        return ""

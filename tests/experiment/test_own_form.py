@@ -1,0 +1,159 @@
+"""A user's own function is a row of a run: called in its own words, held to the oracle, refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attn_exp
+from attn_exp.errors import UserError
+
+CODE = """
+import numpy as np
+
+
+def weigh(scores):
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def heads(q, k, v):
+    weights = weigh(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return weights @ v, weights
+
+
+def token_first(query, key, value):  # [b t h d]
+    scores = np.einsum("bthd,bshd->bhts", query, key) / np.sqrt(query.shape[-1])
+    return np.einsum("bhts,bshd->bthd", weigh(scores), value)
+
+
+def single(q, k, v):
+    assert q.ndim == 2
+    return weigh(q @ k.T / np.sqrt(q.shape[-1])) @ v
+
+
+def causal(q, k, v, is_causal=False):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    seen = np.tri(*scores.shape[-2:]) > 0
+    return weigh(np.where(seen, scores, -np.inf) if is_causal else scores) @ v
+
+
+def layer(x, W_q, W_k, W_v, W_o, num_heads):
+    q, k, v = (np.swapaxes((x @ w).reshape(len(x), num_heads, -1), 0, 1) for w in (W_q, W_k, W_v))
+    weights = weigh(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return {"output": (weights @ v).swapaxes(0, 1).reshape(len(x), -1) @ W_o, "weights": weights}
+
+
+def unscaled(q, k, v):
+    return weigh(q @ k.swapaxes(-1, -2)) @ v
+
+
+def raises(q, k, v):
+    raise RuntimeError("no luck\\nat all")
+
+
+def narrow(q, k, v):
+    return v[..., :1]
+
+
+def greedy(q, k, v):
+    q[...] = k[...] = v[...] = 7.0
+    return v
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(CODE)
+
+
+def run(function: str, *words: str) -> attn_exp.Result:
+    return attn_exp.run("variant=[matrix,mine]", "variant.matrix.head=null", f"variant.mine.form={function}", *words)
+
+
+@pytest.mark.parametrize("name", ["heads", "token_first", "single", "causal"])
+@pytest.mark.parametrize("head", [1, 2])
+def test_a_right_function_of_heads_agrees(name: str, head: int) -> None:
+    row = run(f"mine.py:{name}", f"head={head}").table.loc["mine"]
+    assert row["error"] < 1e-15
+    assert row["same_as"] == "A"
+    assert row["checked"] == 3
+
+
+def test_a_function_of_a_layer_takes_the_matrices_of_the_run() -> None:
+    result = run("mine.py:layer", "bias=false", "variant.matrix.output_projection=true")
+    assert result.table.loc["mine", "error"] < 1e-15
+    assert result.table.loc["mine", "same_as"] == "A"
+    assert np.allclose(result.array("mine", "weights"), result.array("matrix", "weights"), atol=1e-15)
+
+
+def test_returned_weights_are_a_stage() -> None:
+    result = run("mine.py:heads")
+    assert np.allclose(result.array("mine", "weights").sum(-1), 1)
+    assert result.table.loc["mine", "entropy"] == pytest.approx(result.table.loc["matrix", "entropy"])
+
+
+def test_a_keyword_is_used_and_what_has_none_is_left_to_the_function() -> None:
+    assert run("mine.py:causal", "mask=causal").table.loc["mine", "error"] < 1e-15
+    assert run("mine.py:heads", "mask=causal").table.loc["mine", "error"] > 1e-3
+
+
+def test_a_library_is_a_row() -> None:
+    pytest.importorskip("torch")
+    words = ("torch.nn.functional:scaled_dot_product_attention", "mask=causal")
+    assert run(*words).table.loc["mine", "error"] < 1e-15
+
+
+def test_a_wrong_function_parts_from_the_oracle() -> None:
+    assert run("mine.py:unscaled").table.loc["mine", "error"] > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("raises", "raises: RuntimeError: no luck"),
+        ("narrow", "narrow returned shape [1, 2, 3, 1], expected [1, 2, 3, 2]"),
+    ],
+)
+def test_a_function_without_an_answer_is_a_row_that_says_so(name: str, reason: str) -> None:
+    row = run(f"mine.py:{name}").table.loc["mine"]
+    assert row["note"] == reason
+    assert np.isnan(row["error"])
+    with pytest.raises(UserError, match="mine: "):
+        attn_exp.run("variant=[mine]", f"variant.mine.form=mine.py:{name}")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("mine.py:nothing", "unknown function of mine.py 'nothing'"),
+        ("none.py:heads", "none.py: no such file"),
+        ("no_such_package:heads", "no_such_package cannot be imported: ModuleNotFoundError"),
+        ("mine.py:weigh", "weigh takes scores; expected q, k, v"),
+    ],
+)
+def test_what_cannot_be_called_is_said_in_one_line(function: str, message: str) -> None:
+    with pytest.raises(UserError) as refused:
+        run(function)
+    assert str(refused.value).startswith(message)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_run_keeps_its_own_arrays() -> None:
+    result = run("mine.py:greedy")
+    assert result.table.loc["matrix", "error"] < 1e-15
+    assert not (result.array("mine", "q") == 7.0).all()
+
+
+def test_checks_take_it_as_any_form() -> None:
+    result = run("mine.py:heads", "check=[invariants,precision]")
+    assert {finding.name for finding in result.comparison.checks} == {"invariants", "precision"}
+    assert run("mine.py:layer", "check=[invariants,precision]").table.loc["mine", "error"] < 1e-15
+
+
+def test_a_variant_without_yaml_is_named_among_the_variants() -> None:
+    with pytest.raises(UserError, match=r"name it among the variants too, such as variant=\[matrix,mine\]"):
+        attn_exp.run("variant.mine.form=mine.py:heads")

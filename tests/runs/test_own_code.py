@@ -1,0 +1,219 @@
+"""Code of the user's own runs where the command line names it; nothing on disk starts any."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attn_exp
+from attn_exp import cli
+from attn_exp.config.compose import composed
+from attn_exp.config.own_code import Named
+from attn_exp.errors import UserError
+from attn_exp.runs import seal
+
+SPY = """
+from pathlib import Path
+import numpy as np
+
+Path(__file__).with_name("ran").touch()
+
+
+def attention(q, k, v):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    weights = np.exp(scores)
+    weights = weights / weights.sum(-1, keepdims=True)
+    return weights @ v, weights
+"""
+NAMED = ("variant=[matrix,mine]", "variant.mine.form=mine.py:attention")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SPY)
+    return tmp_path
+
+
+@pytest.fixture
+def ran(here: Path) -> Callable[[], bool]:
+    """Say whether the code ran since it was asked for the last time."""
+
+    def asked() -> bool:
+        mark = here / "ran"
+        was_there = mark.exists()
+        mark.unlink(missing_ok=True)
+        return was_there
+
+    return asked
+
+
+def newest(here: Path) -> Path:
+    return (here / "outputs" / "latest").resolve()
+
+
+def a_run(*words: str) -> None:
+    assert cli.obey([*NAMED, "report=none", *words]) == 0
+
+
+def test_a_run_records_file_and_hash(here: Path, ran: Callable[[], bool]) -> None:
+    a_run()
+    assert ran()
+    (record,) = json.loads((newest(here) / "run.json").read_text())["code"]
+    assert record["form"] == "mine.py:attention"
+    assert Path(record["file"]) == here / "mine.py"
+    assert record["sha256"] == hashlib.sha256(SPY.encode()).hexdigest()
+
+
+def test_a_report_runs_no_code_and_needs_none(here: Path, ran: Callable[[], bool]) -> None:
+    a_run("report=tables")
+    ran()
+    folder = newest(here)
+    before = (folder / "report.md").read_text()
+    cli.obey(["report", str(folder)])
+    assert not ran()
+    assert (folder / "report.md").read_text() == before
+    (here / "mine.py").unlink()
+    cli.obey(["report", str(folder)])
+    assert "mine" in (folder / "report.md").read_text()
+
+
+def test_a_run_is_repeated_where_its_code_is_asked_for(
+    here: Path, ran: Callable[[], bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_run()
+    ran()
+    folder = str(newest(here))
+    with pytest.raises(UserError, match=r"it runs code, mine\.py:attention; look at it, then add --own-code"):
+        cli.obey(["rerun", folder])
+    assert not ran()
+    cli.obey(["rerun", folder, "--own-code"])
+    assert ran()
+    assert "running mine.py:attention, unchanged" in capsys.readouterr().err
+    (here / "mine.py").write_text(SPY + "\n")
+    cli.obey(["rerun", folder, "--own-code"])
+    assert "mine.py:attention, whose file has changed since" in capsys.readouterr().err
+
+
+def test_a_point_of_a_sweep_is_repeated_where_its_code_is_asked_for(here: Path, ran: Callable[[], bool]) -> None:
+    assert cli.obey(["-m", *NAMED, "seed=0,1", "sweep.name=s", "sweep.engine=serial", "report=none"]) == 0
+    assert ran()
+    folder = "outputs/sweeps/s"
+    for words in (["rerun", folder, "1"], ["collect", folder], ["status", folder]):
+        try:
+            cli.obey(words)
+        except UserError as error:
+            assert words[0] == "rerun" and "--own-code" in str(error)
+        assert not ran()
+    cli.obey(["rerun", folder, "1", "--own-code"])
+    assert ran()
+
+
+def test_a_sweep_computes_again_what_the_code_has_changed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["-m", *NAMED, "seed=0,1", "sweep.name=s", "sweep.engine=serial", "report=none"]
+    cli.obey(words)
+    cli.obey(words)
+    assert "2 cached" in capsys.readouterr().err
+    (here / "mine.py").write_text(SPY.replace("/ np.sqrt(q.shape[-1])", ""))
+    cli.obey(words)
+    assert "0 cached" in capsys.readouterr().err
+
+
+def hostile_yaml(here: Path) -> list[str]:
+    folder = here / "shared" / "variant"
+    folder.mkdir(parents=True)
+    (folder / "theirs.yaml").write_text("theirs:\n  form: mine.py:attention\n")
+    return ["--config-dir", "shared", "variant=[matrix,theirs]", "report=none"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("variant.theirs.form=${title}", "title=''"),
+        ("title=mine.py:attention",),
+        ("notes=[mine.py:attention]",),
+        ("variant.theirs.form=./mine.py:attention", "variant.theirs.form=${notes.0}", "notes=['mine.py:attention']"),
+        ("-m", "seed=0,1", "sweep.engine=serial"),
+        ("-m", "seed=0,1", "hydra/sweeper=basic"),
+    ],
+)
+def test_a_shared_folder_of_yaml_starts_no_code(here: Path, ran: Callable[[], bool], more: tuple[str, ...]) -> None:
+    with pytest.raises(UserError) as refused:
+        cli.obey([*hostile_yaml(here), *more])
+    assert "\n" not in str(refused.value)
+    assert not ran()
+
+
+def test_a_shared_experiment_cannot_swap_the_code(here: Path, ran: Callable[[], bool]) -> None:
+    (here / "shared" / "experiment").mkdir(parents=True)
+    (here / "shared" / "experiment" / "theirs.yaml").write_text(
+        "# @package _global_\nvariant:\n  other:\n    form: mine.py:attention\n"
+    )
+    (here / "good.py").write_text("def attention(q, k, v):\n    return v\n")
+    words = ["--config-dir", "shared", "experiment=theirs", "variant=[matrix,mine]", "report=none"]
+    with pytest.raises(UserError, match=r"variant\.other\.form=mine\.py:attention is code"):
+        cli.obey([*words, "variant.mine.form=good.py:attention"])
+    assert not ran()
+
+
+def test_a_longer_name_does_not_stand_for_a_shorter(here: Path, ran: Callable[[], bool]) -> None:
+    folder = here / "shared" / "variant"
+    folder.mkdir(parents=True)
+    (folder / "theirs.yaml").write_text("theirs:\n  form: mine.py:attention\n")
+    typed = f"variant.mine.form={here}/mine.py:attention_of_mine"
+    config = composed(["variant=[matrix,mine,theirs]", typed], ["shared"])
+    assert isinstance(config.variant["mine"].form, Named)
+    assert not isinstance(config.variant["theirs"].form, Named)
+    assert not ran()
+
+
+def tampered(folder: Path, form: str) -> None:
+    """Let a finished run name code, under a seal that fits."""
+    path = folder / "run.json"
+    about: dict[str, Any] = json.loads(path.read_text())
+    about["config"]["variant"]["matrix"]["form"] = form
+    about["words"] = [*about["words"], f"variant.matrix.form={form}"]
+    about["seal"] = seal.of_plain(about)
+    path.write_text(json.dumps(about))
+
+
+def test_a_run_from_elsewhere_starts_no_code(here: Path, ran: Callable[[], bool]) -> None:
+    assert cli.obey(["variant=[matrix]", "report=none"]) == 0
+    folder = newest(here)
+    tampered(folder, "mine.py:attention")
+    for words in (["report", str(folder)], ["index"], ["runs"]):
+        cli.obey(words)
+        assert not ran()
+    with pytest.raises(UserError, match="--own-code"):
+        cli.obey(["rerun", str(folder)])
+    assert not ran()
+
+
+def test_a_manifest_from_elsewhere_starts_no_code(here: Path, ran: Callable[[], bool]) -> None:
+    cli.obey(["-m", "variant=[matrix]", "seed=0,1", "sweep.name=s", "sweep.engine=serial", "report=none"])
+    path = here / "outputs" / "sweeps" / "s" / "manifest.json"
+    about = json.loads(path.read_text())
+    about["fixed"] = [*NAMED, "report=none"]
+    about["words"] = ["-m", *NAMED]
+    path.write_text(json.dumps(about))
+    for words in (["rerun", "outputs/sweeps/s", "0"], ["collect", "outputs/sweeps/s"], ["status", "outputs/sweeps/s"]):
+        try:
+            cli.obey(words)
+        except UserError as error:
+            assert "\n" not in str(error)
+        assert not ran()
+
+
+def test_python_runs_what_its_caller_names(here: Path) -> None:
+    result = attn_exp.run(*NAMED)
+    assert result.table["error"].max() < 1e-15
+    with pytest.raises(UserError, match="is code that the command line does not name"):
+        attn_exp.run("variant=[theirs]", config_dir=here / hostile_yaml(here)[1])
+    shutil.rmtree(here / "shared")
