@@ -6,12 +6,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attn_exp.api import Result, assert_attention, check, run
+    from attn_exp.api import Result, assert_attention, check, explain, run
     from attn_exp.errors import UserError
     from attn_exp.experiment.judging.verdict import Verdict
     from attn_exp.forms._operator.functional import Traced, attention, trace
 
-__all__ = ["Result", "Traced", "UserError", "Verdict", "assert_attention", "attention", "check", "run", "trace"]
+__all__ = [
+    "Result",
+    "Traced",
+    "UserError",
+    "Verdict",
+    "assert_attention",
+    "attention",
+    "check",
+    "explain",
+    "run",
+    "trace",
+]
 
 HOMES = {
     "Result": "api",
@@ -21,6 +32,7 @@ HOMES = {
     "assert_attention": "api",
     "attention": "forms._operator.functional",
     "check": "api",
+    "explain": "api",
     "run": "api",
     "trace": "forms._operator.functional",
 }

@@ -70,6 +70,25 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
     return judging.check(found, question, quick=quick)
 
 
+def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> Verdict:
+    """Explain numbers: are they right, which mistake gives them, or where is the slip?
+
+    Stages are arrays, texts as they were printed, or names of files; all else are settings, as in `run`:
+    `explain("embeddings=the_cat_sat", weights=mine, output="[[2.37,2.45,2.13,1.56]]")`. Numbers may be rounded, and
+    None or NaN where they are not known. The first variant is what is right.
+
+    Raises:
+        UserError: numbers that have no place in the run, or settings that no run would take.
+    """
+    from attn_exp.config.compose import composed  # noqa: PLC0415 - most imports need none
+    from attn_exp.experiment.judging import boxes, numbers  # noqa: PLC0415
+
+    answers = {key: value for key, value in given.items() if key in boxes.STAGES}
+    settings = [f"{key}={spelled(plain(value))}" for key, value in given.items() if key not in boxes.STAGES]
+    folders = [] if config_dir is None else [str(config_dir)]
+    return numbers.explain(composed([*words, *settings], folders), answers, " ".join([*words, *settings]))
+
+
 def assert_attention(function: Any, *words: str, **settings: Any) -> None:
     """Check a function as `check` does, in a test of your own.
 

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -165,11 +166,11 @@ def command(named: Command, words: Sequence[str]) -> int:
     return reply.code
 
 
-def check_function(words: Sequence[str]) -> Reply:
-    """Check a function of the user's."""
+def judge(how: str, words: Sequence[str]) -> Reply:
+    """Check a function of the user's, or explain numbers."""
     from attn_exp.experiment.judging import command as judging  # noqa: PLC0415 - each command loads its own
 
-    text, passed = judging.checked(words)
+    text, passed = judging.JUDGES[how](words)
     return Reply(text, DONE if passed else FAILED)
 
 
@@ -231,17 +232,14 @@ def output_dir(words: Sequence[str]) -> Path:
 
 
 MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]"
+EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
+REPORT = "report DIR [figures.format=pdf] [figures.width=5]"
 
 COMMANDS = {
-    "check": Command(check_function, 1, MANY, CHECK, "is this function attention, and if not, which mistake is it?"),
+    "check": Command(partial(judge, "check"), 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"),
+    "explain": Command(partial(judge, "explain"), 1, MANY, EXPLAIN, "are these numbers right, and if not, why?"),
     "open": Command(open_newest, 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
-    "report": Command(
-        render_again,
-        1,
-        3,
-        "report DIR [figures.format=pdf] [figures.width=5]",
-        "a run's report again, from its results",
-    ),
+    "report": Command(render_again, 1, 3, REPORT, "a run's report again, from its results"),
     "index": Command(index, 0, 1, "index [DIR]", f"a page of all runs and sweeps under a folder ({OUTPUTS})"),
     "runs": Command(show_runs, 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
     "status": Command(show_status, 1, 1, "status DIR", "where a sweep stands, from its files"),

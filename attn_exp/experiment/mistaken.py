@@ -26,7 +26,15 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
     Raises:
         UserError: a mistake that shows only between several calls.
     """
-    recipe = mistakes.applied(settled.mistakes, right(settled))
+    return traced(mistakes.applied(settled.mistakes, right(settled)), settled, problem)
+
+
+def traced(recipe: Recipe, settled: Settled, problem: Problem) -> Trace:
+    """Put a problem through the steps of a recipe, heads and output as a variant has them.
+
+    Raises:
+        ValueError: a step does not fit the shapes.
+    """
     if problem.weights is not None:
         return from_weights(recipe, settled, problem)
     given = start(settled, problem)

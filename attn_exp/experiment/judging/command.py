@@ -1,4 +1,4 @@
-"""`attn-exp check`: the words of a command line, and the verdict as text or JSON."""
+"""`attn-exp check` and `attn-exp explain`: the words of a command line, and the verdict as text or JSON."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from attn_exp.config.compose import composed
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.judging.asked import Asked, asked
 from attn_exp.experiment.judging.check import check
+from attn_exp.experiment.judging.numbers import explain
 from attn_exp.experiment.judging.own import find
 
 HOW = ("layout", "takes", "device", "dtype")
 """Settings that say how the function wants its arrays; all others say what it should compute."""
 FLAGS = ("--json", "--quick")
+ANSWER = "answer."
+"""What a word begins with that gives the numbers of a stage."""
 
 
 def checked(words: Sequence[str]) -> tuple[str, bool]:
@@ -33,6 +36,37 @@ def checked(words: Sequence[str]) -> tuple[str, bool]:
     verdict = check(own, question, quick="--quick" in flags, tell=progress())
     shown = json.dumps(verdict.plain(), ensure_ascii=False, indent=1) if "--json" in flags else str(verdict)
     return shown, verdict.passed
+
+
+def explained(words: Sequence[str]) -> tuple[str, bool]:
+    """Explain the numbers that words such as `answer.weights=mine.csv` name; return what to print, and whether right.
+
+    Raises:
+        UserError: numbers that cannot be read or have no place in the run, or words that no run would take.
+    """
+    flags = {word for word in words if word.startswith("--")}
+    for flag in flags - {"--json"}:
+        raise UserError(unknown(flag, ("--json",), "option"))
+    settings, answers = apart([word for word in words if not word.startswith("--")])
+    verdict = explain(composed(settings, []), answers, " ".join(settings) or "the run of no settings")
+    shown = json.dumps(verdict.plain(), ensure_ascii=False, indent=1) if "--json" in flags else str(verdict)
+    return shown, verdict.passed
+
+
+def apart(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the settings of a run and the answers by stage.
+
+    Raises:
+        UserError: a stage is given twice.
+    """
+    answers: dict[str, str] = {}
+    for word in words:
+        if word.startswith(ANSWER):
+            stage, _, value = word.removeprefix(ANSWER).partition("=")
+            if stage in answers:
+                raise UserError(f"{ANSWER}{stage} is given twice")
+            answers[stage] = value
+    return [word for word in words if not word.startswith(ANSWER)], answers
 
 
 def understood(words: Sequence[str]) -> Asked:
@@ -56,3 +90,6 @@ def progress() -> Callable[[str], None]:
         print(f"\r{text:60}\r", end="", file=sys.stderr, flush=True)
 
     return tell
+
+
+JUDGES = {"check": checked, "explain": explained}

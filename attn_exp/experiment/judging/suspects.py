@@ -1,0 +1,152 @@
+"""Who may have given these numbers: the whole catalogue of mistakes, other settings, and pairs of mistakes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attn_exp.experiment import mistakes
+from attn_exp.experiment.judging.case import Answer, Case
+from attn_exp.experiment.judging.diagnose import Candidate, composed, known, rank, whole
+from attn_exp.experiment.judging.others import others
+from attn_exp.experiment.judging.worksheet import Sheet, agrees, stages
+from attn_exp.experiment.mistaken import right, start
+from attn_exp.experiment.mistakes.recipe import Given, Recipe
+from attn_exp.experiment.variant import Settled
+
+MOST_PLACES = 20_000
+"""Of matrices with more places than this, pairs of mistakes are not tried: there are thousands."""
+UNSHOWN = ("dropout_on", "batch_mixed")
+"""Mistakes that one set of numbers cannot show: chance, and another entry of a batch."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What gives the numbers: mistakes by name, others that do too, or a setting in the words of a run."""
+
+    names: tuple[str, ...] = ()
+    alike: tuple[tuple[str, ...], ...] = ()
+    setting: str = ""
+    recipe: Recipe | None = None
+
+
+def case_of(sheet: Sheet) -> Case:
+    """Return the problem as a question, which is what the catalogue knows."""
+    given = Given() if sheet.problem.weights is not None else start(sheet.settled, sheet.problem)
+    return Case("numbers", sheet.right, given, explicit_scale=True)
+
+
+def single(sheet: Sheet) -> list[Candidate]:
+    """Return every way of every mistake that there can be in this run."""
+    case = case_of(sheet)
+    return [candidate for candidate in known([(case, Answer(None))]) if candidate.names[0] not in UNSHOWN]
+
+
+def coarse(sheet: Sheet) -> list[Candidate]:
+    """Return the mistakes that only round more than needed; they are looked at last."""
+    every = [(name, mistakes.mistake(name)) for name in mistakes.names()]
+    return [
+        Candidate((name,), whole(change))
+        for name, mistake in every
+        if mistake.group == "precision" and sheet.problem.weights is None
+        for change in mistake.changes
+    ]
+
+
+def one_mistake(sheet: Sheet, candidates: Sequence[Candidate]) -> Explanation | None:
+    """Return the one mistake that gives the numbers, and others that do too."""
+    case = case_of(sheet)
+    return best([candidate for candidate in candidates if agrees(sheet, candidate.change(case))], case)
+
+
+def best(fits: Sequence[Candidate], case: Case) -> Explanation | None:
+    """Return the likeliest of what fits; the others are named beside it."""
+    if not fits:
+        return None
+    first, *rest = sorted(fits, key=rank)
+    groups = dict.fromkeys(tuple(sorted(set(candidate.names))) for candidate in rest)
+    groups.pop(tuple(sorted(set(first.names))), None)
+    return Explanation(first.names, tuple(groups), recipe=first.change(case))
+
+
+def another_setting(sheet: Sheet, variants: Mapping[str, Settled]) -> Explanation | None:
+    """Return another setting, or another variant of the run, that gives the numbers."""
+    for name, settled in variants.items():
+        other = Sheet(settled, sheet.problem, sheet.boxes)
+        if name != sheet.settled.name and fitting(other) and agrees(other, right(settled)):
+            return Explanation(setting=f"variant=[{name}]", recipe=None)
+    for word, change in scalings(sheet):
+        if agrees(sheet, change):
+            return Explanation(setting=word, recipe=change)
+    for word, make in others(sheet.right) if sheet.problem.weights is None else ():
+        if agrees(sheet, make(sheet.right)):
+            return Explanation(setting=word, recipe=make(sheet.right))
+    return None
+
+
+def fitting(sheet: Sheet) -> bool:
+    """Say whether another variant has steps of its own, without mistakes and of the same shapes."""
+    return not sheet.settled.mistakes and not sheet.settled.refused and follows_steps(sheet)
+
+
+def follows_steps(sheet: Sheet) -> bool:
+    """Say whether a variant computes what its recipe does: kernels and conventions of libraries may not."""
+    from attn_exp.experiment.executing import answer, execute  # noqa: PLC0415 - executing asks for mistakes too
+
+    exact, trace = stages(sheet, sheet.right), execute(sheet.settled, sheet.problem)
+    if exact is None:
+        return False
+    last = answer(trace)
+    mine = exact["output" if trace.output is not None else "weights"]
+    return mine.shape == last.shape and np.allclose(mine, last, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def scalings(sheet: Sheet) -> Iterator[tuple[str, Recipe]]:
+    """Yield the usual scale, where another one is asked for."""
+    if sheet.problem.q is None:
+        return
+    usual = (sheet.problem.q.shape[-1] // sheet.settled.head) ** -0.5
+    if sheet.settled.multiplier != usual:
+        yield "scale=true", sheet.right.with_rules(scale=usual)
+
+
+def two_mistakes(sheet: Sheet, candidates: Sequence[Candidate]) -> Explanation | None:
+    """Return two mistakes, one made after the other, that give the numbers."""
+    sizes = sheet.settled.head * len(sheet.problem.tokens) * sheet.problem.keys
+    if sizes > MOST_PLACES:
+        return None
+    case = case_of(sheet)
+    telling = distinct(sheet, candidates, case)
+    pairs = (
+        Candidate(tuple(sorted((*one.names, *other.names))), composed(one, other))
+        for one, other in itertools.permutations(telling, 2)
+        if one.names != other.names
+    )
+    return best([pair for pair in pairs if agrees(sheet, pair.change(case))], case)
+
+
+def distinct(sheet: Sheet, candidates: Sequence[Candidate], case: Case) -> list[Candidate]:
+    """Return the candidates that change the answer, one of each name and answer."""
+    seen: set[tuple[str, bytes]] = set()
+    kept = []
+    exact = stages(sheet, sheet.right)
+    for candidate in candidates:
+        found = stages(sheet, candidate.change(case))
+        if found is None or exact is None:
+            kept.append(candidate)
+            continue
+        last = np.round(found.get("output", found["weights"]), 9)
+        same = np.round(exact.get("output", exact["weights"]), 9)
+        key = (candidate.names[0], last.tobytes())
+        if key not in seen and not (last.shape == same.shape and np.array_equal(last, same, equal_nan=True)):
+            kept.append(candidate)
+        seen.add(key)
+    return kept
+
+
+def sentence(names: Sequence[str]) -> str:
+    """Return what mistakes do, in one line."""
+    return f"attention with {' and '.join(names)}: {' '.join(mistakes.mistake(name).says for name in names)}"
