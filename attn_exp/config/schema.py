@@ -145,7 +145,7 @@ class Sweep:
     zip: Annotated[tuple[str, ...], Says("keys whose values move together, such as [head,seed]")] = ()
     skip: Annotated[str, Says('leaves out points for which it holds, such as "head > d_model"')] = ""
     dry_run: Annotated[bool, Says("true: show axes, points and the time, and run nothing")] = False
-    engine: Annotated[str, Says("serial, process, ray or dask")] = "process"
+    engine: Annotated[str, Says("where points are computed: {engine}")] = "process"
     workers: Annotated[int, at_least(1), Says("how many work at once", "as many as there are processors")] | None = None
     address: Annotated[str, Says("running cluster of ray or dask to join")] | None = None
     chunk: Annotated[int, at_least(1), Says("points that a worker takes at once", "chosen")] | None = None

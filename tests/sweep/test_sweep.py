@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp import cli
+from attn_exp import cli, registry
 from attn_exp.experiment.compare import compare
 from attn_exp.machine import SPARE
+from attn_exp.sweep import engines
 from tests import ROOT
 from tests.compose import config
 from tests.sweep.command import alive, children, manifest, results, run, start, the_sweep, wait_until
@@ -70,9 +71,10 @@ def test_each_point_has_the_rows_of_its_own_run(tmp_path: Path, quick: Quick) ->
 def test_engines_workers_and_chunks_agree_to_the_last_byte(tmp_path: Path) -> None:
     words = ("-m", "head=1,2,3", "seed=range(5)", "bias=true,false", "report=none")
     tables = set()
-    for number, more in enumerate((
-        ("sweep.engine=serial",), ("sweep.workers=3", "sweep.chunk=1"), ("sweep.workers=2", "sweep.chunk=7"),
-    )):  # fmt: skip
+    installed = [name for name in engines.NAMES if not registry.module(engines.__name__, name).ENGINE.library]
+    assert {"process", "serial"} <= set(installed)
+    ways = [(f"sweep.engine={name}",) for name in installed]
+    for number, more in enumerate([*ways, ("sweep.workers=3", "sweep.chunk=1"), ("sweep.workers=2", "sweep.chunk=7")]):
         folder = tmp_path / str(number)
         folder.mkdir()
         run(folder, *words, *more, code=1)

@@ -11,10 +11,9 @@ from attn_exp import registry
 from attn_exp.config.schema import Sweep
 from attn_exp.errors import UserError, unknown
 from attn_exp.machine import usable_cores
+from attn_exp.sweep import engines
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import Done
-
-PACKAGE = "attn_exp.sweep.engines"
 
 COUNT_EVERY = 5.0
 """Seconds between two looks at how large a cluster is, which may grow and shrink."""
@@ -57,20 +56,15 @@ class Engine:
     workers: int | None = None
 
 
-def names() -> tuple[str, ...]:
-    """Return the names that `sweep.engine` takes."""
-    return registry.names(registry.folder(PACKAGE), without=("engine",))
-
-
 def chosen(sweep: Sweep) -> Engine:
     """Return the engine that the settings name.
 
     Raises:
         UserError: there is no such engine, or its library is not installed.
     """
-    if sweep.engine not in names():
-        raise UserError(unknown(sweep.engine, names(), "sweep.engine"))
-    engine: Engine = registry.module(PACKAGE, sweep.engine).ENGINE
+    if sweep.engine not in engines.NAMES:
+        raise UserError(unknown(sweep.engine, engines.NAMES, "sweep.engine"))
+    engine: Engine = registry.module(engines.__name__, sweep.engine).ENGINE
     if engine.library and importlib.util.find_spec(engine.library) is None:
         raise UserError(f"sweep.engine={sweep.engine} is not installed; pip install 'attn-exp[{sweep.engine}]'")
     return engine

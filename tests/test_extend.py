@@ -1,0 +1,142 @@
+"""Every recipe of `docs/extend.md` adds its files to a copy of the project and nothing else, and everything finds them.
+
+The tests of all members run once, in a copy with all recipes; each recipe's own commands run in a copy with it alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+FILE = re.compile(r"^```(?:python|yaml):(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SECTIONS = (ROOT / "docs/extend.md").read_text(encoding="utf-8").split("\n## ")[1:]
+RECIPES = {section.splitlines()[0]: section for section in SECTIONS if FILE.search(section)}
+HELP = "python -m attn_exp --help"
+ONE_FUNCTION = "looped, matrix and scaled compute the same function (A)"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What must be seen once a recipe's files are there.
+
+    `said` is printed by its last command; `listed` by the command `lists`.
+    """
+
+    said: str
+    listed: str
+    lists: str = HELP
+
+
+OUTCOMES = {
+    "A mask": Outcome(
+        "looped and matrix compute the same function (A)",
+        "\nmask: array, causal, document, none, padding, prefix, strided, window\n",
+    ),
+    "A score": Outcome(ONE_FUNCTION, "\nscore: added, alibi, kerple, none, sink,"),
+    "A position": Outcome(ONE_FUNCTION, "\nposition: none, rope, sinusoidal, temperature\n"),
+    "A form": Outcome("looped, matrix and einsum compute the same function (A)", " decode, einsum, linear,"),
+    "A metric": Outcome("  brightest  0.3954", "\nbrightest ", "python -m attn_exp.experiment.metrics"),
+    "A check": Outcome("0 of 4 variants share out 1 in each row.", "precision or shares"),
+    "A figure": Outcome("peaks.svg", "](figures/peaks.svg)", "cat outputs/latest/report.md"),
+    "A source of embeddings": Outcome(ONE_FUNCTION, " random, she_likes_coffee, sines, the_cat_sat,"),
+    "A sweep engine": Outcome("4 points, 0 failed", " ray, serial or thread "),
+}
+
+MEMBERS = {
+    "tests/test_house.py": "knows_a_rule or peaks or sines or thread or extremes",
+    "tests/rules/test_examples.py": "strided or kerple or temperature",
+    "tests/forms/test_oracle_matrix.py": "einsum or yaml or looped-1-1-3 or matrix-1-1-3 or blockwise-1-1-3",
+    "tests/forms/test_properties.py": "einsum",
+    "tests/experiment/test_contracts.py": "a_check_shows or every_metric",
+    "tests/experiment/test_measures.py": "every_metric",
+    "tests/experiment/test_checks.py": "every_check",
+    "tests/report/test_figures.py": "label_is_cut_off or equal_figures",
+    "tests/sweep/test_sweep.py": "engines_workers",
+}
+"""The tests that ask something of every member, and which of them ask the new ones."""
+
+
+def added(folder: Path, *sections: str) -> Path:
+    """Copy the project and add the files of some recipes, none of which may be there already."""
+    for part in ("attn_exp", "conf", "tests"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for path, text in FILE.findall("\n".join(sections)):
+        with (folder / path).open("x", encoding="utf-8") as file:
+            file.write(text)
+    return folder
+
+
+def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the page in a copy of the project."""
+    words = re.sub(r"^python ", f"{sys.executable} ", command)
+    environment = os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "100"}
+    return subprocess.run(
+        ["bash", "-c", words], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=120
+    )
+
+
+def run_tests(folder: Path, files: str, only: str) -> subprocess.CompletedProcess[str]:
+    """Run some tests of a copy."""
+    return run(folder, f"python -m pytest {files} -n0 -q -rA -p no:cacheprovider -k '{only}'")
+
+
+def test_there_are_nine_recipes() -> None:
+    assert set(RECIPES) == set(OUTCOMES)
+    assert len(RECIPES) == 9
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_a_recipe_is_at_most_one_file_of_python_and_one_of_yaml(title: str) -> None:
+    suffixes = [Path(path).suffix for path, _ in FILE.findall(RECIPES[title])]
+    assert suffixes in ([".py"], [".py", ".yaml"])
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_its_commands_run_and_its_member_is_listed(title: str, tmp_path: Path) -> None:
+    folder, outcome = added(tmp_path, RECIPES[title]), OUTCOMES[title]
+    commands = re.findall(r"^\$ (.*)$", RECIPES[title], re.MULTILINE)
+    answers = [run(folder, command) for command in commands]
+    assert all(answer.returncode == 0 for answer in answers), answers
+    assert outcome.said in answers[-1].stdout
+    assert outcome.listed in run(folder, outcome.lists).stdout
+
+
+def test_the_tests_of_every_member_pass_with_all_of_them(tmp_path: Path) -> None:
+    folder = added(tmp_path, *RECIPES.values())
+    done = run_tests(folder, " ".join(MEMBERS), " or ".join(MEMBERS.values()))
+    assert done.returncode == 0, done.stdout
+    passed = re.findall(r"^PASSED \S+\[(\S+)\]$", done.stdout, re.MULTILINE)
+    for name in ("mask-strided", "score-kerple", "position-temperature", "einsum", "shares", "peaks.py", "sines.py"):
+        assert any(name in ids for ids in passed), name
+
+
+def test_a_mask_with_a_wrong_formula_or_a_short_yaml_is_noticed(tmp_path: Path) -> None:
+    folder = added(tmp_path, RECIPES["A mask"])
+    path = folder / "attn_exp/rules/masks/strided.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("== 0", "== 1"), encoding="utf-8")
+    (folder / "conf/mask/strided.yaml").write_text("strided: {}\n", encoding="utf-8")
+    done = run_tests(folder, "tests/rules/test_examples.py tests/forms/test_oracle_matrix.py", "strided or yaml")
+    assert "what_its_file_draws[mask-strided]" in done.stdout
+    assert "test_every_rule_has_a_yaml_that_lists_its_settings" in done.stdout
+
+
+def test_a_setting_out_of_bounds_is_refused_in_one_line(tmp_path: Path) -> None:
+    wrong = run(added(tmp_path, RECIPES["A mask"]), "python -m attn_exp mask=strided mask.strided.step=0")
+    assert wrong.stderr == "attn_exp: error: mask.strided.step=0: expected a whole number of at least 1\n"
+
+
+def test_the_readme_shows_the_files_of_the_first_recipe() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Add a mask\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"```(?:python|yaml)\n(.*?)```", section, re.DOTALL)
+    assert blocks == [text for _, text in FILE.findall(RECIPES["A mask"])]
+    assert all(f"`{path}`" in section for path, _ in FILE.findall(RECIPES["A mask"]))
