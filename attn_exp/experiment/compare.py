@@ -18,6 +18,7 @@ from attn_exp.experiment.documents.published import hold
 from attn_exp.experiment.executing import answer, keep
 from attn_exp.experiment.measuring import difference, make_row
 from attn_exp.experiment.metrics.first_row import cosine
+from attn_exp.experiment.own_verdicts import verdicts
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.row import Distance
 from attn_exp.experiment.sameness import letters, sameness
@@ -46,6 +47,7 @@ def completed(comparison: Comparison) -> Comparison:
         comparison,
         distances=tuple(every_distance(computed, kinds(variants))),
         checks=checks.find(config, comparison.problem, variants),
+        verdicts=verdicts(variants),
     )
 
 

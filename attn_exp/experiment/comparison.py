@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Finding
@@ -15,11 +15,15 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 
+if TYPE_CHECKING:
+    from attn_exp.experiment.judging.verdict import Verdict
+
 
 @dataclass(frozen=True)
 class Comparison:
     """All that one run found: plain data that renderers read and never compute.
 
+    `verdicts`: what a check says of each function of the user's own, by variant.
     `seconds`: what each variant took while it was compared; empty where a run was read from disk.
     """
 
@@ -32,6 +36,7 @@ class Comparison:
     published: tuple[Agreement, ...]
     checks: tuple[Finding, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class OwnForm:
 
     own: Own
     caller: Caller
+    asked: Asked
 
     @property
     def form(self) -> Form:
@@ -127,7 +128,7 @@ def found(name: Named, asked: Asked) -> OwnForm:
         caller, bound, _ = ask.how_to_call(function, asked)
     if bound.inside is not None:
         raise UserError(f"{name} is a module with matrices of its own; a run has others; attn-exp check {name}")
-    return OwnForm(function, caller)
+    return OwnForm(function, caller, asked)
 
 
 def fingerprint(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Config, Variant
+from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.library_conventions import Convention, convention
@@ -87,9 +88,22 @@ def own_form(
     means = convention(chosen["convention"])
     asked = Asked(
         rules.masks, rules.scores, placed, rules.normalizer, chosen["scale"], blocks=means.blocks, empty=means.empty,
-        caps_last=means.caps_last, seed=seed,
+        align=chosen["align"] or means.align, caps_last=means.caps_last, seed=seed, typed=frozenset(words_of(chosen)),
     )  # fmt: skip
     return found(form, asked)
+
+
+def words_of(chosen: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the settings of a variant that say what it computes, as a command has them."""
+    for group in ("mask", "score", "position"):
+        if chosen[group]:
+            yield f"{group}=[{','.join(chosen[group])}]"
+        for name, settings in chosen[group].items():
+            given = {key: value for key, value in settings.items() if value is not None}
+            yield from (f"{group}.{name}.{key}={spelled(value)}" for key, value in given.items())
+    for name in ("scale", "normalizer", "convention", "align", "mask_join"):
+        if chosen[name] != getattr(Config, name):
+            yield f"{name}={spelled(chosen[name])}"
 
 
 def shared(name: str, variant: Variant, chosen: Mapping[str, Any], asked: int, problem: Problem) -> Heads:

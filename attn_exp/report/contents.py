@@ -8,7 +8,7 @@ from typing import Any
 
 from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.comparison import Run
-from attn_exp.report import columns, partings, walk
+from attn_exp.report import columns, own, partings, walk
 from attn_exp.report.numbers import brief
 from attn_exp.report.splits import settled_as
 from attn_exp.report.sums import sums
@@ -29,6 +29,7 @@ def contents(run: Run, views: Views) -> dict[str, Any]:
         "published": comparison.published,
         "agreement": agreed(comparison.published),
         "checks": [checked(finding) for finding in comparison.checks],
+        "own": own.told(comparison.verdicts),
         "walks": walks(views),
         "origin": list(origin(run.about)),
     }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.documents.published import Agreement
-from attn_exp.report import walk
+from attn_exp.report import own, walk
 from attn_exp.report.compiled import templates
 from attn_exp.report.contents import contents
 from attn_exp.report.escapes import md
@@ -24,6 +24,7 @@ def markdown(run: Run, views: Views, figures: Sequence[Shown] = ()) -> str:
     """Return the report as Markdown; the address of each figure is its path."""
     environment = templates(autoescape=False)
     environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
+    environment.filters |= {"code": code, "beside": own.beside}
     environment.filters |= {"markdown_table": table_of, "written": written}
     both = contents(run, views)
     heads = [head.title for head in both["comparison"].head]

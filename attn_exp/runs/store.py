@@ -31,7 +31,7 @@ from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
-from attn_exp.runs import arrays, folders, json_file, own_code, records, rendering, results, seal
+from attn_exp.runs import arrays, folders, json_file, own_code, own_verdicts, records, rendering, results, seal
 
 Array = NDArray[Any]
 
@@ -130,6 +130,7 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
         distances=table(folder, "distances.csv", Distance),
         traces={name: results.trace_from(stored, name) for name in config.variant},
         published=table(folder, "published.csv", Agreement) if config.published else (),
+        verdicts=own_verdicts.load(folder),
         checks=tuple(
             checks.restored(name, table(folder, f"{name}.csv", checks.load(name).record))
             for name in checks.wanted(config)
@@ -175,7 +176,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
     for name, (schema, rows) in tables.items():
         rendering.write_text(folder / name, records.written(schema, rows))
     np.savez(folder / results.FILE, **results.of(comparison))
-    return [*tables, results.FILE]
+    return [*tables, results.FILE, *own_verdicts.write(comparison.verdicts, folder)]
 
 
 def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,41 +75,45 @@ def run(function: str, *words: str) -> attn_exp.Result:
     return attn_exp.run("variant=[matrix,mine]", "variant.matrix.head=null", f"variant.mine.form={function}", *words)
 
 
+def row(result: attn_exp.Result, variant: str = "mine") -> dict[str, Any]:
+    return vars(next(line for line in result.comparison.rows if line.variant == variant))
+
+
 @pytest.mark.parametrize("name", ["heads", "token_first", "single", "causal"])
 @pytest.mark.parametrize("head", [1, 2])
 def test_a_right_function_of_heads_agrees(name: str, head: int) -> None:
-    row = run(f"mine.py:{name}", f"head={head}").table.loc["mine"]
-    assert row["error"] < 1e-15
-    assert row["same_as"] == "A"
-    assert row["checked"] == 3
+    line = row(run(f"mine.py:{name}", f"head={head}"))
+    assert line["error"] < 1e-15
+    assert line["same_as"] == "A"
+    assert line["checked"] == 3
 
 
 def test_a_function_of_a_layer_takes_the_matrices_of_the_run() -> None:
     result = run("mine.py:layer", "bias=false", "variant.matrix.output_projection=true")
-    assert result.table.loc["mine", "error"] < 1e-15
-    assert result.table.loc["mine", "same_as"] == "A"
+    assert row(result, "mine")["error"] < 1e-15
+    assert row(result, "mine")["same_as"] == "A"
     assert np.allclose(result.array("mine", "weights"), result.array("matrix", "weights"), atol=1e-15)
 
 
 def test_returned_weights_are_a_stage() -> None:
     result = run("mine.py:heads")
     assert np.allclose(result.array("mine", "weights").sum(-1), 1)
-    assert result.table.loc["mine", "entropy"] == pytest.approx(result.table.loc["matrix", "entropy"])
+    assert row(result, "mine")["entropy"] == pytest.approx(row(result, "matrix")["entropy"])
 
 
 def test_a_keyword_is_used_and_what_has_none_is_left_to_the_function() -> None:
-    assert run("mine.py:causal", "mask=causal").table.loc["mine", "error"] < 1e-15
-    assert run("mine.py:heads", "mask=causal").table.loc["mine", "error"] > 1e-3
+    assert row(run("mine.py:causal", "mask=causal"))["error"] < 1e-15
+    assert row(run("mine.py:heads", "mask=causal"))["error"] > 1e-3
 
 
 def test_a_library_is_a_row() -> None:
     pytest.importorskip("torch")
     words = ("torch.nn.functional:scaled_dot_product_attention", "mask=causal")
-    assert run(*words).table.loc["mine", "error"] < 1e-15
+    assert row(run(*words))["error"] < 1e-15
 
 
 def test_a_wrong_function_parts_from_the_oracle() -> None:
-    assert run("mine.py:unscaled").table.loc["mine", "error"] > 1e-3
+    assert row(run("mine.py:unscaled"))["error"] > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -119,9 +124,9 @@ def test_a_wrong_function_parts_from_the_oracle() -> None:
     ],
 )
 def test_a_function_without_an_answer_is_a_row_that_says_so(name: str, reason: str) -> None:
-    row = run(f"mine.py:{name}").table.loc["mine"]
-    assert row["note"] == reason
-    assert np.isnan(row["error"])
+    line = row(run(f"mine.py:{name}"))
+    assert line["note"] == reason
+    assert np.isnan(line["error"])
     with pytest.raises(UserError, match="mine: "):
         attn_exp.run("variant=[mine]", f"variant.mine.form=mine.py:{name}")
 
@@ -144,14 +149,14 @@ def test_what_cannot_be_called_is_said_in_one_line(function: str, message: str) 
 
 def test_the_run_keeps_its_own_arrays() -> None:
     result = run("mine.py:greedy")
-    assert result.table.loc["matrix", "error"] < 1e-15
+    assert row(result, "matrix")["error"] < 1e-15
     assert not (result.array("mine", "q") == 7.0).all()
 
 
 def test_checks_take_it_as_any_form() -> None:
     result = run("mine.py:heads", "check=[invariants,precision]")
     assert {finding.name for finding in result.comparison.checks} == {"invariants", "precision"}
-    assert run("mine.py:layer", "check=[invariants,precision]").table.loc["mine", "error"] < 1e-15
+    assert row(run("mine.py:layer", "check=[invariants,precision]"))["error"] < 1e-15
 
 
 def test_a_variant_without_yaml_is_named_among_the_variants() -> None:

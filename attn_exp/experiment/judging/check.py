@@ -71,7 +71,7 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     if passed:
         names = remarked(edges)
     tell("the smallest input that fails")
-    smallest = shrunk(own, caller, function, wrong, digits) if wrong else None
+    smallest = shrunk(own, caller, function, wrong, digits, names) if wrong else None
     tell("")
     return Verdict(
         name=own.name, passed=passed, mistakes=names, computes=computes if wrong or passed else behaviour_of(names, findings),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -15,6 +15,7 @@ from attn_exp.experiment.judging.case import Answer, Case, differs, expected
 from attn_exp.experiment.judging.keywords import at_of, for_case
 from attn_exp.experiment.judging.modules import Bound
 from attn_exp.experiment.judging.own import Own
+from attn_exp.experiment.judging.stages import beside
 from attn_exp.experiment.judging.verdict import Smallest
 from attn_exp.experiment.mistakes.recipe import Given
 from attn_exp.rules.masks.array import Allowed
@@ -24,7 +25,9 @@ TRIES = 4
 MOST_CALLS = 400
 
 
-def shrunk(own: Own, caller: Caller, function: Bound, wrong: list[tuple[Case, Answer]], digits: int) -> Smallest | None:
+def shrunk(
+    own: Own, caller: Caller, function: Bound, wrong: list[tuple[Case, Answer]], digits: int, names: Sequence[str] = ()
+) -> Smallest | None:
     """Return the smallest case that is still answered wrongly, ready to paste; None where small ones are all right."""
     if function.inside is not None:
         return None
@@ -34,7 +37,7 @@ def shrunk(own: Own, caller: Caller, function: Bound, wrong: list[tuple[Case, An
             break
         answer = caller(small)
         if answer.output is not None and differs(answer.output, expected(small), min(digits, 20)):
-            return shown(own, caller, small, answer)
+            return replace(shown(own, caller, small, answer), stages=beside(small, answer, names, min(digits, 20)))
     return None
 
 

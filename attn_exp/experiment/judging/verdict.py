@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from attn_exp.experiment import mistakes
+from attn_exp.experiment.judging.stages import Stage
 
 HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
 SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note"}
@@ -23,12 +24,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Smallest:
-    """The smallest input that still fails: lines to paste into Python, the same as a command, and what each gives."""
+    """The smallest input that still fails: lines to paste into Python, the same as a command, what each gives, and the
+    stages of both."""
 
     python: str
     command: str
     mine: str
     right: str
+    stages: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,116 @@
+"""What is wrong with a function of the user's own, for the page and the Markdown report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from attn_exp.experiment import mistakes
+from attn_exp.experiment.judging.stages import Cells, Stage
+from attn_exp.experiment.judging.verdict import BROKEN, Verdict
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One head of a stage: the function's own numbers, where they are known, beside the right ones.
+
+    A cell is its text and whether it differs from the other side's.
+    """
+
+    head: str
+    mine: tuple[tuple[tuple[str, bool], ...], ...]
+    right: tuple[tuple[tuple[str, bool], ...], ...]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the report says of one function."""
+
+    title: str
+    sentence: str
+    named: tuple[tuple[str, str, str], ...]
+    parting: str
+    broken: tuple[tuple[str, str], ...]
+    python: str
+    command: str
+    stages: tuple[tuple[str, bool, tuple[Pair, ...]], ...]
+
+
+def told(verdicts: Mapping[str, Verdict]) -> list[Told]:
+    """Return what there is to say of each function, by variant."""
+    return [one(variant, verdict) for variant, verdict in verdicts.items()]
+
+
+def one(variant: str, verdict: Verdict) -> Told:
+    """Return what there is to say of one function."""
+    small = verdict.smallest
+    return Told(
+        title=f"What is wrong with {variant}" if not verdict.passed else f"Nothing is wrong with {variant}",
+        sentence=f"{verdict.name} computes {verdict.computes.rstrip('.')}.",
+        named=tuple(explained(name) for name in verdict.mistakes),
+        parting="" if small is None else parting(small.stages),
+        broken=tuple((finding.rung, finding.said) for finding in verdict.findings if finding.state == BROKEN),
+        python="" if small is None else small.python,
+        command="" if small is None else small.command,
+        stages=() if small is None else tuple((stage.name, stage.parts, pairs(stage)) for stage in small.stages),
+    )
+
+
+def explained(name: str) -> tuple[str, str, str]:
+    """Return a mistake's name, what it does and its fix; of one that this version does not know, its name."""
+    if name not in mistakes.names():
+        return name, "", ""
+    mistake = mistakes.mistake(name)
+    return name, mistake.says, mistake.fix
+
+
+def parting(stages: tuple[Stage, ...]) -> str:
+    """Say at which stage the function parts from the definition, as far as its stages are known."""
+    first = next((stage for stage in stages if stage.parts), None)
+    if first is None:
+        return ""
+    before = [stage for stage in stages[: stages.index(first)] if not stage.mine]
+    seen = " at the latest; what it forms before is not known" if before else ""
+    return f"It parts from the definition at the {first.name}{seen}."
+
+
+def pairs(stage: Stage) -> tuple[Pair, ...]:
+    """Return the heads of a stage, own beside right; both alike where the function's own are not known."""
+    count = max(len(stage.right), len(stage.mine))
+    return tuple(
+        Pair(
+            f"head {head + 1}" if count > 1 else "",
+            marked(at(stage.mine, head), at(stage.right, head)),
+            marked(at(stage.right, head), at(stage.mine, head)),
+        )
+        for head in range(count)
+    )
+
+
+def at(matrices: Cells, head: int) -> tuple[tuple[str, ...], ...]:
+    return matrices[head] if head < len(matrices) else ()
+
+
+def marked(
+    cells: tuple[tuple[str, ...], ...], others: tuple[tuple[str, ...], ...]
+) -> tuple[tuple[tuple[str, bool], ...], ...]:
+    """Return cells with whether each differs from the one in its place on the other side."""
+    return tuple(
+        tuple((cell, bool(others) and other(others, row, column) != cell) for column, cell in enumerate(line))
+        for row, line in enumerate(cells)
+    )
+
+
+def other(cells: tuple[tuple[str, ...], ...], row: int, column: int) -> str:
+    return cells[row][column] if row < len(cells) and column < len(cells[row]) else ""
+
+
+def beside(pair: Pair) -> str:
+    """Return the two sides of a pair as text, a row to a line."""
+    sides = [[[cell for cell, _ in line] for line in lines] for lines in (pair.mine, pair.right) if lines]
+    wide = max(len(cell) for lines in sides for line in lines for cell in line)
+    texts = [["  ".join(cell.rjust(wide) for cell in line) for line in lines] for lines in sides]
+    count = max(map(len, texts))
+    room = max(map(len, texts[0]), default=0)
+    padded = [[*lines, *[""] * (count - len(lines))] for lines in texts]
+    return "\n".join(" | ".join([line[0].ljust(room), *line[1:]]).rstrip() for line in zip(*padded, strict=True))
