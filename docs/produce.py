@@ -3,8 +3,9 @@
 In a page, a block of kind `console` holds lines `$ command`, and one of kind `python` holds Python; what they print is
 put below. A block of kind `yaml:path` or `python:path` is a file, written to the page's own folder for what follows. A
 picture under `outputs/` is the one that the commands above it have left; a `report.png` is taken now, of the report
-beside it. `<!-- checkout -->` gives the page a copy of the repository to change, and `<!-- notebook: path -->` stands
-for the cells of a notebook. What fails ends the build, unless the block is of kind `console fails`.
+beside it. `<!-- checkout -->` gives the page a copy of the repository to change, `<!-- notebook: path -->` stands
+for the cells of a notebook, and `<!-- members: forms -->` for what the files of a package say of their members. What
+fails ends the build, unless the block is of kind `console fails`.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+from attn_exp import forms, rules
 from tools.picture import TARGET, photograph
 
 ROOT = Path(__file__).resolve().parent.parent
 PIECE = re.compile(
     r"^```(?P<kind>console|python|yaml)(?P<fails> fails)?(?::(?P<path>\S+))?\n(?P<body>.*?)^```$"
-    r"|^<!-- (?P<order>checkout|notebook: (?P<notebook>\S+)) -->$"
+    r"|^<!-- (?P<order>checkout|notebook: (?P<notebook>\S+)|members: (?P<members>\S+)) -->$"
     r"|\]\((?P<file>outputs/[^)]+)\)",
     re.MULTILINE | re.DOTALL,
 )
@@ -68,15 +70,20 @@ def piece(found: re.Match[str], page: Page) -> str:
     """Return what stands in the page for one block, picture or order."""
     if found["file"]:
         return f"]({kept(page, found['file'])})"
-    if found["notebook"]:
-        return produced(cells(ROOT / "docs" / found["notebook"]), page)
     if found["order"]:
-        return checkout(page)
+        return ordered(found, page)
     if found["path"]:
         return file(page, found["kind"], found["path"], found["body"])
     if found["kind"] == "console":
         return f"```console\n{''.join(session(page, found['body'], found['fails'] is not None))}```"
     return python(page, found["body"]) if found["kind"] == "python" else found[0]
+
+
+def ordered(found: re.Match[str], page: Page) -> str:
+    """Return what stands in the page for an order."""
+    if found["notebook"]:
+        return produced(cells(ROOT / "docs" / found["notebook"]), page)
+    return members(found["members"]) if found["members"] else checkout(page)
 
 
 def session(page: Page, body: str, fails: bool) -> Iterator[str]:
@@ -172,3 +179,14 @@ def cells(path: Path) -> str:
         source = unescape("".join(cell["source"]))
         found.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
     return "\n\n".join(found) + "\n"
+
+
+def members(package: str) -> str:
+    """Return what each file of a package of the project says of itself, or of the rule that it holds."""
+    group = package.removeprefix("rules.").removesuffix("s")
+    if package == "forms":
+        lines = [f".. automodule:: attn_exp.forms.{name}" for name in forms.NAMES]
+    else:
+        kinds = [rules.kind(group, name) for name in rules.names(group)]
+        lines = [f".. autoclass:: {kind.__module__}.{kind.__qualname__}" for kind in kinds]
+    return "```{eval-rst}\n" + "\n".join(lines) + "\n```"

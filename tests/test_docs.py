@@ -111,6 +111,14 @@ def test_files_are_written_where_they_say(produce: Any, page: Any) -> None:
     assert text == "```{code-block} yaml\n:caption: mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\na: 1\n```\n"
 
 
+def test_a_list_of_members_names_every_file(produce: Any, page: Any) -> None:
+    listed = produce.produced("<!-- members: forms -->\n<!-- members: rules.masks -->\n", page)
+    for folder, contracts in (("forms", {"form", "mixing", "trace"}), ("rules/masks", {"mask"})):
+        stems = {path.stem for path in (ROOT / "attn_exp" / folder).glob("[!_]*.py")} - contracts
+        assert len(stems) >= 5
+        assert all(f":: attn_exp.{folder.replace('/', '.')}.{stem}" in listed for stem in stems)
+
+
 def size(path: Path) -> tuple[int, int]:
     """Read a picture's width and height (PNG, third edition, 11.2.1)."""
     width, height = struct.unpack(">II", path.read_bytes()[16:24])

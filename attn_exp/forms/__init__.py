@@ -1,5 +1,10 @@
-"""How attention is computed: one file per form, each with a constant `FORM`; `_blocks` is the machinery of `blockwise`,
-and `_operator` the ONNX operator on arrays, which forms compute."""
+"""HOW attention is computed: one form to a file, each with a constant `FORM`, found by the file's name.
+
+A form is a pure function `attend(q, k, v, rules) -> Trace`, and what a run has to know of it (`form`). No form knows
+which masks exist; one that cannot compute some rules says why in `refuses`. `trace` names the stages. `_blocks/` is
+the machinery of `blockwise`, `_operator/` the ONNX operator on arrays, which is `attn_exp.attention`, and `_foreign`
+says rules as the arguments of other libraries.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""WHAT is computed: masks, scores, positions and normalizers, one to a file, and the `Grid` they speak about."""
+"""WHAT is computed: masks, scores, positions and normalizers, one to a file, and the `Grid` they speak about.
+
+A rule is a frozen dataclass; its fields are its settings. Asked about a `Grid` of places of the logits, a mask says
+which it `allows` and a score how it bends them or what it adds as a `bias`; a `span` lets forms skip blocks. No rule
+knows which form runs it. -inf is the word of masks alone: what an additive mask forbids becomes a boolean at the edge,
+so that NaN behind it cannot leak. `example` is the outcome that each file must draw by hand.
+"""
 
 from __future__ import annotations
 
