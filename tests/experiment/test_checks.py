@@ -318,7 +318,7 @@ def test_checks_are_printed_saved_and_read_back(tmp_path: Path) -> None:
 
 
 def test_every_check_is_found_by_its_name() -> None:
-    assert {"conventions", "invariants", "mask", "measures", "precision"} <= set(checks.NAMES)
+    assert {"conventions", "geometry", "invariants", "mask", "measures", "precision"} <= set(checks.NAMES)
 
 
 def test_both_reports_show_the_checks(tmp_path: Path) -> None:

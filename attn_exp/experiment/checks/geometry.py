@@ -1,0 +1,113 @@
+"""Which mistakes a run's own sizes, settings and numbers cannot show, or cannot tell apart, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from attn_exp.config.schema import Config
+from attn_exp.experiment import mistakes
+from attn_exp.experiment.checks._geometry import Sizes, Ways, parted, reason, sizes, ways
+from attn_exp.experiment.checks.check import Check
+from attn_exp.experiment.judging.diagnose import features
+from attn_exp.experiment.judging.suspects import UNSHOWN, case_of, follows_steps
+from attn_exp.experiment.judging.worksheet import Sheet
+from attn_exp.experiment.variant import Settled
+from attn_exp.problem.problem import Problem
+
+MOST_PLACES = 250_000
+"""Of matrices with more places than this the catalogue takes minutes."""
+SHOWS, HIDDEN, ALIKE, UNASKED, UNKNOWN = "yes", "no", "alike", "not asked for", "-"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One mistake in one variant.
+
+    `shows` is yes; no, where it gives the right answer here; alike, where another mistake, `like`, gives the same wrong
+    answer; not asked for, where the run lacks the setting; or - where the variant is not computed in steps. `reason` is
+    what hides it, where one change would show it.
+    """
+
+    variant: str
+    mistake: str
+    shows: str
+    like: str
+    reason: str
+
+
+def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
+    """Make every mistake of the catalogue in every variant, and compare the answers."""
+    for settled in variants:
+        sheet = Sheet(settled, problem, ())
+        if settled.head * len(problem.tokens) * problem.keys > MOST_PLACES:
+            yield Record(settled.name, "-", UNKNOWN, "", f"more than {MOST_PLACES:,} weights")
+        elif settled.mistakes or not follows_steps(sheet):
+            yield Record(settled.name, "-", UNKNOWN, "", "not computed in the steps that mistakes change")
+        else:
+            yield from every_mistake(sheet)
+
+
+def every_mistake(sheet: Sheet) -> Iterator[Record]:
+    """Yield a record of each mistake that one answer could show."""
+    present, variant = features([case_of(sheet)]), sheet.settled.name
+    made: dict[str, Ways] = {}
+    for name in mistakes.names():
+        mistake = mistakes.mistake(name)
+        if not mistake.changes or mistake.remark or mistake.group == "precision" or name in UNSHOWN:
+            continue
+        missing = [need for need in mistake.needs if need not in present]
+        if missing:
+            yield Record(variant, name, UNASKED, "", f"the run has no {' and no '.join(missing)}")
+        else:
+            made[name] = ways(sheet, mistake.changes)
+    plain = ways(sheet, (lambda recipe: recipe,))[0]
+    for name, done in made.items():
+        fitting = [way for way in done if way.answer is not None] or done
+        yield record(sheet, name, made, [way for way in fitting if parted(way, plain)], sizes(sheet))
+
+
+def record(sheet: Sheet, name: str, made: dict[str, Ways], telling: Ways, size: Sizes) -> Record:
+    """Return what is to be said of one mistake; `telling` are its ways that change the answer."""
+    variant = sheet.settled.name
+    if not telling:
+        silent = [way for way in made[name] if way.answer is not None]
+        return Record(variant, name, HIDDEN, "", reason(sheet, silent, None, size))
+    fitting = {other: done for other, done in made.items() if other != name and telling[0].answer is not None}
+    alike = {other: [way for way in done if not parted(way, telling[0])] for other, done in fitting.items()}
+    others = {other: same for other, same in alike.items() if same}
+    if not others:
+        return Record(variant, name, SHOWS, "", "" if telling[0].answer is not None else "it does not fit the shapes")
+    first = next(iter(others.values()))
+    return Record(variant, name, ALIKE, ", ".join(others), reason(sheet, telling[:1], first[:1], size))
+
+
+def sentence(records: Sequence[Record]) -> str:
+    """Say how many mistakes show in each variant, and why others do not."""
+    return " ".join(told(name, records) for name in dict.fromkeys(record.variant for record in records))
+
+
+def told(name: str, records: Sequence[Record]) -> str:
+    """Say it of one variant."""
+    mine = [record for record in records if record.variant == name]
+    if mine[0].shows == UNKNOWN:
+        return f"{name}: {mine[0].reason}."
+    shown = sum(record.shows == SHOWS for record in mine)
+    groups: dict[str, list[str]] = {}
+    for record in mine:
+        because = record.reason or "here"
+        if record.shows == HIDDEN:
+            groups.setdefault(f"{because}: nothing shows of", []).append(record.mistake)
+        elif record.shows == ALIKE:
+            groups.setdefault(f"{because}: alike are", []).append(f"{record.mistake} and {record.like}")
+    why = "; ".join(f"{reason} {', '.join(names)}" for reason, names in groups.items())
+    asked = sum(record.shows != UNASKED for record in mine)
+    return f"{name}: {shown} of {asked} mistakes show and can be told apart{f'; {why}' if why else ''}."
+
+
+CHECK = Check(
+    record=Record,
+    columns={"variant": "variant", "mistake": "mistake", "shows": "shows", "like": "looks like", "reason": "why"},
+    examine=examine,
+    sentence=sentence,
+)
