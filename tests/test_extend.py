@@ -54,12 +54,12 @@ OUTCOMES = {
 MEMBERS = {
     "tests/test_house.py": "knows_a_rule or peaks or sines or thread or extremes",
     "tests/rules/test_examples.py": "strided or kerple or temperature",
-    "tests/forms/test_oracle_matrix.py": "einsum or yaml or looped-1-1-3 or matrix-1-1-3 or blockwise-1-1-3",
+    "tests/forms/test_oracle_matrix.py": "einsum or yaml or looped-1-1-3 or matrix-1-1-3",
     "tests/forms/test_properties.py": "einsum",
     "tests/experiment/test_contracts.py": "a_check_shows or every_metric",
     "tests/experiment/test_measures.py": "every_metric",
     "tests/experiment/test_checks.py": "every_check",
-    "tests/report/test_figures.py": "label_is_cut_off or equal_figures",
+    "tests/report/test_figures.py": "equal_figures",
     "tests/sweep/test_sweep.py": "engines_workers",
 }
 """The tests that ask something of every member, and which of them ask the new ones."""
@@ -81,7 +81,7 @@ def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     words = re.sub(r"^python ", f"{sys.executable} ", command)
     environment = os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "100"}
     return subprocess.run(
-        ["bash", "-c", words], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=120
+        ["bash", "-c", words], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=600
     )
 
 

@@ -74,7 +74,8 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     smallest = shrunk(own, caller, function, wrong, digits, names) if wrong else None
     tell("")
     return Verdict(
-        name=own.name, passed=passed, mistakes=names, computes=computes if wrong or passed else behaviour_of(names, findings),
+        name=own.name, passed=passed, mistakes=names,
+        computes=computes if wrong or passed else behaviour_of(names, findings),
         findings=findings, asked=asked.words, alike=found.alike, smallest=smallest, seconds=perf_counter() - start,
     )  # fmt: skip
 
