@@ -26,6 +26,11 @@ def choices(group: str, folders: Sequence[str] = ()) -> list[str]:
 
 def groups(folders: Sequence[str] = ()) -> dict[str, list[str]]:
     """Return the choices of every group, by its name."""
-    names = {path.name for folder in (conf_dir(), *map(Path, folders)) for path in folder.iterdir() if path.is_dir()}
-    all_choices = {name: choices(name, folders) for name in sorted(names - {"hydra"})}
+    all_choices = {name: choices(name, folders) for name in sorted(group_names(folders))}
     return {name: several for name, several in all_choices.items() if several}
+
+
+def group_names(folders: Sequence[str] = ()) -> set[str]:
+    """Return the names of all groups; a folder without YAML, which is none, may be among them."""
+    names = {path.name for folder in (conf_dir(), *map(Path, folders)) for path in folder.iterdir() if path.is_dir()}
+    return names - {"hydra"}

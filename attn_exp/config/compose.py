@@ -20,7 +20,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.config import own_code
-from attn_exp.config.choices import ONE_CHOICE, groups
+from attn_exp.config.choices import ONE_CHOICE, choices, group_names
 from attn_exp.config.hydra_errors import what_hydra_stumbles_over
 from attn_exp.config.loader import check_composed, environment, opened
 from attn_exp.config.read import read
@@ -84,7 +84,8 @@ def untyped(schema: Any) -> Any:
     """Return a dataclass with the keys and defaults of a schema that takes any value for them."""
     kinds = get_type_hints(schema)
     keys = [(key.name, *untyped_key(kinds[key.name], key)) for key in fields(schema)]
-    return make_dataclass(schema.__name__, keys, kw_only=True)
+    spared = {"__doc__": schema.__doc__}  # else it is made of the signature, which takes as long as all the rest
+    return make_dataclass(schema.__name__, keys, kw_only=True, repr=False, eq=False, namespace=spared)
 
 
 def untyped_key(kind: Any, described: Field[Any]) -> tuple[Any, Any]:
@@ -119,17 +120,17 @@ def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:
 
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
     """Refuse choices of a group that Hydra fails on without naming them: no words, or several where there is one."""
-    known = groups(folders)
-    for name in own_code.unlisted(words, known.get("variant", ())):
+    known = group_names(folders)
+    for name in own_code.unlisted(words, choices("variant", folders)):
         raise UserError(f"variant.{name}.form: name it among the variants too, such as variant=[matrix,{name}]")
     for word in words:
         key, _, choice = word.partition("=")
         if not key:
             raise UserError(f"cannot read {word!r}; write key=value")
-        if key not in known:
+        names = choices(key, folders) if key in known else []
+        if not names:
             continue
         if key in ONE_CHOICE and choice.startswith("["):
             raise UserError(f"{word}: {key} takes one choice; to run several, sweep with -m {key}={choice.strip('[]')}")
         if any(NO_WORD.fullmatch(name.strip()) for name in choice.strip("[]").split(",")):
-            names = ", ".join(known[key])
-            raise UserError(f"{word}: expected the name of a choice, one of {names}; ~{key} leaves it out")
+            raise UserError(f"{word}: expected the name of a choice, one of {', '.join(names)}; ~{key} leaves it out")

@@ -11,7 +11,6 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import MarkedYAMLError, YAMLError
 
 from attn_exp.config.choices import choices
-from attn_exp.config.hints import unknown_setting, unread
 from attn_exp.errors import UserError, first_line, unknown
 
 
@@ -51,6 +50,8 @@ def worded(error: Exception) -> str:
         if isinstance(cause, MissingConfigException):
             return missing_choice(cause)
         if isinstance(cause, OverrideParseException):
+            from attn_exp.config.hints import unread  # noqa: PLC0415 - hints are for mistakes; most words are right
+
             return unread(str(cause.override))
         if isinstance(cause, MarkedYAMLError) and cause.problem_mark:
             return f"{cause.problem_mark.name}, line {cause.problem_mark.line + 1}: {cause.problem}"
@@ -89,6 +90,8 @@ def unmerged(error: Exception) -> str:
 
 def missing_key(key: str, parent: DictConfig) -> str:
     """Name the keys beside one that does not exist."""
+    from attn_exp.config.hints import unknown_setting  # noqa: PLC0415 - as above
+
     prefix = key.rpartition(".")[0]
     return unknown_setting(key, [f"{prefix}.{name!s}".lstrip(".") for name in parent if name != "hydra"])
 

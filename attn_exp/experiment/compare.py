@@ -7,14 +7,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError
 from attn_exp.experiment import checks, memory
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.documents.published import hold
 from attn_exp.experiment.executing import answer, keep
 from attn_exp.experiment.measuring import difference, make_row
 from attn_exp.experiment.metrics.first_row import cosine
@@ -27,6 +26,9 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem, build
 from attn_exp.reference import oracle
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.documents.agreement import Agreement
 
 
 def compare(config: Config) -> Comparison:
@@ -70,8 +72,19 @@ def tabulate(config: Config, progress: Progress | None = None) -> Comparison:
         make_row(variant, config, problem, first, computed, expected.get(variant.name), classes.get(variant.name, ""))
         for variant in variants
     )
-    published = hold(config, problem, variants, traces)
+    published = held(config, problem, variants, traces)
     return Comparison(config, problem, variants, rows, (), traces, published, seconds=seconds)
+
+
+def held(
+    config: Config, problem: Problem, variants: Sequence[Settled], traces: Mapping[str, Trace]
+) -> tuple[Agreement, ...]:
+    """Hold a run against the printed figures of a document, where it has any."""
+    if not config.published:
+        return ()
+    from attn_exp.experiment.documents.published import hold  # noqa: PLC0415 - most runs repeat no document
+
+    return hold(config, problem, variants, traces)
 
 
 def prepared(config: Config) -> tuple[Problem, tuple[Settled, ...]]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attn_exp.config.schema import Config
-from attn_exp.experiment.checks.check import Finding
-from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.timing import Timing
 from attn_exp.experiment.variant import Settled
@@ -16,6 +14,8 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 
 if TYPE_CHECKING:
+    from attn_exp.experiment.checks.check import Finding
+    from attn_exp.experiment.documents.agreement import Agreement
     from attn_exp.experiment.judging.verdict import Verdict
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from attn_exp import forms
 from attn_exp.experiment.library_conventions import empty_rows
-from attn_exp.experiment.mistaken import mistaken
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.heads import pooled, split, together
@@ -44,6 +43,8 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
 def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
     """Put the problem through a form, from marked positions to the output; mistakes are made by a recipe instead."""
     if settled.mistakes:
+        from attn_exp.experiment.mistaken import mistaken  # noqa: PLC0415 - most runs make none
+
         return mistaken(settled, problem)
     if settled.own is not None and settled.own.layer:
         return settled.own.whole(settled, problem)

@@ -14,7 +14,6 @@ from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Config, Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, shown, unknown
-from attn_exp.experiment import mistakes
 from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.heads import Heads, heads
@@ -37,8 +36,11 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
     if variant.form not in forms.NAMES and not is_code(variant.form):
         raise UserError(unknown(variant.form, forms.NAMES, f"variant.{name}.form"))
     chosen = following(variant, config)
-    for mistake in chosen["mistake"]:
-        mistakes.usable(mistake)
+    if chosen["mistake"]:
+        from attn_exp.experiment import mistakes  # noqa: PLC0415 - most runs make none
+
+        for mistake in chosen["mistake"]:
+            mistakes.usable(mistake)
     shares = shared(name, variant, chosen, config.head, problem)
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
     multiplier = factor(chosen["scale"], size)

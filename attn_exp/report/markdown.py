@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from attn_exp.experiment.comparison import Run
-from attn_exp.experiment.documents.published import Agreement
+from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.report import own, walk
 from attn_exp.report.compiled import templates
 from attn_exp.report.contents import contents

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain, visible
 from attn_exp.report.verdict import agreed, sentence
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.documents.agreement import Agreement
 
 NAMES = [name for name, column in COLUMNS.items() if "terminal" in column.shown]
 """Fields of a row that fit side by side in 100 columns; the type is left out where it is float64."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from attn_exp.experiment.documents.published import Agreement
 from attn_exp.experiment.row import Row
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.documents.agreement import Agreement
 
 
 def sentence(rows: Sequence[Row]) -> str:

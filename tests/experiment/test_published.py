@@ -15,7 +15,8 @@ from attn_exp.config.read import read
 from attn_exp.config.schema import Published
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.documents.published import Agreement, hold
+from attn_exp.experiment.documents.agreement import Agreement
+from attn_exp.experiment.documents.published import hold
 from tests.compose import comparison
 
 EXPERIMENTS = (

@@ -16,7 +16,7 @@ from PIL import Image
 from attn_exp.config.repeat import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.experiment.documents.published import Agreement
+from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.timing import measure
 from attn_exp.report import columns, escapes, markdown, partings, pixels, tables, walk
 from attn_exp.report.cells import unbroken

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp.config.repeat import Repeat
-from attn_exp.experiment.documents.published import Agreement
+from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.row import Row
 from attn_exp.report import terminal, verdict
 from attn_exp.report.numbers import brief

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attn_exp import registry
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.checks.check import Check, Finding
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.checks.check import Check, Finding
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("check",))
 
@@ -40,11 +42,11 @@ def wanted(config: Config) -> tuple[str, ...]:
 def find(config: Config, problem: Problem, variants: Sequence[Settled]) -> tuple[Finding, ...]:
     """Run the checks that a configuration asks for on every variant that could be computed."""
     computed = [variant for variant in variants if not variant.refused]
-    return tuple(
-        Finding(name, load(name), tuple(load(name).examine(config, problem, computed))) for name in wanted(config)
-    )
+    return tuple(restored(name, tuple(load(name).examine(config, problem, computed))) for name in wanted(config))
 
 
 def restored(name: str, records: tuple[Any, ...]) -> Finding:
-    """Return what a check found, from its records, as a run on disk holds them."""
+    """Return what a check found, from its records: those of now, or as a run on disk holds them."""
+    from attn_exp.experiment.checks.check import Finding  # noqa: PLC0415 - most runs ask for no check
+
     return Finding(name, load(name), records)

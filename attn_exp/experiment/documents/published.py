@@ -8,7 +8,7 @@ grows by how far the result can move while they move within their rounding (`int
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from attn_exp.config.schema import Config, Embeddings, Projections, Published
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.documents import intervals
+from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.documents.printed import read, rewritten
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.settling import settle
@@ -37,23 +38,6 @@ PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
     "sum": lambda left, right: np.stack([sum(row[j] * right[j] for j in range(len(right))) for row in left]),
 }
 """Ways to write one matrix product; `sum` adds the weighted rows of the second matrix one by one."""
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """One printed quantity beside the computed one: `agrees` iff the largest difference is within the tolerance.
-
-    Where the numbers have tolerances of their own, the difference and tolerance shown are those of the number whose
-    difference is largest in units of its tolerance.
-    """
-
-    quantity: str
-    printed: str
-    computed: str
-    largest_difference: float
-    tolerance: float
-    agrees: bool
-    note: str
 
 
 class Origin(NamedTuple):
