@@ -16,6 +16,7 @@ from attn_exp.experiment.judging.libraries import DIGITS, DTYPES, Library, libra
 from attn_exp.experiment.judging.modules import Bound, bound
 from attn_exp.experiment.judging.offer import offered
 from attn_exp.experiment.judging.own import Own
+from attn_exp.experiment.mistakes.recipe import compute
 
 Seen = list[tuple[Case, Answer]]
 
@@ -93,6 +94,21 @@ def how_to_call(own: Own, asked: Asked) -> tuple[Caller, Bound, Tried]:
     assert first is not None
     chosen = (shaped or spoke or [first])[0]
     return chosen.caller, function, chosen
+
+
+def with_its_mask(caller: Caller, function: Bound) -> Caller:
+    """Return the caller as the function wants its masks: booleans, or numbers to add where it adds what it is given."""
+    if not caller.offer.takes("mask") or caller.asked.blocks:
+        return caller
+    masked = next((case for case in cases(caller, function, quick=True) if case.rung == "masks"), None)
+    if masked is None:
+        return caller
+    case = rounded(masked, caller)
+    answer = caller(case)
+    adding = replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed)
+    if answer.output is None or differs(answer.output, compute(adding, case.given), digits_of(caller, answer)):
+        return caller
+    return replace(caller, additive=True)
 
 
 def digits_of(caller: Caller, answer: Answer) -> int:

@@ -61,6 +61,11 @@ class Asked:
         )  # fmt: skip
 
     @property
+    def said(self) -> frozenset[str]:
+        """The names of the settings that the user wrote."""
+        return frozenset(word.partition("=")[0].lstrip("+~") for word in self.typed)
+
+    @property
     def words(self) -> str:
         """What was asked for, as a reader would say it."""
         return " ".join(sorted(self.typed)) if self.typed else "plain attention"

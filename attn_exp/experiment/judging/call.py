@@ -22,7 +22,7 @@ LAYOUTS = ("bhtd", "bthd", "htd", "td")
 
 @dataclass(frozen=True)
 class Caller:
-    """A function with all that is known about how to call it."""
+    """A function and how to call it; an `additive` mask is 0 where one may attend, else -inf."""
 
     function: Any
     offer: Offer
@@ -30,6 +30,7 @@ class Caller:
     asked: Asked
     layout: str
     dtype: str = "float64"
+    additive: bool = False
 
     def __call__(self, case: Case) -> Answer:
         """Return what the function says to a case; one that wants a mask beside its word for causal gets both."""
@@ -45,7 +46,7 @@ class Caller:
         try:
             with np.errstate(all="ignore"):  # each thread has its own; what overflows is seen in the answer
                 said = called(self.function, self.offer, arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return Answer(None, error=told(error))
         return self.read(said, case)
 
@@ -59,6 +60,8 @@ class Caller:
             given = {"x": case.given.x[0] if self.layout == "td" else case.given.x, **case.given.arrays}
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
         extra = keywords.for_case(case, self.offer, self.asked)
+        if self.additive and "mask" in extra:
+            extra["mask"] = np.where(extra["mask"], 0.0, -np.inf)
         return arrays | {role: self.given(value) for role, value in extra.items()}
 
     def given(self, value: Any) -> Any:

@@ -51,6 +51,15 @@ def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
         return None
 
 
+def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
+    """Return an output with zeros where a query sees no key: there, people write NaN, zeros or a mean."""
+    blind: Any = np.isneginf(stages["masked"]).all(axis=-1)
+    if output.shape != stages["output"].shape or not blind.any():
+        return output
+    rows = blind[..., None] if output.ndim == stages["context"].ndim else blind.any(axis=1)[..., None]
+    return np.where(rows, 0.0, output) if rows.shape[:-1] == output.shape[:-1] else output
+
+
 def tolerance(stages: Mapping[str, Array], digits: int) -> float:
     """Return how far an answer may lie from these stages by rounding alone, to `digits` bits.
 

@@ -33,7 +33,7 @@ def core_cases(asked: Asked, offer: Offer, layout: str, quick: bool) -> Iterator
     """Yield the questions to a function of heads."""
     maker = Maker(asked, layout)
     yield maker.case("values", 9, 9)
-    yield maker.case("unequal lengths", 7, 11, optional=not asked.masks)
+    yield maker.case("unequal lengths", 7, 11, optional=True)
     yield from keyword_cases(maker, offer)
     if maker.heads > 1:
         yield from shared_cases(maker, offer)
@@ -44,8 +44,8 @@ def core_cases(asked: Asked, offer: Offer, layout: str, quick: bool) -> Iterator
     if not quick:
         yield maker.case("one token", 1, 1)
         for length in (19, 37, 67, 131):
-            yield maker.case("off the block", length, length)
-        yield maker.case("on the block", 64, 64)
+            yield maker.case("off the block", length, length, optional=True)
+        yield maker.case("on the block", 64, 64, optional=True)
 
 
 def keyword_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
@@ -59,6 +59,8 @@ def keyword_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
             )
     if offer.takes("causal") and Causal not in kinds:
         yield maker.case("causal", 9, 9, masks=(*asked.masks, Causal()))
+        if asked.leaks or "align" in asked.said:  # only then is it known which query stands beside which key
+            yield maker.case("causal, unequal lengths", 6, 10, masks=(*asked.masks, Causal()), optional=True)
         if offer.takes("mask"):
             both = (*asked.masks, Causal(), maker.some_mask(8, 8, first=True))
             yield maker.case("a mask beside causal", 8, 8, masks=both, optional=True)
@@ -69,9 +71,20 @@ def keyword_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
         yield maker.case("padding", 8, 8, masks=(*asked.masks, Padding(lengths)))
     if offer.takes("scale") and asked.scale is True:
         yield replace(maker.case("scale", 7, 7, scale=0.3), explicit_scale=True)
+    yield from score_cases(maker, offer)
+
+
+def score_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
+    """Yield a question for each score rule that the function has a word for, alone and beside a mask."""
+    asked = maker.asked
     for role, rule in (("softcap", Softcap(2.0)), ("alibi", Alibi()), ("sinks", Sink(maker.sinks()))):
         if offer.takes(role) and type(rule) not in {type(known) for known in asked.scores}:
             yield maker.case(role, 7, 7, scores=(*asked.scores, rule))
+            if offer.takes("mask"):
+                masks = (*asked.masks, maker.some_mask(8, 8))
+                yield maker.case(
+                    f"{role} beside a mask", 8, 8, scores=(*asked.scores, rule), masks=masks, optional=True
+                )
 
 
 def shared_cases(maker: Maker, offer: Offer) -> Iterator[Case]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from time import perf_counter
 
@@ -35,7 +36,11 @@ def check(own: Own, asked: Asked, quick: bool = False, tell: Tell = lambda rung:
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
-        return judged(own, asked, quick, tell)
+        verdict = judged(own, asked, quick, tell)
+        if verdict.passed or verdict.mistakes or asked.layout:
+            return verdict
+        other = judged(own, replace(asked, layout="bthd"), quick, tell)
+        return other if other.mistakes else verdict
 
 
 def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
@@ -45,6 +50,7 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     caller, function, tried = ask.how_to_call(own, asked)
     if tried.answer.output is None:
         return silent(own, asked, tried, perf_counter() - start)
+    caller = ask.with_its_mask(caller, function)
     tell("its values")
     seen = ask.ask(caller, function, quick)
     digits, rounding = precise(caller, seen)
@@ -63,7 +69,7 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
         *(finding for finding, _ in behaved),
         again,
         *(finding for finding, _ in edges),
-        gradients(caller, tried.case),
+        gradients(caller, tried.case, digits),
     )
     passed = not any(finding.state == BROKEN for finding in findings)
     manners = tuple(dict.fromkeys(name for name in broken if name))
@@ -99,7 +105,8 @@ def silent(own: Own, asked: Asked, tried: Tried, seconds: float) -> Verdict:
 def manner(caller: Caller) -> str:
     """Say how a function is called."""
     what = f"q, k, v [{' '.join(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
-    return f"with {what}, {caller.library.name}, {caller.dtype}"
+    added = ", masks added" if caller.additive else ""
+    return f"with {what}, {caller.library.name}, {caller.dtype}{added}"
 
 
 def precise(caller: Caller, seen: Seen) -> tuple[int, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment import mistakes
-from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted
+from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted, without_blind
 from attn_exp.experiment.judging.others import others
 from attn_exp.experiment.mistakes.mistake import Change
 from attn_exp.experiment.mistakes.recipe import Recipe
@@ -185,10 +185,15 @@ def explains(candidate: Candidate, seen: Sequence[Seen], digits: int) -> bool:
         stages = predicted(candidate.change(case), case.given)
         if stages is None and answer.output.shape != expected(case)["output"].shape:
             continue  # neither fits these shapes
-        if stages is None or differs(answer.output, stages, digits):
+        if stages is None or differs(*seeing(answer.output, stages), digits):
             return False
         told += 1
     return told > 0
+
+
+def seeing(output: Array, stages: Mapping[str, Array]) -> tuple[Array, Mapping[str, Array]]:
+    """Return both without the rows in which a query sees no key."""
+    return without_blind(output, stages), {**stages, "output": without_blind(stages["output"], stages)}
 
 
 def features(cases: Sequence[Case]) -> set[str]:

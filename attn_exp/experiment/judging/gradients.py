@@ -8,15 +8,16 @@ import numpy as np
 
 from attn_exp.experiment.judging.call import Caller, called, parts_of
 from attn_exp.experiment.judging.case import Case
+from attn_exp.experiment.judging.libraries import DIGITS
 from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 
 STEP = 1e-6
 
 
-def gradients(caller: Caller, case: Case) -> Finding:
+def gradients(caller: Caller, case: Case, digits: int) -> Finding:
     """Hold PyTorch's gradients against central differences of the function, along one random direction."""
     rung = "gradients"
-    if caller.library.name != "torch" or caller.dtype != "float64":
+    if caller.library.name != "torch" or digits < DIGITS["float64"]:
         return Finding(rung, ABSENT)
     sides = ("q", "k", "v") if case.given.x is None else ("x",)
     arguments = caller.arguments(case)

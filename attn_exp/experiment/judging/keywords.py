@@ -33,10 +33,21 @@ def for_case(case: Case, offer: Offer, asked: Asked) -> dict[str, Any]:
     """Return the keywords of a case, by role."""
     at = at_of(case)
     return {
+        **unasked(at, offer),
         **spoken_masks(case.recipe, at, offer, asked),
         **spoken_scores(case.recipe, at, offer),
         **spoken_heads(case, at, offer),
     }
+
+
+def unasked(at: At, offer: Offer) -> dict[str, Any]:
+    """Return what a function must be given though nobody asks for it: full lengths, a mask that allows all."""
+    neutral: dict[str, Any] = {
+        "lengths": np.full(at.batch, at.keys, np.int64),
+        "mask": np.ones((at.rows, at.keys), np.bool_),
+        "causal": False,
+    }
+    return {role: value for role, value in neutral.items() if offer.takes(role) and role not in offer.defaults}
 
 
 def at_of(case: Case) -> At:
@@ -126,6 +137,6 @@ def spoken_heads(case: Case, at: At, offer: Offer) -> dict[str, Any]:
     needed = offer.takes("scale") and "scale" not in offer.defaults
     if offer.takes("scale") and (case.explicit_scale or needed):
         said["scale"] = float(case.recipe.rules.scale)
-    if offer.takes("dropout"):
+    if offer.takes("dropout") and offer.defaults.get("dropout", 0.0) is not None:
         said["dropout"] = 0.0
     return said

@@ -102,7 +102,9 @@ def of_module(module: Any, name: str) -> Bound:
     roles = {BY_NAME[plain(given.name)]: given.name for given in reversed(forward) if plain(given.name) in BY_NAME}
     thrice = {"q", "k", "v"} <= set(roles)
     taken = {role: word for role, word in roles.items() if role in ("mask", "padding", "causal")}
-    offer = Offer(False, {"x": "x", **{name: name for name in arrays if name.startswith("\0")}, **taken}, (), {})
+    offer = Offer(
+        False, {"x": "x", **{name: name for name in arrays if name.startswith("\0")}, **taken}, (), dict.fromkeys(taken)
+    )
 
     def call(x: Any, **keywords: Any) -> Any:
         return module(x, x, x, **keywords) if thrice else module(x, **keywords)

@@ -95,7 +95,7 @@ def from_package(name: str) -> ModuleType:
         raise UserError(f"{name} cannot be imported: {told(error)}") from error
 
 
-def told(error: Exception) -> str:
+def told(error: BaseException) -> str:
     """Return the kind of an error and the first line that it says."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

@@ -19,6 +19,8 @@ from attn_exp.experiment.judging.stages import beside
 from attn_exp.experiment.judging.verdict import Smallest
 from attn_exp.experiment.mistakes.recipe import Given
 from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.scores.sink import Sink
 
 Array = NDArray[Any]
 TRIES = 4
@@ -78,7 +80,11 @@ def made(case: Case, sizes: tuple[int, int, int, int, int], masks: tuple[Any, ..
     old = case.recipe.rules
     usual = np.isclose(old.scale, 1 / np.sqrt(at_of(case).size))
     offset = keys - rows if isinstance(old.offset, int) and old.offset != 0 else 0
-    rules = replace(old, masks=masks, scale=1 / np.sqrt(size) if usual else old.scale, offset=offset)
+    masks = tuple(
+        Padding(min(int(np.ravel(mask.lengths)[0]), keys)) if isinstance(mask, Padding) else mask for mask in masks
+    )
+    scores = tuple(Sink(tuple(np.resize(rule.logit, heads))) if isinstance(rule, Sink) else rule for rule in old.scores)
+    rules = replace(old, masks=masks, scores=scores, scale=1 / np.sqrt(size) if usual else old.scale, offset=offset)
     recipe = replace(case.recipe, rules=rules, heads=heads, groups=groups)
 
     def whole(*shape: int) -> Array:

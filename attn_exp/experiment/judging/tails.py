@@ -12,38 +12,39 @@ from attn_exp.experiment.mistakes.tail_dropped import first_keys
 
 def tail_dropped(seen: Sequence[tuple[Case, Answer]], digits: int) -> bool:
     """Say whether every answer is right, or right for the first keys or the first queries alone."""
-    short = 0
+    most = 0
     for case, answer in seen:
         if answer.output is None or not differs(answer.output, expected(case), digits):
             continue
-        if not (keys_dropped(case, answer, digits) or queries_dropped(case, answer, digits)):
+        kept = max(keys_kept(case, answer, digits), queries_kept(case, answer, digits))
+        if kept < 0:
             return False
-        short += 1
-    return short > 0
+        most = max(most, kept)
+    return most > 0
 
 
-def keys_dropped(case: Case, answer: Answer, digits: int) -> bool:
-    """Say whether the answer is that to some of the first keys."""
+def keys_kept(case: Case, answer: Answer, digits: int) -> int:
+    """Return to how many of the first keys this is the answer: 0 where it is nothing at all, -1 where to none."""
     assert answer.output is not None
     keys = expected(case)["masked"].shape[-1]
     for count in range(keys - 1, -1, -1):
         stages = predicted(first_keys(case.recipe, count), case.given)
         nothing = count == 0 and not np.nan_to_num(answer.output).any()
         if nothing or (stages is not None and not differs(answer.output, stages, digits)):
-            return True
-    return False
+            return count
+    return -1
 
 
-def queries_dropped(case: Case, answer: Answer, digits: int) -> bool:
-    """Say whether the first queries are right and the last ones are one number, such as 0."""
+def queries_kept(case: Case, answer: Answer, digits: int) -> int:
+    """Return how many of the first queries are right, where the others are one number, such as 0; -1 where none is."""
     right, output = expected(case), answer.output
     assert output is not None
     if output.shape != right["output"].shape:
-        return False
-    for count in range(output.shape[-2] - 1, -1, -1):
+        return -1
+    for count in range(output.shape[-2] - 1, 0, -1):
         rest = output[..., count:, :]
         same = np.isnan(rest).all() or (rest == rest.ravel()[0]).all()
         first = {**right, "output": right["output"][..., :count, :]}
         if same and not differs(output[..., :count, :], first, digits):
-            return True
-    return False
+            return count
+    return -1
