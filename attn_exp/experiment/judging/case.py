@@ -51,10 +51,15 @@ def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
         return None
 
 
+FEW_BLIND = 0.5
+"""The share of queries that may see no key; where more do, what a function gives there is all that it gives."""
+
+
 def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
     """Return an output with zeros where a query sees no key: there, people write NaN, zeros or a mean."""
     blind: Any = np.isneginf(stages["masked"]).all(axis=-1)
-    if output.shape != stages["output"].shape or not blind.any():
+    few = blind.mean() <= FEW_BLIND or stages["masked"].shape[-1] == 1
+    if output.shape != stages["output"].shape or not blind.any() or not few:
         return output
     rows = blind[..., None] if output.ndim == stages["context"].ndim else blind.any(axis=1)[..., None]
     return np.where(rows, 0.0, output) if rows.shape[:-1] == output.shape[:-1] else output
