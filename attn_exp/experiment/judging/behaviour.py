@@ -68,7 +68,7 @@ def dropped(caller: Caller, case: Case) -> bool:
     answers = [caller(alone).output for _ in range(CALLS)]
     factors = [factor for answer in answers if answer is not None for factor in values_kept(answer, alone)]
     kept = [factor for factor in factors if abs(factor) > 1e-6]
-    return 0 < len(kept) < len(factors) and max(kept) - min(kept) < 1e-3 and min(kept) > 1.01
+    return 0 < len(kept) < len(factors) and max(kept) - min(kept) < 0.02 and min(kept) > 1.01
 
 
 def one_token(case: Case) -> Case | None:

@@ -17,9 +17,10 @@ from attn_exp.experiment.judging.behaviour import behaviours
 from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Answer, Case, expected
 from attn_exp.experiment.judging.gradients import gradients
+from attn_exp.experiment.judging.libraries import DIGITS
 from attn_exp.experiment.judging.naming import SINGLE, named
 from attn_exp.experiment.judging.own import Own
-from attn_exp.experiment.judging.precision import error
+from attn_exp.experiment.judging.precision import error, only_rounded, representable
 from attn_exp.experiment.judging.remarks import remarks
 from attn_exp.experiment.judging.shrink import shrunk
 from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
@@ -117,6 +118,9 @@ def precise(caller: Caller, seen: Seen) -> tuple[int, str]:
         return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it answers in {kept}"
     if failing(seen, digits) and not failing(seen, SINGLE):
         return SINGLE, SILENT
+    kind = representable([answer for _, answer in seen[:4]])
+    if kind and failing(seen, digits) and only_rounded(seen, DIGITS[kind]):
+        return DIGITS[kind], f"its answers are rounded to {kind}"
     return digits, ""
 
 

@@ -50,7 +50,7 @@ def by_numbers(seen: Seen, digits: int, quick: bool) -> Diagnosis:
     if not (found.names or found.setting) and digits > SINGLE:
         found = diagnose(seen, SINGLE, pairs=False)
     if not (found.names or found.setting) and coarse:
-        found = diagnose(seen, coarse, pairs=not quick)
+        found = exactly(seen, coarse, quick)
     plain = [pair for pair in seen if pair[0].rung in FEW]
     if found.names or found.setting or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
         return found
