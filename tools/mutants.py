@@ -61,7 +61,7 @@ MUTANTS = [
     Mutant("ALiBi by the closed formula", "rules/scores/alibi.py", "2 ** math.floor(math.log2(heads))", "heads", RULES),
     Mutant("T5 counts the query as later", "rules/scores/t5.py", "np.where(ahead > 0", "np.where(ahead >= 0", RULES),
     Mutant("soft-cap at 1", "rules/scores/softcap.py", "np.tanh(logits / kind(self.cap)) * kind(self.cap)", "np.tanh(logits / kind(self.cap))", RULES),
-    Mutant("sink forgotten", "rules/normalizers/softmax.py", "total = total + np.exp(extra - anchor)", "total = total + 0", RULES),
+    Mutant("sink forgotten", "rules/normalizers/softmax.py", "total = total + np.exp(extra - anchor).sum(axis=-1, keepdims=True)", "total = total + 0", RULES),
     Mutant("sparsemax off the simplex", "rules/normalizers/sparsemax.py", "axis=-1) - 1) / np.maximum(kept, 1)", "axis=-1)) / np.maximum(kept, 1)", RULES),
     Mutant("sigmoid turned", "rules/normalizers/sigmoid.py", "np.where(masked < 0, powers, one)", "np.where(masked > 0, powers, one)", RULES),
     Mutant("rope turns the other way", "rules/positions/rope.py", "cosines - heads[..., second] * sines", "cosines + heads[..., second] * sines", RULES),
