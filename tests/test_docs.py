@@ -32,6 +32,7 @@ def outputs(name: str) -> list[str]:
     return [each.get("text") or each["data"].get("text/html") or each["data"]["text/plain"] for each in shown]
 
 
+@pytest.mark.long
 def test_the_notebook_of_the_documents_runs_and_every_printed_result_agrees() -> None:
     shown = outputs("five_documents")
     agreement = table(shown[0])
@@ -46,6 +47,7 @@ def table(html: str) -> list[list[str]]:
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in body.split("<tr>")[1:]]
 
 
+@pytest.mark.long
 def test_the_notebook_on_the_square_root_shows_what_it_says() -> None:
     shown = outputs("why_divide_by_sqrt_d")
     for size, unscaled, scaled, _ in table(shown[0]):

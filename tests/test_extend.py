@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.long import thinned
 
 FILE = re.compile(r"^```(?:python|yaml):(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = (ROOT / "docs/extend.md").read_text(encoding="utf-8").split("\n## ")[1:]
@@ -87,7 +88,7 @@ def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
 
 def run_tests(folder: Path, files: str, only: str) -> subprocess.CompletedProcess[str]:
     """Run some tests of a copy."""
-    return run(folder, f"python -m pytest {files} -n0 -q -rA -p no:cacheprovider -k '{only}'")
+    return run(folder, f"python -m pytest {files} --all -n0 -q -rA -p no:cacheprovider -k '{only}'")
 
 
 def test_there_are_nine_recipes() -> None:
@@ -101,7 +102,7 @@ def test_a_recipe_is_at_most_one_file_of_python_and_one_of_yaml(title: str) -> N
     assert suffixes in ([".py"], [".py", ".yaml"])
 
 
-@pytest.mark.parametrize("title", RECIPES)
+@pytest.mark.parametrize("title", thinned(RECIPES, 9))
 def test_its_commands_run_and_its_member_is_listed(title: str, tmp_path: Path) -> None:
     folder, outcome = added(tmp_path, RECIPES[title]), OUTCOMES[title]
     commands = re.findall(r"^\$ (.*)$", RECIPES[title], re.MULTILINE)
@@ -111,6 +112,7 @@ def test_its_commands_run_and_its_member_is_listed(title: str, tmp_path: Path) -
     assert outcome.listed in run(folder, outcome.lists).stdout
 
 
+@pytest.mark.long
 def test_the_tests_of_every_member_pass_with_all_of_them(tmp_path: Path) -> None:
     folder = added(tmp_path, *RECIPES.values())
     done = run_tests(folder, " ".join(MEMBERS), " or ".join(MEMBERS.values()))
@@ -120,6 +122,7 @@ def test_the_tests_of_every_member_pass_with_all_of_them(tmp_path: Path) -> None
         assert any(name in ids for ids in passed), name
 
 
+@pytest.mark.long
 def test_a_mask_with_a_wrong_formula_or_a_short_yaml_is_noticed(tmp_path: Path) -> None:
     folder = added(tmp_path, RECIPES["A mask"])
     path = folder / "attn_exp/rules/masks/strided.py"

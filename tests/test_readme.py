@@ -72,6 +72,10 @@ def test_ci_runs_the_readmes_own_test_command() -> None:
     assert "grep -m 1 -E '^python3 -m venv .*pytest$' README.md" in (ROOT / ".ci/run").read_text(encoding="utf-8")
 
 
+def test_ci_runs_the_long_tests_too() -> None:
+    assert '"${test_command##* && } --all"\n' in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
 def test_the_table_of_settings_says_what_their_fields_say() -> None:
     """The rows that are settings have the field's meaning and default; the others are groups."""
     lines = {

@@ -127,7 +127,8 @@ def caught(mutant: Mutant) -> bool | None:
         if text.count(mutant.right) != 1:
             return None
         target.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *mutant.tests]
+        options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--all"]
+        command = [sys.executable, "-m", "pytest", *options, *mutant.tests]
         return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 1
 
 

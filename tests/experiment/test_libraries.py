@@ -22,6 +22,8 @@ from attn_exp.reference import oracle
 from tests import ROOT
 from tests.compose import config
 
+pytestmark = pytest.mark.long
+
 CASES = 200
 
 SHAPES = ((1, 1, 1, 1), (3, 3, 1, 2), (3, 5, 2, 1), (5, 3, 3, 2), (4, 4, 2, 3), (1, 6, 2, 2), (6, 1, 1, 4))

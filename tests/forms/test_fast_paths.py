@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import attn_exp
 from attn_exp.forms._blocks import asked, blas, block, plain, tasks
 from tests.forms.test_onnx import ATTENTION, RENAMED, WINDOW, cases, given
+from tests.long import thinned
 
 Array = NDArray[Any]
 
@@ -52,7 +53,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.mark.usefixtures("small", "workers")
 @pytest.mark.parametrize("form", ["auto", "blockwise"])
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", thinned(WHOLE, 4))
 def test_onnx_suite(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attn_exp.forms._operator.choice.FEW", 0)
     case = cases("Attention")[name]
@@ -65,7 +66,7 @@ def test_onnx_suite(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("small", "workers")
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", thinned(SHAPES, 4), ids=str)
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("spread", [1.0, 300.0], ids=["small logits", "large logits"])
 def test_pytorch(shape: tuple[int, ...], kind: str, spread: float, monkeypatch: pytest.MonkeyPatch) -> None:

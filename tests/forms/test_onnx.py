@@ -24,11 +24,16 @@ import onnx.backend.test.case.node as onnx_cases
 from onnx import defs, helper
 from onnx.reference.ops.op_attention import _compute_attention
 
+from tests.long import thinned
+
 Array = NDArray[Any]
 
 RENAMED = {"Q": "query", "K": "key", "V": "value"}
 WINDOW = ("left_window_size", "right_window_size")
 MODES = ("logits", "capped", "masked", "weights")
+
+
+FORMS = [None, *(form for form in forms.NAMES if forms.form(form).reference == "logits")]
 
 
 @functools.cache
@@ -71,7 +76,7 @@ def test_the_suite_is_the_whole_suite() -> None:
     assert len(ROTARY) >= 8
 
 
-@pytest.mark.parametrize("form", [None, *(form for form in forms.NAMES if forms.form(form).reference == "logits")])
+@pytest.mark.parametrize("form", thinned(FORMS, len(FORMS)))
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention(name: str, form: str | None) -> None:
     """A stage that a form never forms is not compared; a form that refuses the case says so."""

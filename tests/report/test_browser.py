@@ -13,6 +13,7 @@ import pytest
 
 from tests.compose import comparison
 from tests.letters import WIDTHS, set_in
+from tests.long import thinned
 from tests.report.browser import need_chromium
 from tests.report.render import page_of
 from tests.report.tab import tab, visit
@@ -155,7 +156,7 @@ def test_two_variants_are_subtracted(page: str, tmp_path: Path) -> None:
     assert shown and float(shown[1].rstrip(".")) == pytest.approx(rows["unscaled"].shift, rel=1e-2)
 
 
-@pytest.mark.parametrize("letters", WIDTHS)
+@pytest.mark.parametrize("letters", thinned(WIDTHS, 3))
 @pytest.mark.parametrize("width", [1100, 360], ids=["laptop", "phone"])
 def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int, letters: str) -> None:
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
@@ -170,7 +171,7 @@ def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int,
 WIDE = ("mask=causal", "scale=false", "variant=[looped,scaled,linear,decode,blockwise,multi_head,multi_query]")
 
 
-@pytest.mark.parametrize("letters", WIDTHS)
+@pytest.mark.parametrize("letters", thinned(WIDTHS, 3))
 @pytest.mark.parametrize(
     "words", [("head=2", "scale=false"), SETTINGS, ("experiment=she_likes_coffee",), WIDE], ids=str
 )
@@ -206,7 +207,7 @@ def test_without_javascript_the_page_is_whole(page: str, tmp_path: Path) -> None
     assert sections >= 6 and formulas >= 15
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
+@pytest.mark.parametrize("scheme", thinned(["dark", "light"], 2))
 def test_axe_finds_no_serious_violation(page: str, tmp_path: Path, scheme: str) -> None:
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     with tab(tmp_path) as opened:

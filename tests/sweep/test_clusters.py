@@ -21,6 +21,8 @@ from attn_exp.sweep.plan import Job, make_plan
 from attn_exp.sweep.task import elsewhere
 from tests.sweep.command import environment, run, start, the_sweep, wait_until
 
+pytestmark = pytest.mark.long
+
 WORDS = ("-m", "embeddings=random", "embeddings.tokens=20", "embeddings.d_model=8", "seed=range(240)",
          "variant=[matrix,multi_head]", "report=none", "sweep.chunk=4")  # fmt: skip
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp.machine import SPARE
+from tests.long import thinned
 from tests.sweep.command import run, start, the_sweep, wait_until
 
 WORDS = ("-m", "seed=range(40)", "head=1,2", "variant=[matrix,multi_head]", "report=none", "sweep.chunk=10",
@@ -156,7 +157,7 @@ def cut_power(folder: Path, journal: Path, chance: random.Random) -> int:
     return lost
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", thinned(range(20), 10))
 def test_a_loss_of_power_costs_no_row(seed: int, swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance, journal = random.Random(seed), tmp_path / "journal"
     journal.touch()
@@ -174,7 +175,7 @@ def test_a_loss_of_power_costs_no_row(seed: int, swept: Path, tmp_path: Path, mo
     assert not [path for path in the_sweep(here).rglob("*") if SPARE.fullmatch(path.name)]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", thinned(range(20), 10))
 def test_parts_truncated_at_random_cost_no_row(seed: int, swept: Path, tmp_path: Path) -> None:
     chance = random.Random(seed)
     shutil.copytree(swept / "outputs", tmp_path / "outputs")

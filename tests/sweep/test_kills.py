@@ -11,6 +11,8 @@ import pytest
 from attn_exp.machine import SPARE
 from tests.sweep.command import alive, children, kill, results, run, start, the_sweep, wait_until
 
+pytestmark = pytest.mark.long
+
 KILLS = 5
 POINTS = 300
 WORDS = ("-m", "embeddings=random", "embeddings.tokens=16", "embeddings.d_model=8", f"seed=range({POINTS})",

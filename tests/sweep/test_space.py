@@ -23,6 +23,7 @@ from attn_exp.sweep import skip
 from attn_exp.sweep.expand import expand
 from attn_exp.sweep.manifest import described, ranges
 from attn_exp.sweep.plan import identity, left, make_plan, values_at
+from tests.long import thinned
 
 SWEEPS = [
     ["head=1,2", "scale=true,false", "seed=0,1"],
@@ -65,7 +66,7 @@ def by_hydra(words: list[str]) -> list[dict[str, Any]]:
     return [plain(compose("config", job)) for job in jobs]
 
 
-@pytest.mark.parametrize("words", SWEEPS, ids=" ".join)
+@pytest.mark.parametrize("words", thinned(SWEEPS, 3), ids=" ".join)
 def test_points_are_those_of_hydra(words: list[str], hydra: None) -> None:
     expected = by_hydra(words)
     GlobalHydra.instance().clear()

@@ -130,6 +130,7 @@ def test_an_edited_data_file_never_returns_old_rows(tmp_path: Path, quick: Quick
     assert table(tmp_path) != first
 
 
+@pytest.mark.long
 def test_a_new_version_never_returns_old_rows(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "attn_exp", tmp_path / "attn_exp")
     shutil.copytree(ROOT / "conf", tmp_path / "attn_exp" / "conf")
@@ -163,6 +164,7 @@ def test_fail_fast_stops_and_the_same_command_without_it_goes_on(tmp_path: Path,
     assert len(results(tmp_path)) == 500
 
 
+@pytest.mark.long
 def test_ten_thousand_points_where_a_tenth_fails(tmp_path: Path) -> None:
     sizes = "embeddings.d_model=2,4,6,8,10,12,14,16,18,7"
     words = ("-m", "embeddings=random", "embeddings.tokens=2", sizes, "seed=range(1000)", "variant=[matrix]")
@@ -189,6 +191,7 @@ task.tabulate = tabulate
 """
 
 
+@pytest.mark.long
 def test_a_point_that_kills_its_worker_twice_is_found_and_recorded(tmp_path: Path) -> None:
     words = ("-m", "seed=range(20)", "report=none", "sweep.chunk=10", "variant=[matrix]")
     run(tmp_path, *words, patch=CRASH, code=1)
@@ -247,6 +250,7 @@ def test_one_line_and_exit_code_2(words: str, message: str, tmp_path: Path, quic
     assert os.listdir(tmp_path) == ["a_file"]
 
 
+@pytest.mark.long
 def test_two_drivers_on_one_folder(tmp_path: Path) -> None:
     with start(tmp_path, *SLOW) as first:
         wait_until(lambda: bool(list(tmp_path.glob("outputs/sweeps/*/parts/*.csv"))))
@@ -258,6 +262,7 @@ def test_two_drivers_on_one_folder(tmp_path: Path) -> None:
     assert len(results(tmp_path)) == 640
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_a_partial_table_that_says_so(sign: signal.Signals, tmp_path: Path) -> None:
     words = (*SLOW[:-1], "report=tables")
@@ -277,6 +282,7 @@ def test_an_interrupt_leaves_a_partial_table_that_says_so(sign: signal.Signals, 
     assert len(results(tmp_path)) == 640
 
 
+@pytest.mark.long
 def test_a_full_disk_is_told_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = ("-m", "seed=range(64)", "report=none", "sweep.chunk=32")
     _, err = run(tmp_path, *words, limit="-f 16", code=1)

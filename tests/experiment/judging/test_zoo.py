@@ -11,6 +11,7 @@ from attn_exp.experiment.judging.asked import Asked, asked
 from attn_exp.experiment.judging.check import check
 from attn_exp.experiment.judging.own import recorded
 from attn_exp.experiment.judging.verdict import Verdict
+from tests.long import thinned
 from tests.zoo.case import Case
 from tests.zoo.cases import CASES
 from tests.zoo.cheats import CHEATS
@@ -32,14 +33,14 @@ def short(case: Case) -> str:
     return f"{case.name} {' '.join(case.settings)}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=short)
+@pytest.mark.parametrize("case", thinned(CASES, 3), ids=short)
 def test_a_wrong_function_is_named_alone(case: Case) -> None:
     found = verdict(case.function, case.settings)
     assert len(found.mistakes) == 1, found
     assert found.mistakes[0] in (case.mistake, *case.same_as), found
 
 
-@pytest.mark.parametrize("case", RIGHT, ids=short)
+@pytest.mark.parametrize("case", thinned(RIGHT, 3), ids=short)
 def test_a_right_function_passes(case: Case) -> None:
     found = verdict(case.function, case.settings)
     assert found.passed, found
@@ -47,11 +48,12 @@ def test_a_right_function_passes(case: Case) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a cheat's own thread
-@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: str(cheat.name))
+@pytest.mark.parametrize("cheat", thinned(CHEATS, 3), ids=lambda cheat: str(cheat.name))
 def test_a_cheat_does_not_pass(cheat: Any) -> None:
     assert not verdict(cheat.make()).passed
 
 
+@pytest.mark.long
 def test_most_pairs_are_named() -> None:
     """Of every fourth pair; `benchmarks/check.py` counts all of them."""
     some = PAIRS[::4]
