@@ -17,6 +17,7 @@ from attn_exp.config.choices import conf_dir
 from attn_exp.errors import UserError
 from attn_exp.problem.problem import build
 from tests.compose import comparison, config
+from tests.long import thinned
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden/documents.json").read_text(encoding="utf-8"))
 FIGURES = [(experiment, name) for experiment, figures in GOLDEN.items() for name in figures]
@@ -99,7 +100,7 @@ def test_the_document_of_two_answers_is_right_once() -> None:
 
 
 @pytest.mark.parametrize("bias", ["true", "false"])
-@pytest.mark.parametrize("projections", [each for each in choices("projections") if each in choices("embeddings")])
+@pytest.mark.parametrize("projections", thinned(sorted({*choices("projections")} & {*choices("embeddings")}), 4))
 def test_documents_leave_out_nothing_that_a_run_needs(projections: str, bias: str) -> None:
     """What a document lacks leaves everything as it is: W_o is the identity, and biases are zero."""
     problem = build(config(f"embeddings={projections}", f"projections={projections}", f"bias={bias}", "head=1"))
@@ -109,7 +110,7 @@ def test_documents_leave_out_nothing_that_a_run_needs(projections: str, bias: st
         assert not any(problem.projections[name].any() for name in ("b_q", "b_k", "b_v", "b_o"))
 
 
-@pytest.mark.parametrize("experiment", choices("experiment"))
+@pytest.mark.parametrize("experiment", thinned(choices("experiment"), 4))
 def test_every_experiment_takes_another_input(experiment: str) -> None:
     """The command line wins over a preset's input, and what the preset's input brought along goes with it."""
     found = comparison(f"experiment={experiment}", "embeddings=random", "projections=normal")

@@ -25,6 +25,7 @@ from attn_exp.report.shown import Shown
 from attn_exp.report.sums import sums
 from attn_exp.runs import execution, store
 from tests.compose import comparison, config
+from tests.long import thinned
 from tests.report.render import drawings_of, markdown_of, page_of
 
 HOSTILE = ["<script>f(1)</script>", '"onerror="f(1)', "../../x"]
@@ -256,20 +257,23 @@ def test_figures_come_in_the_formats_asked_for(asked: list[str], shown: str, tmp
 
 @pytest.mark.parametrize(
     "words",
-    [
-        "variant=[looped,blockwise,linear,linear_recurrent,multi_query]",
-        "variant=[blockwise]",
-        "mask=causal score=alibi position=rope variant=[decode,blockwise,multi_head]",
-        "score=sink bias=true",
-        "normalizer=sigmoid mask=window",
-        "score=softcap",
-        "kv_head=1 head=4",
-        "scale=0",
-        "embeddings=random embeddings.tokens=1 embeddings.d_model=4",
-        "experiment=attention_times_value",
-        "experiment=qk_transpose",
-        "experiment=udl_multi_head",
-    ],
+    thinned(
+        [
+            "variant=[looped,blockwise,linear,linear_recurrent,multi_query]",
+            "variant=[blockwise]",
+            "mask=causal score=alibi position=rope variant=[decode,blockwise,multi_head]",
+            "score=sink bias=true",
+            "normalizer=sigmoid mask=window",
+            "score=softcap",
+            "kv_head=1 head=4",
+            "scale=0",
+            "embeddings=random embeddings.tokens=1 embeddings.d_model=4",
+            "experiment=attention_times_value",
+            "experiment=qk_transpose",
+            "experiment=udl_multi_head",
+        ],
+        3,
+    ),
 )
 def test_whatever_runs_is_told(words: str, tmp_path: Path) -> None:
     run = a_run(comparison(*words.split()))

@@ -75,7 +75,7 @@ DAMAGES = [cut_in_a_number, without_its_last_line, emptied_to_its_head, emptied,
            under_the_name_of_another_chunk, in_another_order, one_bit]  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", thinned(DAMAGES, 5))
 def test_a_damaged_part_is_computed_again_and_said(damage: Callable[[Path], None], swept: Path, tmp_path: Path) -> None:
     shutil.copytree(swept / "outputs", tmp_path / "outputs")
     folder = the_sweep(tmp_path)

@@ -47,6 +47,7 @@ def test_the_report_says_what_was_found(full: Path) -> None:
     assert "title" not in text.split("## Results")[1].split("\n| :")[0]  # only the settings that differ have a column
 
 
+@pytest.mark.long
 def test_each_command_in_the_report_runs(full: Path, tmp_path: Path) -> None:
     text = (full / "report.md").read_text()
     commands = re.findall(r"`(python -m attn_exp [^`]*)`", text)
@@ -81,6 +82,7 @@ def test_the_page_needs_nothing_else_and_runs_nobodys_words(full: Path) -> None:
     assert len(text) < 1_500_000
 
 
+@pytest.mark.long
 def test_a_sweep_over_documents_says_how_many_printed_results_agree(tmp_path: Path) -> None:
     printed = {"attention_flow": 4, "attention_times_value": 8, "qk_transpose": 7, "the_cat_sat": 8}
     out, _ = run(tmp_path, "-m", f"experiment={','.join(printed)}", "report=tables", "sweep.engine=serial")

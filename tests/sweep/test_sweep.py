@@ -330,6 +330,7 @@ def test_parquet_is_a_data_set_for_duckdb(tmp_path: Path, quick: Quick) -> None:
     assert json.loads((sweeps / "parquet" / "manifest.json").read_text())["failed"] == 8
 
 
+@pytest.mark.long
 def test_all_documents_run_and_say_that_every_printed_figure_agrees(tmp_path: Path, quick: Quick) -> None:
     quick("-m", "experiment=glob(*)")
     told = {line["experiment"]: line["agree"] for line in results(tmp_path)}

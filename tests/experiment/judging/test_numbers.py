@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import attn_exp
 from attn_exp import UserError, Verdict
 from tests import ROOT
+from tests.long import thinned
 
 Array = NDArray[Any]
 Sheet = dict[str, Array]
@@ -102,7 +103,7 @@ def named(verdict: Verdict) -> set[frozenset[str]]:
     return {frozenset(verdict.mistakes), *map(frozenset, verdict.alike)}
 
 
-@pytest.mark.parametrize("digits", [2, 3, 4, 8])
+@pytest.mark.parametrize("digits", thinned([2, 3, 4, 8], 3))
 @pytest.mark.parametrize("stage", ["q", "scores", "logits", "weights", "output"])
 def test_right_numbers_are_right(stage: str, digits: int) -> None:
     verdict = explained(worked(), stage, digits=digits)
@@ -111,7 +112,7 @@ def test_right_numbers_are_right(stage: str, digits: int) -> None:
 
 
 @pytest.mark.parametrize("digits", [2, 3, 4])
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", thinned(WRONG, 4))
 def test_a_mistake_is_named_from_rounded_weights_and_output(name: str, digits: int) -> None:
     verdict = explained(WRONG[name], "weights", "output", digits=digits)
     assert not verdict.passed
@@ -119,13 +120,13 @@ def test_a_mistake_is_named_from_rounded_weights_and_output(name: str, digits: i
     assert digits == 2 or verdict.mistakes == (name,), verdict
 
 
-@pytest.mark.parametrize("name", [name for name in WRONG if name not in ("queries_keys_swapped",)])
+@pytest.mark.parametrize("name", thinned((name for name in WRONG if name not in ("queries_keys_swapped",)), 4))
 def test_a_mistake_is_named_from_the_output_alone(name: str) -> None:
     verdict = explained(WRONG[name], "output", digits=4)
     assert frozenset({name}) in named(verdict), verdict
 
 
-@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize("name", thinned(MASKED, 4))
 def test_a_mistake_with_a_mask_is_named(name: str) -> None:
     verdict = explained(MASKED[name], "weights", "output", words=("mask=causal",))
     assert verdict.mistakes == (name,), verdict
