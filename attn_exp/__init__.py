@@ -6,10 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attn_exp.api import Result, assert_attention, check, explain, run
+    from attn_exp.api import assert_attention, check, explain, run
     from attn_exp.errors import UserError
     from attn_exp.experiment.judging.verdict import Verdict
     from attn_exp.forms._operator.functional import Traced, attention, trace
+    from attn_exp.runs.result import Result
 
 __all__ = [
     "Result",
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 HOMES = {
-    "Result": "api",
+    "Result": "runs.result",
     "Traced": "forms._operator.functional",
     "UserError": "errors",
     "Verdict": "experiment.judging.verdict",

@@ -1,32 +1,18 @@
-"""`attn_exp.run`: a run from Python, composed and computed as on the command line."""
+"""What Python may ask: `run`, `check`, `explain` and `assert_attention`, in the words of the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attn_exp.config.read import read
-from attn_exp.config.repeat import Repeat
-from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
-from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.experiment.timing import Timing
-from attn_exp.problem.projections import BIASES, MATRICES
-from attn_exp.report import terminal
-from attn_exp.runs import arrays, execution, rendering, store
-from attn_exp.runs.provenance import ask_git, origin
+from attn_exp.runs import execution
+from attn_exp.runs.given import is_array_name, named_or_spelled, plain, split, starting, with_arrays
+from attn_exp.runs.result import Result
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from attn_exp.experiment.judging.verdict import Verdict
-    from attn_exp.report.notebook import Drawing
 
 
 def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Result:
@@ -99,152 +85,3 @@ def assert_attention(function: Any, *words: str, **settings: Any) -> None:
     verdict = check(function, *words, **settings)
     if not verdict.passed:
         raise AssertionError(str(verdict))
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run found. In a notebook it shows itself: the table, the sentence, and the weights of every variant.
-
-    `comparison` holds everything as plain data, `timings` what each variant costs, `repeat` what repeats the run.
-    """
-
-    comparison: Comparison
-    timings: tuple[Timing, ...]
-    repeat: Repeat
-
-    @property
-    def command(self) -> str:
-        """The command that repeats the run; a large array of yours goes by a name that `results.npz` knows it by."""
-        return self.repeat.line
-
-    @property
-    def config(self) -> Config:
-        """The settings, as the command line reads them."""
-        return self.comparison.config
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per variant: its settings, how right it is, how far from the first, what its weights look like."""
-        from attn_exp.report import tables  # noqa: PLC0415 - pandas is slow to import
-
-        return tables.comparison(self.comparison)
-
-    @property
-    def distances(self) -> pd.DataFrame:
-        """How far every two variants' answers are apart."""
-        from attn_exp.report import tables  # noqa: PLC0415
-
-        return tables.distances(self.comparison)
-
-    @property
-    def published(self) -> pd.DataFrame:
-        """A row per printed result of a document, and whether the run agrees with it."""
-        from attn_exp.report import tables  # noqa: PLC0415
-
-        return tables.published(self.comparison)
-
-    def stage(self, variant: str, name: str, head: int = 1) -> pd.DataFrame:
-        """Return a stage of a variant, `q`, `logits`, `weights`, `output` and so on, with tokens as labels.
-
-        Heads count from 1, here and in every table and picture that people read.
-
-        Raises:
-            UserError: there is no such variant, it did not form that stage, or it has no such head.
-        """
-        from attn_exp.report import tables  # noqa: PLC0415
-
-        return tables.stage(self.comparison, variant, name, head)
-
-    def array(self, variant: str, name: str) -> NDArray[Any]:
-        """Return a stage of a variant as an array, such as its weights `[h t s]` or its output `[t m]`.
-
-        Raises:
-            UserError: there is no such variant, or it did not form that stage.
-        """
-        if variant not in self.comparison.traces:
-            raise UserError(unknown(variant, list(self.comparison.traces), "variant"))
-        formed = dict(self.comparison.traces[variant].stages())
-        if name not in formed:
-            raise UserError(unknown(name, list(formed), f"stage of {variant}"))
-        return np.array(formed[name])
-
-    def figure(self, name: str = "weights") -> Drawing:
-        """Return a figure of the report, which shows itself in a notebook: `weights`, `distances`, `entropy`, ...
-
-        Raises:
-            UserError: this run has no such figure.
-        """
-        from attn_exp.report.notebook import drawing  # noqa: PLC0415 - Matplotlib is slow to import
-
-        return drawing(self.comparison, name)
-
-    def save(self, output_dir: str | Path | None = None) -> Path:
-        """Write the run and its report as the command line does, and return the new folder.
-
-        Raises:
-            UserError: the folder cannot be written to.
-        """
-        config = self.config if output_dir is None else replace(self.config, output_dir=str(output_dir))
-        store.check_writable(Path(config.output_dir))
-        rendering.load_renderers(config.report)
-        with ask_git() as git:
-            comparison = replace(self.comparison, config=config)
-            about = store.about(comparison, self.repeat, origin(git))
-        return execution.write(Run(comparison, self.timings, about))
-
-    def __repr__(self) -> str:
-        return terminal.summary(self.comparison)
-
-    def _repr_html_(self) -> str:
-        from attn_exp.report.notebook import page  # noqa: PLC0415 - only notebooks ask for it
-
-        return page(self.comparison, self.timings)
-
-
-INPUTS = ("tokens", "vectors", "q", "k", "v", "weights")
-
-
-def is_array_name(key: str) -> bool:
-    return key in (*INPUTS, *MATRICES, *BIASES)
-
-
-def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the input's arrays and the projections', as plain lists."""
-    inputs = {key: plain(value) for key, value in settings.items() if key in INPUTS}
-    return inputs, {key: plain(value) for key, value in settings.items() if key in (*MATRICES, *BIASES)}
-
-
-def plain(value: Any) -> Any:
-    """Return a value as lists and Python's own numbers."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def starting(inputs: Mapping[str, Any]) -> list[str]:
-    """Return the words that let the input start at the stage whose arrays are given; none where only names are."""
-    if "vectors" in inputs:
-        return ["embeddings=inline"]
-    return ["embeddings=inline", "projections=none"] if inputs.keys() - {"tokens"} else []
-
-
-def with_arrays(
-    composed: Mapping[str, Any], inputs: Mapping[str, Any], projections: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the composed values with the arrays in their place."""
-    settings = dict(composed)
-    if inputs:
-        kept = composed["embeddings"] if inputs.keys() == {"tokens"} else {}
-        settings["embeddings"] = {**kept, **inputs}
-    if projections:
-        section = composed["projections"]
-        settings["projections"] = {**section, "given": {**(section.get("given") or {}), **projections}}
-    return settings
-
-
-def named_or_spelled(value: Any) -> str:
-    """Return a value as it is typed, or the name of an array too large to be typed."""
-    array = arrays.as_numbers(value)
-    return spelled(value) if array is None else arrays.stored(arrays.name_of(array))

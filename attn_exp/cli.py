@@ -6,13 +6,12 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from attn_exp import machine
 from attn_exp.errors import UserError, brief, printable
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-OUTPUTS, LONGEST_MESSAGE = "outputs", 280
+LONGEST_MESSAGE = 280
 
 
 def main() -> None:
@@ -130,25 +129,24 @@ def complain(message: str) -> NoReturn:
 
 
 @dataclass(frozen=True)
-class Reply:
-    """What a command prints, and the exit code that it ends with."""
-
-    text: str
-    code: int = DONE
-
-
-@dataclass(frozen=True)
 class Command:
-    """A command beside the run: what it does with its words, how many it takes, and what its help says.
+    """A command beside the run: where it lives, how many words it takes, and what its help says.
 
-    `obey` returns what to print, or a `Reply`; `usage` is its name and its words, `meaning` what it is for.
+    `place` is `module:function`. The function takes the words, and returns what to print; or that, and whether it
+    passed: the exit code is 1 where not. `usage` is the command's name and its words, `meaning` what it is for.
     """
 
-    obey: Callable[[Sequence[str]], str | Reply]
+    place: str
     least: int
     most: int
     usage: str
     meaning: str
+
+    def obey(self, words: Sequence[str]) -> str | tuple[str, bool]:
+        """Load the command, which no other needs, and do what it is for."""
+        module, _, function = self.place.partition(":")
+        obeyed: str | tuple[str, bool] = getattr(import_module(f"attn_exp.{module}"), function)(words)
+        return obeyed
 
 
 def command(named: Command, words: Sequence[str]) -> int:
@@ -162,89 +160,27 @@ def command(named: Command, words: Sequence[str]) -> int:
         return say(f"attn-exp {named.usage:20} {named.meaning}")
     if not named.least <= len(rest) <= named.most:
         raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {named.usage}")
-    reply = said if isinstance(said := named.obey(rest), Reply) else Reply(said)
-    if reply.text:
-        say(reply.text)
-    return reply.code
-
-
-def judge(how: str, words: Sequence[str]) -> Reply:
-    """Check a function of the user's, or explain numbers."""
-    from attn_exp.experiment.judging import command as judging  # noqa: PLC0415 - each command loads its own
-
-    text, passed = judging.JUDGES[how](words)
-    return Reply(text, DONE if passed else FAILED)
-
-
-def index(words: Sequence[str]) -> str:
-    """Rebuild the page of all runs and sweeps."""
-    from attn_exp.runs.index import rebuild  # noqa: PLC0415 - as above
-
-    return str(rebuild(output_dir(words)))
-
-
-def open_newest(words: Sequence[str]) -> str:
-    """Open the newest report."""
-    from attn_exp.runs import reader  # noqa: PLC0415
-
-    return reader.show(output_dir(words))
-
-
-def render_again(words: Sequence[str]) -> str:
-    """Draw the report of a run anew, with figures of other settings where the words say so."""
-    from attn_exp.runs import reader  # noqa: PLC0415
-
-    place = machine.folder(words[0])
-    if len(words) == 1 and (place / "manifest.json").is_file() and not (place / "run.json").exists():
-        return collect_again(words)
-    return reader.render_again(place, words[1:])
-
-
-def show_status(words: Sequence[str]) -> str:
-    """Say where a sweep stands."""
-    from attn_exp.sweep import status  # noqa: PLC0415
-
-    return status.told(machine.folder(words[0]))
-
-
-def collect_again(words: Sequence[str]) -> str:
-    """Rebuild the table and the report of a sweep."""
-    from attn_exp.sweep import collect  # noqa: PLC0415
-
-    return collect.again(machine.folder(words[0]))
-
-
-def show_runs(words: Sequence[str]) -> str:
-    """List all runs and sweeps."""
-    from attn_exp.runs import listing  # noqa: PLC0415
-
-    return listing.listing(output_dir(words))
-
-
-def run_again(words: Sequence[str]) -> str:
-    """Repeat a run from its own settings, or compute one point of a sweep as a run."""
-    from attn_exp.sweep import rerun  # noqa: PLC0415
-
-    return rerun.asked(words)
-
-
-def output_dir(words: Sequence[str]) -> Path:
-    """Return the output folder that the words name, or the usual one."""
-    return machine.folder(words[0] if words else OUTPUTS)
+    reply = named.obey(rest)
+    text, passed = reply if isinstance(reply, tuple) else (reply, True)
+    if text:
+        say(text)
+    return DONE if passed else FAILED
 
 
 MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
-REPORT = "report DIR [figures.format=pdf] [figures.width=5]"
+REPORT, RERUN = "report DIR [figures.format=pdf] [figures.width=5]", "rerun DIR [POINT] [--own-code]"
+JUDGING, RUNS, SWEEP = "experiment.judging.command", "runs.commands", "sweep.commands"
 
 COMMANDS = {
-    "check": Command(partial(judge, "check"), 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"),
-    "explain": Command(partial(judge, "explain"), 1, MANY, EXPLAIN, "are these numbers right, and if not, why?"),
-    "open": Command(open_newest, 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
-    "report": Command(render_again, 1, 3, REPORT, "a run's report again, from its results"),
-    "index": Command(index, 0, 1, "index [DIR]", f"a page of all runs and sweeps under a folder ({OUTPUTS})"),
-    "runs": Command(show_runs, 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
-    "status": Command(show_status, 1, 1, "status DIR", "where a sweep stands, from its files"),
-    "collect": Command(collect_again, 1, 1, "collect DIR", "a sweep's table and report again, from its parts"),
-    "rerun": Command(run_again, 1, 3, "rerun DIR [POINT] [--own-code]", "a run again, or a sweep's point as a run"),
+    "check": Command(f"{JUDGING}:checked", 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"),
+    "explain": Command(f"{JUDGING}:explained", 1, MANY, EXPLAIN, "are these numbers right, and if not, why?"),
+    "open": Command(f"{RUNS}:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
+    "report": Command(f"{SWEEP}:render_again", 1, 3, REPORT, "a run's report again, from its results"),
+    "index": Command(f"{RUNS}:index", 0, 1, "index [DIR]", "a page of all runs and sweeps under a folder (outputs)"),
+    "runs": Command(f"{RUNS}:runs", 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
+    "status": Command(f"{SWEEP}:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
+    "collect": Command(f"{SWEEP}:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"),
+    "rerun": Command(f"{SWEEP}:rerun", 1, 3, RERUN, "a run again, or a sweep's point as a run"),
 }
+"""What `attn-exp NAME` does. A new command is a function in its room, and its line here."""

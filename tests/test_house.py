@@ -32,7 +32,7 @@ ORDER = (
 EDGES = {
     "hydra": ("command_line", "compose", "hydra_errors", "loader", "expand"),
     "omegaconf": ("command_line", "compose", "hydra_errors", "loader", "expand"),
-    "pandas": ("tables", "collect", "api"),  # api names its type alone: test_api asserts that it loads none
+    "pandas": ("tables", "collect", "result"),  # result names its type alone: test_api asserts that it loads none
     "matplotlib": ("plots", "panels", "maps", "figures", "drawing", "lettering"),
     "jinja2": ("compiled",),
 }

@@ -90,6 +90,3 @@ def progress() -> Callable[[str], None]:
         print(f"\r{text:60}\r", end="", file=sys.stderr, flush=True)
 
     return tell
-
-
-JUDGES = {"check": checked, "explain": explained}
