@@ -52,8 +52,8 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
     from attn_exp.experiment.judging import command, own  # noqa: PLC0415 - most imports need none
 
     question = command.understood([*words, *(f"{key}={spelled(plain(value))}" for key, value in settings.items())])
-    found = own.find(function) if isinstance(function, str) else own.given(function)
-    return judging.check(found, question, quick=quick)
+    subject = own.find(function) if isinstance(function, str) else own.given(function)
+    return judging.check(subject, question, quick=quick)
 
 
 def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> Verdict:

@@ -35,7 +35,7 @@ def module(package: str, name: str) -> ModuleType:
     return importlib.import_module(f"{package}.{name}")
 
 
-def found(package: str, name: str, kind: type[Kind]) -> type[Kind]:
+def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
     """Return the one class of that kind which the module defines."""
     source = module(package, name)
     kinds = [

@@ -16,7 +16,7 @@ def spelled(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return "{" + ",".join(f"{spelled(key)}:{spelled(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{spelled(key)}:{spelled(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(spelled, value)) + "]"
     return quoted(value) if isinstance(value, str) else str(value)

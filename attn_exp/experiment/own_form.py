@@ -116,7 +116,7 @@ class OwnForm:
 UNPROMISED = "the function is the user's own, and promises nothing"
 
 
-def found(name: Named, asked: Asked) -> OwnForm:
+def imported(name: Named, asked: Asked) -> OwnForm:
     """Import the function that the user named, and find out how it wants to be called.
 
     Raises:

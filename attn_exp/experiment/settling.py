@@ -85,14 +85,14 @@ def own_form(
     if not isinstance(form, Named):
         return None
     from attn_exp.experiment.judging.asked import Asked  # noqa: PLC0415 - most runs check nobody's own code
-    from attn_exp.experiment.own_form import found  # noqa: PLC0415
+    from attn_exp.experiment.own_form import imported  # noqa: PLC0415
 
     means = convention(chosen["convention"])
     asked = Asked(
         rules.masks, rules.scores, placed, rules.normalizer, chosen["scale"], blocks=means.blocks, empty=means.empty,
         align=chosen["align"] or means.align, caps_last=means.caps_last, seed=seed, typed=frozenset(words_of(chosen)),
     )  # fmt: skip
-    return found(form, asked)
+    return imported(form, asked)
 
 
 def words_of(chosen: Mapping[str, Any]) -> Iterator[str]:

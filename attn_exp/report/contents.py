@@ -29,7 +29,7 @@ def contents(run: Run, views: Views) -> dict[str, Any]:
         "published": comparison.published,
         "agreement": agreed(comparison.published),
         "checks": [checked(finding) for finding in comparison.checks],
-        "own": own.told(comparison.verdicts),
+        "own": own.stories(comparison.verdicts),
         "walks": walks(views),
         "origin": list(origin(run.about)),
     }

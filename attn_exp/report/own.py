@@ -23,7 +23,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Told:
+class Story:
     """What the report says of one function."""
 
     title: str
@@ -36,15 +36,15 @@ class Told:
     stages: tuple[tuple[str, bool, tuple[Pair, ...]], ...]
 
 
-def told(verdicts: Mapping[str, Verdict]) -> list[Told]:
+def stories(verdicts: Mapping[str, Verdict]) -> list[Story]:
     """Return what there is to say of each function, by variant."""
     return [one(variant, verdict) for variant, verdict in verdicts.items()]
 
 
-def one(variant: str, verdict: Verdict) -> Told:
+def one(variant: str, verdict: Verdict) -> Story:
     """Return what there is to say of one function."""
     small = verdict.smallest
-    return Told(
+    return Story(
         title=f"What is wrong with {variant}" if not verdict.passed else f"Nothing is wrong with {variant}",
         sentence=f"{verdict.name} computes {verdict.computes.rstrip('.')}.",
         named=tuple(explained(name) for name in verdict.mistakes),

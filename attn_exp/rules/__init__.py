@@ -35,7 +35,7 @@ def package(group: str) -> str:
 
 def kind(group: str, name: str) -> type:
     """Return the class of the rule of that name; it is imported when it is first asked for."""
-    return registry.found(package(group), name, KINDS[group])
+    return registry.member_class(package(group), name, KINDS[group])
 
 
 def make(group: str, name: str, settings: Any) -> Any:

@@ -136,8 +136,8 @@ def remembered(output_dir: Path) -> dict[str, Entry]:
     except (OSError, DamagedError):
         return {}
     names = [field.name for field in fields(Entry)]
-    found = [Entry(**{name: record[name] for name in names} | {"words": tuple(record["words"])}) for record in known]
-    return {entry.folder: entry for entry in found if entry.page in ("", *PAGES)}
+    entries = [Entry(**{name: record[name] for name in names} | {"words": tuple(record["words"])}) for record in known]
+    return {entry.folder: entry for entry in entries if entry.page in ("", *PAGES)}
 
 
 def remember(output_dir: Path, complete: Sequence[Entry]) -> None:

@@ -107,7 +107,7 @@ def figure_settings(words: Sequence[str]) -> dict[str, Any]:
 def spoken(value: str) -> Any:
     """Return what a value says: a number, a list in brackets, or a word."""
     if value.startswith("[") and value.endswith("]"):
-        return [spoken(each.strip()) for each in value[1:-1].split(",") if each.strip()]
+        return [spoken(part.strip()) for part in value[1:-1].split(",") if part.strip()]
     try:
         return float(value)
     except ValueError:

@@ -52,7 +52,7 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
         ValueError: columns that are not the fields of the schema, or a cell that is none of its types.
     """
     lines = list(csv.reader(StringIO(text, newline="")))
-    kinds = {each.name: get_type_hints(schema)[each.name] for each in fields(schema)}
+    kinds = {field.name: get_type_hints(schema)[field.name] for field in fields(schema)}
     if not lines or lines[0] != list(kinds):
         raise ValueError(f"expected the columns {', '.join(kinds)}; found {', '.join(lines[0]) if lines else 'none'}")
     return tuple(schema(*map(value, line, kinds.values())) for line in lines[1:])

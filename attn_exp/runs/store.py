@@ -217,7 +217,9 @@ def check_writable(output_dir: Path) -> None:
     Raises:
         UserError: its nearest existing parent is no folder, or a folder that may not be written to.
     """
-    nearest = next(each for each in (output_dir.absolute(), *output_dir.absolute().parents) if os.path.exists(each))
+    nearest = next(
+        folder for folder in (output_dir.absolute(), *output_dir.absolute().parents) if os.path.exists(folder)
+    )
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         reason = "is no folder" if not nearest.is_dir() else "may not be written to"
         raise UserError(f"output_dir={output_dir}: cannot be written to ({nearest} {reason})")

@@ -24,13 +24,13 @@ def output_dir(named: str) -> str:
     return named if inside else USUAL
 
 
-def words(found: Iterable[str], folder: Path) -> list[str]:
+def words(command: Iterable[str], folder: Path) -> list[str]:
     """Return the words of a command that are settings and nothing else.
 
     Raises:
         UserError: an option, a setting of Hydra's own, or an interpolation that could read the environment.
     """
-    checked = list(found)
+    checked = list(command)
     for word in checked:
         if word.lstrip().startswith("-") or HYDRAS_OWN.match(word.lstrip()):
             raise UserError(f"{folder}: {plain(word)} is no setting of a run; it is not followed")

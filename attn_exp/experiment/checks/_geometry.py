@@ -40,11 +40,11 @@ class Sizes:
 
 def ways(sheet: Sheet, changes: Sequence[Change]) -> list[Way]:
     """Return what each way to make a mistake gives on the run's problem."""
-    found = []
+    answers = []
     for change in changes:
         made = stages(sheet, change(sheet.right))
-        found.append(Way(change, None if made is None else made.get("output", made.get("weights"))))
-    return found
+        answers.append(Way(change, None if made is None else made.get("output", made.get("weights"))))
+    return answers
 
 
 def parted(one: Way, other: Way) -> bool:
@@ -58,7 +58,7 @@ def differ(one: Array | None, other: Array | None) -> bool:
     return one.shape != other.shape or not np.allclose(one, other, rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
-def sizes(sheet: Sheet) -> Sizes:
+def sizes_of(sheet: Sheet) -> Sizes:
     """Return the sizes of a run's problem."""
     problem, heads = sheet.problem, sheet.settled.heads
     size = 1 if problem.q is None else problem.q.shape[-1] // heads.query
@@ -69,21 +69,21 @@ def sizes(sheet: Sheet) -> Sizes:
     )
 
 
-def reason(sheet: Sheet, ours: Ways, others: Ways | None, found: Sizes) -> str:
+def reason(sheet: Sheet, ours: Ways, others: Ways | None, sizes: Sizes) -> str:
     """Say what makes mistakes look right, or alike: the coincidence without which random numbers part them."""
     if sheet.problem.weights is not None:
         return "the run starts at the weights"
-    if apart(sheet, ours, others, found):
+    if apart(sheet, ours, others, sizes):
         return "the run's own numbers"
-    for text, other in breaks(found):
+    for text, other in breaks(sizes):
         if apart(sheet, ours, others, other):
             return text
     return ""
 
 
-def apart(sheet: Sheet, ours: Ways, others: Ways | None, found: Sizes) -> bool:
+def apart(sheet: Sheet, ours: Ways, others: Ways | None, sizes: Sizes) -> bool:
     """Say whether random numbers of these sizes part our ways from the right one, or from the others."""
-    recipe, given = random_problem(sheet.right, sheet.settled.output_projection, found)
+    recipe, given = random_problem(sheet.right, sheet.settled.output_projection, sizes)
     right = answer(recipe, given)
     if right is None:
         return False
@@ -99,49 +99,49 @@ def answer(recipe: Recipe, given: Given) -> Array | None:
         return None
 
 
-def random_problem(recipe: Recipe, projected: bool, found: Sizes) -> tuple[Recipe, Given]:
+def random_problem(recipe: Recipe, projected: bool, sizes: Sizes) -> tuple[Recipe, Given]:
     """Return a problem of random numbers of these sizes, and the recipe for it."""
-    recipe = replace(recipe, heads=found.heads, groups=found.groups)
+    recipe = replace(recipe, heads=sizes.heads, groups=sizes.groups)
 
     def normal(name: str, *shape: int) -> Array:
         return draw(0, name, "normal", shape)
 
-    if not found.layer:
-        heads = (found.heads, found.groups, found.groups)
-        rows = (found.rows, found.keys, found.keys)
-        sides = (normal(f"geometry.{side}", 1, heads[i], rows[i], found.size) for i, side in enumerate("qkv"))
+    if not sizes.layer:
+        heads = (sizes.heads, sizes.groups, sizes.groups)
+        rows = (sizes.rows, sizes.keys, sizes.keys)
+        sides = (normal(f"geometry.{side}", 1, heads[i], rows[i], sizes.size) for i, side in enumerate("qkv"))
         q, k, v = sides
-        return recipe, Given(q * found.spread, k, v)
-    inner, shared = found.heads * found.size, found.groups * found.size
-    shapes = {"W_q": (found.width, inner), "W_k": (found.width, shared), "W_v": (found.width, shared)}
-    shapes |= {"W_o": (inner, found.width)} if projected else {}
-    arrays = {name: normal(f"geometry.{name}", *shape) / found.width**0.5 for name, shape in shapes.items()}
-    arrays["W_q"] = arrays["W_q"] * found.spread
-    return recipe, Given(x=normal("geometry.x", 1, found.rows, found.width), arrays=arrays)
+        return recipe, Given(q * sizes.spread, k, v)
+    inner, shared = sizes.heads * sizes.size, sizes.groups * sizes.size
+    shapes = {"W_q": (sizes.width, inner), "W_k": (sizes.width, shared), "W_v": (sizes.width, shared)}
+    shapes |= {"W_o": (inner, sizes.width)} if projected else {}
+    arrays = {name: normal(f"geometry.{name}", *shape) / sizes.width**0.5 for name, shape in shapes.items()}
+    arrays["W_q"] = arrays["W_q"] * sizes.spread
+    return recipe, Given(x=normal("geometry.x", 1, sizes.rows, sizes.width), arrays=arrays)
 
 
-def breaks(found: Sizes) -> Iterator[tuple[str, Sizes]]:
+def breaks(sizes: Sizes) -> Iterator[tuple[str, Sizes]]:
     """Yield each coincidence of the sizes, with sizes in which it is gone."""
-    if found.heads == 1:
-        yield "H = 1", replace(found, heads=3, groups=3, width=3 * found.width)
-    if found.heads > 1 and found.groups == found.heads:
-        yield "every head has keys and values of its own", replace(found, groups=1)
-    if found.groups == 1 < found.heads:
-        yield "all heads share one key/value head", replace(found, heads=4, groups=2, width=4 * found.size)
-    if found.layer and found.size == found.width:
-        yield "d = d_model", replace(found, width=found.width + 1)
-    yield from lengths(found)
-    if found.heads == found.size > 1:
-        yield "H = d", replace(found, heads=found.heads + 1, groups=found.heads + 1, width=found.width + found.size)
-    yield "the logits are small", replace(found, spread=1e4)
+    if sizes.heads == 1:
+        yield "H = 1", replace(sizes, heads=3, groups=3, width=3 * sizes.width)
+    if sizes.heads > 1 and sizes.groups == sizes.heads:
+        yield "every head has keys and values of its own", replace(sizes, groups=1)
+    if sizes.groups == 1 < sizes.heads:
+        yield "all heads share one key/value head", replace(sizes, heads=4, groups=2, width=4 * sizes.size)
+    if sizes.layer and sizes.size == sizes.width:
+        yield "d = d_model", replace(sizes, width=sizes.width + 1)
+    yield from lengths(sizes)
+    if sizes.heads == sizes.size > 1:
+        yield "H = d", replace(sizes, heads=sizes.heads + 1, groups=sizes.heads + 1, width=sizes.width + sizes.size)
+    yield "the logits are small", replace(sizes, spread=1e4)
 
 
-def lengths(found: Sizes) -> Iterator[tuple[str, Sizes]]:
+def lengths(sizes: Sizes) -> Iterator[tuple[str, Sizes]]:
     """Yield the coincidences of how many tokens there are."""
-    if found.keys == 1:
-        yield "one key", replace(found, rows=found.rows + 3, keys=found.keys + 3)
-    if found.keys in (found.size, found.width, found.heads):
-        other = {found.heads: "H", found.width: "d_model", found.size: "d"}[found.keys]
-        yield f"keys = {other}", replace(found, rows=found.rows + 1, keys=found.keys + 1)
-    if found.rows == found.keys and not found.layer:
-        yield "as many queries as keys", replace(found, keys=found.keys + 3)
+    if sizes.keys == 1:
+        yield "one key", replace(sizes, rows=sizes.rows + 3, keys=sizes.keys + 3)
+    if sizes.keys in (sizes.size, sizes.width, sizes.heads):
+        other = {sizes.heads: "H", sizes.width: "d_model", sizes.size: "d"}[sizes.keys]
+        yield f"keys = {other}", replace(sizes, rows=sizes.rows + 1, keys=sizes.keys + 1)
+    if sizes.rows == sizes.keys and not sizes.layer:
+        yield "as many queries as keys", replace(sizes, keys=sizes.keys + 3)

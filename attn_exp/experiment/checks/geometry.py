@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attn_exp.config.schema import Config
 from attn_exp.experiment import mistakes
-from attn_exp.experiment.checks._geometry import Sizes, Ways, parted, reason, sizes, ways
+from attn_exp.experiment.checks._geometry import Sizes, Ways, parted, reason, sizes_of, ways
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.judging.diagnose import features
 from attn_exp.experiment.judging.suspects import UNSHOWN, case_of, follows_steps
@@ -64,7 +64,7 @@ def every_mistake(sheet: Sheet) -> Iterator[Record]:
     plain = ways(sheet, (lambda recipe: recipe,))[0]
     for name, done in made.items():
         fitting = [way for way in done if way.answer is not None] or done
-        yield record(sheet, name, made, [way for way in fitting if parted(way, plain)], sizes(sheet))
+        yield record(sheet, name, made, [way for way in fitting if parted(way, plain)], sizes_of(sheet))
 
 
 def record(sheet: Sheet, name: str, made: dict[str, Ways], telling: Ways, size: Sizes) -> Record:
@@ -84,10 +84,10 @@ def record(sheet: Sheet, name: str, made: dict[str, Ways], telling: Ways, size: 
 
 def sentence(records: Sequence[Record]) -> str:
     """Say how many mistakes show in each variant, and why others do not."""
-    return " ".join(told(name, records) for name in dict.fromkeys(record.variant for record in records))
+    return " ".join(of_variant(name, records) for name in dict.fromkeys(record.variant for record in records))
 
 
-def told(name: str, records: Sequence[Record]) -> str:
+def of_variant(name: str, records: Sequence[Record]) -> str:
     """Say it of one variant."""
     mine = [record for record in records if record.variant == name]
     if mine[0].shows == UNKNOWN:

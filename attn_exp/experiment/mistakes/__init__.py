@@ -25,8 +25,8 @@ def mistake(name: str) -> Mistake:
     """
     if name not in names():
         raise UserError(unknown(name, ("none", *names()), "mistake"))
-    found: Mistake = registry.module(__name__, name).MISTAKE
-    return found
+    member: Mistake = registry.module(__name__, name).MISTAKE
+    return member
 
 
 def usable(name: str) -> Mistake:
@@ -35,10 +35,10 @@ def usable(name: str) -> Mistake:
     Raises:
         UserError: there is none, or it shows only between several calls.
     """
-    found = mistake(name)
-    if not found.changes:
+    member = mistake(name)
+    if not member.changes:
         raise UserError(f"mistake={name} shows only between several calls; attn-exp check finds it in a function")
-    return found
+    return member
 
 
 def applied(wanted: Sequence[str], recipe: Recipe) -> Recipe:

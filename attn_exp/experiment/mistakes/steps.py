@@ -97,8 +97,8 @@ def softmax(logits: Array, axis: int) -> Array:
 
 def extra(at: Any) -> Array | None:
     """Return the logit per head that belongs to no key, `[h 1 1]`, or None."""
-    found = [rule.extra(at.grid.head) for rule in at.rules.scores]
-    logits = [logit for logit in found if logit is not None]
+    extras = [rule.extra(at.grid.head) for rule in at.rules.scores]
+    logits = [logit for logit in extras if logit is not None]
     return np.asarray(np.logaddexp.reduce(logits)) if logits else None
 
 
