@@ -32,12 +32,12 @@ def results(folder: Path, about: Mapping[str, Any]) -> Path:
     return folder / ("results.csv" if about["format"] == "csv" else "parts")
 
 
-def write(folder: Path, about: Mapping[str, Any], found: Mapping[str, Part]) -> str:
+def write(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> str:
     """Write the table, the report and the manifest of what is there, and return what the terminal shows.
 
     A partial sweep gets all of them too, and they say so.
     """
-    there = [found[name] for name in about["parts"] if name in found]
+    there = [parts[name] for name in about["parts"] if name in parts]
     where = shelf(folder, about)
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
     digest = hashlib.sha256()
@@ -97,11 +97,11 @@ def again(folder: Path) -> str:
     about = manifest.load(folder)
     with lock.held(folder):
         try:
-            found = shelf(folder, about).find(about["parts"])
-            text = write(folder, about, found.whole)
+            inventory = shelf(folder, about).find(about["parts"])
+            text = write(folder, about, inventory.whole)
         except (ValueError, csv.Error) as error:
             raise UserError(f"{folder}: its parts cannot be read ({first_line(error)})") from error
         except OSError as error:
             raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
-    names = ", ".join(found.damaged[:3]) + ", ..." * (len(found.damaged) > 3)
-    return f"{text}\n\ndamaged and left out: {names}" if found.damaged else text
+    names = ", ".join(inventory.damaged[:3]) + ", ..." * (len(inventory.damaged) > 3)
+    return f"{text}\n\ndamaged and left out: {names}" if inventory.damaged else text

@@ -34,14 +34,14 @@ class Driver:
     plan: Plan
     shelf: Shelf
     progress: Progress
-    found: dict[str, Part]
+    parts: dict[str, Part]
     open_chunks: dict[int, Chunk] = field(default_factory=dict)
     deaths: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
     def failed(self) -> int:
         """How many points of the parts that are there failed."""
-        return sum(self.found[name].failed for name in self.plan.names if name in self.found)
+        return sum(self.parts[name].failed for name in self.plan.names if name in self.parts)
 
     def run(self, workers: Workers, todo: deque[Job]) -> bool:
         """Compute what is missing or failed, and write it; say whether every point now has its row.
@@ -57,7 +57,7 @@ class Driver:
     def jobs(self) -> Iterator[Job]:
         """Yield what is left to do, and count what is there already."""
         for chunk, name in enumerate(self.plan.names):
-            part, numbers = self.found.get(name), self.plan.numbers(chunk)
+            part, numbers = self.parts.get(name), self.plan.numbers(chunk)
             if part is None:
                 self.open_chunks[chunk] = Chunk(missing=len(numbers))
                 yield Job(chunk, numbers)
@@ -97,7 +97,7 @@ class Driver:
         if chunk.missing == 0 or stopped:
             lines = done.lines if done.job.whole else parts.merged(chunk.pieces, chunk.kept)
             name = self.plan.names[done.job.chunk]
-            self.found[name] = self.shelf.write(name, lines, chunk.failed)
+            self.parts[name] = self.shelf.write(name, lines, chunk.failed)
             if not stopped:
                 del self.open_chunks[done.job.chunk]
         self.progress.add(done.computed, done.failed)

@@ -36,10 +36,10 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
     with in_users_words(), opened(folders, words) as hydra, environment(any("oc.env" in word for word in words)):
         loader = hydra.config_loader
         composer = Composer(loader, words)
-        given = {each.get_key_element(): each for each in parsed(words, loader)}
-        fixed = tuple(str(each.input_line) for each in given.values() if not each.is_sweep_override())
-        axes = tuple(axis(each, loader) for each in given.values() if each.is_sweep_override())
-        first = composer.settings([*fixed, *(each.word(0) for each in axes)])
+        given = {override.get_key_element(): override for override in parsed(words, loader)}
+        fixed = tuple(str(override.input_line) for override in given.values() if not override.is_sweep_override())
+        axes = tuple(axis_of(override, loader) for override in given.values() if override.is_sweep_override())
+        first = composer.settings([*fixed, *(axis.word(0) for axis in axes)])
         together = dimensions(axes, read(first).sweep)
         check_size(axes, together)
         return composer.space(axes, together, fixed, first), read(first)
@@ -49,17 +49,19 @@ def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
     """Yield the words as Hydra's grammar reads them, and refuse what this sweeper would not do."""
     with what_hydra_stumbles_over():
         overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
-    for each in overrides:
-        check_range(each)
-        if each.is_interval_sweep():
-            raise UserError(f"{each.input_line}: an interval has no list of values; use range() or write them out")
-        if each.is_hydra_override():
+    for override in overrides:
+        check_range(override)
+        if override.is_interval_sweep():
+            raise UserError(f"{override.input_line}: an interval has no list of values; use range() or write them out")
+        if override.is_hydra_override():
             raise UserError(
-                f"{each.input_line}: this sweeper does not read it; for Hydra's own add hydra/sweeper=basic"
+                f"{override.input_line}: this sweeper does not read it; for Hydra's own add hydra/sweeper=basic"
             )
-        if each.is_sweep_override() and each.key_or_group.split(".")[0] in ("sweep", "output_dir"):
-            raise UserError(f"{each.input_line}: {each.key_or_group} belongs to the whole sweep and takes one value")
-        yield each
+        if override.is_sweep_override() and override.key_or_group.split(".")[0] in ("sweep", "output_dir"):
+            raise UserError(
+                f"{override.input_line}: {override.key_or_group} belongs to the whole sweep and takes one value"
+            )
+        yield override
 
 
 def check_range(override: Override) -> None:
@@ -75,7 +77,7 @@ def check_range(override: Override) -> None:
     check_length(str(override.input_line), start, stop, step)
 
 
-def axis(override: Override, loader: ConfigLoader) -> Axis:
+def axis_of(override: Override, loader: ConfigLoader) -> Axis:
     """Return one swept key: words for a group and for what only Hydra can put in its place, else plain values."""
     swept = override._value
     if isinstance(swept, ChoiceSweep | RangeSweep):
@@ -85,15 +87,15 @@ def axis(override: Override, loader: ConfigLoader) -> Axis:
     values = () if group else plain_values(override)
     key, sign = override.get_key_element().lstrip("+"), "+" * override.get_key_element().count("+")
     if isinstance(values, range):
-        found = Axis(key, values, sign=sign)
-    elif group or any(isinstance(each, dict) or "${" in str(each) or each == "???" for each in values):
+        axis = Axis(key, values, sign=sign)
+    elif group or any(isinstance(value, dict) or "${" in str(value) or value == "???" for value in values):
         values = tuple(override.sweep_string_iterator())
-        found = Axis(key, values, composed=True, sign=sign)
+        axis = Axis(key, values, composed=True, sign=sign)
     else:
-        found = Axis(key, named(key, values), sign=sign)
+        axis = Axis(key, named(key, values), sign=sign)
     if not values:
         raise UserError(f"{override.input_line}: no value matches")
-    return found
+    return axis
 
 
 def named(key: str, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -108,12 +110,12 @@ def plain_values(override: Override) -> Sequence[Any]:
     steps = swept.range() if isinstance(swept, RangeSweep) else None
     if isinstance(steps, range):
         return steps
-    return tuple(Override._convert_value(each) for each in override.sweep_iterator())
+    return tuple(Override._convert_value(value) for value in override.sweep_iterator())
 
 
 def dimensions(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...]:
     """Return which axes move together, in the order of their first."""
-    keys = [each.key for each in axes]
+    keys = [axis.key for axis in axes]
     together = {}
     for key in sweep.zip:
         if key not in keys:
@@ -152,18 +154,18 @@ class Composer:
         first: Mapping[str, Any],
     ) -> Space:
         """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one."""
-        axes = tuple(each if each.composed or holds(first, each.key.split(".")) else composed(each) for each in axes)
+        axes = tuple(axis if axis.composed or holds(first, axis.key.split(".")) else composed(axis) for axis in axes)
         check_size(axes, together)
         bases, choices, read_by_others = {}, {}, set[int]()
         for places in base_places(axes, together):
-            found = self.compose([*fixed, *(each.word(place) for each, place in zip(axes, places, strict=True))])
-            key = tuple(place for each, place in zip(axes, places, strict=True) if each.composed)
-            bases[key] = {name: value for name, value in self.plain(found).items() if name != "sweep"}
-            choices[key] = {name: each for name, each in found.hydra.runtime.choices.items() if "/" not in name}
+            config = self.compose([*fixed, *(axis.word(place) for axis, place in zip(axes, places, strict=True))])
+            key = tuple(place for axis, place in zip(axes, places, strict=True) if axis.composed)
+            bases[key] = {name: value for name, value in self.plain(config).items() if name != "sweep"}
+            choices[key] = {name: choice for name, choice in config.hydra.runtime.choices.items() if "/" not in name}
             read(bases[key])
-            read_by_others |= interpolated(found, axes)
+            read_by_others |= interpolated(config, axes)
         if read_by_others:
-            axes = tuple(composed(each) if place in read_by_others else each for place, each in enumerate(axes))
+            axes = tuple(composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))
             return self.space(axes, together, fixed, first)
         check_values(axes, next(iter(bases.values())))
         return Space(axes, together, bases, fixed, choices)
@@ -190,25 +192,25 @@ def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iter
     for chosen in product(*ranges):
         places = [0] * len(axes)
         for group, place in zip(together, chosen, strict=True):
-            for each in group:
-                places[each] = place
+            for number in group:
+                places[number] = place
         yield tuple(places)
 
 
-def interpolated(found: DictConfig, axes: Sequence[Axis]) -> set[int]:
+def interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
     """Return the places of plain axes that an interpolation in the settings may read; rather one too many."""
-    ours: list[Any] = [key for key in found if key != "hydra"]
+    ours: list[Any] = [key for key in config if key != "hydra"]
     texts = " ".join(
-        INTERPOLATION.findall(str(OmegaConf.to_container(OmegaConf.masked_copy(found, ours), resolve=False)))
+        INTERPOLATION.findall(str(OmegaConf.to_container(OmegaConf.masked_copy(config, ours), resolve=False)))
     )
     parts = set(re.split(r"[^\w]+", texts))
-    return {place for place, each in enumerate(axes) if not each.composed and parts & set(each.key.split("."))}
+    return {place for place, axis in enumerate(axes) if not axis.composed and parts & set(axis.key.split("."))}
 
 
 def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
     """Read every value of every plain axis once, alone, and raise the error of the first that is wrong."""
-    for each in axes:
-        if not each.composed:
-            top, *path = each.key.split(".")
-            for value in (each.values[0], each.values[-1]) if isinstance(each.values, range) else each.values:
+    for axis in axes:
+        if not axis.composed:
+            top, *path = axis.key.split(".")
+            for value in (axis.values[0], axis.values[-1]) if isinstance(axis.values, range) else axis.values:
                 read_settings({top: changed(base[top], path, value) if path else value})

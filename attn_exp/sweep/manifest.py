@@ -75,23 +75,23 @@ def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
 
 def title(plan: Plan) -> str:
     """Return the title that all points share, if they do."""
-    found = {str(base["title"]) for base in plan.space.bases.values()}
-    return found.pop() if len(found) == 1 else ""
+    titles = {str(base["title"]) for base in plan.space.bases.values()}
+    return titles.pop() if len(titles) == 1 else ""
 
 
 def axis_described(axis: Axis) -> dict[str, Any]:
     """Describe one axis: how many values, their range where all are numbers, and the words that choose them."""
     count, values = len(axis.values), axis.values
     kinds = {int} if isinstance(values, range) else {type(value) for value in values}
-    told: dict[str, Any] = {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count}
-    told["kind"] = next((name for name, types in KINDS.items() if kinds <= types), "text")
-    if told["kind"] in ("int", "float"):
+    description: dict[str, Any] = {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count}
+    description["kind"] = next((name for name, types in KINDS.items() if kinds <= types), "text")
+    if description["kind"] in ("int", "float"):
         ends = (values[0], values[-1]) if isinstance(values, range) else values
-        told |= {"low": min(ends), "high": max(ends)}
+        description |= {"low": min(ends), "high": max(ends)}
     steps = even(values)
     if steps is not None:
-        return told | {"range": [steps.start, steps.step]}
-    return told | {"words": [axis.value_word(place) for place in range(count)]}
+        return description | {"range": [steps.start, steps.step]}
+    return description | {"words": [axis.value_word(place) for place in range(count)]}
 
 
 MOST_RUNS = 1_000_000
@@ -105,8 +105,8 @@ def even(values: Sequence[Any]) -> range | None:
         return values
     if len(values) < 2 or any(type(value) is not int for value in values):
         return None
-    found = range(values[0], values[-1] + 1, values[1] - values[0]) if values[1] > values[0] else range(0)
-    return found if len(found) == len(values) and tuple(found) == tuple(values) else None
+    steps = range(values[0], values[-1] + 1, values[1] - values[0]) if values[1] > values[0] else range(0)
+    return steps if len(steps) == len(values) and tuple(steps) == tuple(values) else None
 
 
 def ranges(numbers: Sequence[int]) -> list[list[int]]:

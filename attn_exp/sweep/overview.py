@@ -106,14 +106,14 @@ def metrics(summary: Summary) -> list[str]:
 
 def table(about: Mapping[str, Any], summary: Summary, most: int) -> list[Line]:
     """Return the rows of the table, no more than `most`."""
-    places, found = varying(summary), []
+    places, lines = varying(summary), []
     for key, cell in list(summary.cells.items())[:most]:
         agree = [str(summary.tallies.get(key, ""))] * bool(summary.tallies)
         numbers = (*agree, *(interval(cell.get(name)) for name in metrics(summary)))
         count = max((moments.count for moments in cell.values()), default=0)
         settings = tuple(key[place] for place in places)
-        found.append(Line(settings, key[-1], count, numbers, repeat(about, summary, key)))
-    return found
+        lines.append(Line(settings, key[-1], count, numbers, repeat(about, summary, key)))
+    return lines
 
 
 def interval(moments: Moments | None) -> str:
@@ -148,8 +148,8 @@ def seed_word(axis: Mapping[str, Any]) -> str:
 def extremes(about: Mapping[str, Any], summary: Summary) -> Iterator[Extreme]:
     """Yield where each metric is least and largest, with the command that repeats the point."""
     for name in metrics(summary):
-        for which, found in (("least", summary.least[name]), ("largest", summary.most[name])):
-            number, point, variant = found[0]
+        for which, rows in (("least", summary.least[name]), ("largest", summary.most[name])):
+            number, point, variant = rows[0]
             if summary.least[name][0][0] != summary.most[name][0][0]:
                 settings = " ".join(swept_words(about, point))
                 yield Extreme(name, which, brief(number), variant, settings, command(about, point).line)
@@ -199,9 +199,9 @@ def worth_plotting(summary: Summary) -> Sequence[str]:
     """Return up to four metrics that differ by more than rounding, between the cells or over the seeds of the only."""
     chosen = []
     for name in (*summary.more, *DRAWN):
-        found = [cell[name].mean for cell in summary.cells.values() if name in cell]
-        if len(summary.cells) == 1 and found:
-            found = [summary.least[name][0][0], summary.most[name][0][0]]
-        if found and max(found) - min(found) > 1e-9 * max(map(abs, found)):
+        means = [cell[name].mean for cell in summary.cells.values() if name in cell]
+        if len(summary.cells) == 1 and means:
+            means = [summary.least[name][0][0], summary.most[name][0][0]]
+        if means and max(means) - min(means) > 1e-9 * max(map(abs, means)):
             chosen.append(name)
     return chosen[:4]

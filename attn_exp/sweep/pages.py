@@ -53,7 +53,7 @@ def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, s
         "lines": [([*line.settings, line.variant, str(line.count), *line.numbers], line.command) for line in lines],
         "cells": len(summary.cells),
         "seeds": summary.seeds,
-        "extremes": [vars(each) for each in overview.extremes(about, summary)],
+        "extremes": [vars(extreme) for extreme in overview.extremes(about, summary)],
         "failures": list(overview.failures(about, summary)),
         "disagreements": list(overview.disagreements(about, summary)),
         "disagreeing": summary.disagreeing,

@@ -73,9 +73,9 @@ def ends(numbers: Array) -> tuple[float, float]:
 def same_scale(axes: Sequence[Axes]) -> None:
     """Give panels that are compared one scale."""
     if axes:
-        low, high = min(each.get_ylim()[0] for each in axes), max(each.get_ylim()[1] for each in axes)
-        for each in axes:
-            each.set_ylim(low, high)
+        low, high = min(panel.get_ylim()[0] for panel in axes), max(panel.get_ylim()[1] for panel in axes)
+        for panel in axes:
+            panel.set_ylim(low, high)
 
 
 def name_ticks(axis: Any, names: Sequence[str], most: int) -> None:
@@ -88,6 +88,6 @@ def legend(figure: Figure, panel: Axes) -> None:
     """Name the lines of all panels once, above them."""
     handles, names = panel.get_legend_handles_labels()
     if len(handles) > 1:
-        found = figure.legend(handles, names, loc="outside upper left", ncols=4)
-        for text in found.get_texts():
+        box = figure.legend(handles, names, loc="outside upper left", ncols=4)
+        for text in box.get_texts():
             text.set_parse_math(False)

@@ -32,14 +32,14 @@ def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]], metrics: Se
     """Return the type of each column: those of a row as its fields say, an axis of numbers as numbers, else texts."""
     known = {int: "int64", float: "double", bool: "bool"}
     hints = get_type_hints(Row)
-    found = dict.fromkeys(columns, "string") | {"point": "int64"}
-    found |= {
-        name: known.get(hints[each.name], "string") for name, each in zip(row_columns(), fields(Row), strict=True)
+    types = dict.fromkeys(columns, "string") | {"point": "int64"}
+    types |= {
+        name: known.get(hints[field.name], "string") for name, field in zip(row_columns(), fields(Row), strict=True)
     }
-    found |= dict.fromkeys(metrics, "double")
+    types |= dict.fromkeys(metrics, "double")
     swept = {"int": "int64", "float": "double", "bool": "bool"}
-    found |= {axis["column"]: swept.get(axis["kind"], "string") for axis in axes}
-    return found
+    types |= {axis["column"]: swept.get(axis["kind"], "string") for axis in axes}
+    return types
 
 
 def encoded(text: bytes, types: Mapping[str, str]) -> bytes:
@@ -73,4 +73,4 @@ def lines(paths: Sequence[Path]) -> Iterator[list[str]]:
             rows = connection.execute("SELECT * FROM read_parquet(?)", [str(path)])
             while batch := rows.fetchmany(1000):
                 for row in batch:
-                    yield [each if isinstance(each, str) else cell(each) for each in row]
+                    yield [value if isinstance(value, str) else cell(value) for value in row]

@@ -41,7 +41,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Found:
+class Inventory:
     """The parts that are there: those that fit their names by chunk, and the names of the damaged ones."""
 
     whole: dict[str, Part] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Shelf:
         """How the files of parts end."""
         return "csv" if self.types is None else "parquet"
 
-    def find(self, wanted: Collection[str]) -> Found:
+    def find(self, wanted: Collection[str]) -> Inventory:
         """Return the parts of these chunks, each read through to see whether it is as it was written."""
         whole: dict[str, Part] = {}
         damaged: dict[str, str] = {}
@@ -77,7 +77,7 @@ class Shelf:
                     whole[part.chunk] = better(whole.get(part.chunk), part)
                 else:
                     damaged[part.path.name] = part.chunk
-        return Found(whole, tuple(name for name, chunk in damaged.items() if chunk not in whole))
+        return Inventory(whole, tuple(name for name, chunk in damaged.items() if chunk not in whole))
 
     def fits(self, part: Part) -> bool:
         """Say whether a part holds what its name says; where names seal nothing, whether it is a table at all."""
@@ -101,13 +101,13 @@ class Shelf:
                 older.unlink()
         return part
 
-    def lines(self, found: Sequence[Part]) -> Iterator[list[str]]:
+    def lines(self, parts: Sequence[Part]) -> Iterator[list[str]]:
         """Yield the lines of parts, a part at a time.
 
         Raises:
             DamagedError: a part cannot be read.
         """
-        paths = [part.path for part in found]
+        paths = [part.path for part in parts]
         yield from csv_lines(paths, len(self.head)) if self.types is None else parquet.lines(paths)
 
     def good_lines(self, part: Part) -> dict[int, list[list[str]]]:
@@ -119,10 +119,10 @@ class Shelf:
                 kept.setdefault(int(line[0]), []).append(line)
         return kept
 
-    def joined(self, found: Sequence[Part]) -> Iterator[bytes]:
+    def joined(self, parts: Sequence[Part]) -> Iterator[bytes]:
         """Yield the table of the results, a part at a time."""
         yield as_csv([self.head[: self.shown]])
-        for part in found:
+        for part in parts:
             if self.shown == len(self.head):
                 yield part.path.read_bytes().partition(b"\n")[2]
             else:

@@ -129,8 +129,8 @@ def fingerprint(base: Mapping[str, Any], space: Space) -> str:
     for axis in space.axes:
         path = axis.key.split(".")
         base = changed(base, path, None) if not axis.composed and holds(base, path) else base
-    told = {key: value for key, value in base.items() if key not in ("sweep", "output_dir", "report")}
-    text = json.dumps(told, sort_keys=True, default=repr) + contents(base["embeddings"].get("file"))
+    deciding = {key: value for key, value in base.items() if key not in ("sweep", "output_dir", "report")}
+    text = json.dumps(deciding, sort_keys=True, default=repr) + contents(base["embeddings"].get("file"))
     text += "".join(code_hash(variant.get("form")) for variant in base["variant"].values())
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -235,8 +235,8 @@ def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
     """Return the name of the folder of a sweep that was given none: a hash of its command, whatever the engine."""
     axes = [(axis.key, identity_of(axis)) for axis in space.axes]
     fixed = sorted(word for word in space.fixed if not word.startswith(("sweep.", "report=", "output_dir=")))
-    told = (axes, space.dimensions, fixed, sweep.skip, list(folders))
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
+    deciding = (axes, space.dimensions, fixed, sweep.skip, list(folders))
+    return hashlib.sha256(repr(deciding).encode()).hexdigest()[:12]
 
 
 def identity_of(axis: Axis) -> Any:

@@ -36,7 +36,9 @@ def draw(about: Mapping[str, Any], summary: Summary) -> dict[str, Figure]:
         if len(places) == 1:
             return {"against": against(summary, metrics, places)} if numeric else {"choices": choices(summary, metrics)}
         if len(places) == 2 and len(numeric) == 1 and few(summary, places, numeric):
-            return {"against": against(summary, metrics, [*numeric, *(each for each in places if each not in numeric)])}
+            return {
+                "against": against(summary, metrics, [*numeric, *(place for place in places if place not in numeric)])
+            }
         return (
             {"heat": heat(summary, metrics[0], places)}
             if len(places) == 2
@@ -72,12 +74,12 @@ def line(
     summary: Summary, metric: str, place: int, variant: str, other: Sequence[int], group: str | None
 ) -> list[tuple[float, float, float]]:
     """Return the points of one line: the key's number, the mean, and half of its interval (0 where there is none)."""
-    found = [
+    points = [
         (number(key[place]), cell[metric].mean, half(cell[metric]))
         for key, cell in summary.cells.items()
-        if key[-1] == variant and metric in cell and all(key[each] == group for each in other)
+        if key[-1] == variant and metric in cell and all(key[place] == group for place in other)
     ]
-    return sorted(found)
+    return sorted(points)
 
 
 def curves(panel: Axes, lines: Mapping[str, Sequence[tuple[float, float, float]]]) -> None:
@@ -100,7 +102,7 @@ def bundle(panel: Axes, lines: Mapping[str, Sequence[tuple[float, float, float]]
         for key, mean, _ in points:
             by_key.setdefault(key, []).append(mean)
     x = sorted(by_key)
-    bands = np.array([np.quantile(by_key[each], (0.05, 0.25, 0.5, 0.75, 0.95)) for each in x])
+    bands = np.array([np.quantile(by_key[value], (0.05, 0.25, 0.5, 0.75, 0.95)) for value in x])
     low, lower, middle, upper, high = bands.T
     panel.fill_between(
         x, low, high, color=COLOURS[0], alpha=0.15, linewidth=0, label=f"nine tenths of {len(lines)} variants"
@@ -122,9 +124,9 @@ def choices(summary: Summary, metrics: Sequence[str]) -> Figure:
             }
             rows = np.array([names.index(name) for name in cells]) + 0.6 * ((order + 0.5) / len(variants) - 0.5)
             panel.errorbar(
-                [each.mean for each in cells.values()],
+                [moments.mean for moments in cells.values()],
                 rows,
-                xerr=[half(each) for each in cells.values()],
+                xerr=[half(moments) for moments in cells.values()],
                 fmt=MARKERS[order % len(MARKERS)],
                 color=COLOURS[order % len(COLOURS)],
                 markersize=4,

@@ -16,7 +16,7 @@ def point_words(about: Mapping[str, Any], point: int) -> tuple[list[str], list[s
         index, place = divmod(index, about["axes"][together[0]]["count"])
         places |= dict.fromkeys(together, place)
     swept = [word(axis, places[number]) for number, axis in enumerate(about["axes"])]
-    fixed = [each for each in about["fixed"] if not each.startswith("sweep.")]
+    fixed = [text for text in about["fixed"] if not text.startswith("sweep.")]
     return [*fixed, *swept], about["folders"]
 
 

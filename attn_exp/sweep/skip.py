@@ -70,11 +70,11 @@ def condition(text: str) -> tuple[Test, frozenset[str]]:
 
 def depth(tree: ast.AST) -> int:
     """Return how deep an expression is nested, without going down into it."""
-    level, found = [tree], 0
+    level, levels = [tree], 0
     while level:
         level = [child for node in level for child in ast.iter_child_nodes(node)]
-        found += 1
-    return found
+        levels += 1
+    return levels
 
 
 def holds(test: Test, names: Names, text: str) -> bool:
@@ -98,7 +98,7 @@ def built(node: ast.AST, text: str, names: set[str]) -> Test:  # noqa: PLR0911 -
         case ast.Name() | ast.Attribute():
             return named(dotted(node, text), names)
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            parts = [built(each, text, names) for each in items]
+            parts = [built(item, text, names) for item in items]
             return lambda given: [part(given) for part in parts]
         case ast.UnaryOp(op=sign, operand=inner) if type(sign) in SIGNS:
             change, operand = SIGNS[type(sign)], built(inner, text, names)
@@ -106,12 +106,12 @@ def built(node: ast.AST, text: str, names: set[str]) -> Test:  # noqa: PLR0911 -
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in ARITHMETIC:
             return joined(ARITHMETIC[type(sign)], built(left, text, names), built(right, text, names))
         case ast.BoolOp(op=sign, values=values):
-            tests = [built(each, text, names) for each in values]
+            tests = [built(operand, text, names) for operand in values]
             whole = all if isinstance(sign, ast.And) else any
             return lambda given: whole(test(given) for test in tests)
-        case ast.Compare(left=left, ops=signs, comparators=others) if all(type(each) in COMPARISONS for each in signs):
-            sides = [built(each, text, names) for each in (left, *others)]
-            pairs = [joined(COMPARISONS[type(each)], *sides[at : at + 2]) for at, each in enumerate(signs)]
+        case ast.Compare(left=left, ops=signs, comparators=others) if all(type(sign) in COMPARISONS for sign in signs):
+            sides = [built(side, text, names) for side in (left, *others)]
+            pairs = [joined(COMPARISONS[type(sign)], *sides[at : at + 2]) for at, sign in enumerate(signs)]
             return lambda given: all(pair(given) for pair in pairs)
     raise UserError(
         f"sweep.skip={brief(text)}: {brief(ast.unparse(node))!r} is not part of what an expression may hold"

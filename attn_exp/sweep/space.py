@@ -65,23 +65,23 @@ class Space:
 
     def places(self, index: int) -> tuple[int, ...]:
         """Return which value of each axis a point has."""
-        found = [0] * len(self.axes)
+        places = [0] * len(self.axes)
         for length, together in zip(reversed(self.lengths), reversed(self.dimensions), strict=True):
             index, place = divmod(index, length)
             for axis in together:
-                found[axis] = place
-        return tuple(found)
+                places[axis] = place
+        return tuple(places)
 
     def touched(self, first: int, last: int) -> list[range]:
         """Return which places of each axis the combinations from `first` to `last` take, perhaps round the end."""
-        found, stride = [range(0)] * len(self.axes), self.size
+        runs, stride = [range(0)] * len(self.axes), self.size
         for length, together in zip(self.lengths, self.dimensions, strict=True):
             stride //= length
             low, high = first // stride, last // stride
             run = range(low % length, low % length + high - low + 1) if high - low < length else range(length)
             for axis in together:
-                found[axis] = run
-        return found
+                runs[axis] = run
+        return runs
 
     def values(self, index: int) -> tuple[Any, ...]:
         """Return the value of each axis at a point."""

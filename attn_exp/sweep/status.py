@@ -18,10 +18,10 @@ def told(folder: Path) -> str:
     """
     about = manifest.load(folder)
     sizes = {name: size(about, place) for place, name in enumerate(about["parts"])}
-    found = collect.shelf(folder, about).find(sizes)
-    present = [found.whole[name] for name in sizes if name in found.whole]
-    done = sum(sizes[name] for name in sizes if name in found.whole)
-    damaged = f", {len(found.damaged):,} damaged, to be computed again" if found.damaged else ""
+    inventory = collect.shelf(folder, about).find(sizes)
+    present = [inventory.whole[name] for name in sizes if name in inventory.whole]
+    done = sum(sizes[name] for name in sizes if name in inventory.whole)
+    damaged = f", {len(inventory.damaged):,} damaged, to be computed again" if inventory.damaged else ""
     failed = sum(part.failed for part in present)
     who = lock.running(folder)
     lines = [

@@ -25,7 +25,7 @@ from attn_exp.sweep.engines import engine
 from attn_exp.sweep.engines.engine import Workers
 from attn_exp.sweep.expand import expand
 from attn_exp.sweep.meter import Progress
-from attn_exp.sweep.parts import Found
+from attn_exp.sweep.parts import Inventory
 from attn_exp.sweep.plan import Job, Plan, identity, make_plan
 from attn_exp.sweep.preview import preview
 
@@ -45,9 +45,9 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
     before.check(plan, folder, first)
     about = manifest.described(plan, first, Repeat(tuple(words), tuple(folders), many=True))
     if first.sweep.dry_run:
-        found = collect.shelf(folder, about).find(plan.names)
-        missing = [chunk for chunk, name in enumerate(plan.names) if name not in found.whole]
-        print(preview(plan, folder, first, [part.failed for part in found.whole.values()], missing))
+        inventory = collect.shelf(folder, about).find(plan.names)
+        missing = [chunk for chunk, name in enumerate(plan.names) if name not in inventory.whole]
+        print(preview(plan, folder, first, [part.failed for part in inventory.whole.values()], missing))
         return DONE
     try:
         with home.made(folder), lock.held(folder), interruptible(), ask_git() as git:
@@ -64,9 +64,9 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
     """Compute what is missing, and write the table and the report of what there is, however it ends."""
     parts.tidy(folder / "parts", plan.names)
     shelf = collect.shelf(folder, about)
-    found = shelf.find(plan.names)
-    say_damaged(found)
-    driver = Driver(plan, shelf, Progress(plan.points), dict(found.whole))
+    inventory = shelf.find(plan.names)
+    say_damaged(inventory)
+    driver = Driver(plan, shelf, Progress(plan.points), dict(inventory.whole))
     todo = deque(driver.jobs())
     if not todo and (text := finished(folder, about)) is not None:
         driver.progress.show(last=True)
@@ -91,7 +91,7 @@ def ended(
     finally:
         driver.progress.show(last=True)
         about |= {"status": status, "seconds": time.time() - about["clock"]}
-        text = collect.write(folder, about, driver.found)
+        text = collect.write(folder, about, driver.parts)
         with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
             index.rebuild(Path(config.output_dir))
     print(printable(text))
@@ -113,11 +113,11 @@ def finished(folder: Path, about: Mapping[str, Any]) -> str | None:
     return last.get("told") if whole else None
 
 
-def say_damaged(found: Found) -> None:
+def say_damaged(inventory: Inventory) -> None:
     """Say on stderr which parts are not as they were written."""
-    if found.damaged:
-        names = ", ".join(found.damaged[:3]) + ", ..." * (len(found.damaged) > 3)
-        parts_are = "1 part is" if len(found.damaged) == 1 else f"{len(found.damaged):,} parts are"
+    if inventory.damaged:
+        names = ", ".join(inventory.damaged[:3]) + ", ..." * (len(inventory.damaged) > 3)
+        parts_are = "1 part is" if len(inventory.damaged) == 1 else f"{len(inventory.damaged):,} parts are"
         complain(f"{parts_are} damaged and computed again: {names}")
 
 

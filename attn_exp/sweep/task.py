@@ -56,8 +56,8 @@ def tally_columns(plan: Plan) -> list[str]:
 @cache
 def row_columns() -> tuple[str, ...]:
     """Return the columns of a variant's row; one named as a setting of the run holds what the variant made of it."""
-    settings = {each.name for each in fields(Config)} - {"variant"}
-    return tuple(f"variant_{each.name}" if each.name in settings else each.name for each in fields(Row))
+    settings = {field.name for field in fields(Config)} - {"variant"}
+    return tuple(f"variant_{field.name}" if field.name in settings else field.name for field in fields(Row))
 
 
 def compute(plan: Plan, job: Job) -> Done:
@@ -72,7 +72,7 @@ def compute(plan: Plan, job: Job) -> Done:
             lines += ok_lines(plan, number, config, tabulate(config))
         except Exception as error:
             failed += 1
-            lines.append(failed_line(plan, number, FAILED, told(error)))
+            lines.append(failed_line(plan, number, FAILED, in_one_line(error)))
             if plan.fail_fast:
                 break
     return Done(job, as_csv(lines), computed, failed)
@@ -123,9 +123,9 @@ def ok_lines(plan: Plan, number: int, config: Config, comparison: Comparison) ->
 
 def more_numbers(plan: Plan, config: Config, comparison: Comparison) -> dict[tuple[str, str], float]:
     """Return what `metrics=` asks for, by variant and metric."""
-    computed = [each for each in comparison.variants if not each.refused]
+    computed = [variant for variant in comparison.variants if not variant.refused]
     records = measures.examine(config, comparison.problem, computed)
-    return {(each.variant, each.metric): each.value for each in records}
+    return {(record.variant, record.metric): record.value for record in records}
 
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
@@ -139,7 +139,7 @@ def settings_cells(plan: Plan, number: int) -> list[str]:
     return [str(number), *(cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values)]
 
 
-def told(error: Exception) -> str:
+def in_one_line(error: Exception) -> str:
     """Return an error in one line: a user's mistake in its own words, any other with its kind."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     text = first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"

@@ -143,14 +143,14 @@ def folds(head: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str, F
     while math.prod(counts.values()) > MOST_CELLS:
         longest = max(counts, key=lambda name: counts[name])
         counts[longest] = max(1, counts[longest] // 2)
-    found = {}
+    folded = {}
     for axis in shown:
         name, bins = axis["column"], counts[axis["column"]]
         if bins == axis["count"]:
-            found[name] = Fold(head.index(name))
+            folded[name] = Fold(head.index(name))
         elif axis.get("low") is not None:
-            found[name] = Fold(head.index(name), bins, axis["low"], axis["high"])
-    return found
+            folded[name] = Fold(head.index(name), bins, axis["low"], axis["high"])
+    return folded
 
 
 def summarized(
@@ -210,11 +210,11 @@ def note_extremes(summary: Summary, name: str, number: float, point: str, varian
     most, least = summary.most.setdefault(name, []), summary.least.setdefault(name, [])
     if len(most) < KEPT or number > most[-1][0]:
         most.append((number, int(point), variant))
-        most.sort(key=lambda each: -each[0])
+        most.sort(key=lambda extreme: -extreme[0])
         del most[KEPT:]
     if len(least) < KEPT or number < least[-1][0]:
         least.append((number, int(point), variant))
-        least.sort(key=lambda each: each[0])
+        least.sort(key=lambda extreme: extreme[0])
         del least[KEPT:]
 
 
