@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from attn_exp.config.schema import Config
 from attn_exp.experiment import mistakes
-from attn_exp.experiment.checks._geometry import Sizes, Ways, parted, reason, sizes_of, ways
+from attn_exp.experiment.checks._geometry import Sizes, Ways, parted, reason, sizes, ways
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.judging.diagnose import features
 from attn_exp.experiment.judging.suspects import UNSHOWN, case_of, follows_steps
@@ -64,7 +65,7 @@ def every_mistake(sheet: Sheet) -> Iterator[Record]:
     plain = ways(sheet, (lambda recipe: recipe,))[0]
     for name, done in made.items():
         fitting = [way for way in done if way.answer is not None] or done
-        yield record(sheet, name, made, [way for way in fitting if parted(way, plain)], sizes_of(sheet))
+        yield record(sheet, name, made, [way for way in fitting if parted(way, plain)], sizes(sheet))
 
 
 def record(sheet: Sheet, name: str, made: dict[str, Ways], telling: Ways, size: Sizes) -> Record:
@@ -83,26 +84,22 @@ def record(sheet: Sheet, name: str, made: dict[str, Ways], telling: Ways, size: 
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say how many mistakes show in each variant, and why others do not."""
-    return " ".join(of_variant(name, records) for name in dict.fromkeys(record.variant for record in records))
-
-
-def of_variant(name: str, records: Sequence[Record]) -> str:
-    """Say it of one variant."""
-    mine = [record for record in records if record.variant == name]
-    if mine[0].shows == UNKNOWN:
-        return f"{name}: {mine[0].reason}."
-    shown = sum(record.shows == SHOWS for record in mine)
+    """Say how many mistakes show in each variant, and what hides most of the others; the table says the rest."""
     groups: dict[str, list[str]] = {}
-    for record in mine:
-        because = record.reason or "here"
-        if record.shows == HIDDEN:
-            groups.setdefault(f"{because}: nothing shows of", []).append(record.mistake)
-        elif record.shows == ALIKE:
-            groups.setdefault(f"{because}: alike are", []).append(f"{record.mistake} and {record.like}")
-    why = "; ".join(f"{reason} {', '.join(names)}" for reason, names in groups.items())
-    asked = sum(record.shows != UNASKED for record in mine)
-    return f"{name}: {shown} of {asked} mistakes show and can be told apart{f'; {why}' if why else ''}."
+    for name in dict.fromkeys(record.variant for record in records):
+        groups.setdefault(summary([record for record in records if record.variant == name]), []).append(name)
+    return " ".join(f"{', '.join(names)}: {words}." for words, names in groups.items())
+
+
+def summary(records: Sequence[Record]) -> str:
+    """Say it of the records of one variant."""
+    if records[0].shows == UNKNOWN:
+        return records[0].reason
+    tried = [record for record in records if record.shows != UNASKED]
+    shown = sum(record.shows == SHOWS for record in tried)
+    causes = Counter(record.reason for record in tried if record.shows in (HIDDEN, ALIKE) and record.reason)
+    most = "".join(f"; {cause} hides {count}" for cause, count in causes.most_common(1))
+    return f"{shown} of {len(tried)} mistakes would show{most}"
 
 
 CHECK = Check(

@@ -219,7 +219,7 @@ def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Call from two threads at once, with different numbers."""
     rung = "two threads at once"
     cases = [case, other_data(case)] * 4
-    alone = [caller(each) for each in cases[:2]] * 4
+    alone = [caller(question) for question in cases[:2]] * 4
     with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(caller, cases))
     for answer, one, asked in zip(together, alone, cases, strict=True):

@@ -14,7 +14,7 @@ from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Answer, Case
 from attn_exp.experiment.judging.libraries import Library
 from attn_exp.experiment.judging.offer import Offer
-from attn_exp.experiment.judging.own import told
+from attn_exp.experiment.judging.own import error_line
 
 Array = NDArray[Any]
 LAYOUTS = ("bhtd", "bthd", "htd", "td")
@@ -47,7 +47,7 @@ class Caller:
             with np.errstate(all="ignore"):  # each thread has its own; what overflows is seen in the answer
                 said = called(self.function, self.offer, arguments)
         except (Exception, SystemExit) as error:
-            return Answer(None, error=told(error))
+            return Answer(None, error=error_line(error))
         return self.read(said, case)
 
     def arguments(self, case: Case) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Caller:
         try:
             arrays = {name: self.library.back(part) for name, part in parts.items()}
         except Exception as error:
-            return Answer(None, error=f"what it returned is no array: {told(error)}")
+            return Answer(None, error=f"what it returned is no array: {error_line(error)}")
         first = next(iter(arrays))
         output = unlaid(arrays.pop(first), self.layout, self.offer.core)
         return Answer(output, arrays, self.library.dtype(parts[first]))

@@ -152,8 +152,8 @@ def flat(given: Any) -> Iterator[str]:
 def from_array(array: Array, key: str) -> Cells:
     """Return an array as numbers of so many digits as they need to be told from their neighbours in its type."""
     kind = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
-    found = cells(listed(array.reshape(array.shape or (1,))), key)
-    return Cells(found.values, found.halves, found.own, floor=float(np.finfo(kind).eps ** 0.75))
+    table_cells = cells(listed(array.reshape(array.shape or (1,))), key)
+    return Cells(table_cells.values, table_cells.halves, table_cells.own, floor=float(np.finfo(kind).eps ** 0.75))
 
 
 def from_file(path: Path, key: str) -> Cells:
@@ -183,9 +183,15 @@ def table(text: str, key: str) -> Cells:
     body = rows[1:] if head else rows
     corner = head is not None and (not head[0].strip() or len(head) == len(body[0]) - 1)
     named = corner or all(not is_number(row[0]) and len(row) > 1 for row in body)
-    found = cells([list(row[named:]) for row in body], key)
-    columns = () if head is None else tuple(cell.strip() for cell in head[-found.values.shape[1] :])
-    return Cells(found.values, found.halves, found.own, tuple(row[0].strip() for row in body) if named else (), columns)
+    table_cells = cells([list(row[named:]) for row in body], key)
+    columns = () if head is None else tuple(cell.strip() for cell in head[-table_cells.values.shape[1] :])
+    return Cells(
+        table_cells.values,
+        table_cells.halves,
+        table_cells.own,
+        tuple(row[0].strip() for row in body) if named else (),
+        columns,
+    )
 
 
 def lines(text: str) -> list[list[str]]:

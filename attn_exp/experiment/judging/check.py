@@ -62,7 +62,7 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     again = asked_again(caller, seen, wrong)
     broken = [name for finding, name in behaved if finding.state == BROKEN]
     tell("which mistake it is")
-    found, computes = named(seen, wrong, behaved, digits, quick)
+    diagnosis, computes = named(seen, wrong, behaved, digits, quick)
     findings = (
         Finding("it can be called", HELD, manner(caller)),
         *rungs(seen, wrong, caller, digits),
@@ -74,7 +74,7 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     )
     passed = not any(finding.state == BROKEN for finding in findings)
     manners = tuple(dict.fromkeys(name for name in broken if name))
-    names = manners if found.names in ((), ("no_max_subtraction",)) and manners else found.names
+    names = manners if diagnosis.names in ((), ("no_max_subtraction",)) and manners else diagnosis.names
     if passed:
         names = remarked(edges)
     tell("the smallest input that fails")
@@ -83,7 +83,7 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     return Verdict(
         name=own.name, passed=passed, mistakes=names,
         computes=computes if wrong or passed else behaviour_of(names, findings),
-        findings=findings, asked=asked.words, alike=found.alike, smallest=smallest, seconds=perf_counter() - start,
+        findings=findings, asked=asked.words, alike=diagnosis.alike, smallest=smallest, seconds=perf_counter() - start,
     )  # fmt: skip
 
 

@@ -65,8 +65,8 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     """Return what puts the likelier explanation first: fewer mistakes, none fitted, those that need most, by group."""
     if candidate.setting:
         return len(candidate.names), candidate.fitted, 0, len(GROUPS)
-    found = [mistakes.mistake(name) for name in candidate.names]
-    specific, place = sum(len(one.needs) for one in found), sum(GROUPS.index(one.group) for one in found)
+    made = [mistakes.mistake(name) for name in candidate.names]
+    specific, place = sum(len(one.needs) for one in made), sum(GROUPS.index(one.group) for one in made)
     return len(candidate.names), candidate.fitted, -specific, place
 
 
@@ -178,7 +178,7 @@ def tells(candidate: Candidate, seen: Sequence[Seen]) -> bool:
 
 def explains(candidate: Candidate, seen: Sequence[Seen], digits: int) -> bool:
     """Say whether an explanation gives every answer, within rounding; what raised an error says nothing."""
-    told = 0
+    explained = 0
     for case, answer in seen:
         if answer.output is None:
             continue
@@ -187,8 +187,8 @@ def explains(candidate: Candidate, seen: Sequence[Seen], digits: int) -> bool:
             continue  # neither fits these shapes
         if stages is None or differs(*seeing(answer.output, stages), digits):
             return False
-        told += 1
-    return told > 0
+        explained += 1
+    return explained > 0
 
 
 def seeing(output: Array, stages: Mapping[str, Array]) -> tuple[Array, Mapping[str, Array]]:
@@ -198,20 +198,20 @@ def seeing(output: Array, stages: Mapping[str, Array]) -> tuple[Array, Mapping[s
 
 def features(cases: Sequence[Case]) -> set[str]:
     """Return what the cases ask for: the words that mistakes need."""
-    found: set[str] = set()
+    words: set[str] = set()
     for case in cases:
         recipe = case.recipe
-        found |= {type(mask).__name__.lower() for mask in recipe.rules.masks}
-        found |= {type(rule).__name__.lower() for rule in recipe.rules.scores}
-        found |= {type(position).__name__.lower() for position in recipe.positions}
-        found |= {"mask"} if recipe.rules.masks else set()
-        found |= {"position"} if recipe.positions else set()
-        found |= {"shared"} if recipe.groups != recipe.heads else set()
-        found |= {"batch"} if batch_of(case) > 1 else set()
-        found |= {"layer"} if case.given.x is not None else set()
-        found |= {"output"} if "W_o" in case.given.arrays else set()
-        found |= {"bias"} if any(name.startswith("b_") for name in case.given.arrays) else set()
-    return found
+        words |= {type(mask).__name__.lower() for mask in recipe.rules.masks}
+        words |= {type(rule).__name__.lower() for rule in recipe.rules.scores}
+        words |= {type(position).__name__.lower() for position in recipe.positions}
+        words |= {"mask"} if recipe.rules.masks else set()
+        words |= {"position"} if recipe.positions else set()
+        words |= {"shared"} if recipe.groups != recipe.heads else set()
+        words |= {"batch"} if batch_of(case) > 1 else set()
+        words |= {"layer"} if case.given.x is not None else set()
+        words |= {"output"} if "W_o" in case.given.arrays else set()
+        words |= {"bias"} if any(name.startswith("b_") for name in case.given.arrays) else set()
+    return words
 
 
 def batch_of(case: Case) -> int:

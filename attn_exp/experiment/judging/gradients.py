@@ -44,8 +44,8 @@ def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) ->
         weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype, device=output.device)
         return (output.reshape(-1) * weights).sum()
 
-    found = torch.autograd.grad(total(leaves), list(leaves.values()))
-    derived = sum(float((slope * direction[side]).sum()) for side, slope in zip(sides, found, strict=True))
+    derivatives = torch.autograd.grad(total(leaves), list(leaves.values()))
+    derived = sum(float((slope * direction[side]).sum()) for side, slope in zip(sides, derivatives, strict=True))
     ends = [
         float(total({side: arguments[side] + sign * STEP * direction[side] for side in sides})) for sign in (1.0, -1.0)
     ]

@@ -14,7 +14,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.layers import Inside
 from attn_exp.experiment.judging.offer import BY_NAME, Offer, parameters_of, plain
-from attn_exp.experiment.judging.own import Own, told
+from attn_exp.experiment.judging.own import Own, error_line
 
 Array = NDArray[Any]
 
@@ -84,7 +84,7 @@ def made(own: Own, asked: Asked) -> Any:
         return own.function(**said)
     except Exception as error:
         raise UserError(
-            f"{own.name} cannot be made of {', '.join(map(str, said)) or 'nothing'}: {told(error)}"
+            f"{own.name} cannot be made of {', '.join(map(str, said)) or 'nothing'}: {error_line(error)}"
         ) from error
 
 

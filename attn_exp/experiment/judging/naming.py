@@ -31,45 +31,45 @@ def named(
     if unsteady:
         return Diagnosis((unsteady[0],)), words_of((unsteady[0],))
     lost = {id(case) for case, _ in wrong}
-    found = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick)
+    diagnosis = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick)
     mixed = [name for finding, name in behaved if finding.state == BROKEN and name == "batch_mixed"]
-    if not found.names and mixed:
-        found = Diagnosis((mixed[0],))
-    if found.names:
-        return found, words_of(found.names)
-    if found.setting:
-        return found, f"attention with {found.setting}, which was not asked for"
+    if not diagnosis.names and mixed:
+        diagnosis = Diagnosis((mixed[0],))
+    if diagnosis.names:
+        return diagnosis, words_of(diagnosis.names)
+    if diagnosis.setting:
+        return diagnosis, f"attention with {diagnosis.setting}, which was not asked for"
     return Diagnosis(), unexplained(seen, wrong)
 
 
 def by_numbers(seen: Seen, digits: int, quick: bool) -> Diagnosis:
     """Return what explains the numbers: exactly, to a half type, or as half precision."""
-    found = exactly(seen, digits, quick)
+    diagnosis = exactly(seen, digits, quick)
     kind = representable([answer for _, answer in seen[:4]])
     coarse = {"float16": 11, "bfloat16": 8}.get(kind, 0)
-    if not (found.names or found.setting) and digits > SINGLE:
-        found = diagnose(seen, SINGLE, pairs=False)
-    if not (found.names or found.setting) and coarse:
-        found = exactly(seen, coarse, quick)
+    if not (diagnosis.names or diagnosis.setting) and digits > SINGLE:
+        diagnosis = diagnose(seen, SINGLE, pairs=False)
+    if not (diagnosis.names or diagnosis.setting) and coarse:
+        diagnosis = exactly(seen, coarse, quick)
     plain = [pair for pair in seen if pair[0].rung in FEW]
-    if found.names or found.setting or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
-        return found
+    if diagnosis.names or diagnosis.setting or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
+        return diagnosis
     name = half_mistake(plain)
-    return Diagnosis((name,)) if name else found
+    return Diagnosis((name,)) if name else diagnosis
 
 
 def exactly(seen: Seen, digits: int, quick: bool) -> Diagnosis:
     """Return what explains the numbers: one mistake; one that overflows besides; a tail; then two mistakes."""
-    found = diagnose(seen, digits, pairs=False)
-    if found.names or found.setting:
-        return found
+    diagnosis = diagnose(seen, digits, pairs=False)
+    if diagnosis.names or diagnosis.setting:
+        return diagnosis
     if any(case.rung == LARGE and overflowed(answer) for case, answer in seen):
-        found = diagnose(without_large(seen), digits, pairs=False)
-        if found.names:
-            return found
+        diagnosis = diagnose(without_large(seen), digits, pairs=False)
+        if diagnosis.names:
+            return diagnosis
     if tail_dropped(without_large(seen), digits):
         return Diagnosis(("tail_dropped",))
-    return found if quick else diagnose(seen, digits, pairs=True)
+    return diagnosis if quick else diagnose(seen, digits, pairs=True)
 
 
 LARGE = "large inputs"

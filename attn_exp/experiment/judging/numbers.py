@@ -68,9 +68,9 @@ def judged(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
             for reading in readings.readings(digits):
                 if agrees(reading.sheet, reading.recipe):
                     return all_right(reading)
-            found = suspects.one_mistake(digits, candidates)
-            if found:
-                return mistaken(digits, found)
+            explanation = suspects.one_mistake(digits, candidates)
+            if explanation:
+                return mistaken(digits, explanation)
     lenient = [readings.own_digits(layout) or layout for layout in layouts]
     return unusual(lenient, candidates, variants)
 
@@ -78,17 +78,17 @@ def judged(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
 def unusual(layouts: Sequence[Sheet], candidates: Sequence[Candidate], variants: Mapping[str, Settled]) -> Verdict:
     """Return the verdict on numbers that no single mistake gives."""
     for sheet in layouts:
-        found = suspects.another_setting(sheet, variants) or suspects.one_mistake(sheet, suspects.coarse(sheet))
-        if found:
-            return mistaken(sheet, found)
+        explanation = suspects.another_setting(sheet, variants) or suspects.one_mistake(sheet, suspects.coarse(sheet))
+        if explanation:
+            return mistaken(sheet, explanation)
     for sheet in layouts:
         slips = every_slip(sheet)
         if is_slip(slips):
             return slipped(sheet, slips)
     for sheet in layouts:
-        found = suspects.two_mistakes(sheet, candidates)
-        if found:
-            return mistaken(sheet, found)
+        explanation = suspects.two_mistakes(sheet, candidates)
+        if explanation:
+            return mistaken(sheet, explanation)
     return slipped(layouts[0], every_slip(layouts[0]))
 
 
@@ -99,11 +99,11 @@ def all_right(reading: readings.Reading) -> Verdict:
     return Verdict("", True, (), "attention as it was asked for", (*findings, *remarks))
 
 
-def mistaken(sheet: Sheet, found: Explanation) -> Verdict:
+def mistaken(sheet: Sheet, explanation: Explanation) -> Verdict:
     """Return the verdict on numbers that a mistake or another setting gives."""
-    setting = f"attention with {found.setting}, which was not asked for"
-    computes = suspects.sentence(found.names) if found.names else setting
-    return Verdict("", False, found.names, computes, tuple(consequences(sheet)), alike=found.alike)
+    setting = f"attention with {explanation.setting}, which was not asked for"
+    computes = suspects.sentence(explanation.names) if explanation.names else setting
+    return Verdict("", False, explanation.names, computes, tuple(consequences(sheet)), alike=explanation.alike)
 
 
 def slipped(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:

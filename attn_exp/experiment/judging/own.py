@@ -84,7 +84,7 @@ def from_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise UserError(f"{path} cannot be imported: {told(error)}") from error
+        raise UserError(f"{path} cannot be imported: {error_line(error)}") from error
     return module
 
 
@@ -92,10 +92,10 @@ def from_package(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        raise UserError(f"{name} cannot be imported: {told(error)}") from error
+        raise UserError(f"{name} cannot be imported: {error_line(error)}") from error
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return the kind of an error and the first line that it says."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

@@ -45,8 +45,8 @@ def half_mistake(seen: Sequence[tuple[Case, Answer]]) -> str:
         for change in mistakes.mistake(name).changes:
             stages = [predicted(change(case.recipe), case.given) for case, _ in asked]
             wrong = [
-                error(None if found is None else found["output"], case)
-                for found, (case, _) in zip(stages, asked, strict=True)
+                error(None if answered is None else answered["output"], case)
+                for answered, (case, _) in zip(stages, asked, strict=True)
             ]
             gap = np.abs(np.log10(np.array(observed) + FLOOR) - np.log10(np.array(wrong) + FLOOR)).mean()
             scores[name] = min(float(gap), scores.get(name, np.inf))

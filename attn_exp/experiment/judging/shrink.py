@@ -57,7 +57,7 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
         and not any(position.misfit(size) for position in case.recipe.positions)
     ]
     for heads, rows, keys, size in sorted(
-        set(sizes), key=lambda each: (each[0] * (each[1] + 2 * each[2]) * each[3], each)
+        set(sizes), key=lambda size: (size[0] * (size[1] + 2 * size[2]) * size[3], size)
     ):
         for seed in range(TRIES):
             masks = cut(case, rows, keys) if fixed else case.recipe.rules.masks

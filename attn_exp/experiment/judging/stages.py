@@ -39,11 +39,11 @@ def beside(case: Case, answer: Answer, names: Sequence[str], digits: int) -> tup
     mine = guessed(case, answer, names, digits)
     bound = tolerance(right, digits)
     return tuple(
-        stage(name, right[name], mine.get(name), bound) for name in SHOWN if name in right and told(name, right)
+        stage(name, right[name], mine.get(name), bound) for name in SHOWN if name in right and is_shown(name, right)
     )
 
 
-def told(name: str, right: Mapping[str, Array]) -> bool:
+def is_shown(name: str, right: Mapping[str, Array]) -> bool:
     """Say whether a stage tells more than the one before it."""
     before = {"masked": "logits", "output": "context"}.get(name)
     return before is None or before not in right or not same(right[before], right[name])

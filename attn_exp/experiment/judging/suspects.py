@@ -134,11 +134,11 @@ def distinct(sheet: Sheet, candidates: Sequence[Candidate], case: Case) -> list[
     kept = []
     exact = stages(sheet, sheet.right)
     for candidate in candidates:
-        found = stages(sheet, candidate.change(case))
-        if found is None or exact is None:
+        made = stages(sheet, candidate.change(case))
+        if made is None or exact is None:
             kept.append(candidate)
             continue
-        last = np.round(found.get("output", found["weights"]), 9)
+        last = np.round(made.get("output", made["weights"]), 9)
         same = np.round(exact.get("output", exact["weights"]), 9)
         key = (candidate.names[0], last.tobytes())
         if key not in seen and not (last.shape == same.shape and np.array_equal(last, same, equal_nan=True)):

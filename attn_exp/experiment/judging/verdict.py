@@ -70,13 +70,13 @@ def lines(verdict: Verdict) -> list[str]:
     head = f"{verdict.name}: {'passed' if verdict.passed else 'FAILED'}   (asked: {verdict.asked})"
     said = [head, "", f"It computes {verdict.computes.rstrip('.')}."]
     for name in verdict.mistakes:
-        found = mistakes.mistake(name)
+        mistake = mistakes.mistake(name)
         said += [
             "",
             f"{'remark' if verdict.passed else 'mistake'}: {name}",
-            f"  {found.says}",
-            f"  fix:  {found.fix}",
-            f"  seen: {found.seen}",
+            f"  {mistake.says}",
+            f"  fix:  {mistake.fix}",
+            f"  seen: {mistake.seen}",
         ]
     if verdict.alike:
         names = ", or ".join(" with ".join(group) for group in verdict.alike)

@@ -59,9 +59,9 @@ def stages(sheet: Sheet, recipe: Recipe) -> Stages | None:
     return {name: array for name, array in arrays.items() if name in STAGES}
 
 
-def part(found: Stages | None, box: Box) -> Array | None:
+def part(made: Stages | None, box: Box) -> Array | None:
     """Return the numbers of a box's stage, if there are any."""
-    return None if found is None else found.get(box.stage)
+    return None if made is None else made.get(box.stage)
 
 
 def agrees(sheet: Sheet, recipe: Recipe) -> bool:

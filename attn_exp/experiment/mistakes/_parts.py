@@ -14,7 +14,6 @@ from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.score import Score
 
@@ -39,12 +38,12 @@ class Adds(Score):
         return np.asarray(self.added(grid))
 
 
-def each_mask(masks: tuple[Mask, ...], kind: type[Mask], change: Callable[[Any], Mask | None]) -> tuple[Mask, ...]:
+def masks_with(masks: tuple[Mask, ...], kind: type[Mask], change: Callable[[Any], Mask | None]) -> tuple[Mask, ...]:
     """Return the masks with those of one kind changed, also inside masks that are joined; None leaves one out."""
     changed: list[Mask | None] = []
     for mask in masks:
         if isinstance(mask, AllOf | AnyOf):
-            changed.append(type(mask)(each_mask(mask.masks, kind, change)))
+            changed.append(type(mask)(masks_with(mask.masks, kind, change)))
         else:
             changed.append(change(mask) if isinstance(mask, kind) else mask)
     return tuple(mask for mask in changed if mask is not None)
@@ -52,7 +51,7 @@ def each_mask(masks: tuple[Mask, ...], kind: type[Mask], change: Callable[[Any],
 
 def other_masks(recipe: Recipe, kind: type[Mask], change: Callable[[Any], Mask | None]) -> Recipe:
     """Return the recipe with the masks of one kind changed, or left out."""
-    return recipe.with_rules(masks=each_mask(recipe.rules.masks, kind, change))
+    return recipe.with_rules(masks=masks_with(recipe.rules.masks, kind, change))
 
 
 def other_causal(recipe: Recipe, seen: Callable[[Grid], Any] | None) -> Recipe:
@@ -89,10 +88,10 @@ def moved(allowed: Step, offset: Callable[[At], int]) -> Step:
     return lambda at: allowed(replace(at, rules=replace(at.rules, offset=offset(at))))
 
 
-def other_rope(recipe: Recipe, change: Callable[[Rope], Rope]) -> Recipe:
-    """Return the recipe with changed rotary positions."""
-    placed = tuple(change(position) if isinstance(position, Rope) else position for position in recipe.positions)
-    return replace(recipe, positions=placed)
+def other_pairs(recipe: Recipe) -> Recipe:
+    """Return the recipe with positions that pair their numbers the other way."""
+    others = ((position.other_pairs(), position) for position in recipe.positions)
+    return replace(recipe, positions=tuple(position if other is None else other for other, position in others))
 
 
 def other_alibi(recipe: Recipe, added: Callable[[Grid], Any]) -> Recipe:

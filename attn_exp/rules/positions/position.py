@@ -67,6 +67,10 @@ class Position:
         """Return what checks the answer, or None where nobody wrote it: the run then says that nothing was checked."""
         return None
 
+    def other_pairs(self) -> Position | None:
+        """Return the same with numbers paired the other way, or None where it turns no pairs."""
+        return None
+
     def misfit(self, size: int) -> str | None:
         """Say why heads of that size do not fit, in the user's words, or None where they do."""
         return None

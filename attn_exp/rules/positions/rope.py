@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -39,6 +39,9 @@ class Rope(Position):
             count = f"{brief(str(turned))} of the {size} numbers of a head"
             return f"rope turns pairs, but {count} are to be turned; expected 2, 4, ..."
         return None
+
+    def other_pairs(self) -> Rope:
+        return replace(self, interleaved=not self.interleaved)
 
     def turn(self, heads: Array, positions: Array) -> Array:
         size = heads.shape[-1] if self.size is None else self.size
