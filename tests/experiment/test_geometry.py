@@ -93,3 +93,11 @@ def test_a_mistake_in_what_is_not_asked_for_is_said_so() -> None:
 def test_a_kernel_is_not_computed_in_these_steps() -> None:
     (finding,) = attn_exp.run("report=none", "check=geometry", "variant=[linear]").comparison.checks
     assert [record.shows for record in finding.records] == ["-"]
+
+
+def test_the_sentence_is_short_and_variants_that_are_alike_share_it() -> None:
+    (finding,) = attn_exp.run("report=none", "check=geometry", "variant=[matrix,looped]").comparison.checks
+    assert finding.sentence.startswith("matrix, looped: ")
+    assert finding.sentence.endswith(".")
+    assert finding.sentence.count(".") == 1
+    assert len(finding.sentence) < 120

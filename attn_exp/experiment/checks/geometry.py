@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from attn_exp.config.schema import Config
 from attn_exp.experiment import mistakes
-from attn_exp.experiment.checks._geometry import Sizes, Ways, parted, reason, sizes, ways
+from attn_exp.experiment.checks._geometry import Sizes, Ways, parted, reason, sizes_of, ways
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.judging.diagnose import features
 from attn_exp.experiment.judging.suspects import UNSHOWN, case_of, follows_steps
@@ -65,7 +65,7 @@ def every_mistake(sheet: Sheet) -> Iterator[Record]:
     plain = ways(sheet, (lambda recipe: recipe,))[0]
     for name, done in made.items():
         fitting = [way for way in done if way.answer is not None] or done
-        yield record(sheet, name, made, [way for way in fitting if parted(way, plain)], sizes(sheet))
+        yield record(sheet, name, made, [way for way in fitting if parted(way, plain)], sizes_of(sheet))
 
 
 def record(sheet: Sheet, name: str, made: dict[str, Ways], telling: Ways, size: Sizes) -> Record:
