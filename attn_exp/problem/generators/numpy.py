@@ -1,0 +1,26 @@
+"""NumPy's generator: `rng = np.random.default_rng(seed)`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attn_exp.problem.generators.generator import Array, Generator, Shape, Start
+
+
+class Numpy:
+    """`rng.uniform` (and `rng.random`), `rng.normal` (and `rng.standard_normal`), `rng.integers`, by PCG64."""
+
+    def __init__(self, start: Start) -> None:
+        self.rng = np.random.default_rng(start.seed)
+
+    def uniform(self, shape: Shape, low: float, high: float) -> Array:
+        return self.rng.uniform(low, high, shape)
+
+    def normal(self, shape: Shape, mean: float, spread: float) -> Array:
+        return self.rng.normal(mean, spread, shape)
+
+    def integers(self, shape: Shape, low: int, high: int) -> Array:
+        return self.rng.integers(low, high, shape)
+
+
+GENERATOR = Generator(Numpy)

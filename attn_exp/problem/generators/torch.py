@@ -1,0 +1,109 @@
+"""PyTorch's generator on a processor: `torch.manual_seed(seed)`, then `torch.rand`, `randn`, `randint` and their like.
+
+Every bit is that of PyTorch on processors with AVX2, as Intel's and AMD's of the last ten years. Elsewhere PyTorch
+takes the logarithm, sine and cosine of the system, and 16 or more normal numbers differ by at most 3e-6 times their
+spread; it also rounds a uniform number between other bounds than 0 and 1 twice, so that its last bit differs. All else
+agrees.
+
+Source: PyTorch, `aten/src/ATen/core/MT19937RNGEngine.h`, `core/DistributionsHelper.h`,
+`native/cpu/DistributionTemplates.h`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attn_exp.problem.generators._bits import fused
+from attn_exp.problem.generators._cephes import log, sine_and_cosine
+from attn_exp.problem.generators.generator import Array, Generator, Shape, Start
+
+BLOCK = 16
+"""How many normal numbers are made together; fewer are made two at a time."""
+
+
+class Torch:
+    """A Mersenne Twister of 32-bit words, seeded with the low 32 bits of the seed; all numbers are float32."""
+
+    def __init__(self, start: Start) -> None:
+        self.state = np.random.RandomState(start.seed & 0xFFFFFFFF)
+        self.kept: float | None = None
+
+    def words(self, count: int) -> Array:
+        """Return the next words of 32 bits."""
+        return self.state.randint(0, 2**32, count, dtype=np.uint32)
+
+    def long_words(self, count: int) -> Array:
+        """Return the next words of 64 bits: the first of two words is the higher half."""
+        words = self.words(2 * count).astype(np.uint64)
+        return words[0::2] << np.uint64(32) | words[1::2]
+
+    def fractions(self, count: int) -> Array:
+        """Return float32 from 0 to 1: 24 bits of a word."""
+        return (self.words(count) & np.uint32(2**24 - 1)).astype(np.float32) * np.float32(2**-24)
+
+    def long_fractions(self, count: int) -> Array:
+        """Return float64 from 0 to 1: 53 bits of a word."""
+        return (self.long_words(count) & np.uint64(2**53 - 1)).astype(np.float64) * 2.0**-53
+
+    def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
+        """`torch.rand(shape)`, `tensor.uniform_(low, high)`."""
+        spread = np.float32(high) - np.float32(low)
+        return fused(self.fractions(math.prod(shape)), spread, low).reshape(shape)
+
+    def normal(self, shape: Shape, mean: float = 0.0, spread: float = 1.0) -> Array:
+        """`torch.randn(shape)`, `torch.normal(mean, spread, shape)`."""
+        count = math.prod(shape)
+        if count < BLOCK:
+            numbers = [self.single() * spread + mean for _ in range(count)]
+            return np.array(numbers, np.float64).astype(np.float32).reshape(shape)
+        fractions = self.fractions(count)
+        whole = count - count % BLOCK
+        out = np.empty(count, np.float32)
+        out[:whole] = blocks(fractions[:whole], mean, spread)
+        if whole < count:  # the last block ends at the last number, and is drawn anew
+            out[count - BLOCK :] = blocks(self.fractions(BLOCK), mean, spread)
+        return out.reshape(shape)
+
+    def single(self) -> float:
+        """Return one normal number: the cosine of a pair, or the sine that the last pair left.
+
+        Box and Muller make two at a time; the second waits, however long, for the next call of this kind.
+        """
+        if self.kept is not None:
+            number, self.kept = self.kept, None
+            return number
+        turn, share = self.long_fractions(2).tolist()
+        radius, angle = math.sqrt(-2.0 * math.log1p(-share)), 2.0 * math.pi * turn
+        self.kept = radius * math.sin(angle)
+        return radius * math.cos(angle)
+
+    def integers(self, shape: Shape, low: int, high: int) -> Array:
+        """`torch.randint(low, high, shape)`."""
+        span, count = high - low, math.prod(shape)
+        words = self.words(count).astype(np.uint64) if span < 2**32 else self.long_words(count)
+        return ((words % np.uint64(span)).view(np.int64) + low).reshape(shape)
+
+    def permutation(self, count: int) -> Array:
+        """`torch.randperm(count)`."""
+        order = np.arange(count)
+        for place, word in enumerate(self.words(max(count - 1, 0)).tolist()):
+            other = place + word % (count - place)
+            order[[place, other]] = order[[other, place]]
+        return order
+
+    def keeps(self, shape: Shape, share: float) -> Array:
+        """Return which numbers `nn.Dropout(share)` keeps; it multiplies them by `1 / (1 - share)`."""
+        return (self.long_fractions(math.prod(shape)) < 1 - share).reshape(shape)
+
+
+def blocks(fractions: Array, mean: float, spread: float) -> Array:
+    """Turn blocks of 16 fractions into normal numbers: the first 8 make the radii, the others the angles."""
+    shares, turns = np.split(fractions.reshape(-1, BLOCK), 2, axis=1)
+    radius = np.sqrt(np.float32(-2) * log(np.float32(1) - shares))
+    sine, cosine = sine_and_cosine(np.float32(2 * math.pi) * turns)
+    return fused(np.concatenate([radius * cosine, radius * sine], axis=1), spread, mean).reshape(-1)
+
+
+GENERATOR = Generator(Torch, least=-(2**63), most=2**64 - 1)

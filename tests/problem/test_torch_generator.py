@@ -1,0 +1,112 @@
+"""PyTorch's generator and layers, held to PyTorch itself, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+from torch import nn
+
+from attn_exp.problem.generators.generator import Start
+from attn_exp.problem.generators.torch import Torch
+from attn_exp.problem.torch_layers import embedding, linear, multi_head_attention
+
+Array = NDArray[Any]
+SEEDS = (0, 1, 123, -1, -(2**63), 2**32 - 1, 2**32 + 5, 2**64 - 1)
+COUNTS = (1, 2, 3, 15, 16, 17, 31, 32, 33, 100, 1000)
+"""Below 16, at it, and at the tails of one block and several."""
+
+CALLS: tuple[tuple[Callable[[int], torch.Tensor], Callable[[Torch, int], Array]], ...] = (
+    (torch.rand, lambda mine, n: mine.uniform((n,))),
+    (lambda n: torch.empty(n).uniform_(-0.3, 0.7), lambda mine, n: mine.uniform((n,), -0.3, 0.7)),
+    (torch.randn, lambda mine, n: mine.normal((n,))),
+    (lambda n: torch.normal(0.1, 0.02, (n,)), lambda mine, n: mine.normal((n,), 0.1, 0.02)),
+    (lambda n: torch.randint(-3, 40, (n,)), lambda mine, n: mine.integers((n,), -3, 40)),
+    (lambda n: torch.randint(-3, 2**40, (n,)), lambda mine, n: mine.integers((n,), -3, 2**40)),
+    (torch.randperm, lambda mine, n: mine.permutation(n)),
+    (lambda n: nn.functional.dropout(torch.ones(n), 0.3) != 0, lambda mine, n: mine.keeps((n,), 0.3)),
+)
+
+
+def begun(seed: int) -> Torch:
+    torch.manual_seed(seed)
+    return Torch(Start(seed))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_calls_in_any_order_draw_the_same_bits(seed: int) -> None:
+    mine = begun(seed)
+    order = np.random.default_rng(7)
+    for _ in range(150):
+        theirs, ours = CALLS[order.integers(len(CALLS))]
+        count = int(order.choice(COUNTS))
+        assert_array_equal(ours(mine, count), theirs(count).numpy())
+
+
+def test_the_second_of_a_pair_waits_for_the_next_small_call_and_a_seed_forgets_it() -> None:
+    mine = begun(4)
+    assert_array_equal(mine.normal((3,)), torch.randn(3).numpy())
+    assert_array_equal(mine.uniform((5,)), torch.rand(5).numpy())
+    assert_array_equal(mine.normal((40,)), torch.randn(40).numpy())
+    assert_array_equal(mine.normal((1,)), torch.randn(1).numpy())
+    assert_array_equal(begun(4).normal((3,)), torch.randn(3).numpy())
+
+
+def test_a_million_normal_and_uniform_numbers_are_the_same_bits() -> None:
+    mine = begun(11)
+    assert_array_equal(mine.normal((1000, 1000)), torch.randn(1000, 1000).numpy())
+    assert_array_equal(mine.uniform((10**6,), -0.123, 0.217), torch.empty(10**6).uniform_(-0.123, 0.217).numpy())
+
+
+def test_on_processors_without_fused_steps_the_last_bits_differ_and_no_more(tmp_path: Path) -> None:
+    """PyTorch can be told to compute as on such a processor, in a process of its own."""
+    code = (
+        "import sys, numpy, torch; torch.manual_seed(5);"
+        "draws = torch.rand(10**5), torch.randn(10**5), torch.randn(3), torch.empty(10**5).uniform_(-0.123, 0.217);"
+        "numpy.savez(sys.argv[1], *draws)"
+    )
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "draws.npz")], env=environment, check=True, timeout=60)
+    mine = begun(5)
+    with np.load(tmp_path / "draws.npz") as theirs:
+        assert_array_equal(mine.uniform((10**5,)), theirs["arr_0"])
+        assert 0 < np.abs(mine.normal((10**5,)) - theirs["arr_1"]).max() <= 3e-6
+        assert_array_equal(mine.normal((3,)), theirs["arr_2"])
+        assert (
+            0 < np.abs(mine.uniform((10**5,), -0.123, 0.217) - theirs["arr_3"]).max() <= np.spacing(np.float32(0.217))
+        )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_layers_one_after_another_hold_what_new_layers_hold(seed: int) -> None:
+    mine = begun(seed)
+    for inputs, outputs, bias in ((3, 2, False), (1, 1, True), (7, 4, True), (512, 64, True), (2, 2, True)):
+        layer = nn.Linear(inputs, outputs, bias=bias)
+        matrix, added = linear(mine, inputs, outputs, bias)
+        assert_array_equal(matrix, layer.weight.detach().numpy().T)
+        assert (added is not None) == bias
+        if added is not None:
+            assert_array_equal(added, layer.bias.detach().numpy())
+        assert_array_equal(embedding(mine, inputs, outputs), nn.Embedding(inputs, outputs).weight.detach().numpy())
+
+
+@pytest.mark.parametrize(("size", "heads", "bias"), [(4, 2, True), (6, 3, False), (64, 8, True), (1, 1, True)])
+def test_multi_head_attention_draws_its_output_first(size: int, heads: int, bias: bool) -> None:
+    mine = begun(size)
+    for _ in range(2):
+        layer = nn.MultiheadAttention(size, heads, bias=bias)
+        arrays = multi_head_attention(mine, size, bias)
+        sides = np.concatenate([arrays[f"W_{letter}"].T for letter in "qkv"])
+        assert_array_equal(sides, layer.in_proj_weight.detach().numpy())
+        assert_array_equal(arrays["W_o"].T, layer.out_proj.weight.detach().numpy())
+        assert ("b_q" in arrays) == bias
+        assert not bias or not np.any([arrays[f"b_{letter}"] for letter in "qkvo"])
