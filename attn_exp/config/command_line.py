@@ -141,7 +141,7 @@ def shown_by_hydra(given: Namespace, folders: Sequence[str]) -> str:
     register_schema()
     with (
         what_hydra_stumbles_over(),
-        opened(folders, words) as hydra,
+        opened(folders, words, whole=True) as hydra,
         environment(any("oc.env" in word for word in words)),
     ):
         if given.shell_completion:

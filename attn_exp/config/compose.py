@@ -19,7 +19,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from attn_exp.config import own_code
+from attn_exp.config import large, own_code
 from attn_exp.config.choices import ONE_CHOICE, choices, group_names
 from attn_exp.config.hydra_errors import what_hydra_stumbles_over
 from attn_exp.config.loader import check_composed, environment, opened
@@ -110,7 +110,10 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     with what_hydra_stumbles_over():
         settings = OmegaConf.to_container(OmegaConf.masked_copy(composed, ours), resolve=True)
     assert isinstance(settings, dict)
-    return {str(key): value for key, value in settings.items()}
+    hydra = GlobalHydra.instance().hydra
+    assert hydra is not None
+    arrays = getattr(hydra.config_loader, "arrays", {})
+    return {str(key): large.put_in(value, arrays) if arrays else value for key, value in settings.items()}
 
 
 def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:

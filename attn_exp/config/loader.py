@@ -16,6 +16,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import IConfigRepository
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ResultDefault
 from hydra.core.global_hydra import GlobalHydra
@@ -24,7 +25,7 @@ from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.resolvers import oc
 
-from attn_exp.config import own_code
+from attn_exp.config import own_code, yaml_file
 from attn_exp.config.choices import choices, conf_dir
 from attn_exp.errors import UserError
 
@@ -37,7 +38,20 @@ TARGET, ENVIRONMENT = "_target_", "oc.env"
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's loader, which checks each file of users' own before anything of it is merged."""
+    """Hydra's loader, which checks each file of users' own before anything of it is merged.
+
+    `arrays` holds the large arrays of what it has read, by the names that stand for them; `whole` leaves them in place.
+    """
+
+    def __init__(self, config_search_path: ConfigSearchPath, whole: bool) -> None:
+        super().__init__(config_search_path)
+        self.arrays = yaml_file.Arrays()
+        self.repository.sources = [
+            yaml_file.Source(source.provider, source.path, None if whole else self.arrays)
+            if source.scheme() == "file"
+            else source
+            for source in self.repository.sources
+        ]
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
         loaded = super()._load_single_config(default, repo)
@@ -84,16 +98,17 @@ def check_composed(composed: DictConfig) -> None:
 
 
 @contextmanager
-def opened(folders: Sequence[str], words: Sequence[str] = ()) -> Iterator[Hydra]:
+def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
     """Let Hydra find the shipped YAML, that of users' own folders, and variants that the words give a form of their
-    own, as long as the context lasts."""
+    own, as long as the context lasts; with `whole` it sees large arrays, number by number."""
     search_path = create_config_search_path(str(conf_dir()))
     schema = search_path.get_path().pop()
     for folder in folders:
         search_path.append("command-line", f"file://{Path(os.path.abspath(folder))}")
     search_path.get_path().append(schema)
     setbase(VERSION_BASE)
-    hydra, before = Hydra(task_name="attn_exp", config_loader=Loader(search_path)), GlobalHydra.instance().hydra
+    loader = Loader(search_path, whole or yaml_file.change_a_part(words))
+    hydra, before = Hydra(task_name="attn_exp", config_loader=loader), GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = hydra
     try:
         with own_variants(words, folders):

@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
+
+from attn_exp.config.large import MARK, as_numbers, name_of, stored
 
 Array = NDArray[Any]
 
-MOST_NUMBERS = 1000
-"""Lists of more numbers are named by their hash."""
-
 LONGEST_WORD = 2000
 """A word of more characters names its array, if it holds one."""
-
-MARK = "array"
-
-
-def name_of(array: Array) -> str:
-    """Return what tells an array from all others: a hash of its type, its shape and its numbers."""
-    digest = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:32]
-
-
-def as_numbers(value: Any) -> Array | None:
-    """Return nested lists of more than `MOST_NUMBERS` numbers as an array; None for anything else."""
-    if count(value) <= MOST_NUMBERS:
-        return None
-    try:
-        array = np.array(value)
-    except ValueError:  # rows of unequal lengths
-        return None
-    return array if array.dtype.kind in "iuf" else None
-
-
-def count(value: Any) -> int:
-    """Return how many numbers nested lists hold, as far as the first of each tells."""
-    if not isinstance(value, list | tuple):
-        return 1
-    return len(value) * count(value[0]) if value else 0
 
 
 def settings(value: Any, arrays: dict[str, Array]) -> Any:
@@ -80,11 +50,6 @@ def are_named(value: Any) -> bool:
     if isinstance(value, Mapping):
         return set(value) == {MARK} or any(map(are_named, value.values()))
     return isinstance(value, list) and any(map(are_named, value))
-
-
-def stored(name: str) -> str:
-    """Return the name under which an array lies among those of a run."""
-    return f"{MARK}:{name}"
 
 
 def shortened(words: Sequence[str], plain: Mapping[str, Any]) -> tuple[str, ...]:

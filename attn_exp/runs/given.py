@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.config import large
 from attn_exp.config.spelling import spelled
 from attn_exp.problem.projections import BIASES, MATRICES
-from attn_exp.runs import arrays
 
 INPUTS = ("tokens", "vectors", "q", "k", "v", "weights")
 
@@ -56,5 +56,5 @@ def with_arrays(
 
 def named_or_spelled(value: Any) -> str:
     """Return a value as it is typed, or the name of an array too large to be typed."""
-    array = arrays.as_numbers(value)
-    return spelled(value) if array is None else arrays.stored(arrays.name_of(array))
+    array = large.as_numbers(value)
+    return spelled(value) if array is None else large.stored(large.name_of(array))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import machine
+from attn_exp.config import large
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.forms.trace import Summary, Trace
 from attn_exp.problem.problem import Problem
@@ -34,7 +35,7 @@ def of(comparison: Comparison) -> dict[str, Any]:
             named |= {f"{variant}/summary/{name}": array for name, array in vars(trace.summary).items()}
     given: dict[str, Array] = {}
     arrays.settings(comparison.config, given)
-    named |= {arrays.stored(name): array for name, array in given.items()}
+    named |= {large.stored(name): array for name, array in given.items()}
     return {name: np.asarray(array) for name, array in named.items() if array is not None}
 
 

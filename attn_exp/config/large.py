@@ -1,0 +1,70 @@
+"""Large arrays among settings: recognised, and named by a hash of their numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+MOST_NUMBERS = 1000
+"""Lists of more numbers are named by their hash."""
+
+MARK = "array"
+
+
+def name_of(array: Array) -> str:
+    """Return what tells an array from all others: a hash of its type, its shape and its numbers."""
+    digest = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:32]
+
+
+def as_numbers(value: Any) -> Array | None:
+    """Return nested lists of more than `MOST_NUMBERS` numbers as an array; None for anything else."""
+    if count(value) <= MOST_NUMBERS:
+        return None
+    try:
+        array = np.array(value)
+    except (ValueError, OverflowError):  # rows of unequal lengths, or a number that no array holds
+        return None
+    return array if array.dtype.kind in "iuf" else None
+
+
+def count(value: Any) -> int:
+    """Return how many numbers nested lists hold, as far as the first of each tells."""
+    if not isinstance(value, list | tuple):
+        return 1
+    return len(value) * count(value[0]) if value else 0
+
+
+def stored(name: str) -> str:
+    """Return the name under which an array lies among those of a run."""
+    return f"{MARK}:{name}"
+
+
+def taken_out(value: Any, arrays: dict[str, Any]) -> Any:
+    """Return plain values with the name of each large array in its place; the lists themselves go to `arrays`."""
+    if isinstance(value, Mapping):
+        return {key: taken_out(item, arrays) for key, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    array = as_numbers(value)
+    if array is None:
+        return [taken_out(item, arrays) for item in value]
+    name = stored(name_of(array))
+    arrays[name] = value
+    return name
+
+
+def put_in(value: Any, arrays: Mapping[str, Any]) -> Any:
+    """Return plain values with every array that a name stands for in its place."""
+    if isinstance(value, Mapping):
+        return {key: put_in(item, arrays) for key, item in value.items()}
+    if isinstance(value, list):
+        return [put_in(item, arrays) for item in value]
+    return arrays.get(value, value) if isinstance(value, str) else value
