@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from io import BufferedReader
 from pathlib import Path
 
@@ -40,6 +40,33 @@ def write(path: Path, data: bytes, *, sync: bool = False) -> None:
     write_pieces(path, (data,), sync=sync)
 
 
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Write files of one folder, each whole or not at all, and wait until all of them would survive a loss of power.
+
+    The disk is waited for once: together, files cost hardly more than one alone. Where one cannot be written, those
+    before it are.
+
+    Raises:
+        OSError: the folder cannot be written to, or the disk is full.
+    """
+    spares: dict[Path, Path] = {}
+    try:
+        try:
+            for path, data in files.items():
+                spares[path] = written_aside(path, (data,))
+        finally:
+            for spare in spares.values():
+                sync_file(spare)
+            for path, spare in spares.items():
+                spare.replace(path)
+            for folder in {path.parent for path in spares}:
+                sync_folder(folder)
+    except BaseException:
+        for spare in spares.values():
+            spare.unlink(missing_ok=True)
+        raise
+
+
 def write_pieces(path: Path, pieces: Iterable[bytes], *, sync: bool = False) -> None:
     """Write a file from pieces, whole or not at all, without holding all of it.
 
@@ -49,20 +76,38 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, sync: bool = False) -> 
     Raises:
         OSError: the folder cannot be written to, or the disk is full.
     """
-    spare = path.with_name(f".{path.name.lstrip('.')[:200]}-{secrets.token_hex(8)}")
-    descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
+    spare = written_aside(path, pieces)
     try:
-        with open(descriptor, "wb") as file:
-            file.writelines(pieces)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
+        if sync:
+            sync_file(spare)
         spare.replace(path)
     except BaseException:
         spare.unlink(missing_ok=True)
         raise
     if sync:
         sync_folder(path.parent)
+
+
+def written_aside(path: Path, pieces: Iterable[bytes]) -> Path:
+    """Write pieces to a new file beside a path, and return its hidden name; nothing is left of one that failed."""
+    spare = path.with_name(f".{path.name.lstrip('.')[:200]}-{secrets.token_hex(8)}")
+    descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
+    try:
+        with open(descriptor, "wb") as file:
+            file.writelines(pieces)
+    except BaseException:
+        spare.unlink(missing_ok=True)
+        raise
+    return spare
+
+
+def sync_file(path: Path) -> None:
+    """Wait until what a file holds would survive a loss of power."""
+    descriptor = os.open(path, os.O_WRONLY | NO_FOLLOW)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median, quantiles
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +35,15 @@ atexit.register(lambda: open("peak", "w").write(str(resource.getrusage(resource.
 from attn_exp.cli import main
 main()
 """
+
+SYNCED = """
+from attn_exp.cli import main
+main()
+"""
+UNSYNCED = f"""
+import os
+os.fsync = lambda descriptor: None
+{SYNCED}"""
 
 SMALLEST = ["embeddings=random", "embeddings.tokens=2", "embeddings.d_model=2", "variant=[matrix]"]
 THREE_TOKENS = ["-m", "seed=range(10000)"]
@@ -97,6 +107,22 @@ def ten_thousand(folder: Path) -> Iterator[Line]:
     yield Line("10,000 points of 3 tokens, 4 variants, to the report", "<= 30 s", told, took.wall <= 30)
 
 
+def synced(folder: Path, turns: int = 9) -> Iterator[Line]:
+    """Sweeps that wait for the disk and sweeps that do not, in turn: the median of what the turns say it costs."""
+    words = ["-m", "seed=range(2000)", "report=none"]
+    shares: dict[str, list[float]] = {"on the clock": [], "of processors": []}
+    for turn in range(turns):
+        order = ("with", "without") if turn % 2 else ("without", "with")
+        codes = {"with": SYNCED, "without": UNSYNCED}
+        times = {name: timed(folder / f"{name}-{turn}", "-c", codes[name], *words) for name in order}
+        shares["on the clock"].append(times["with"].wall / times["without"].wall - 1)
+        shares["of processors"].append(times["with"].busy / times["without"].busy - 1)
+    for kind, costs in shares.items():
+        cost = median(costs)
+        measured = f"{cost:+.1%} (quarters {', '.join(f'{share:+.1%}' for share in quantiles(costs))})"
+        yield Line(f"what waiting for the disk costs 2,000 points, {kind}", "< 5 %", measured, cost < 0.05)
+
+
 def resumed(folder: Path) -> Iterator[Line]:
     words = ["-m", *SMALLEST, "seed=range(100000)", "report=tables"]
     sweep(folder, *words)
@@ -136,12 +162,13 @@ def clusters(folder: Path) -> Iterator[Line]:
 def main() -> None:
     """Run the benchmarks that were asked for and print the table."""
     parser = argparse.ArgumentParser(description="How fast sweeps are.")
-    parser.add_argument("--only", nargs="*", help="hydra, ten_thousand, resumed, million, clusters (all)")
+    parser.add_argument("--only", nargs="*", help="hydra, ten_thousand, synced, resumed, million, clusters (all)")
     parser.add_argument("--million", type=int, default=1_000_000, help="points of the largest sweep (1,000,000)")
     given = parser.parse_args()
     benchmarks: dict[str, Callable[[Path], Iterator[Line]]] = {
         "hydra": against_hydra,
         "ten_thousand": ten_thousand,
+        "synced": synced,
         "resumed": resumed,
         "million": lambda folder: million(folder, given.million),
         "clusters": clusters,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from attn_exp.sweep import parts
@@ -12,6 +12,7 @@ from attn_exp.sweep.meter import Progress
 from attn_exp.sweep.parts import Part, Shelf
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import CRASHED, Done, as_csv, failed_line
+from attn_exp.sweep.writer import Writer
 
 DEATHS = 2
 """A job may take its worker with it once, by bad luck; the second time it is looked into."""
@@ -29,7 +30,7 @@ class Chunk:
 
 @dataclass
 class Driver:
-    """One sweep on disk: its plan, where its parts lie, and what has been counted so far."""
+    """One sweep on disk: its plan, where its parts lie, and what has been counted and written so far."""
 
     plan: Plan
     shelf: Shelf
@@ -37,6 +38,10 @@ class Driver:
     parts: dict[str, Part]
     open_chunks: dict[int, Chunk] = field(default_factory=dict)
     deaths: dict[tuple[int, int], int] = field(default_factory=dict)
+    writer: Writer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = Writer(self.shelf)
 
     @property
     def failed(self) -> int:
@@ -52,6 +57,7 @@ class Driver:
             self.drain(todo, workers)
         finally:
             workers.close()
+            self.keep(self.writer.close())
         return not self.open_chunks
 
     def jobs(self) -> Iterator[Job]:
@@ -85,10 +91,16 @@ class Driver:
                     self.take(ended)
                     if ended.failed and self.plan.fail_fast:
                         return
+            self.keep(self.writer.written())
             self.progress.show()
 
+    def keep(self, written: Iterable[Part]) -> None:
+        """Count parts that are on disk."""
+        for part in written:
+            self.parts[part.chunk] = part
+
     def take(self, done: Done) -> None:
-        """Keep the lines of a job, and write the part when its chunk is complete."""
+        """Keep the lines of a job, and let the part be written when its chunk is complete."""
         chunk = self.open_chunks[done.job.chunk]
         chunk.pieces.append(done.lines)
         chunk.missing -= done.computed
@@ -97,7 +109,7 @@ class Driver:
         if chunk.missing == 0 or stopped:
             lines = done.lines if done.job.whole else parts.merged(chunk.pieces, chunk.kept)
             name = self.plan.names[done.job.chunk]
-            self.parts[name] = self.shelf.write(name, lines, chunk.failed)
+            self.writer.put(self.shelf.draft(name, lines, chunk.failed))
             if not stopped:
                 del self.open_chunks[done.job.chunk]
         self.progress.add(done.computed, done.failed)

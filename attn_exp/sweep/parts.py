@@ -41,6 +41,14 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Draft:
+    """A part that is not written yet, and what its file will hold."""
+
+    part: Part
+    data: bytes
+
+
+@dataclass(frozen=True)
 class Inventory:
     """The parts that are there: those that fit their names by chunk, and the names of the damaged ones."""
 
@@ -88,18 +96,22 @@ class Shelf:
         except (OSError, ValueError, csv.Error):
             return False
 
-    def write(self, chunk: str, lines: bytes, failed: int) -> Part:
-        """Write the part of a chunk, so that it survives a loss of power, and remove older ones of the same chunk."""
+    def draft(self, chunk: str, lines: bytes, failed: int) -> Draft:
+        """Return the part of a chunk as it is to be written."""
         text = as_csv([self.head]) + lines
         data = text if self.types is None else parquet.encoded(text, self.types)
         count, digest = data.count(b"\n"), digest_of(chunk, [data])
         failures = f"-failed{failed}" if failed else ""
-        part = Part(self.folder / f"{chunk}{failures}-{count}-{digest}.{self.suffix}", chunk, failed, count, digest)
-        machine.write(part.path, data, sync=True)
-        for older in self.folder.glob(f"{chunk}*.{self.suffix}"):
-            if older != part.path:
-                older.unlink()
-        return part
+        path = self.folder / f"{chunk}{failures}-{count}-{digest}.{self.suffix}"
+        return Draft(Part(path, chunk, failed, count, digest), data)
+
+    def write(self, drafts: Sequence[Draft]) -> None:
+        """Write parts, so that they survive a loss of power, and remove older ones of the same chunks."""
+        machine.write_together({draft.part.path: draft.data for draft in drafts})
+        newest = {draft.part.chunk: draft.part.path for draft in drafts}
+        for part in list(parts_in(self.folder, self.suffix)):
+            if newest.get(part.chunk, part.path) != part.path:
+                part.path.unlink()
 
     def lines(self, parts: Sequence[Part]) -> Iterator[list[str]]:
         """Yield the lines of parts, a part at a time.

@@ -132,28 +132,36 @@ def fsync(descriptor):
     with open(os.environ["JOURNAL"], "a") as journal:
         journal.write(f"{os.fstat(descriptor).st_ino} {names}\\n")
 os.fsync = fsync
+from attn_exp.sweep.parts import Shelf
+whole = Shelf.write
+def write(shelf, drafts):
+    whole(shelf, drafts)
+    with open(os.environ["JOURNAL"], "a") as journal:
+        journal.writelines(f"counted {draft.part.path.name}\\n" for draft in drafts)
+Shelf.write = write
 """
-"""A file system's view: which file held how much, and which folder which names, when it was synced."""
+"""A file system's view: which file held how much, and which folder which names, when it was synced; and which parts the
+sweep then took for safe."""
 
 
-def cut_power(folder: Path, journal: Path, chance: random.Random) -> int:
+def cut_power(folder: Path, journal: Path, chance: random.Random) -> set[str]:
     """Leave of a folder what a loss of power may leave: what was synced, and any part of what was not.
 
-    Returns how many parts lost something.
+    Returns the parts that lost something.
     """
     synced = {line.split(" ", 1)[0]: line.split(" ", 1)[1].strip() for line in journal.read_text().splitlines()}
-    lost = 0
+    lost = set()
     for path in [*folder.rglob("*")]:
         about = path.lstat()
         if not path.is_file() or path.name == "lock":
             continue
         if path.name not in synced.get(str(path.parent.stat().st_ino), "").split() and chance.random() < 0.5:
             path.unlink()  # its name was never synced
-            lost += path.parent.name == "parts"
+            lost.add(path.name)
         elif str(about.st_ino) not in synced and about.st_size:
             with path.open("r+b") as file:
                 file.truncate(chance.randrange(about.st_size))
-            lost += path.parent.name == "parts" and not SPARE.fullmatch(path.name)
+            lost.add(path.name)
     return lost
 
 
@@ -169,7 +177,9 @@ def test_a_loss_of_power_costs_no_row(seed: int, swept: Path, tmp_path: Path, mo
         wait_until(lambda: driver.poll() is not None or len(list(here.glob("outputs/sweeps/*/parts/*.csv"))) >= wanted)
         driver.kill()
     if here.joinpath("outputs", "sweeps").exists():
-        assert cut_power(the_sweep(here), journal, chance) <= 1  # the one whose name appeared as the power went
+        lines = journal.read_text().splitlines()
+        counted = {line.removeprefix("counted ") for line in lines if line.startswith("counted ")}
+        assert not counted & cut_power(the_sweep(here), journal, chance)
     run(here, *WORDS)
     assert (the_sweep(here) / "results.csv").read_bytes() == (the_sweep(swept) / "results.csv").read_bytes()
     assert not [path for path in the_sweep(here).rglob("*") if SPARE.fullmatch(path.name)]
