@@ -10,9 +10,11 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.errors import UserError, first_line
-from attn_exp.runs import seal
+from attn_exp.report import papers
+from attn_exp.runs import records, seal
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweep import lock, manifest, overview, parquet
+from attn_exp.sweep.answers.answers import effects_table, shares_table
 from attn_exp.sweep.parts import Part, Shelf
 from attn_exp.sweep.totals import Summary, summarized
 
@@ -43,7 +45,7 @@ def write(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> 
     digest = hashlib.sha256()
     if about["format"] == "csv":
         machine.write_pieces(folder / "results.csv", hashed(where.joined(there), digest), sync=True)
-    summary = summarized(where.head, where.lines(there), about["axes"], about["metrics"])
+    summary = summarized(where.head, where.lines(there), about["axes"], about["metrics"], about["dimensions"])
     shown = render(folder, about, summary)
     text = f"{overview.terminal(about, summary)}\n\n{shown}"
     counts = {"done": summary.points - summary.failed, "failed": summary.failed}
@@ -65,6 +67,8 @@ def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
     """Write what the report setting asks for, and return what a reader opens first."""
     wanted = about["report"]
     drawn: dict[str, bytes] = {}
+    if wanted["tables"] and summary.answers.effects:
+        write_answers(folder, summary)
     if wanted["figures"] and summary.cells:
         from attn_exp.sweep import plots  # noqa: PLC0415 - matplotlib only where a figure is drawn
 
@@ -81,6 +85,14 @@ def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
     if wanted["pages"]:
         write_text(folder / "report.html", pages.page(about, summary, drawn))
     return folder / ("report.html" if wanted["pages"] else "report.md")
+
+
+def write_answers(folder: Path, summary: Summary) -> None:
+    """Write the tables of effects and of shares, as CSV and in each form that papers want."""
+    for table in (effects_table(summary.answers), shares_table(summary.answers)):
+        machine.write(folder / f"{table.name}.csv", records.as_csv([table.head, *table.lines]).encode())
+        for ending, form in papers.FORMS.items():
+            machine.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +12,12 @@ from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table as drawn
+from attn_exp.sweep.merging import ANY, merged, numbers
 from attn_exp.sweep.meter import span
 from attn_exp.sweep.points import command, point_words
-from attn_exp.sweep.totals import Moments, Summary
+from attn_exp.sweep.totals import Summary
 
-IN_TERMINAL, IN_REPORT = 24, 200
+IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 SHORT = {name: column.short for name, column in COLUMNS.items() if column.short}
 TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
 DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda name: COLUMNS[name].drawn)
@@ -88,40 +89,38 @@ def varying(summary: Summary) -> list[int]:
     return [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
 
 
-def heads(summary: Summary) -> list[str]:
-    """Return the heads of the table: the settings that differ, the variant, how many points and agree, the metrics."""
-    axes = [summary.axes[place] for place in varying(summary)]
-    return [
-        *axes,
-        "variant",
-        "points",
-        *["agree"] * bool(summary.tallies),
-        *(SHORT.get(name, name) for name in metrics(summary)),
-    ]
+@dataclass(frozen=True)
+class Lines:
+    """The table: the settings that its rows differ in, its heads, its rows, and how many rows there are in all."""
+
+    heads: tuple[str, ...]
+    lines: tuple[Line, ...]
+    count: int
+
+
+def table(about: Mapping[str, Any], summary: Summary, most: int) -> Lines:
+    """Return the table, with no more than `most` rows; a setting that changes no row has no column."""
+    names = metrics(summary)
+    rows = merged(summary, names)
+    places = [place for place in varying(summary) if any(row.labels[place] != ANY for row in rows)]
+    lines = tuple(
+        Line(
+            tuple(row.labels[place] for place in places),
+            row.labels[-1],
+            row.count,
+            (*[str(row.tally or "")] * bool(summary.tallies), *numbers(row, names)[1:]),
+            repeat(about, summary, row.key),
+        )
+        for row in rows[:most]
+    )
+    agree = ["agree"] * bool(summary.tallies)
+    heads = [*(summary.axes[place] for place in places), "variant", "points", *agree]
+    return Lines((*heads, *(SHORT.get(name, name) for name in names)), lines, len(rows))
 
 
 def metrics(summary: Summary) -> list[str]:
+    """Return the metrics that the table shows."""
     return [name for name in TABLE if name in summary.most] + summary.more
-
-
-def table(about: Mapping[str, Any], summary: Summary, most: int) -> list[Line]:
-    """Return the rows of the table, no more than `most`."""
-    places, lines = varying(summary), []
-    for key, cell in list(summary.cells.items())[:most]:
-        agree = [str(summary.tallies.get(key, ""))] * bool(summary.tallies)
-        numbers = (*agree, *(interval(cell.get(name)) for name in metrics(summary)))
-        count = max((moments.count for moments in cell.values()), default=0)
-        settings = tuple(key[place] for place in places)
-        lines.append(Line(settings, key[-1], count, numbers, repeat(about, summary, key)))
-    return lines
-
-
-def interval(moments: Moments | None) -> str:
-    """Write a mean, and half of its 95 % interval where there is more than one number and they differ."""
-    if moments is None:
-        return ""
-    half = moments.half_width
-    return brief(moments.mean) if math.isnan(half) or half == 0 else f"{brief(moments.mean)} ± {half:.1g}"
 
 
 def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> str:
@@ -176,13 +175,13 @@ def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, 
 
 def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     """Return what a sweep prints: one table, the failures, what disagrees with printed results, one sentence."""
-    lines = table(about, summary, IN_TERMINAL)
-    parts = []
-    if lines:
-        rows = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in lines]
-        parts.append(drawn(heads(summary), rows))
-    if len(summary.cells) > len(lines):
-        parts.append(f"{len(lines)} of {len(summary.cells):,} rows; the report has more, the results have all.")
+    shown = table(about, summary, IN_TERMINAL)
+    parts = ["\n".join(wrapped(sentence) for sentence in summary.answers.sentences)] * bool(summary.answers.sentences)
+    if shown.lines:
+        rows = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
+        parts.append(drawn(list(shown.heads), rows))
+    if shown.count > len(shown.lines):
+        parts.append(f"{len(shown.lines)} of {shown.count:,} rows; the report has more, the results have all.")
     struck = [f"{count:,} x {plain(message, 100)}\n    {again}" for message, count, again in failures(about, summary)]
     if struck:
         parts.append("\n".join(struck[:5]))
@@ -193,6 +192,11 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     if odd:
         parts.append("\n".join(odd[:5]))
     return "\n\n".join([*parts, sentence(about, summary)])
+
+
+def wrapped(sentence: str) -> str:
+    """Break a sentence into lines that a terminal shows."""
+    return textwrap.fill(plain(sentence, 500), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def worth_plotting(summary: Summary) -> Sequence[str]:

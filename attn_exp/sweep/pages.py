@@ -16,6 +16,7 @@ from attn_exp.report.numbers import kinds
 from attn_exp.report.page import svg_source
 from attn_exp.report.shown import Shown
 from attn_exp.sweep import overview
+from attn_exp.sweep.answers.answers import effects_table, shares_table
 from attn_exp.sweep.totals import Summary
 
 
@@ -40,7 +41,8 @@ def markdown(about: Mapping[str, Any], summary: Summary, drawn: Sequence[str]) -
 
 def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, str]) -> dict[str, Any]:
     """Return what both reports say."""
-    lines = overview.table(about, summary, overview.IN_REPORT)
+    shown = overview.table(about, summary, overview.IN_REPORT)
+    found = summary.answers
     return {
         "title": about["title"] or "Sweep over " + (", ".join(axis["key"] for axis in about["axes"]) or "one point"),
         "sentence": overview.sentence(about, summary),
@@ -49,9 +51,14 @@ def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, s
         "axes": [axis_told(axis) for axis in about["axes"]],
         "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
         "skipped": about["skipped"],
-        "heads": overview.heads(summary),
-        "lines": [([*line.settings, line.variant, str(line.count), *line.numbers], line.command) for line in lines],
-        "cells": len(summary.cells),
+        "answers": list(found.sentences),
+        "effects": effects_table(found),
+        "shares": shares_table(found),
+        "heads": list(shown.heads),
+        "lines": [
+            ([*line.settings, line.variant, str(line.count), *line.numbers], line.command) for line in shown.lines
+        ],
+        "cells": shown.count,
         "seeds": summary.seeds,
         "extremes": [vars(extreme) for extreme in overview.extremes(about, summary)],
         "failures": list(overview.failures(about, summary)),

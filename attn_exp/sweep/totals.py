@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attn_exp.experiment.row import COLUMNS
+from attn_exp.sweep.answers.answers import NONE, Answers, answers
+from attn_exp.sweep.answers.cube import Gatherer
+from attn_exp.sweep.student import t_975
 from attn_exp.sweep.task import OK, TALLY
 
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
@@ -17,14 +20,6 @@ KEPT = 5
 """How many of the best, the worst and the failed points are named."""
 NAMED = 20
 """How many of the points that disagree with a printed result are named."""
-
-T_975 = (
-    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
-    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
-    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
-)  # fmt: skip
-"""97.5 % points of Student's t for 1 to 30 degrees of freedom; Abramowitz & Stegun 1964, table 26.10."""
-Z_975 = 1.959963985
 
 
 @dataclass
@@ -67,19 +62,6 @@ class Tally:
 
     def __str__(self) -> str:
         return f"{self.agree:,} of {self.printed:,}"
-
-
-def t_975(freedom: int) -> float:
-    """Return the 97.5 % point of Student's t; beyond the table, Abramowitz & Stegun 1964, formula 26.7.5."""
-    if freedom <= len(T_975):
-        return T_975[freedom - 1]
-    z, n = Z_975, freedom
-    steps = (
-        (z**3 + z) / (4 * n),
-        (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2),
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3),
-    )
-    return z + sum(steps)
 
 
 @dataclass(frozen=True)
@@ -125,6 +107,7 @@ class Summary:
     tallies: dict[tuple[str, ...], Tally] = field(default_factory=dict)
     disagreeing: int = 0
     disagreements: dict[int, Tally] = field(default_factory=dict)
+    answers: Answers = NONE
 
     @property
     def more(self) -> list[str]:
@@ -158,8 +141,23 @@ def summarized(
     lines: Iterable[Sequence[str]],
     axes: Sequence[Mapping[str, Any]],
     metrics: Sequence[str] = (),
+    dimensions: Sequence[Sequence[int]] | None = None,
 ) -> Summary:
-    """Return the summary of result lines, read once and not kept; `metrics` are those beyond a row's own."""
+    """Return the summary of result lines, read once and not kept; `metrics` are those beyond a row's own.
+
+    `dimensions` groups the places of the axes that move together; without it each stands alone.
+    """
+    together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
+    gatherer = Gatherer(head, axes, together, metrics)
+    summary = totalled(head, gatherer.watching(lines), axes, metrics)
+    summary.answers = answers(gatherer.cube())
+    return summary
+
+
+def totalled(
+    head: Sequence[str], lines: Iterable[Sequence[str]], axes: Sequence[Mapping[str, Any]], metrics: Sequence[str]
+) -> Summary:
+    """Return the summary of result lines but for what they answer."""
     folded = folds(head, axes)
     seeds = [int(axis["count"]) for axis in axes if axis["key"] == "seed"]
     summary = Summary(tuple(folded), math.prod(seeds))

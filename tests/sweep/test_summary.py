@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from attn_exp.sweep.totals import MOST_CELLS, Moments, folds, summarized, t_975
+from attn_exp.sweep.student import t_975
+from attn_exp.sweep.totals import MOST_CELLS, Moments, folds, summarized
 
 HEAD = ["point", "head", "seed", "status", "message", "variant", "error", "entropy"]
 AXES: list[dict[str, Any]] = [

@@ -32,8 +32,8 @@ class Cube:
     """What was measured, `[levels of each setting ..., seeds, variants]`; NaN where there is no number.
 
     `names` and `levels` are the settings that vary and their values; settings that move together are one. `resolved`
-    tells apart the settings that rows really had, and `letters` which variants of a point compute the same; both are
-    -1 where a point has no result. `left_out` counts the seeds that were too many.
+    numbers the settings that rows really had, which `settings` holds by name; `letters` tells which variants of a point
+    compute the same. Both are -1 where a point has no result. `left_out` counts the seeds that were too many.
     """
 
     names: tuple[str, ...]
@@ -43,6 +43,7 @@ class Cube:
     numbers: Mapping[str, Array]
     resolved: Array
     letters: Array
+    settings: tuple[Mapping[str, str], ...] = ()
     left_out: int = 0
 
     @property
@@ -54,6 +55,12 @@ class Cube:
     def complete(self) -> bool:
         """Whether every combination has a result."""
         return bool((self.resolved >= 0).all())
+
+    def pinned(self, setting: str, variant: str) -> str:
+        """Return the value that a setting always has in a variant, whatever points ask for; nothing if it varies."""
+        numbers = np.unique(self.resolved[..., self.variants.index(variant)])
+        values = {self.settings[number].get(f"variant_{setting}", "") for number in numbers if number >= 0}
+        return values.pop() if len(values) == 1 else ""
 
     def moved(self, metric: str, place: int, variant: int) -> Array:
         """Return a metric of one variant as `[levels of one setting, seeds, all other settings]`."""
@@ -69,10 +76,9 @@ class Gatherer:
     head: Sequence[str]
     axes: Sequence[Mapping[str, Any]]
     dimensions: Sequence[Sequence[int]]
-    points: int
     metrics: Sequence[str] = ()
     numbers: dict[str, array[float]] = field(default_factory=dict)
-    places: list[tuple[int, ...]] = field(default_factory=list)
+    places: array[int] = field(default_factory=lambda: array("q"))
     labels: list[dict[str, int]] = field(default_factory=list)
     seeds: dict[str, int] = field(default_factory=dict)
     variants: dict[str, int] = field(default_factory=dict)
@@ -86,8 +92,9 @@ class Gatherer:
         seed = next((place for place in alone if axes[place]["key"] == "seed"), None)
         groups = [group for group in self.dimensions if list(group) != [seed]]
         self.labels = [{} for _ in groups]
-        status, variant, letter = (self.head.index(name) for name in ("status", "variant", "same_as"))
-        kept = [self.head.index(name) for name in RESOLVED if name in self.head]
+        status, variant = self.head.index("status"), self.head.index("variant")
+        letter = self.head.index("same_as") if "same_as" in self.head else variant
+        kept = [self.head.index(name) for name in self.kept]
         metrics = [(name, self.head.index(name)) for name in (*METRICS, *self.metrics) if name in self.head]
         self.numbers = {name: array("d") for name, _ in metrics}
         most = self.most_seeds(seed)
@@ -104,23 +111,28 @@ class Gatherer:
                 for labels, group in zip(self.labels, groups, strict=True)
             ]
             settings = numbered(self.resolved, tuple(line[column] for column in kept))
-            mark = ord(line[letter][0]) if line[letter] else -1
-            self.places.append(
-                (*at, numbered(self.seeds, named), numbered(self.variants, line[variant]), settings, mark)
-            )
+            mark = ord(line[letter][0]) if line[letter] and letter != variant else -1
+            at += [numbered(self.seeds, named), numbered(self.variants, line[variant]), settings, mark]
+            self.places.extend(at)
             for name, column in metrics:
                 self.numbers[name].append(float(line[column] or "nan"))
 
+    @property
+    def kept(self) -> list[str]:
+        """The columns of the settings that a row really had."""
+        return [name for name in RESOLVED if name in self.head]
+
     def most_seeds(self, seed: int | None) -> int:
         """Return how many seeds are compared: all, or as many as `MOST_POINTS` has room for."""
-        return max(1, MOST_POINTS // max(1, self.points // (self.axes[seed]["count"] if seed is not None else 1)))
+        groups = [group[0] for group in self.dimensions if list(group) != [seed]]
+        return max(1, MOST_POINTS // prod(int(self.axes[place]["count"]) for place in groups))
 
     def cube(self) -> Cube | None:
         """Return what was taken as arrays; None where there is nothing, or far too much."""
         shape = (*map(len, self.labels), len(self.seeds), len(self.variants))
-        if not self.places or prod(shape) > MOST_CELLS or len(self.places) > MOST_CELLS:
+        if not self.places or prod(shape) > MOST_CELLS:
             return None
-        table = np.array(self.places, dtype=np.int64)
+        table = np.frombuffer(self.places, dtype=np.int64).reshape(-1, len(shape) + 2)
         cell = np.ravel_multi_index(tuple(table[:, : len(shape)].T), shape)
         groups = [
             [self.axes[place]["column"] for place in group]
@@ -135,6 +147,7 @@ class Gatherer:
             {name: spread(np.array(column), cell, shape, np.nan) for name, column in self.numbers.items()},
             spread(table[:, len(shape)], cell, shape, -1),
             spread(table[:, len(shape) + 1], cell, shape, -1),
+            tuple(dict(zip(self.kept, values, strict=True)) for values in self.resolved),
             len(self.left_out),
         )
 

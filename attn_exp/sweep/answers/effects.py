@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.sweep.answers.cube import OWN, Cube
-from attn_exp.sweep.totals import t_975
+from attn_exp.sweep.student import t_975
 
 Array = NDArray[Any]
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.sweep.answers.cube import METRICS, Array, Cube
-from attn_exp.sweep.answers.effects import Effect, compared, inert, same_functions
+from attn_exp.sweep.answers.effects import Effect, compared, same_functions
 from attn_exp.sweep.answers.variance import Share
 
 SPOKEN = ("entropy", "largest_weight", "shift", "cosine")
@@ -32,12 +32,18 @@ class Dependence:
 
 
 def sentences(
-    cube: Cube, effects: Sequence[Effect], variants: Sequence[Effect], shares: Sequence[Share]
+    cube: Cube,
+    effects: Sequence[Effect],
+    variants: Sequence[Effect],
+    shares: Sequence[Share],
+    still: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
-    """Yield what was found: what is the same, what changes nothing, what each setting does, what explains most."""
+    """Yield what was found: what is the same, what changes nothing, what each setting does, what explains most.
+
+    `still` names, for each setting, the variants in which it changes nothing.
+    """
     for group in same_functions(cube):
         yield f"{listed(group)} compute the same function in {points(cube)}."
-    still = inert(cube)
     for setting, names in still.items():
         if names:
             yield f"{setting} changes nothing{in_variants(names, cube)}{why_inert(cube, setting, names)}."
@@ -58,15 +64,14 @@ def points(cube: Cube) -> str:
 
 
 def why_inert(cube: Cube, setting: str, names: Sequence[str]) -> str:
-    """Say that the variants fix a setting themselves, where that is why nothing changes."""
-    place = cube.names.index(setting)
-    settings = [np.moveaxis(cube.resolved[..., cube.variants.index(name)], place, 0) for name in names]
-    fixed = all((rows == rows[:1]).all() for rows in settings)
-    if not fixed:
+    """Say which value the variants always have, where that is why nothing changes."""
+    pins = {cube.pinned(setting, name) for name in names}
+    value = pins.pop() if len(pins) == 1 else ""
+    if not value:
         return ""
     if len(names) == len(cube.variants):
-        return ": each variant has its own"
-    return ", which has its own" if len(names) == 1 else ", which have their own"
+        return f" in any variant: it is always {value} there"
+    return f", which always {'has' if len(names) == 1 else 'have'} {setting}={value}"
 
 
 def of_setting(cube: Cube, effects: Sequence[Effect]) -> Iterator[str]:
