@@ -33,7 +33,7 @@ EDGES = {
     "hydra": ("command_line", "compose", "hydra_errors", "loader", "expand", "yaml_file"),
     "omegaconf": ("command_line", "compose", "hydra_errors", "loader", "expand", "yaml_file"),
     "pandas": ("tables", "collect", "result"),  # result names its type alone: test_api asserts that it loads none
-    "matplotlib": ("plots", "panels", "maps", "figures", "drawing", "lettering"),
+    "matplotlib": ("plots", "forest", "panels", "maps", "figures", "drawing", "lettering"),
     "jinja2": ("compiled",),
 }
 """Which files, or all files of which folders, may import a library that is slow to load."""

@@ -24,6 +24,8 @@ DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda nam
 
 
 CAPTIONS = {
+    "effects": "What each setting does, compared seed by seed: the mean difference and its 95% interval; "
+    "the largest is first, and few seeds are drawn one by one.",
     "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a band.",
     "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
     "heat": "Means over two swept keys, one panel for each variant.",

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from attn_exp.report.drawing import COLOURS, MARKERS, STYLE, encoded
 from attn_exp.report.lettering import drawable, fonts_for
+from attn_exp.sweep import forest
 from attn_exp.sweep.maps import PANELS, heat, parallel
 from attn_exp.sweep.overview import varying, worth_plotting
 from attn_exp.sweep.panels import half, is_number, labels, legend, number, panels, same_scale, spoken
@@ -24,26 +25,32 @@ LINES = 7
 
 
 def draw(about: Mapping[str, Any], summary: Summary) -> dict[str, Figure]:
-    """Return the plot that fits the axes that vary: lines or points for one, heat maps for two, else coordinates."""
+    """Return the plot of the effects, and the one that fits the axes that vary.
+
+    That is lines or points for one axis, heat maps for two, else coordinates.
+    """
     metrics, places = worth_plotting(summary), varying(summary)
     if not metrics:
         return {}
     texts = {text for key in summary.cells for text in key}
     with matplotlib.rc_context({"font.family": fonts_for(texts)}, STYLE):
-        if not places:
-            return {"spread": spread(summary, metrics)}
-        numeric = [place for place in places if all(map(is_number, labels(summary, place)))]
-        if len(places) == 1:
-            return {"against": against(summary, metrics, places)} if numeric else {"choices": choices(summary, metrics)}
-        if len(places) == 2 and len(numeric) == 1 and few(summary, places, numeric):
-            return {
-                "against": against(summary, metrics, [*numeric, *(place for place in places if place not in numeric)])
-            }
-        return (
-            {"heat": heat(summary, metrics[0], places)}
-            if len(places) == 2
-            else {"parallel": parallel(summary, metrics[0], places)}
-        )
+        effects = forest.effects(summary.answers, metrics[:2])
+        return ({"effects": effects} if effects else {}) | fitting(summary, metrics, places)
+
+
+def fitting(summary: Summary, metrics: Sequence[str], places: Sequence[int]) -> dict[str, Figure]:
+    """Return the plot that fits the axes that vary."""
+    if not places:
+        return {"spread": spread(summary, metrics)}
+    numeric = [place for place in places if all(map(is_number, labels(summary, place)))]
+    if len(places) == 1:
+        return {"against": against(summary, metrics, places)} if numeric else {"choices": choices(summary, metrics)}
+    if len(places) == 2 and len(numeric) == 1 and few(summary, places, numeric):
+        order = [*numeric, *(place for place in places if place not in numeric)]
+        return {"against": against(summary, metrics, order)}
+    if len(places) == 2:
+        return {"heat": heat(summary, metrics[0], places)}
+    return {"parallel": parallel(summary, metrics[0], places)}
 
 
 def few(summary: Summary, places: Sequence[int], numeric: Sequence[int]) -> bool:

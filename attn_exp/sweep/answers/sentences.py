@@ -119,7 +119,7 @@ def change(effect: Effect) -> str:
     """Name the change of a setting."""
     if {effect.start, effect.end} == {"true", "false"}:
         return f"{effect.setting}={effect.end}"
-    return f"{effect.setting} from {effect.start} to {effect.end}"
+    return f"{effect.setting} from {short(effect.start)} to {short(effect.end)}"
 
 
 def evidence(effect: Effect) -> str:
@@ -163,7 +163,7 @@ def surely_apart(over: Array, means: Sequence[float]) -> bool:
 def depends(found: Dependence) -> str:
     """Say how an effect varies over the values of another setting."""
     places = [0, len(found.levels) - 1] if len(found.levels) > 3 else range(len(found.levels))
-    pairs = ", ".join(f"{signed(found.means[place])} at {found.levels[place]}" for place in places)
+    pairs = ", ".join(f"{signed(found.means[place])} at {short(found.levels[place])}" for place in places)
     sizes = np.abs(found.means)
     if all(map(is_number, found.levels)):
         order = np.argsort([float(level) for level in found.levels])
@@ -226,6 +226,11 @@ def size(number: float) -> str:
 def signed(number: float) -> str:
     """Write a number in two digits with its sign."""
     return "0" if number == 0 else f"{number:+.2g}".replace("-", "−")
+
+
+def short(label: str) -> str:
+    """Write the value of a setting; a number of very many digits in six."""
+    return f"{float(label):g}" if len(label) > 8 and is_number(label) else label
 
 
 def is_number(label: str) -> bool:
