@@ -7,10 +7,9 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from attn_exp.errors import UserError, brief, printable
 
@@ -128,8 +127,7 @@ def complain(message: str) -> NoReturn:
     sys.exit(USAGE)
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command beside the run: where it lives, how many words it takes, and what its help says.
 
     `place` is `module:function`. The function takes the words, and returns what to print; or that, and whether it

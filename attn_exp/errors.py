@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -22,6 +21,8 @@ class OwnCodeError(UserError):
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
     """Say that there is no such thing, and which one was perhaps meant."""
+    import difflib  # noqa: PLC0415 - most runs make no mistake
+
     near = difflib.get_close_matches(word, choices, 1, 0.6)
     hint = f"did you mean {near[0]}? " if near else ""
     known = f"choose one of {some(choices)}" if choices else "there is none to choose"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_loader import ConfigLoader
@@ -43,36 +42,31 @@ NOT_OURS = {
 }
 
 
-@dataclass(frozen=True)
-class Once:
+class Once(NamedTuple):
     """One run: its settings, and the command that repeats it."""
 
     config: Config
     repeat: Repeat
 
 
-@dataclass(frozen=True)
-class Many:
+class Many(NamedTuple):
     """A sweep: the words that describe it, and users' own folders of YAML."""
 
     words: tuple[str, ...]
     folders: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class ManyByHydra(Many):
     """A sweep by a sweeper or a launcher of Hydra's own, which calls a function for each of its jobs."""
 
 
-@dataclass(frozen=True)
-class Help:
+class Help(NamedTuple):
     """The page of `--help`, with the choices of users' own folders of YAML."""
 
     folders: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """A text to print, such as that of `--cfg job`."""
 
     text: str
@@ -87,8 +81,9 @@ def understood(words: Sequence[str]) -> Asked:
     Raises:
         UserError: an option that does not exist or stands wrong, words that cannot be read, or wrong settings.
     """
-    check_dashes(words)
-    given = parsed(words)
+    parser = get_args_parser()
+    check_dashes(words, parser)
+    given = parsed(words, parser)
     folders = () if given.config_dir is None else (given.config_dir,)
     check_folders(folders)
     if given.help:
@@ -102,9 +97,9 @@ def understood(words: Sequence[str]) -> Asked:
     return Once(composed(given.overrides, folders), repeat_command(given.overrides, folders))
 
 
-def check_dashes(words: Sequence[str]) -> None:
+def check_dashes(words: Sequence[str], parser: ArgumentParser) -> None:
     """Refuse options that there are not; a setting with dashes is the usual cause."""
-    options = get_args_parser()._option_string_actions
+    options = parser._option_string_actions
     for word in words:
         if word.startswith("-") and word.split("=")[0] not in options:
             bare = word.lstrip("-")
@@ -112,7 +107,7 @@ def check_dashes(words: Sequence[str]) -> None:
             raise UserError(f"unknown option {word}; settings take no dashes: write {example}")
 
 
-def parsed(words: Sequence[str]) -> Namespace:
+def parsed(words: Sequence[str], parser: ArgumentParser) -> Namespace:
     """Return what Hydra's parser makes of the words, wherever among the settings an option stands.
 
     Raises:
@@ -122,7 +117,6 @@ def parsed(words: Sequence[str]) -> Namespace:
     def refuse(message: str) -> NoReturn:
         raise UserError(f"{message}; --help shows what there is")
 
-    parser = get_args_parser()
     parser.error = refuse  # type: ignore[method-assign] # argparse prints its usage on errors and leaves no other way
     given = parser.parse_intermixed_args(list(words))
     for name, message in NOT_OURS.items():

@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from attn_exp.errors import UserError, brief, shown, unknown
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """What a setting takes: `read` turns a value under its key into what the program works with, or refuses it."""
 
     read: Callable[[Any, str], Any]
     choices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Says:
+class Says(NamedTuple):
     """What a setting means, in the words of `--help`; `unset` says what happens where its default is empty."""
 
     meaning: str
@@ -107,7 +104,7 @@ def choice(*choices: str) -> Kind:
     return Kind(read, choices)
 
 
-def scale() -> Kind:
+def multiplier() -> Kind:
     """Take true, false, or a multiplier."""
     fits = accepting(
         lambda value: isinstance(value, bool) or is_finite(value), "true, false, or the multiplier as a number"

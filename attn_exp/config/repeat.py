@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Repeat:
+class Repeat(NamedTuple):
     """The words that chose the settings, the users' folders of YAML searched first, and whether it is a sweep."""
 
     words: tuple[str, ...] = ()

@@ -1,14 +1,14 @@
 """Every setting of a run: what it takes, what it means, and its default, once, on the field of a frozen dataclass."""
 
-from __future__ import annotations
+# Annotations are read when the class is made, not kept as text: each would be compiled once more to be read.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from attn_exp.config.fields import array_or
-from attn_exp.config.kinds import NUMBER, Says, at_least, between, choice, file_name, folder, scale
-from attn_exp.config.several import arrays, mapping_of, shape, tokens, words, words_of
+from attn_exp.config.kinds import NUMBER, Says, at_least, between, choice, file_name, folder, multiplier
+from attn_exp.config.several import arrays, mapping_of, shape, token_names, words, words_of
 
 LARGEST_LEGACY_SEED = 2**32 - 1
 ALIGN, JOIN = ("top_left", "bottom_right"), ("and", "or")
@@ -34,7 +34,7 @@ class Embeddings:
     x from the run's seed; `file` reads it from a .npy or .csv file; `source` asks any other source by its name.
     """
 
-    tokens: Annotated[tuple[str, ...] | int, tokens()] | None = None
+    tokens: Annotated[tuple[str, ...] | int, token_names()] | None = None
     vectors: Array = None
     d_model: Annotated[int, at_least(1)] | None = None
     distribution: Annotated[str, choice("normal", "uniform")] | None = None
@@ -73,7 +73,7 @@ class Variant:
 
     form: str
     head: Annotated[int, at_least(1)] | None = None
-    scale: Annotated[bool | float, scale()] | None = None
+    scale: Annotated[bool | float, multiplier()] | None = None
     output_projection: bool = False
     mistake: Annotated[tuple[str, ...], words()] | None = None
     kv_head: Annotated[int, at_least(1)] | None = None
@@ -174,7 +174,9 @@ class Config:
     ] = 0
     head: Annotated[int, at_least(1), Says("number of heads of variants that do not pin it")] = 2
     scale: Annotated[
-        bool | float, scale(), Says("true: divide the scores by sqrt(d_head); false: do not; a number: multiply by it")
+        bool | float,
+        multiplier(),
+        Says("true: divide the scores by sqrt(d_head); false: do not; a number: multiply by it"),
     ] = True
     bias: Annotated[bool, Says("true: add biases in the projections")] = False
     mistake: Annotated[

@@ -42,7 +42,7 @@ def words() -> Kind:
     return Kind(read)
 
 
-def tokens() -> Kind:
+def token_names() -> Kind:
     """Take a list of names, or how many there are."""
 
     def read(value: Any, key: str) -> tuple[str, ...] | int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """How tables show one field of a record; it stands beside the field: `error: Annotated[float, Column(...)]`.
 
     `place`: where it stands among the others, from the left.

@@ -1,6 +1,6 @@
 """The rows of a comparison: one variant in plain numbers, and how far two of them are apart."""
 
-from __future__ import annotations
+# Annotations are read when the class is made, not kept as text: each would be compiled once more to be read.
 
 from dataclasses import dataclass
 from typing import Annotated

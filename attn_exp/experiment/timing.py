@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Annotated
 
-import numpy as np
-
 from attn_exp.experiment.column import Column
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.variant import Settled
@@ -62,7 +60,13 @@ def measure_one(settled: Settled, problem: Problem, share: float, before: float 
         execute(settled, problem)
         times.append(perf_counter() - start)
     peak = peak_bytes(settled, problem) if times[0] < PATIENCE else None
-    return Timing(settled.name, float(np.median(times)), min(times), len(times), peak)
+    return Timing(settled.name, median(times), min(times), len(times), peak)
+
+
+def median(numbers: Sequence[float]) -> float:
+    """Return the middle of some numbers; NumPy's own loads its masked arrays, which nothing else here needs."""
+    ordered, middle = sorted(numbers), len(numbers) // 2
+    return ordered[middle] if len(numbers) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def peak_bytes(settled: Settled, problem: Problem) -> int:

@@ -1,4 +1,4 @@
-"""All that a reader sees of a run: `documents` returns its page, Markdown, tables and figures as files.
+"""All that a reader sees of a run: `documents.documents` returns its page, Markdown, tables and figures as files.
 
 Every renderer takes a comparison, or the views that were made of it once, and returns a text or a drawing: none
 computes attention, chooses where something is written, or prints. What a terminal shows is in `terminal`, what a
@@ -6,7 +6,3 @@ notebook shows in `notebook`; `figures/` holds one figure a file. A page needs n
 JavaScript is hidden until it runs. Reports are half of what a run waits for: a figure is encoded once, as the SVG that
 the page shows; nothing is left to Matplotlib's layout that inches say already; templates are compiled once.
 """
-
-from attn_exp.report.documents import documents
-
-__all__ = ["documents"]

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
 from attn_exp.config.schema import Report
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.shown import MOST_NUMBERS, Shown
-
-if TYPE_CHECKING:
-    from attn_exp.report.views import Views
+from attn_exp.report.views import Views, seen
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
 """The formats of figures; Markdown shows the first of them that there is."""
@@ -34,10 +31,6 @@ def documents(run: Run) -> dict[str, bytes]:
     What nobody wants is never imported.
     """
     wanted = run.comparison.config.report
-    if not (wanted.tables or wanted.figures or wanted.pages):
-        return {}
-    from attn_exp.report.views import seen  # noqa: PLC0415 - `report=none` needs none
-
     views = seen(run.comparison, splits_up_to(wanted))
     figures = list(drawn(views)) if wanted.figures else []
     files = {name: content for figure in figures for name, content in figure.files.items()}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """One outcome of a member, known without its code; each file holds one as `EXAMPLE`, and a test holds it to that.
 
     Whoever checks a variant asks the same rule, so without this a wrong formula is right by definition.

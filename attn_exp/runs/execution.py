@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
@@ -19,8 +19,7 @@ from attn_exp.runs import index, rendering, store
 from attn_exp.runs.provenance import ask_git, origin
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a run leaves: its folder, the text for the terminal, and whether every printed figure agrees."""
 
     folder: Path

@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attn_exp.experiment.judging.stages import Cells, Stage
-from attn_exp.experiment.judging.verdict import Finding, Smallest, Verdict
 from attn_exp.runs import json_file
 from attn_exp.runs.json_file import DamagedError
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.judging.stages import Cells
+    from attn_exp.experiment.judging.verdict import Smallest, Verdict
 
 FILE = "own.json"
 FINDING = dict.fromkeys(("rung", "state", "said"), str)
@@ -48,6 +50,8 @@ def load(folder: Path) -> dict[str, Verdict]:
 
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
     """Return one verdict."""
+    from attn_exp.experiment.judging.verdict import Finding, Verdict  # noqa: PLC0415 - most runs have none
+
     return Verdict(
         name=plain["name"],
         passed=plain["passed"],
@@ -63,6 +67,9 @@ def verdict_from(plain: Mapping[str, Any]) -> Verdict:
 
 def smallest_from(plain: Mapping[str, Any]) -> Smallest:
     """Return the smallest case of a verdict."""
+    from attn_exp.experiment.judging.stages import Stage  # noqa: PLC0415 - as above
+    from attn_exp.experiment.judging.verdict import Smallest  # noqa: PLC0415
+
     json_file.check(plain, SMALLEST, f"{FILE}: smallest")
     stages = tuple(
         Stage(stage["name"], cells(stage["right"]), cells(stage["mine"]), stage["parts"]) for stage in plain["stages"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from attn_exp import machine, report
+from attn_exp import machine
 from attn_exp.config.schema import Config, Report
 from attn_exp.experiment.comparison import Run
 
 
 def load_renderers(wanted: Report) -> None:
-    """Import what a run will draw and write with, so that the record of its versions is complete."""
+    """Import what a run will draw and write with, and nothing else, so that the record of its versions is complete."""
     if wanted.figures:
         import_module("attn_exp.report.figures")
     if wanted.tables or wanted.pages:
@@ -27,7 +27,12 @@ def opens_first(folder: Path, config: Config) -> Path:
 
 def render(run: Run, folder: Path) -> None:
     """Write what the configuration wants a reader to see."""
-    for name, content in report.documents(run).items():
+    wanted = run.comparison.config.report
+    if not (wanted.tables or wanted.figures or wanted.pages):
+        return
+    from attn_exp.report.documents import documents  # noqa: PLC0415 - `report=none` needs none
+
+    for name, content in documents(run).items():
         machine.own_folder((folder / name).parent)
         (folder / name).write_bytes(content)
 

@@ -88,7 +88,7 @@ def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) ->
     ran."""
     config = comparison.config
     plain = arrays.settings(config, {})
-    short = replace(command, words=arrays.shortened(command.words, plain))
+    short = command._replace(words=arrays.shortened(command.words, plain))
     return {
         "status": folders.COMPLETE,
         "command": short.line,

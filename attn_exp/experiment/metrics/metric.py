@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,7 @@ from attn_exp.rules.picture import places
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """One number that says something of a variant; `metrics=name` asks for it.
 
     `measure(subject)`: the number; it raises `NotFormedError` where the variant lacks what is measured.
@@ -35,8 +33,7 @@ class Metric:
     place: int = 1000
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """What metrics look at: a variant's trace, the first row's, and the exact one, in `longdouble`."""
 
     settled: Settled
