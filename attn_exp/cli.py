@@ -168,6 +168,7 @@ def command(named: Command, words: Sequence[str]) -> int:
 MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [figures.format=pdf] [figures.width=5]", "rerun DIR [POINT] [--own-code]"
+COMPARE = "compare DIR DIR [--exit-code]"
 JUDGING, RUNS, SWEEP = "experiment.judging.command", "runs.commands", "sweep.commands"
 
 COMMANDS = {
@@ -179,6 +180,9 @@ COMMANDS = {
     "runs": Command(f"{RUNS}:runs", 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
     "status": Command(f"{SWEEP}:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
     "collect": Command(f"{SWEEP}:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"),
+    "compare": Command(
+        "sweep.versus.command:compare", 2, 3, COMPARE, "two runs or two sweeps: what differs, and from where on"
+    ),
     "rerun": Command(f"{SWEEP}:rerun", 1, 3, RERUN, "a run again, or a sweep's point as a run"),
 }
 """What `attn-exp NAME` does. A new command is a function in its room, and its line here."""

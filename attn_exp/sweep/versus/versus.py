@@ -1,0 +1,92 @@
+"""What two runs or two sweeps have in common, and where they part: plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attn_exp.report.numbers import brief
+from attn_exp.report.papers import Table
+from attn_exp.report.plain import plain
+
+NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
+"""Settings that no number depends on."""
+LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Versus:
+    """Two folders side by side: sentences, the most important first, and the tables behind them.
+
+    `moved` says whether any number is another beyond rounding, or is missing on one side.
+    """
+
+    first: str
+    second: str
+    moved: bool
+    sentences: tuple[str, ...]
+    tables: tuple[Table, ...]
+
+
+def settings_table(first: Mapping[str, Any], second: Mapping[str, Any]) -> Table:
+    """Return the settings in which two mappings differ; nested ones by their dotted names."""
+    one, other = dict(flat(first)), dict(flat(second))
+    names = [name for name in dict.fromkeys((*one, *other)) if name.split(".")[0] not in NOT_COMPARED]
+    lines = tuple(
+        (name, shown(one.get(name)), shown(other.get(name))) for name in names if one.get(name) != other.get(name)
+    )
+    return Table("settings", "Settings that differ.", ("setting", "first", "second"), lines)
+
+
+def flat(settings: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the settings of nested mappings by their dotted names."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{start}{name}.")
+        else:
+            yield f"{start}{name}", value
+
+
+def shown(value: Any) -> str:
+    """Write a setting in few characters."""
+    if isinstance(value, list | tuple):
+        return plain(f"[{', '.join(map(shown, value))}]", LONGEST) if value else "-"
+    return "-" if value is None else plain(brief(value) if isinstance(value, float | bool) else str(value), LONGEST)
+
+
+def origins(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+    """Say where the programs or the machines of two folders differ."""
+    one, other = first.get("versions") or {}, second.get("versions") or {}
+    for name in dict.fromkeys((*one, *other)):
+        if one.get(name) != other.get(name):
+            yield f"{name} {one.get(name, '-')} and {other.get(name, '-')}"
+    for name in ("version", "cpu"):
+        if first.get(name) != second.get(name):
+            yield (
+                "another version of this program" if name == "version" else f"{first.get(name)} and {second.get(name)}"
+            )
+    one, other = ((about.get("git") or {}).get("commit", "") for about in (first, second))
+    if one != other:
+        yield f"commits {one[:10] or '-'} and {other[:10] or '-'}"
+
+
+def made_by(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Say in a sentence what made the two otherwise, if anything did."""
+    found = list(origins(first, second))
+    return f"Made by different programs or machines: {'; '.join(found)}." if found else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """Write how many there are of something."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def differing(table: Table) -> str:
+    """Say how many settings differ."""
+    if not table.lines:
+        return "All settings are the same."
+    names: Sequence[str] = [line[0] for line in table.lines[:3]]
+    more = ", ..." * (len(table.lines) > 3)
+    verb = "differs" if len(table.lines) == 1 else "differ"
+    return f"{counted(len(table.lines), 'setting')} {verb}: {', '.join(names)}{more}."
