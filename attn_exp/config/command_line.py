@@ -31,6 +31,7 @@ from attn_exp.config.own_code import marked
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
+from attn_exp.config.spelling import known_to_hydra
 from attn_exp.errors import UserError
 
 HYDRAS_SWEEPS = ("hydra/sweeper=", "hydra/launcher=")
@@ -203,7 +204,7 @@ def launch(asked: ManyByHydra, check: Callable[[Config], object], run: Callable[
         except Exception as error:
             errors.append(error)
 
-    words = [*asked.words, "hydra.mode=MULTIRUN"]
+    words = [*map(known_to_hydra, asked.words), "hydra.mode=MULTIRUN"]
     register_schema()
     with (
         in_users_words(),

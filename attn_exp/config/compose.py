@@ -26,10 +26,9 @@ from attn_exp.config.loader import check_composed, environment, opened
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
+from attn_exp.config.spelling import known_to_hydra
 from attn_exp.errors import UserError, brief
 
-SPELLED = re.compile(r"^(\+{0,2})published\.strict=")
-"""`strict` as a user may say it: `published` itself is a list, which has no room for a setting."""
 NO_WORD = re.compile(r"(null|true|false|[+-]?[\d._]+)", re.IGNORECASE)
 ENVIRONMENT = "oc.env"
 
@@ -59,9 +58,9 @@ def composed_once(words: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConf
     """Return what Hydra, opened, composes of these words, its own settings included; it names no code to run."""
     hydra: Hydra | None = GlobalHydra.instance().hydra
     assert hydra is not None
-    ours = [SPELLED.sub(r"\1strict=", word) for word in words]
+    spelled = [known_to_hydra(word) for word in words]
     with what_hydra_stumbles_over():
-        composition = hydra.compose_config("config", ours, mode, from_shell=True, with_log_configuration=False)
+        composition = hydra.compose_config("config", spelled, mode, from_shell=True, with_log_configuration=False)
     check_composed(composition)
     return composition
 

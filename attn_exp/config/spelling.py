@@ -9,6 +9,20 @@ PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 NOT_TEXT = ("true", "false", "null", "nan", "inf")
 
 
+STRICT = re.compile(r"(\+{0,2})published\.strict=")
+"""`strict` as a user may say it: `published` itself is a list, which has no room for a setting."""
+
+
+def known_to_hydra(word: str) -> str:
+    """Return a word of the command line as it is, `published.strict=` as the `strict=` that Hydra knows."""
+    return STRICT.sub(r"\1strict=", word, count=1) if STRICT.match(word) else word
+
+
+def key_of(word: str) -> str:
+    """Return the setting that a word of the command line is about."""
+    return known_to_hydra(word).partition("=")[0].lstrip("+~")
+
+
 def spelled(value: Any) -> str:
     """Write a value so that the command line reads it back as the same value of the same type."""
     if value is None:

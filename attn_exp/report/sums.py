@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,11 @@ class Sum:
     rest: float
     result: Array | None
 
+    @property
+    def is_number(self) -> bool:
+        """Whether there is such a sum: weights that are NaN, as a row without keys has in some libraries, give none."""
+        return not math.isnan(self.rest)
+
 
 def sums(comparison: Comparison, settled: Settled) -> tuple[Sum, ...]:
     """Return each query's sum in each head; none where the variant departs from `context = weights v`."""
@@ -55,6 +61,8 @@ def context_name(head: int, trace: Trace) -> str:
 
 def sum_of(row: Array, keys: Sequence[str], name: str, token: str, query: int, head: int, context: Array) -> Sum:
     """Write one row of weights as a sum, its largest terms in the order of the keys."""
+    if np.isnan(row).any():
+        return Sum(name, token, query, head, (), math.nan, None)
     chosen = sorted(key for key in np.argsort(-row, kind="stable")[:TERMS].tolist() if row[key] != 0)
     rest = float(row.sum() - row[chosen].sum()) if len(chosen) < np.count_nonzero(row) else 0.0
     result = context[head, query] if context.shape[-1] <= 8 else None
@@ -63,6 +71,8 @@ def sum_of(row: Array, keys: Sequence[str], name: str, token: str, query: int, h
 
 def written(total: Sum) -> str:
     """Return a sum as text: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`."""
+    if not total.is_number:
+        return f"{total.name}({total.token}) = NaN, as its weights are"
     terms = [f"{weight:.2f} v({key})" for weight, key, _ in total.terms]
     if total.rest:
         terms.append(f"{total.rest:.2f} of other values")

@@ -29,8 +29,6 @@ def check(plan: Plan, folder: Path, config: Config) -> None:
     Raises:
         UserError: what is in the way.
     """
-    if config.strict:
-        raise UserError("published.strict=true is for one run; of a sweep, the column agree says it for each point")
     engine.chosen(config.sweep)
     if config.sweep.format == "parquet":
         parquet.check()

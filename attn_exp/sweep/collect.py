@@ -34,10 +34,11 @@ def results(folder: Path, about: Mapping[str, Any]) -> Path:
     return folder / ("results.csv" if about["format"] == "csv" else "parts")
 
 
-def write(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> str:
-    """Write the table, the report and the manifest of what is there, and return what the terminal shows.
+def write(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> tuple[str, int]:
+    """Write the table, the report and the manifest of what is there.
 
-    A partial sweep gets all of them too, and they say so.
+    Return what the terminal shows, and how many points disagree with a printed result. A partial sweep gets all of them
+    too, and they say so.
     """
     there = [parts[name] for name in about["parts"] if name in parts]
     where = shelf(folder, about)
@@ -48,12 +49,16 @@ def write(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> 
     summary = summarized(where.head, where.lines(there), about["axes"], about["metrics"], about["dimensions"])
     shown = render(folder, about, summary)
     text = f"{overview.terminal(about, summary)}\n\n{shown}"
-    counts = {"done": summary.points - summary.failed, "failed": summary.failed}
+    counts = {
+        "done": summary.points - summary.failed,
+        "failed": summary.failed,
+        "disagreeing": summary.disagreeing,
+    }
     table = (
         seal.of_file(folder / "results.csv", -1) | {"sha256": digest.hexdigest()} if about["format"] == "csv" else {}
     )
     manifest.write(folder, {**about, **counts, "results": table, "told": text})
-    return text
+    return text, summary.disagreeing
 
 
 def hashed(pieces: Iterable[bytes], digest: Any) -> Iterator[bytes]:
@@ -110,7 +115,7 @@ def again(folder: Path) -> str:
     with lock.held(folder):
         try:
             inventory = shelf(folder, about).find(about["parts"])
-            text = write(folder, about, inventory.whole)
+            text, _ = write(folder, about, inventory.whole)
         except (ValueError, csv.Error) as error:
             raise UserError(f"{folder}: its parts cannot be read ({first_line(error)})") from error
         except OSError as error:

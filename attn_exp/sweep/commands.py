@@ -11,7 +11,7 @@ def show_status(words: Sequence[str]) -> str:
     """Say where a sweep stands."""
     from attn_exp.sweep import status  # noqa: PLC0415 - each command loads its own
 
-    return status.told(machine.folder(words[0]))
+    return status.standing(machine.folder(words[0]))
 
 
 def collect(words: Sequence[str]) -> str:

@@ -19,9 +19,13 @@ from attn_exp.config.loader import environment, opened
 from attn_exp.config.own_code import Named, is_code, marked
 from attn_exp.config.read import read, read_settings
 from attn_exp.config.schema import Config, Sweep
+from attn_exp.config.spelling import key_of
 from attn_exp.errors import UserError, unknown
 from attn_exp.sweep.limits import MOST_COMPOSED, check_length, check_size
 from attn_exp.sweep.space import Axis, Space, changed, holds
+
+OF_THE_WHOLE = ("sweep", "output_dir", "strict")
+"""Settings that a sweep has one of."""
 
 INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
 
@@ -57,7 +61,7 @@ def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
             raise UserError(
                 f"{override.input_line}: this sweeper does not read it; for Hydra's own add hydra/sweeper=basic"
             )
-        if override.is_sweep_override() and override.key_or_group.split(".")[0] in ("sweep", "output_dir"):
+        if override.is_sweep_override() and key_of(str(override.input_line)).split(".")[0] in OF_THE_WHOLE:
             raise UserError(
                 f"{override.input_line}: {override.key_or_group} belongs to the whole sweep and takes one value"
             )

@@ -36,6 +36,7 @@ SHAPE = {
     "dimensions": [[int]], "skipped": int, "columns": [str], "tally?": [str], "sealed?": bool, "metrics": [str],
     "format": str, "report": {"tables": bool, "figures": bool, "pages": bool}, "kept": [[int]], "parts": [str],
     "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str], "told?": str,
+    "disagreeing?": int,
     "results?": {"bytes?": int, "sha256?": str}, "code?": [own_code.RECORD],
 }  # fmt: skip
 """What a manifest holds, as far as something reads it."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from attn_exp.report.numbers import brief
 from attn_exp.sweep.answers.effects import FEW
-from attn_exp.sweep.totals import Moments, Summary, Tally
+from attn_exp.sweep.tally import Tally
+from attn_exp.sweep.totals import Moments, Summary
 
 ANY = "any"
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Sweep
-from attn_exp.config.spelling import spelled
+from attn_exp.config.spelling import key_of, spelled
 from attn_exp.errors import UserError
 from attn_exp.sweep import skip
 from attn_exp.sweep.space import Axis, Space, changed, holds
@@ -28,6 +28,9 @@ MOST_DECIDED = 1_000_000
 
 MOST_SPELLED = 100_000
 """Values of a range that are hashed one by one for the name of a sweep's folder."""
+
+NO_RESULT = ("sweep", "report", "output_dir", "strict")
+"""Settings that change no row: a sweep finds its folder and its parts again where they are others."""
 
 FILES = 500
 """Parts of a large sweep; with its tables and plots it stays under a thousand files."""
@@ -129,7 +132,7 @@ def fingerprint(base: Mapping[str, Any], space: Space) -> str:
     for axis in space.axes:
         path = axis.key.split(".")
         base = changed(base, path, None) if not axis.composed and holds(base, path) else base
-    deciding = {key: value for key, value in base.items() if key not in ("sweep", "output_dir", "report")}
+    deciding = {key: value for key, value in base.items() if key not in NO_RESULT}
     text = json.dumps(deciding, sort_keys=True, default=repr) + contents(base["embeddings"].get("file"))
     text += "".join(code_hash(variant.get("form")) for variant in base["variant"].values())
     return hashlib.sha256(text.encode()).hexdigest()
@@ -234,7 +237,7 @@ def index_of(places: Sequence[int], lengths: Sequence[int]) -> int:
 def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
     """Return the name of the folder of a sweep that was given none: a hash of its command, whatever the engine."""
     axes = [(axis.key, identity_of(axis)) for axis in space.axes]
-    fixed = sorted(word for word in space.fixed if not word.startswith(("sweep.", "report=", "output_dir=")))
+    fixed = sorted(word for word in space.fixed if key_of(word).split(".")[0] not in NO_RESULT)
     deciding = (axes, space.dimensions, fixed, sweep.skip, list(folders))
     return hashlib.sha256(repr(deciding).encode()).hexdigest()[:12]
 

@@ -10,7 +10,7 @@ from attn_exp.sweep import collect, lock, manifest
 from attn_exp.sweep.meter import span
 
 
-def told(folder: Path) -> str:
+def standing(folder: Path) -> str:
     """Return a few lines: how many points are done and failed, who is at work, how fast, and what is left.
 
     Raises:

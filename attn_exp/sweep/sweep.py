@@ -68,10 +68,10 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
     say_damaged(inventory)
     driver = Driver(plan, shelf, Progress(plan.points), dict(inventory.whole))
     todo = deque(driver.jobs())
-    if not todo and (text := finished(folder, about)) is not None:
+    if not todo and (last := finished(folder, about)) is not None:
         driver.progress.show(last=True)
-        print(printable(text))
-        return SOME_FAILED if driver.failed else DONE
+        print(printable(last["told"]))
+        return exit_code(driver, config, last["disagreeing"])
     workers = engine.start(plan, config.sweep, len(todo)) if todo else None
     about |= origin(git)
     manifest.write(folder, about)
@@ -91,15 +91,20 @@ def ended(
     finally:
         driver.progress.show(last=True)
         about |= {"status": status, "seconds": time.time() - about["clock"]}
-        text = collect.write(folder, about, driver.parts)
+        text, disagreeing = collect.write(folder, about, driver.parts)
         with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
             index.rebuild(Path(config.output_dir))
     print(printable(text))
-    return INTERRUPTED if status == "interrupted" else SOME_FAILED if driver.failed else DONE
+    return INTERRUPTED if status == "interrupted" else exit_code(driver, config, disagreeing)
 
 
-def finished(folder: Path, about: Mapping[str, Any]) -> str | None:
-    """Return what a sweep said at its end, if the folder's table and report are those of this very sweep, complete."""
+def exit_code(driver: Driver, config: Config, disagreeing: int) -> int:
+    """Return 1 where points failed, or disagree with a printed result where they must not."""
+    return SOME_FAILED if driver.failed or (config.strict and disagreeing) else DONE
+
+
+def finished(folder: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the manifest of the folder, if its table and report are those of this very sweep, complete."""
     try:
         last = manifest.load(folder)
         same = all(last.get(key) == about[key] for key in ("parts", "report", "format", "columns"))
@@ -110,7 +115,7 @@ def finished(folder: Path, about: Mapping[str, Any]) -> str | None:
         whole = table.is_dir() if about["format"] == "parquet" else seal.of_file(table, sealed.get("bytes")) == sealed
     except (UserError, OSError):
         return None
-    return last.get("told") if whole else None
+    return last if whole and {"told", "disagreeing"} <= last.keys() else None
 
 
 def say_damaged(inventory: Inventory) -> None:

@@ -12,7 +12,8 @@ from attn_exp.experiment.row import COLUMNS
 from attn_exp.sweep.answers.answers import NONE, Answers, answers
 from attn_exp.sweep.answers.cube import Gatherer
 from attn_exp.sweep.student import t_975
-from attn_exp.sweep.task import OK, TALLY
+from attn_exp.sweep.tally import Tally, tallying
+from attn_exp.sweep.task import OK
 
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 MOST_CELLS = 20_000
@@ -46,22 +47,6 @@ class Moments:
         if self.count < 2:
             return math.nan
         return t_975(self.count - 1) * math.sqrt(self.squares / (self.count - 1) / self.count)
-
-
-@dataclass
-class Tally:
-    """How many printed results agree with the computed ones, and of how many."""
-
-    agree: int = 0
-    printed: int = 0
-
-    def add(self, other: Tally) -> None:
-        """Count those of another tally too."""
-        self.agree += other.agree
-        self.printed += other.printed
-
-    def __str__(self) -> str:
-        return f"{self.agree:,} of {self.printed:,}"
 
 
 @dataclass(frozen=True)
@@ -163,7 +148,7 @@ def totalled(
     summary = Summary(tuple(folded), math.prod(seeds))
     columns = [(name, head.index(name)) for name in (*METRICS, *metrics) if name in head]
     status, message, variant = (head.index(name) for name in ("status", "message", "variant"))
-    tally = [head.index(name) for name in TALLY if name in head]
+    tally_of = tallying(head)
     last = ""
     for line in lines:
         new = line[0] != last
@@ -180,8 +165,8 @@ def totalled(
         if cell is None:
             cell = summary.cells[key] = {}
             summary.first[key] = int(last)
-        if tally and line[tally[1]] != "0":
-            note_agreement(summary, key, Tally(*(int(line[column]) for column in tally)), int(last), new)
+        if (tally := tally_of(line)).printed:
+            note_agreement(summary, key, tally, int(last), new)
         for name, column in columns:
             number = float(line[column] or "nan")
             if math.isfinite(number):

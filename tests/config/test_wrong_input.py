@@ -106,7 +106,7 @@ MISTAKES = [
     ("+projections.given.b_q=[1,2,3,4]", "projections: b_q given, but bias=false adds none; write bias=true"),
     (GROUPED + " +projections.given.W_o=[[1]]", "projections: W_o given, but the input starts after them; leave them"),
     (GROUPED + " head=2 variant=matrix", "variant=matrix pins head=1; write variant.matrix.head=2: embeddings.k has 2"),
-    ("-m published.strict=true seed=0,1", "published.strict=true is for one run"),
+    ("-m published.strict=true,false seed=0", "published.strict belongs to the whole sweep and takes one value"),
     ("-m " + "a" * 300 + "=1,2", "cannot read the settings: [Errno 36] File name too long"),
     ("--config-dir " + "x" * 2000, "xxx: no such folder"),
     ("status " + "x" * 2000, "xxx: no such folder (File name too long)"),

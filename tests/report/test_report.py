@@ -171,6 +171,14 @@ def test_sums_add_up_to_the_context() -> None:
         assert sum(weight for weight, _, _ in each.terms) + each.rest == pytest.approx(1, abs=1e-12)
 
 
+def test_a_row_without_numbers_is_no_sum() -> None:
+    """In Prince's notebook a query that sees no key gets NaN."""
+    found = comparison("mask=padding", "mask.padding.lengths=0", "convention=udl", "variant=[matrix]")
+    for text in (page_of(a_run(found)), markdown_of(a_run(found))):
+        assert "= NaN, as its weights are" in text
+        assert "nan v(" not in text.lower()
+
+
 def test_equal_tokens_are_told_apart() -> None:
     assert walk.distinct(["the", "cat", "the"]) == ("the#1", "cat", "the#3")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import shutil
@@ -120,6 +121,24 @@ def test_parts_from_before_names_sealed_them_are_collected(swept: Path, tmp_path
     emptied(tmp_path)
     said, _ = run(tmp_path, "collect", str(folder))
     assert "70 of 80 points" in said
+
+
+def test_parts_from_before_they_had_a_tally_still_say_how_many_printed_results_agree(tmp_path: Path) -> None:
+    words = ("-m", "experiment=the_cat_sat", "embeddings.vectors.0.0=1,9", "report=none", "sweep.engine=serial")
+    said, _ = run(tmp_path, *words)
+    sentence = said.strip().splitlines()[-3]
+    assert "published results agree. 1 point disagrees with a published result." in sentence
+    folder = the_sweep(tmp_path)
+    for path in parts(tmp_path):
+        lines = list(csv.reader(path.read_text().splitlines()))
+        path.unlink()
+        with path.with_name(f"{path.name[:24]}.csv").open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(line[:-2] for line in lines)
+    about = json.loads((folder / "manifest.json").read_text())
+    before = {key: about[key] for key in about if key not in ("sealed", "tally", "words", "results", "disagreeing")}
+    (folder / "manifest.json").write_text(json.dumps(before))
+    again, _ = run(tmp_path, "collect", str(folder))
+    assert sentence in again
 
 
 JOURNAL = """

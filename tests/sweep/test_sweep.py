@@ -330,6 +330,24 @@ def test_parquet_is_a_data_set_for_duckdb(tmp_path: Path, quick: Quick) -> None:
     assert json.loads((sweeps / "parquet" / "manifest.json").read_text())["failed"] == 8
 
 
+@pytest.mark.parametrize("strict", ["published.strict=true", "strict=true"])
+def test_printed_figures_that_must_agree_decide_the_exit_code(strict: str, tmp_path: Path, quick: Quick) -> None:
+    """The document holds with its own numbers alone; its folder and its rows are the same, strict or not."""
+    words = ("-m", "experiment=the_cat_sat", "embeddings.vectors.0.0=1,9", "report=none")
+    told, _ = quick(*words)
+    assert "1 point disagrees with a published result" in told
+    assert "0 cached" in quick(*words, strict, "sweep.name=apart", code=1)[1]
+    assert "2 cached" in quick(*words, strict, code=1)[1]
+    assert "2 cached" in quick(*words)[1]
+    quick("-m", "experiment=the_cat_sat", "embeddings.vectors.0.0=1", "report=none", strict, "sweep.name=one")
+
+
+def test_printed_figures_decide_the_exit_code_of_hydras_own_sweeps(tmp_path: Path, quick: Quick) -> None:
+    words = ("-m", "experiment=the_cat_sat", "report=none", "hydra/sweeper=basic", "published.strict=true")
+    quick(*words, "embeddings.vectors.0.0=1")
+    quick(*words, "embeddings.vectors.0.0=1,9", code=1)
+
+
 @pytest.mark.long
 def test_all_documents_run_and_say_that_every_printed_figure_agrees(tmp_path: Path, quick: Quick) -> None:
     quick("-m", "experiment=glob(*)")
