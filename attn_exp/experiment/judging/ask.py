@@ -13,10 +13,10 @@ from attn_exp.experiment.judging.case import Answer, Case, differs, expected
 from attn_exp.experiment.judging.cases import core_cases
 from attn_exp.experiment.judging.layers import layer_cases
 from attn_exp.experiment.judging.libraries import DIGITS, DTYPES, Library, library, wanted
+from attn_exp.experiment.judging.masking import MASKINGS
 from attn_exp.experiment.judging.modules import Bound, bound
 from attn_exp.experiment.judging.offer import offered
 from attn_exp.experiment.judging.own import Own
-from attn_exp.experiment.mistakes.recipe import compute
 
 Seen = list[tuple[Case, Answer]]
 
@@ -97,18 +97,40 @@ def how_to_call(own: Own, asked: Asked) -> tuple[Caller, Bound, Tried]:
 
 
 def with_its_mask(caller: Caller, function: Bound) -> Caller:
-    """Return the caller as the function wants its masks: booleans, or numbers to add where it adds what it is given."""
+    """Return the caller that writes masks as the function wants them: as gives the right answer, else any at all."""
+    case = mask_case(caller, function)
+    if case is None:
+        return caller
+    right = expected(case)
+    spoke: dict[int, Caller] = {}
+    for masking in MASKINGS:
+        other = replace(caller, masking=masking)
+        answer = other(case)
+        if answer.output is None or answer.output.shape != right["output"].shape:
+            continue
+        digits = digits_of(caller, answer)
+        if not differs(answer.output, right, digits):
+            return other
+        near = not differs(answer.output, right, min(digits, DIGITS["float32"]))
+        spoke.setdefault(DIGITS["float32"] if near else 0, other)
+    return spoke[max(spoke)] if spoke else caller
+
+
+def with_added_mask(caller: Caller, function: Bound) -> Caller | None:
+    """Return the caller that gives masks to be added, where the function answers to them, too, and was given others."""
+    case = mask_case(caller, function)
+    if case is None or caller.masking.kind == "added":
+        return None
+    other = replace(caller, masking=replace(caller.masking, kind="added"))
+    return other if other(case).output is not None else None
+
+
+def mask_case(caller: Caller, function: Bound) -> Case | None:
+    """Return the first question with a mask, where the function takes one and its polarity is not known."""
     if not caller.offer.takes("mask") or caller.asked.blocks:
-        return caller
+        return None
     masked = next((case for case in cases(caller, function, quick=True) if case.rung == "masks"), None)
-    if masked is None:
-        return caller
-    case = rounded(masked, caller)
-    answer = caller(case)
-    adding = replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed)
-    if answer.output is None or differs(answer.output, compute(adding, case.given), digits_of(caller, answer)):
-        return caller
-    return replace(caller, additive=True)
+    return None if masked is None else rounded(masked, caller)
 
 
 def digits_of(caller: Caller, answer: Answer) -> int:

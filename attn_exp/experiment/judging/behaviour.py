@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp.experiment.judging.alike import equal, other_data, same
 from attn_exp.experiment.judging.call import Caller
-from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted
+from attn_exp.experiment.judging.case import Answer, Case, expected, predicted
+from attn_exp.experiment.judging.memory import first_answer_kept, one_changed, same_address
 from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.experiment.mistakes.recipe import Given
 
@@ -24,22 +26,10 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Findin
     yield inputs_unchanged(caller, case)
     yield first_answer_kept(caller, case)
     yield same_address(caller, case, digits)
+    yield one_changed(caller, case, digits)
     yield batch_apart(caller, case, digits)
     yield odd_memory(caller, case, digits)
     yield in_threads(caller, case, digits)
-
-
-def same(one: Answer, other: Answer, case: Case, digits: int) -> bool:
-    """Say whether two answers are the same, rounding apart."""
-    if one.output is None or other.output is None:
-        return one.output is None and other.output is None
-    if one.output.shape != other.output.shape:
-        return False
-    stages = expected(case)
-    size = stages["output"] if stages["output"].shape == one.output.shape else other.output
-    return not differs(
-        one.output, {**stages, "output": np.where(np.isfinite(size), other.output, other.output)}, digits
-    )
 
 
 def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
@@ -51,10 +41,6 @@ def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
         return Finding(rung, BROKEN, "the last digits differ from call to call"), "not_deterministic"
     name = "dropout_on" if dropped(caller, case) else "not_deterministic"
     return Finding(rung, BROKEN, "the same call gave different answers"), name
-
-
-def equal(one: Array | None, other: Array | None) -> bool:
-    return one is not None and other is not None and np.array_equal(one, other, equal_nan=True)
 
 
 def dropped(caller: Caller, case: Case) -> bool:
@@ -114,49 +100,6 @@ def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
 def copies(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
     """Return copies of the arrays among some arguments."""
     return {role: np.array(caller.library.back(value)) for role, value in arguments.items() if hasattr(value, "shape")}
-
-
-def first_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
-    from attn_exp.experiment.judging.call import called, parts_of  # noqa: PLC0415 - the raw answer, not a copy of it
-
-    try:
-        first = next(iter(parts_of(called(caller.function, caller.offer, caller.arguments(case))).values()), None)
-        before = None if first is None else np.array(caller.library.back(first))
-        caller(other_data(case))
-        after = None if first is None else np.array(caller.library.back(first))
-    except Exception:
-        return Finding("a first answer is kept", ABSENT), ""
-    if before is not None and not equal(before, after):
-        return Finding("a first answer is kept", BROKEN, "a second call overwrote it"), "reuses_output"
-    return Finding("a first answer is kept", HELD), ""
-
-
-def other_data(case: Case) -> Case:
-    """Return the case with the same shapes and other numbers."""
-    given = case.given
-    if given.x is not None:
-        return replace(case, given=replace(given, x=given.x[:, ::-1] * 0.7 + 0.2))
-    assert given.q is not None and given.k is not None and given.v is not None
-    return replace(
-        case, given=Given(given.q[..., ::-1, :] * 0.7, given.k[..., ::-1] + 0.2, given.v[..., ::-1] * 1.3 + 0.1)
-    )
-
-
-def same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
-    """Write new numbers where the old ones were: a function that remembers addresses gives its old answer."""
-    rung = "fresh data at the same address"
-    new = other_data(case)
-    arguments, fresh = caller.arguments(case), caller.arguments(new)
-    if caller.library.name == "jax":
-        return Finding(rung, ABSENT, "arrays of JAX cannot be written to"), ""
-    caller.answer(arguments, case)
-    apart = caller.answer(fresh, new)
-    for role, value in arguments.items():
-        if hasattr(value, "shape"):
-            value[...] = caller.arguments(new)[role]
-    if same(caller.answer(arguments, new), apart, new, digits):
-        return Finding(rung, HELD), ""
-    return Finding(rung, BROKEN, "it remembers where its inputs lay, and gives an old answer"), ""
 
 
 def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:

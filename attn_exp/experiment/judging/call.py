@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp.errors import UserError
 from attn_exp.experiment.judging import keywords
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Answer, Case
 from attn_exp.experiment.judging.libraries import Library
+from attn_exp.experiment.judging.masking import MASKINGS, Masking
 from attn_exp.experiment.judging.offer import Offer
 from attn_exp.experiment.judging.own import error_line
 
@@ -22,7 +24,7 @@ LAYOUTS = ("bhtd", "bthd", "htd", "td")
 
 @dataclass(frozen=True)
 class Caller:
-    """A function and how to call it; an `additive` mask is 0 where one may attend, else -inf."""
+    """A function and how to call it."""
 
     function: Any
     offer: Offer
@@ -30,7 +32,7 @@ class Caller:
     asked: Asked
     layout: str
     dtype: str = "float64"
-    additive: bool = False
+    masking: Masking = MASKINGS[0]
 
     def __call__(self, case: Case) -> Answer:
         """Return what the function says to a case; one that wants a mask beside its word for causal gets both."""
@@ -38,6 +40,7 @@ class Caller:
         answer = self.answer(arguments, case)
         if answer.error and "causal" in arguments and self.offer.takes("mask") and "mask" not in arguments:
             whole = keywords.boolean(list(case.recipe.rules.masks), keywords.at_of(case), self.asked)
+            whole = self.masking.written(whole, keywords.at_of(case).batch)
             return self.answer(arguments | {"mask": self.given(whole)}, case)
         return answer
 
@@ -47,7 +50,7 @@ class Caller:
             with np.errstate(all="ignore"):  # each thread has its own; what overflows is seen in the answer
                 said = called(self.function, self.offer, arguments)
         except (Exception, SystemExit) as error:
-            return Answer(None, error=error_line(error))
+            return Answer(None, error=error_line(error), refused=isinstance(error, NotImplementedError | UserError))
         return self.read(said, case)
 
     def arguments(self, case: Case) -> dict[str, Any]:
@@ -60,8 +63,8 @@ class Caller:
             given = {"x": case.given.x[0] if self.layout == "td" else case.given.x, **case.given.arrays}
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
         extra = keywords.for_case(case, self.offer, self.asked)
-        if self.additive and "mask" in extra:
-            extra["mask"] = np.where(extra["mask"], 0.0, -np.inf)
+        if "mask" in extra:
+            extra["mask"] = self.masking.written(extra["mask"], keywords.at_of(case).batch)
         return arrays | {role: self.given(value) for role, value in extra.items()}
 
     def given(self, value: Any) -> Any:

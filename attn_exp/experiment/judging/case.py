@@ -30,12 +30,16 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a function said: its output `[b h t e]` or `[b t m]`, other stages that it returned, or why it failed."""
+    """What a function said: its output `[b h t e]` or `[b t m]`, other stages that it returned, or why it failed.
+
+    `refused` says that it refuses in words what it was asked for.
+    """
 
     output: Array | None
     stages: Mapping[str, Array] = field(default_factory=dict)
     dtype: str = "float64"
     error: str = ""
+    refused: bool = False
 
 
 def expected(case: Case) -> dict[str, Array]:

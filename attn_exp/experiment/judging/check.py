@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from time import perf_counter
 
@@ -18,6 +18,7 @@ from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Answer, Case, expected
 from attn_exp.experiment.judging.gradients import gradients
 from attn_exp.experiment.judging.libraries import DIGITS
+from attn_exp.experiment.judging.modules import Bound
 from attn_exp.experiment.judging.naming import SINGLE, named
 from attn_exp.experiment.judging.own import Own
 from attn_exp.experiment.judging.precision import error, only_rounded, representable
@@ -27,6 +28,17 @@ from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Fi
 
 Tell = Callable[[str], None]
 FLOAT64 = 53
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The function that is checked: what was asked of it, how it is called, its first answer, and when it began."""
+
+    own: Own
+    asked: Asked
+    function: Bound
+    tried: Tried
+    start: float
 
 
 def check(own: Own, asked: Asked, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
@@ -52,9 +64,22 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     if tried.answer.output is None:
         return silent(own, asked, tried, perf_counter() - start)
     caller = ask.with_its_mask(caller, function)
+    subject = Subject(own, asked, function, tried, start)
+    verdict = questioned(subject, caller, quick, tell)
+    other = None if verdict.passed or len(verdict.mistakes) == 1 else ask.with_added_mask(caller, function)
+    if other is None:
+        return verdict
+    added = questioned(subject, other, quick, tell)
+    return added if added.passed or len(added.mistakes) == 1 else verdict
+
+
+def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Verdict:
+    """Ask a function that can be called every question."""
+    own, asked, function, tried = subject.own, subject.asked, subject.function, subject.tried
     tell("its values")
     seen = ask.ask(caller, function, quick)
     digits, rounding = precise(caller, seen)
+    lenient = function.inside is not None  # this check made the module's numbers float64, not its author
     wrong = failing(seen, digits)
     tell("how it behaves")
     behaved = list(behaviours(caller, ask.rounded(tried.case, caller), digits))
@@ -66,7 +91,7 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     findings = (
         Finding("it can be called", HELD, manner(caller)),
         *rungs(seen, wrong, caller, digits),
-        *(() if wrong else (accuracy(seen, digits, rounding),)),
+        *(() if wrong else (accuracy(seen, digits, rounding, lenient),)),
         *(finding for finding, _ in behaved),
         again,
         *(finding for finding, _ in edges),
@@ -83,7 +108,8 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     return Verdict(
         name=own.name, passed=passed, mistakes=names,
         computes=computes if wrong or passed else behaviour_of(names, findings),
-        findings=findings, asked=asked.words, alike=diagnosis.alike, smallest=smallest, seconds=perf_counter() - start,
+        findings=findings, asked=asked.words, alike=diagnosis.alike, smallest=smallest,
+        seconds=perf_counter() - subject.start,
     )  # fmt: skip
 
 
@@ -93,7 +119,7 @@ def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
     return tuple(name for name in REMARKS if name in said)[:1]
 
 
-REMARKS = ("empty_row_nan", "nan_leaks")
+REMARKS = ("dropout_on", "empty_row_nan", "nan_leaks")
 
 
 def silent(own: Own, asked: Asked, tried: Tried, seconds: float) -> Verdict:
@@ -106,8 +132,15 @@ def silent(own: Own, asked: Asked, tried: Tried, seconds: float) -> Verdict:
 def manner(caller: Caller) -> str:
     """Say how a function is called."""
     what = f"q, k, v [{' '.join(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
-    added = ", masks added" if caller.additive else ""
-    return f"with {what}, {caller.library.name}, {caller.dtype}{added}"
+    masks = f", {caller.masking}" if str(caller.masking) else ""
+    return f"with {what}, {caller.library.name}, {caller.dtype}{masks}{overridden(caller)}"
+
+
+def overridden(caller: Caller) -> str:
+    """Say which defaults of the function were not left to it, as nobody asked for what they do."""
+    words = {role: caller.offer.defaults.get(role) for role in ("causal", "dropout")}
+    said = [f"{caller.offer.parameters[role]}={value}" for role, value in words.items() if value]
+    return f"; its own {' and '.join(said)} only where asked for" if said else ""
 
 
 def precise(caller: Caller, seen: Seen) -> tuple[int, str]:
@@ -129,11 +162,12 @@ def rungs(seen: Seen, wrong: Seen, caller: Caller, digits: int) -> Iterator[Find
     lost = {id(case) for case, _ in wrong}
     for rung, group in groupby(sorted(seen, key=lambda pair: order(seen, pair[0])), key=lambda pair: pair[0].rung):
         questions = list(group)
-        refused = [answer.error for case, answer in questions if answer.output is None]
+        refused = [answer.error for _, answer in questions if answer.output is None]
+        failed = [answer for case, answer in questions if answer.output is None and not case.optional]
         bad = [(case, answer) for case, answer in questions if id(case) in lost]
         if bad:
             yield Finding(rung, BROKEN, how_wrong(bad[0]))
-        elif refused and not all(case.optional for case, answer in questions if answer.output is None):
+        elif any(not answer.refused for answer in failed):
             yield Finding(rung, BROKEN, refused[0])
         elif refused:
             yield Finding(rung, ABSENT, refused[0])
@@ -159,10 +193,10 @@ def how_wrong(pair: tuple[Case, Answer]) -> str:
 SILENT = "it answers in float64, but only float32 is behind it; say dtype=float32 if that is meant"
 
 
-def accuracy(seen: Seen, digits: int, rounding: str) -> Finding:
+def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
     """Say how exact the answers are, in units of the type's last place, or what is less exact than it looks."""
     if rounding:
-        return Finding("accuracy", BROKEN if rounding == SILENT else REMARK, rounding)
+        return Finding("accuracy", BROKEN if rounding == SILENT and not lenient else REMARK, rounding)
     errors = [
         error(answer.output, case) for case, answer in seen if answer.output is not None and case.rung != "large inputs"
     ]

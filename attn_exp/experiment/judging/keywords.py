@@ -47,7 +47,9 @@ def unasked(at: At, offer: Offer) -> dict[str, Any]:
         "mask": np.ones((at.rows, at.keys), np.bool_),
         "causal": False,
     }
-    return {role: value for role, value in neutral.items() if offer.takes(role) and role not in offer.defaults}
+    needed = {role for role in neutral if offer.takes(role) and role not in offer.defaults}
+    needed |= {"causal"} if offer.defaults.get("causal") is True else set()
+    return {role: value for role, value in neutral.items() if role in needed}
 
 
 def at_of(case: Case) -> At:

@@ -70,8 +70,10 @@ def offered(function: Any, name: str) -> Offer:
         UserError: it takes neither q, k and v nor x and W_q, W_k, W_v, or needs something that nobody knows.
     """
     parameters = parameters_of(function, name)
-    roles = {BY_NAME.get(plain(given.name)): given for given in reversed(parameters) if plain(given.name) in BY_NAME}
-    named = {role: given for role, given in roles.items() if role is not None}
+    named: dict[str, inspect.Parameter] = {}
+    for given in parameters:
+        if plain(given.name) in BY_NAME:
+            named.setdefault(BY_NAME[plain(given.name)], given)
     if not set(CORE) <= set(named) and not set(LAYER) <= set(named):
         first = [given for given in parameters if given.default is given.empty and positional(given)]
         if len(first) != len(CORE) or any(role in named for role in ("x", "W_q")):

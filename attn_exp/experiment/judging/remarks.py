@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from attn_exp.experiment.judging.alike import equal
 from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Case
 from attn_exp.experiment.judging.verdict import ABSENT, HELD, REMARK, Finding
@@ -14,7 +15,8 @@ from attn_exp.rules.masks.array import Allowed
 
 
 def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
-    """Yield what a function that takes a mask does with NaN behind it, and with a query that sees nothing."""
+    """Yield what a function does with NaN behind a mask, with a query that sees nothing, and with its own dropout."""
+    yield from dropping(caller, case)
     if not caller.offer.takes("mask") or case.given.q is None or case.given.v is None:
         yield Finding("NaN behind a mask", ABSENT), ""
         yield Finding("rows without keys", ABSENT), ""
@@ -26,6 +28,19 @@ def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
     seen = np.ones((rows, keys), np.bool_)
     seen[rows // 2] = False
     yield blind(caller, masked(case, seen), rows // 2)
+
+
+def dropping(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
+    """Yield a remark where a function drops weights unless it is told not to; it was asked without."""
+    if not caller.offer.defaults.get("dropout"):
+        return
+    arguments = caller.arguments(case)
+    arguments.pop("dropout", None)
+    answers = [caller.answer(arguments, case).output for _ in range(3)]
+    if not all(equal(output, answers[0]) for output in answers):
+        word = caller.offer.parameters["dropout"]
+        said = f"weights are dropped unless {word}=0 is given; it was asked so"
+        yield Finding("left to itself", REMARK, said), "dropout_on"
 
 
 def masked(case: Case, seen: np.ndarray) -> Case:

@@ -107,18 +107,20 @@ def made(case: Case, sizes: tuple[int, int, int, int, int], masks: tuple[Any, ..
 
 def shown(own: Own, caller: Caller, case: Case, answer: Answer) -> Smallest:
     """Return a case as Python to paste, and as a command."""
-    roles = {**caller.arguments(case)}
+    order = list(caller.offer.parameters)
+    roles = dict(sorted(caller.arguments(case).items(), key=lambda item: order.index(item[0])))
     extra = for_case(case, caller.offer, caller.asked)
     back = caller.library.back
     lines = [f"from {module_of(own)} import {own.name.split('.')[0]}", *IMPORTS[caller.library.name]]
     words = []
     for role, value in roles.items():
         name = caller.offer.parameters[role]
+        before = "" if role in caller.offer.positional else f"{name}="
         if hasattr(value, "shape"):
             lines.append(f"{name} = {literal(back(value) if role not in extra else np.asarray(back(value)), caller)}")
-            words.append(f"{name}={name}")
+            words.append(f"{before}{name}")
         else:
-            words.append(f"{name}={value!r}")
+            words.append(f"{before}{value!r}")
     lines.append(f"{own.name}({', '.join(words)})")
     assert answer.output is not None
     return Smallest("\n".join(lines), command(own, case, caller), brief(answer.output), brief(expected(case)["output"]))

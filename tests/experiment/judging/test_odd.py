@@ -1,0 +1,64 @@
+"""The check against functions in odd styles: many ways to be called, to answer, and to be wrong."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+from attn_exp.experiment.judging.check import check
+from attn_exp.experiment.judging.command import understood
+from attn_exp.experiment.judging.own import given
+from attn_exp.experiment.judging.verdict import Verdict
+from tests.long import thinned
+from tests.zoo.case import Case
+from tests.zoo.odd_cases import ODD
+from tests.zoo.odd_cheats import CHEATS
+from tests.zoo.odd_right import RIGHT, softmax
+
+if find_spec("torch"):
+    from tests.zoo import odd_right_torch
+
+    RIGHT = [*RIGHT, *odd_right_torch.RIGHT]
+
+
+def verdict(case: Case) -> Verdict:
+    return check(given(case.function), understood(case.settings))
+
+
+def short(case: Case) -> str:
+    name = getattr(case.function, "__name__", type(case.function).__name__)
+    return f"{case.mistake or 'right'}-{name} {' '.join(case.settings)}"
+
+
+@pytest.mark.parametrize("case", thinned(ODD, 4), ids=short)
+def test_a_wrong_function_is_named_alone(case: Case) -> None:
+    answer = verdict(case)
+    assert len(answer.mistakes) == 1, answer
+    assert answer.mistakes[0] in (case.mistake, *case.same_as), answer
+
+
+@pytest.mark.parametrize("case", thinned(RIGHT, 2), ids=short)
+def test_a_right_function_passes(case: Case) -> None:
+    answer = verdict(case)
+    assert answer.passed, answer
+
+
+@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: str(cheat.name))
+def test_a_cheat_does_not_pass(cheat: Any) -> None:
+    assert not attn_exp.check(cheat.make()).passed
+
+
+def test_a_default_that_nobody_asked_for_is_turned_off_and_told() -> None:
+    def drops(q: Any, k: Any, v: Any, dropout: float = 0.3) -> Any:
+        weights = softmax(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5)
+        return weights * (rng.random(weights.shape) >= dropout) / (1 - dropout) @ v
+
+    rng = np.random.default_rng(3)
+    answer = attn_exp.check(drops, quick=True)
+    assert answer.passed
+    assert answer.mistakes == ("dropout_on",)
+    assert "its own dropout=0.3 only where asked for" in str(answer)
