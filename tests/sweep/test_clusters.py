@@ -133,6 +133,23 @@ def test_an_engine_on_this_machine_agrees_to_the_last_byte(
     assert (the_sweep(tmp_path) / "results.csv").read_bytes() == expected
 
 
+@pytest.mark.parametrize("variable", ["", "RAY_ADDRESS"])
+def test_a_cluster_that_nobody_named_is_left_alone(
+    variable: str,
+    ray_cluster: subprocess.Popen[str],
+    tmp_path: Path,
+    expected: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray would join the newest cluster here, or that of the variable, and then refuse a number of workers."""
+    assert ray_cluster.stdout is not None
+    address = ray_cluster.stdout.readline().strip()
+    if variable:
+        monkeypatch.setenv(variable, address)
+    run(tmp_path, *WORDS, "sweep.engine=ray", "sweep.workers=2", "sweep.chunk=30")
+    assert (the_sweep(tmp_path) / "results.csv").read_bytes() == expected
+
+
 def test_a_cluster_that_does_not_answer_is_told_in_one_line(tmp_path: Path) -> None:
     needs("distributed")
     _, err = run(tmp_path, *WORDS, "sweep.engine=dask", "sweep.address='tcp://127.0.0.1:9'", patch=SHORT, code=2)

@@ -19,7 +19,8 @@ import attn_exp
 from attn_exp.config.schema import Report
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.agreement import Agreement
-from attn_exp.report import documents, notebook, terminal
+from attn_exp.report import notebook, terminal
+from attn_exp.report.documents import documents
 
 WORDS = (
     "\x1b[31mred", "\x1b]0;title\x07", "\u202eleft", "\u2066isolate", "half \ud800 pair", "\x00", "\x7f\x9b",

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, first_line
 from attn_exp.sweep.engines.engine import COUNT_EVERY, Died, Engine
 from attn_exp.sweep.plan import Job, Plan
 from attn_exp.sweep.task import Done, elsewhere
@@ -25,9 +25,10 @@ class OnRay:
 
         self.ray: Any = ray
         try:
-            self.ray.init(address=address, **({} if address else self.local(workers)), **self.quiet())
+            self.ray.init(**({"address": address} if address else self.local(workers)), **self.quiet())
         except (ConnectionError, ValueError, RuntimeError) as error:
-            raise UserError(f"sweep.address={address}: no Ray cluster answers there ({error})") from error
+            where = f"sweep.address={address}: no Ray cluster answers there" if address else "Ray does not start here"
+            raise UserError(f"{where} ({first_line(error)})") from error
         self.plan = self.ray.put(plan)
         self.task = self.ray.remote(num_cpus=1, max_retries=0)(elsewhere)
         self.capacity, self.counted = 2 * workers, 0.0
@@ -35,7 +36,8 @@ class OnRay:
 
     @staticmethod
     def local(workers: int) -> dict[str, Any]:
-        return {"num_cpus": workers, "include_dashboard": False}
+        # Without an address Ray would join whatever cluster runs on this machine or stands in RAY_ADDRESS.
+        return {"address": "local", "num_cpus": workers, "include_dashboard": False}
 
     @staticmethod
     def quiet() -> dict[str, Any]:
