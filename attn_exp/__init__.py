@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from attn_exp.api import assert_attention, check, explain, run
     from attn_exp.errors import UserError
     from attn_exp.experiment.judging.verdict import Verdict
+    from attn_exp.experiment.own_members import register
     from attn_exp.forms._operator.functional import Traced, attention, trace
     from attn_exp.runs.result import Result
 
@@ -21,6 +22,7 @@ __all__ = [
     "attention",
     "check",
     "explain",
+    "register",
     "run",
     "trace",
 ]
@@ -34,6 +36,7 @@ HOMES = {
     "attention": "forms._operator.functional",
     "check": "api",
     "explain": "api",
+    "register": "experiment.own_members",
     "run": "api",
     "trace": "forms._operator.functional",
 }

@@ -46,6 +46,19 @@ def main() -> None:
 
 
 def obey(words: Sequence[str]) -> int:
+    """Do what the words say, with the members of the files that they name, and return the exit code."""
+    if not any(word.partition("=")[0] == "--with" for word in words):
+        return obeyed(words)
+    from attn_exp.experiment import own_members  # noqa: PLC0415 - few name any
+
+    files, rest = own_members.apart(words)
+    with own_members.named(files) as notes:
+        for note in notes:
+            print(f"attn_exp: {printable(note)}", file=sys.stderr)
+        return obeyed(rest)
+
+
+def obeyed(words: Sequence[str]) -> int:
     """Do what the words say, and return the exit code."""
     if words and words[0] in COMMANDS:
         return command(COMMANDS[words[0]], words)

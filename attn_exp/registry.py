@@ -1,15 +1,92 @@
-"""Finds what lives one to a file: a rule, a position or a form by the name of its module."""
+"""Finds what lives one to a file: a rule, a position or a form by the name of its module, or what came from outside.
+
+What comes from outside the package is kept here and nowhere else: a file that the command line names with `--with`, for
+as long as that command lasts, and what `attn_exp.register` was asked to add.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 Kind = TypeVar("Kind")
+
+
+class Origin(NamedTuple):
+    """Where members from outside come from: the file as it was named, its whole path, and a hash of what it holds."""
+
+    name: str = ""
+    file: str = ""
+    sha256: str = ""
+
+
+class Member(NamedTuple):
+    """One member from outside: a class or a value; `ABSENT` where a run on disk names it and its code is not at hand.
+
+    `alias`: whether its name is a second one, which lists leave out."""
+
+    value: Any
+    origin: Origin
+    alias: bool = False
+
+
+ABSENT = object()
+OUTSIDE: dict[tuple[str, str], Member] = {}
+"""What came from outside, by the package that it would live in and its name there."""
+
+
+def outside(package: str) -> tuple[str, ...]:
+    """Return the names of what came from outside for a package."""
+    return tuple(name for (home, name), member in OUTSIDE.items() if home == package and not member.alias)
+
+
+def at_hand(package: str) -> dict[str, Any]:
+    """Return what came from outside for a package and can be used, by name; second names are left out."""
+    return {name: OUTSIDE[package, name].value for name in outside(package) if not is_absent(package, name)}
+
+
+def is_known(package: str, name: str) -> bool:
+    """Say whether a package has a member from outside of that name, be it a second name."""
+    return (package, name) in OUTSIDE
+
+
+def is_absent(package: str, name: str) -> bool:
+    """Say whether a name is known, and its code is not at hand."""
+    return (package, name) in OUTSIDE and OUTSIDE[package, name].value is ABSENT
+
+
+def add(package: str, name: str, value: Any, origin: Origin, *, alias: bool = False) -> None:
+    """Keep a member from outside; its name must be free."""
+    OUTSIDE[package, name] = Member(value, origin, alias)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Forget at the end what came from outside in between."""
+    before = dict(OUTSIDE)
+    try:
+        yield
+    finally:
+        OUTSIDE.clear()
+        OUTSIDE.update(before)
+
+
+def origins() -> dict[Origin, list[str]]:
+    """Return where members from outside come from, and which come from there, as `package:name`."""
+    several: dict[Origin, list[str]] = {}
+    for (package, name), member in OUTSIDE.items():
+        several.setdefault(member.origin, []).append(f"{package}:{name}")
+    return several
+
+
+def files() -> tuple[str, ...]:
+    """Return the files that members from outside come from, as they were named."""
+    return tuple(dict.fromkeys(origin.name for origin in origins() if origin.name))
 
 
 def names(path: Sequence[str], *, without: Sequence[str] = ()) -> tuple[str, ...]:
@@ -36,7 +113,9 @@ def module(package: str, name: str) -> ModuleType:
 
 
 def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
-    """Return the one class of that kind which the module defines."""
+    """Return the one class of that kind which the module defines, or the one of that name from outside."""
+    if (package, name) in OUTSIDE:
+        return OUTSIDE[package, name].value  # type: ignore[no-any-return] # `add` was given a class of that kind
     source = module(package, name)
     kinds = [
         member
@@ -49,7 +128,9 @@ def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
 
 
 def constant(package: str, name: str, kind: type[Kind]) -> Kind:
-    """Return the one value of that kind which the module holds, such as its `NORMALIZER`."""
+    """Return the one value of that kind which the module holds, such as its `NORMALIZER`, or the one from outside."""
+    if (package, name) in OUTSIDE:
+        return OUTSIDE[package, name].value  # type: ignore[no-any-return] # as above
     values = [value for value in vars(module(package, name)).values() if isinstance(value, kind)]
     if len(values) != 1:
         raise TypeError(f"{package}.{name} holds {len(values)} values of kind {kind.__name__}; expected one")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from attn_exp.config import own_choices
+
 ONE_CHOICE = ("embeddings", "projections", "experiment", "report")
 """Groups of which a run takes one choice; of the others it takes several."""
 
@@ -18,7 +20,12 @@ def conf_dir() -> Path:
 
 
 def choices(group: str, folders: Sequence[str] = ()) -> list[str]:
-    """Return the names of a group's choices, those of users' own folders among them."""
+    """Return the names of a group's choices, those of users' own folders and from outside the package among them."""
+    return sorted({*written(group, folders), *own_choices.nodes(group)})
+
+
+def written(group: str, folders: Sequence[str] = ()) -> list[str]:
+    """Return the names of a group's choices that have YAML."""
     return sorted(
         {path.stem for folder in (conf_dir(), *map(Path, folders)) for path in (folder / group).glob("*.yaml")}
     )

@@ -19,7 +19,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from attn_exp.config import large, own_code
+from attn_exp import registry
+from attn_exp.config import large, own_choices, own_code
 from attn_exp.config.choices import ONE_CHOICE, choices, group_names
 from attn_exp.config.hydra_errors import what_hydra_stumbles_over
 from attn_exp.config.loader import check_composed, environment, opened
@@ -112,12 +113,13 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     arrays = getattr(hydra.config_loader, "arrays", {})
-    return {str(key): large.put_in(value, arrays) if arrays else value for key, value in settings.items()}
+    filled = {str(key): large.put_in(value, arrays) if arrays else value for key, value in settings.items()}
+    return own_choices.closed(filled)
 
 
 def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:
     """Return the command that repeats a run."""
-    return Repeat(tuple(overrides), tuple(folders))
+    return Repeat(tuple(overrides), tuple(folders), own=registry.files())
 
 
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:

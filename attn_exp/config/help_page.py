@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from attn_exp import registry
+from attn_exp.config import own_choices
 from attn_exp.config.choices import groups
 from attn_exp.config.kinds import Says
 from attn_exp.config.schema import Config, Figures, Sweep
@@ -26,7 +29,7 @@ Settings: change with key=value
 
 Settings of -m, the sweep: none of them changes a result
 {sweep}
-
+{own}
 Commands on what is there: each takes --help
   {commands}
 
@@ -50,8 +53,37 @@ def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands:
         groups="\n".join(f"{group}: {', '.join(names)}" for group, names in groups(folders).items()),
         settings=listed([*settings, *figures]),
         sweep=listed(lines(Sweep, members, "sweep.")),
+        own=own(),
         commands=", ".join(commands),
     )
+
+
+def own() -> str:
+    """Return the members from outside the package, each with what it says of itself, and their settings; or nothing."""
+    listed_lines = [
+        line for (package, name), member in registry.OUTSIDE.items() for line in told(package, name, member)
+    ]
+    return f"\nFrom outside: what --with brings\n{listed(listed_lines)}\n" if listed_lines else ""
+
+
+def told(package: str, name: str, member: registry.Member) -> Iterator[Line]:
+    """Yield a line for a member from outside, and one for each of its settings; none for its second name."""
+    groups_of = {home: group for group, home in own_choices.RULES.items()} | {own_choices.FORMS: "variant"}
+    group = groups_of.get(package, package.rpartition(".")[2].removesuffix("s"))
+    if not member.alias:
+        documented = (member.value.__doc__ or "") if isinstance(member.value, type) else ""
+        yield Line(f"{group}={name}", first_sentence(documented) or f"from {member.origin.name}", "")
+        for key, value in own_choices.defaults(member.value).items() if isinstance(member.value, type) else ():
+            given = value != own_choices.OPEN
+            yield Line(
+                f"{group}.{name}.{key}", "its default:" if given else "must be given", shown(value) if given else ""
+            )
+
+
+def first_sentence(text: str) -> str:
+    """Return the first line of a docstring; nothing of one that a dataclass makes of its fields."""
+    line = text.strip().partition("\n")[0]
+    return "" if re.fullmatch(r"\w+\(.*\)", line) else line
 
 
 def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") -> list[Line]:

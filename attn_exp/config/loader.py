@@ -25,8 +25,8 @@ from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.resolvers import oc
 
-from attn_exp.config import own_code, yaml_file
-from attn_exp.config.choices import choices, conf_dir
+from attn_exp.config import own_choices, own_code, yaml_file
+from attn_exp.config.choices import conf_dir, written
 from attn_exp.errors import UserError
 
 VERSION_BASE = "1.3"
@@ -99,8 +99,8 @@ def check_composed(composed: DictConfig) -> None:
 
 @contextmanager
 def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
-    """Let Hydra find the shipped YAML, that of users' own folders, and variants that the words give a form of their
-    own, as long as the context lasts; with `whole` it sees large arrays, number by number."""
+    """Let Hydra find the shipped YAML, that of users' own folders, and choices that have none, as long as it lasts;
+    with `whole` it sees large arrays, number by number."""
     search_path = create_config_search_path(str(conf_dir()))
     schema = search_path.get_path().pop()
     for folder in folders:
@@ -111,24 +111,26 @@ def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = F
     hydra, before = Hydra(task_name="attn_exp", config_loader=loader), GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = hydra
     try:
-        with own_variants(words, folders):
+        with from_outside(words, folders):
             yield hydra
     finally:
         GlobalHydra.instance().hydra = before
 
 
 @contextmanager
-def own_variants(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]:
-    """Let `variant=[matrix,mine]` name a variant that has no YAML, where the words say its form."""
+def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]:
+    """Let groups have choices without YAML: members from outside the package, and variants whose form the words say."""
     store = ConfigStore.instance()
-    names = set(own_code.variants(words)) - set(choices("variant", folders))
-    for name in names:
-        store.store(group="variant", name=name, node={name: {}})
+    named: dict[str, dict[str, dict[str, Any]]] = {"variant": {name: {name: {}} for name in own_code.variants(words)}}
+    nodes = {group: own_choices.nodes(group) | named.get(group, {}) for group in own_choices.GROUPS}
+    new = [(group, name) for group in nodes for name in nodes[group].keys() - set(written(group, folders))]
+    for group, name in new:
+        store.store(group=group, name=name, node=nodes[group][name])
     try:
         yield
     finally:
-        for name in names:
-            store.repo["variant"].pop(f"{name}.yaml")
+        for group, name in new:
+            store.repo[group].pop(f"{name}.yaml")
 
 
 @contextmanager

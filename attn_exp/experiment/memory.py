@@ -85,13 +85,13 @@ def way_out(config: Config) -> str:
     if config.check or config.dtype or config.metrics:
         return "choose fewer tokens, or leave it out"
     chosen = [variant.form for variant in config.variant.values()]
-    never = all(forms.form(name).matrices == 0 for name in chosen if name in forms.NAMES)
+    never = all(forms.form(name).matrices == 0 for name in chosen if name in forms.names())
     return "use weights=auto" if never else "use variant=[blockwise], which never forms one"
 
 
 def matrices(variant: Variant, config: Config, rows: int, keys: int) -> int:
     """Return the bytes of the matrices that a variant forms, and with `weights=full` keeps."""
-    if variant.form not in forms.NAMES and not forms.is_own(variant.form):
+    if variant.form not in forms.names() and not forms.is_own(variant.form):
         return 0  # what has no such form is told later
     count = max(forms.form(variant.form).matrices, 1 if config.weights == "full" else 0)
     if config.check or config.dtype or config.metrics:

@@ -131,12 +131,6 @@ def imported(name: Named, asked: Asked) -> OwnForm:
     return OwnForm(function, caller, asked)
 
 
-def fingerprint(name: str) -> str:
-    """Return a hash of the file that a name of code stands for; nothing where it is part of a package."""
-    place = name.rpartition(":")[0]
-    return own.digest(place) if place.endswith(".py") else ""
-
-
 def parts(case: Case, caller: Caller) -> list[Case]:
     """Return the question, or one for each head where the function takes one head."""
     if not (caller.offer.core and caller.layout == "td"):

@@ -33,8 +33,8 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
     Raises:
         UserError: an unknown form, rule or mistake, or settings that do not fit the problem.
     """
-    if variant.form not in forms.NAMES and not is_code(variant.form):
-        raise UserError(unknown(variant.form, forms.NAMES, f"variant.{name}.form"))
+    if variant.form not in forms.names() and not is_code(variant.form):
+        raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
     chosen = following(variant, config)
     if chosen["mistake"]:
         from attn_exp.experiment import mistakes  # noqa: PLC0415 - most runs make none

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attn_exp.forms.trace import Trace
     from attn_exp.rules.rules import Rules
 
-__all__ = ["NAMES", "Form", "coarser", "form", "is_own", "refuses"]
+__all__ = ["NAMES", "Form", "coarser", "form", "is_own", "names", "refuses"]
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("form", "mixing", "trace"))
 
@@ -31,8 +31,14 @@ def form(name: str) -> Form:
     """
     if is_own(name):
         return Form(functools.partial(unnamed, name), mix=None, context_alone=True)
-    member: Form = registry.module(__name__, name).FORM
-    return member
+    if registry.is_absent(__name__, name):
+        return Form(functools.partial(unnamed, name))
+    return registry.constant(__name__, name, Form)
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of every form, those from outside the package among them."""
+    return (*NAMES, *registry.outside(__name__))
 
 
 def is_own(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -76,17 +76,25 @@ def answers(questions: Mapping[str, Question], problem: Problem) -> dict[str, An
 
     The very same question is answered once, and x is projected once for all that mark it in the same way.
     """
-    known: dict[bytes, Answer] = {}
-    sides: dict[bytes, tuple[Any, ...]] = {}
+    known: dict[Hashable, Answer] = {}
+    sides: dict[Hashable, tuple[Any, ...]] = {}
     expected = {}
     for name, question in questions.items():
         if not silent(question):
-            key, marks = pickle.dumps(question), pickle.dumps([mark for mark in question.positions if mark.changes_x])
+            key, marks = contents(question), contents([mark for mark in question.positions if mark.changes_x])
             if key not in known:
                 sides[marks] = sides.get(marks) or projected(question, problem)
                 known[key] = ask(question, problem, sides[marks])
             expected[name] = known[key]
     return expected
+
+
+def contents(value: Any) -> Hashable:
+    """Return what tells a question from all others; of one with a rule that was defined inside a function, itself."""
+    try:
+        return pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return object()
 
 
 def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = None) -> Answer:

@@ -14,6 +14,7 @@ from typing import Any
 from attn_exp import registry
 from attn_exp.config import fields
 from attn_exp.errors import UserError, unknown
+from attn_exp.rules import absent
 from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.position import Position
@@ -25,7 +26,8 @@ KINDS: dict[str, type] = {"mask": Mask, "score": Score, "position": Position}
 
 def names(group: str) -> tuple[str, ...]:
     """Return the names of every mask, score rule, position or normalizer."""
-    return registry.names(registry.folder(package(group)), without=(group,))
+    home = package(group)
+    return (*registry.names(registry.folder(home), without=(group,)), *registry.outside(home))
 
 
 def package(group: str) -> str:
@@ -44,12 +46,14 @@ def make(group: str, name: str, settings: Any) -> Any:
     Raises:
         UserError: no such rule, a rule of another group, or settings that it does not take.
     """
-    if name not in names(group):
+    if name not in names(group) and not registry.is_known(package(group), name):
         other = next((other for other in KINDS if name in names(other)), None)
         if other is not None:
             raise UserError(f"{group}.{name}: {name} is a {other} rule; use {other}={name}")
         word = "position" if group == "position" else "rule"
         raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
+    if registry.is_absent(package(group), name):
+        return absent.rule(group, name)
     return fields.make(kind(group, name), settings, f"{group}.{name}")
 
 
@@ -59,8 +63,10 @@ def normalizer(name: str) -> Normalizer:
     Raises:
         UserError: there is none.
     """
-    if name not in names("normalizer"):
+    if name not in names("normalizer") and not registry.is_known(package("normalizer"), name):
         raise UserError(unknown(name, names("normalizer"), "normalizer"))
+    if registry.is_absent(package("normalizer"), name):
+        return absent.normalizer(name)
     return registry.constant(package("normalizer"), name, Normalizer)
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp.config.own_code import granted, is_code
+from attn_exp.config.own_files import fingerprint
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief
 from attn_exp.experiment.variant import Settled
 from attn_exp.report.plain import plain
-from attn_exp.runs import seal
 
 OPTION = "--own-code"
 Record = Mapping[str, str]
@@ -58,24 +58,18 @@ def said(name: str, record: Record | None) -> str:
     if record is None or not record["sha256"]:
         return f"running {name}, of which no hash was recorded"
     place = name.rpartition(":")[0]
-    now = digest(place if place.endswith(".py") else record["file"])
-    if now == record["sha256"]:
+    return compared(name, record["sha256"], fingerprint(place if place.endswith(".py") else record["file"]))
+
+
+def compared(name: str, recorded: str, now: str) -> str:
+    """Say whether the hash of code is the one that was recorded."""
+    if now == recorded:
         return f"running {name}, unchanged"
-    return (
-        f"running {name}, whose file has changed since: sha256 {now[:12] or 'none'}, recorded {record['sha256'][:12]}"
-    )
+    return f"running {name}, whose file has changed since: sha256 {now[:12] or 'none'}, recorded {recorded[:12]}"
 
 
 def by_name(name: str) -> Record:
     """Return what is recorded of code that is not imported here: its file and hash, where its name says the file."""
     place = name.rpartition(":")[0]
     file = place if place.endswith(".py") else ""
-    return {"form": name, "file": file, "sha256": digest(file)}
-
-
-def digest(file: str) -> str:
-    """Return the hash of a regular file; nothing where it cannot be read."""
-    try:
-        return str(seal.of_file(Path(file))["sha256"])
-    except OSError:
-        return ""
+    return {"form": name, "file": file, "sha256": fingerprint(file) if file else ""}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,9 +16,9 @@ from typing import Any
 from attn_exp import machine
 from attn_exp.config.fields import read_fields
 from attn_exp.config.schema import Figures
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError, printable, unknown
 from attn_exp.experiment.comparison import Run
-from attn_exp.runs import folders, index, rendering, store
+from attn_exp.runs import folders, index, own_members, rendering, store
 
 
 def show(output_dir: Path) -> str:
@@ -71,7 +72,9 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     try:
         draft.mkdir()
         try:
-            rendering.render(run, draft)
+            with own_members.without_code(run.about.get(own_members.KEY, ())):
+                rendering.render(run, draft)
+                lacking = own_members.unnamed()
             move_files(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -83,6 +86,8 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     if home.name in folders.KINDS:
         with suppress(UserError):
             index.rebuild(home.parent)
+    if lacking:
+        print(f"attn_exp: {printable(lacking)}", file=sys.stderr)
     return str(rendering.opens_first(folder, run.comparison.config))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp import machine
+from attn_exp import machine, registry
 from attn_exp.config.own_code import is_code
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
@@ -30,7 +30,18 @@ from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
-from attn_exp.runs import arrays, folders, json_file, own_code, own_verdicts, records, rendering, results, seal
+from attn_exp.runs import (
+    arrays,
+    folders,
+    json_file,
+    own_code,
+    own_members,
+    own_verdicts,
+    records,
+    rendering,
+    results,
+    seal,
+)
 
 Array = NDArray[Any]
 
@@ -42,6 +53,7 @@ DESCRIPTION = {
     "blas?": [dict],
     "pins?": [str],
     "code?": [own_code.RECORD],
+    "with?": [own_members.RECORD],
     "files?": dict.fromkeys(("comparison.csv?", "distances.csv?", "timings.csv?", "results.npz?"), seal.FILE),
     "seal?": str,
 }
@@ -98,6 +110,7 @@ def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) ->
         "seed": config.seed,
         **origin,
         **own_code.recorded(own_code.of(comparison.variants)),
+        **own_members.recorded(config),
         "config": plain,
     }
 
@@ -113,7 +126,8 @@ def load(folder: Path) -> Run:
         seal.check(about, folder)
         stored = results.load(folder / results.FILE)
         config = read(arrays.put_back(about["config"], stored))
-        return Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
+        with own_members.without_code(about.get(own_members.KEY, ())):
+            return Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{folder}: not a finished run that can be read ({first_line(error)})") from error
 
@@ -133,6 +147,7 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
         checks=tuple(
             checks.restored(name, table(folder, f"{name}.csv", checks.load(name).record))
             for name in checks.wanted(config)
+            if not registry.is_absent(checks.__name__, name)
         ),
     )
 
@@ -151,9 +166,9 @@ def variants_from(config: Config, problem: Problem, rows: Sequence[Row]) -> tupl
     return tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 
-def settings_of(folder: Path) -> tuple[Config, Sequence[str], Sequence[own_code.Record]]:
+def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]:
     """Return the very settings that a run has written, whatever the YAML says today, the words that chose them, and
-    the code of the user's own that it ran.
+    all that its `run.json` says.
 
     Raises:
         UserError: there are none that can be read.
@@ -161,7 +176,7 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Sequence[own_code.
     try:
         about = json_file.read(folder / "run.json", DESCRIPTION)
         stored = results.load(folder / results.FILE) if arrays.are_named(about["config"]) else {}
-        return read(arrays.put_back(about["config"], stored)), folders.settings(about), about.get("code", ())
+        return read(arrays.put_back(about["config"], stored)), folders.settings(about), about
     except OSError as error:
         raise UserError(f"{folder}: its run.json cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -16,10 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp import registry
+from attn_exp.config import own_files
 from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Sweep
 from attn_exp.config.spelling import key_of, spelled
 from attn_exp.errors import UserError
+from attn_exp.registry import Origin
 from attn_exp.sweep import skip
 from attn_exp.sweep.space import Axis, Space, changed, holds
 
@@ -47,7 +50,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """The points that are left after `sweep.skip`, how many of them make a chunk, and metrics beyond a row's own."""
+    """The points that are left after `sweep.skip`, how many of them make a chunk, metrics beyond a row's own, and
+    the files of members from outside the package."""
 
     space: Space
     kept: Sequence[int]
@@ -55,6 +59,7 @@ class Plan:
     version: str
     fail_fast: bool = False
     metrics: tuple[str, ...] = ()
+    own: tuple[Origin, ...] = ()
 
     @property
     def points(self) -> int:
@@ -87,6 +92,7 @@ class Plan:
         numbers = self.numbers(chunk)
         kept = self.kept[numbers.start : numbers.stop]
         digest = hashlib.sha256(self.version.encode())
+        digest.update("".join(origin.sha256 for origin in self.own).encode())
         digest.update(repr((numbers, self.space.lengths[1:], kept)).encode())
         touched = self.space.touched(kept[0], kept[-1])
         for axis, places in zip(self.space.axes, touched, strict=True):
@@ -115,7 +121,7 @@ class Plan:
         axes = [axis for axis in self.space.axes if axis.key == "embeddings.file"]
         words = {axis.word(place): contents(value) for axis in axes for place, value in enumerate(axis.values)}
         code = {axis.word(place): value for axis in self.space.axes for place, value in named_code(axis)}
-        words |= {word: code_hash(value) for word, value in code.items()}
+        words |= {word: own_files.of_code(value) for word, value in code.items()}
         return {word: f"{word} {digest}" for word, digest in words.items()}
 
     @cached_property
@@ -134,7 +140,7 @@ def fingerprint(base: Mapping[str, Any], space: Space) -> str:
         base = changed(base, path, None) if not axis.composed and holds(base, path) else base
     deciding = {key: value for key, value in base.items() if key not in NO_RESULT}
     text = json.dumps(deciding, sort_keys=True, default=repr) + contents(base["embeddings"].get("file"))
-    text += "".join(code_hash(variant.get("form")) for variant in base["variant"].values())
+    text += "".join(own_files.of_code(variant.get("form")) for variant in base["variant"].values())
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -143,12 +149,6 @@ def named_code(axis: Axis) -> list[tuple[int, Any]]:
     if isinstance(axis.values, range) or not axis.key.startswith("variant."):
         return []
     return [(place, value) for place, value in enumerate(axis.values) if isinstance(value, Named)]
-
-
-def code_hash(form: Any) -> str:
-    """Return a hash of the file of the user's own function; nothing for any other form."""
-    place = form.rpartition(":")[0] if is_code(form) else ""
-    return contents(place) if place.endswith(".py") else ""
 
 
 def contents(file: Any) -> str:
@@ -174,8 +174,9 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
     Raises:
         UserError: a `sweep.skip` that cannot be read or decided.
     """
+    own = tuple(origin for origin in registry.origins() if origin.name)
     kept: Sequence[int] = left(space, sweep.skip) if sweep.skip else range(space.size)
-    return Plan(space, kept, sweep.chunk or chunk_size(len(kept)), task_version(), sweep.fail_fast, metrics)
+    return Plan(space, kept, sweep.chunk or chunk_size(len(kept)), task_version(), sweep.fail_fast, metrics, own)
 
 
 def chunk_size(points: int) -> int:
@@ -238,7 +239,7 @@ def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
     """Return the name of the folder of a sweep that was given none: a hash of its command, whatever the engine."""
     axes = [(axis.key, identity_of(axis)) for axis in space.axes]
     fixed = sorted(word for word in space.fixed if key_of(word).split(".")[0] not in NO_RESULT)
-    deciding = (axes, space.dimensions, fixed, sweep.skip, list(folders))
+    deciding = (axes, space.dimensions, fixed, sweep.skip, list(folders), *registry.files())
     return hashlib.sha256(repr(deciding).encode()).hexdigest()[:12]
 
 

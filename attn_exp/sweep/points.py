@@ -40,4 +40,9 @@ def word(axis: Mapping[str, Any], place: int) -> str:
 def command(about: Mapping[str, Any], point: int) -> Repeat:
     """Return the command that runs one point alone."""
     words, folders = point_words(about, point)
-    return Repeat(tuple(words), tuple(folders))
+    return Repeat(tuple(words), tuple(folders), own=files(about))
+
+
+def files(about: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the files of code whose members the points may name."""
+    return tuple(record["name"] for record in about.get("with", ()))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from attn_exp import machine
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, printable
-from attn_exp.runs import own_code, store, trust
+from attn_exp.runs import own_code, own_members, store, trust
 from attn_exp.runs.execution import run
 from attn_exp.runs.own_code import Record
 from attn_exp.sweep import manifest
@@ -40,8 +42,7 @@ def again(folder: Path, point: str | None, own: bool = False) -> str:
         UserError: neither a run nor a sweep there, no such point, words that are no settings, or code not asked for.
     """
     if os.path.lexists(folder / "run.json"):
-        config, words, records = store.settings_of(folder)
-        return run(here(config, folder, records, own), Repeat(tuple(trust.words(words, folder)))).text
+        return run_again(folder, own)
     about = manifest.load(folder)
     if point is None or not point.isdecimal() or int(point) >= about["points"]:
         raise UserError(f"{folder} is a sweep; name one of its points, 0 to {about['points'] - 1}")
@@ -49,8 +50,37 @@ def again(folder: Path, point: str | None, own: bool = False) -> str:
     words = trust.words(repeat.words, folder)
     from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
 
-    config = composed(words, repeat.folders, typed=False)
-    return run(here(config, folder, about.get("code", ()), own), repeat).text
+    with members(about, [record["form"] for record in about.get("code", ())], folder, own):
+        config = composed(words, repeat.folders, typed=False)
+        return run(here(config, folder, about.get("code", ()), own), repeat).text
+
+
+def run_again(folder: Path, own: bool) -> str:
+    """Run what a run has done again, from its own settings."""
+    config, words, about = store.settings_of(folder)
+    with members(about, own_code.names(config), folder, own) as files:
+        repeat = Repeat(tuple(trust.words(words, folder)), own=files)
+        return run(here(config, folder, about.get("code", ()), own), repeat).text
+
+
+@contextmanager
+def members(about: Mapping[str, Any], forms: Sequence[str], folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
+    """Let the members from outside that a run knew be known again, where the user asked for them; yield their files.
+
+    Raises:
+        UserError: there are some, and nobody asked for them, or one of their files is not as it should be.
+    """
+    records = about.get(own_members.KEY, ())
+    files = own_members.asked(records, forms, folder, own)
+    for sentence in own_members.changes(records):
+        print(f"attn_exp: {printable(sentence)}", file=sys.stderr)
+    if not files:
+        yield ()
+        return
+    from attn_exp.experiment.own_members import named  # noqa: PLC0415 - few runs know any
+
+    with named(files):
+        yield tuple(files)
 
 
 def here(config: Config, folder: Path, records: Sequence[Record], own: bool) -> Config:

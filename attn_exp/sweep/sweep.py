@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from attn_exp import registry
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import quoted
@@ -43,7 +44,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
     plan = make_plan(space, first.sweep, before.more_metrics(space))
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
     before.check(plan, folder, first)
-    about = manifest.described(plan, first, Repeat(tuple(words), tuple(folders), many=True))
+    about = manifest.described(plan, first, Repeat(tuple(words), tuple(folders), many=True, own=registry.files()))
     if first.sweep.dry_run:
         inventory = collect.shelf(folder, about).find(plan.names)
         missing = [chunk for chunk, name in enumerate(plan.names) if name not in inventory.whole]

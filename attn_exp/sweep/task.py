@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from attn_exp import registry
 from attn_exp.config.read import read, read_settings
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import bare
@@ -19,6 +21,7 @@ from attn_exp.experiment.checks import measures
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
+from attn_exp.registry import Origin
 from attn_exp.runs import records
 from attn_exp.runs.records import cell
 from attn_exp.sweep.plan import Job, Plan, task_version
@@ -62,11 +65,17 @@ def row_columns() -> tuple[str, ...]:
 
 def compute(plan: Plan, job: Job) -> Done:
     """Compute the points of a job; a point that fails is a line with its error."""
+    with known(plan.own):
+        return computed(plan, job)
+
+
+def computed(plan: Plan, job: Job) -> Done:
+    """Compute the points of a job, all that they name being known."""
     lines: list[list[str]] = []
-    failed = computed = 0
+    failed = count = 0
     bases = {key: read(base) for key, base in plan.space.bases.items()}
     for number in job.numbers:
-        computed += 1
+        count += 1
         try:
             config = config_of(plan, plan.kept[number], bases)
             lines += ok_lines(plan, number, config, tabulate(config))
@@ -75,7 +84,16 @@ def compute(plan: Plan, job: Job) -> Done:
             lines.append(failed_line(plan, number, FAILED, in_one_line(error)))
             if plan.fail_fast:
                 break
-    return Done(job, as_csv(lines), computed, failed)
+    return Done(job, as_csv(lines), count, failed)
+
+
+def known(own: Sequence[Origin]) -> AbstractContextManager[object]:
+    """Let a worker know members from outside the package; one that the driver has forked knows them already."""
+    if all(origin in registry.origins() for origin in own):
+        return nullcontext()
+    from attn_exp.experiment.own_members import again  # noqa: PLC0415 - few sweeps name any
+
+    return again(own)
 
 
 def config_of(plan: Plan, index: int, bases: Mapping[tuple[int, ...], Config]) -> Config:

@@ -22,8 +22,16 @@ ASKED_BY = {"dtype": "precision", "metrics": "measures"}
 
 def load(name: str) -> Check:
     """Return the check of that name; one that is not used costs nothing."""
+    if name in registry.outside(__name__):
+        member: Check = registry.OUTSIDE[__name__, name].value
+        return member
     check: Check = registry.module(__name__, name).CHECK
     return check
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of every check, those from outside the package among them."""
+    return (*NAMES, *registry.outside(__name__))
 
 
 def wanted(config: Config) -> tuple[str, ...]:
@@ -33,8 +41,8 @@ def wanted(config: Config) -> tuple[str, ...]:
         UserError: a check that does not exist.
     """
     for name in config.check:
-        if name not in NAMES:
-            raise UserError(unknown(name, NAMES, "check"))
+        if name not in names():
+            raise UserError(unknown(name, names(), "check"))
     asked = [name for setting, name in ASKED_BY.items() if getattr(config, setting)]
     return tuple(dict.fromkeys([*config.check, *asked]))
 

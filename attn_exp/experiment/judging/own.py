@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from attn_exp.config.own_files import fingerprint
 from attn_exp.errors import UserError, unknown
 
 
@@ -58,15 +58,8 @@ def given(function: Any) -> Own:
 def recorded(function: Any, name: str, file: str | None) -> Own:
     """Return the function with the hash of its file, or none where it has no file."""
     readable = file is not None and Path(file).is_file()
-    return Own(function, name, file, digest(file)) if file is not None and readable else Own(function, name, "", "")
-
-
-def digest(file: str) -> str:
-    """Return the hash of a file's text; nothing where it cannot be read."""
-    try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except OSError:
-        return ""
+    place = file if file is not None and readable else ""
+    return Own(function, name, place, fingerprint(place) if place else "")
 
 
 def from_file(path: Path) -> ModuleType:

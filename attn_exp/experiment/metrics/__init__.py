@@ -17,6 +17,7 @@ FAMILIES: tuple[str, ...] = registry.names(__path__, without=("metric",))
 def known() -> dict[str, Metric]:
     """Return every metric by its name, in the order in which tables show them."""
     metrics = [metric for family in FAMILIES for metric in registry.module(__name__, family).METRICS]
+    metrics += registry.at_hand(__name__).values()
     return {metric.name: metric for metric in sorted(metrics, key=lambda metric: metric.place)}
 
 

@@ -23,9 +23,10 @@ def find(name: str) -> Source:
     Raises:
         UserError: there is none.
     """
-    if name not in NAMES:
+    names = (*NAMES, *registry.outside(__name__))
+    if name not in names:
         raise UserError(
-            unknown(f"embeddings.source.{name}", [f"embeddings.source.{known}" for known in NAMES], "source")
+            unknown(f"embeddings.source.{name}", [f"embeddings.source.{known}" for known in names], "source")
         )
     return registry.constant(__name__, name, Source)
 

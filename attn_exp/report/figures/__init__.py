@@ -20,6 +20,7 @@ NAMES: tuple[str, ...] = registry.names(__path__, without=("figure",))
 def figures() -> dict[str, Figure]:
     """Return every figure there is by its name, in the order of a report."""
     known: dict[str, Figure] = {name: registry.module(__name__, name).FIGURE for name in NAMES}
+    known |= registry.at_hand(__name__)
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
 

@@ -1,0 +1,303 @@
+"""Members from outside the package: named with `--with`, or registered; each held to its contract and its example."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+from attn_exp import cli, registry, rules
+from attn_exp.config.kinds import at_least
+from attn_exp.errors import UserError
+from attn_exp.experiment.metrics.metric import Metric
+from attn_exp.experiment.own_members import apart, named, snake
+from attn_exp.forms import form
+from attn_exp.forms.form import Form
+from attn_exp.rules.example import Example
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.mask import Mask
+from tests.test_extend import FILE, RECIPES
+
+HEAD = """
+from dataclasses import dataclass
+from attn_exp.rules.example import Example
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.scores.score import Score
+"""
+EVEN = """
+@dataclass(frozen=True)
+class EvenKeys(Mask):
+    step: int = 2
+
+    def allows(self, grid):
+        return (grid.key % self.step == 0) | (grid.key == grid.query)
+"""
+DRAWN = 'EXAMPLE = Example({}, ("█·█", "███", "█·█"))\n'
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """Hold every test to leave nothing behind."""
+    with registry.kept():
+        yield
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(HEAD + EVEN + DRAWN)
+    return tmp_path
+
+
+def exit_of(*words: str) -> int:
+    """Run the command line as a terminal does, and return its exit code."""
+    sys.argv[1:] = words
+    try:
+        cli.main()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+@pytest.fixture
+def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Write a file, name it, and return the one line that it is refused with."""
+    monkeypatch.setattr(sys, "argv", ["attn-exp"])
+
+    def line(text: str, name: str = "wrong.py", *words: str) -> str:
+        (here / name).write_text(text)
+        assert exit_of("--with", name, "report=none", *words) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("attn_exp: error: ") and said.count("\n") == 1, said
+        assert not (here / "outputs").exists()
+        return said.removeprefix("attn_exp: error: ").rstrip("\n")
+
+    return line
+
+
+def weights(*words: str) -> Any:
+    """Run with words and return the weights of the first variant."""
+    return attn_exp.run("embeddings=random", "embeddings.tokens=5", "variant=[looped]", *words).array(
+        "looped", "weights"
+    )
+
+
+def test_a_mask_of_a_file_is_one_of_the_package(here: Path) -> None:
+    with named(["mine.py"]):
+        seen = weights("mask=[causal,mine]", "mask.mine.step=3")[0] > 0
+    i, j = np.indices((5, 5))
+    np.testing.assert_array_equal(seen, (j <= i) & ((j % 3 == 0) | (i == j)))
+
+
+def test_a_member_goes_by_its_file_and_by_its_class(here: Path) -> None:
+    with named(["mine.py"]):
+        np.testing.assert_array_equal(weights("mask=mine"), weights("mask=even_keys"))
+        assert "mine" in rules.names("mask")
+        assert "even_keys" not in rules.names("mask")
+
+
+def test_nothing_is_left_when_the_command_ends(here: Path) -> None:
+    before = dict(registry.OUTSIDE), list(sys.path), set(sys.modules)
+    assert cli.obey(["--with", "mine.py", "mask=mine", "report=none"]) == 0
+    assert (dict(registry.OUTSIDE), list(sys.path)) == before[:2]
+    assert not any("mine" in name for name in set(sys.modules) - before[2])
+    with pytest.raises(UserError, match="unknown mask 'mine'"):
+        cli.obey(["mask=mine", "report=none"])
+
+
+def test_several_files_are_read_and_one_may_bring_several(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "both.py").write_text(
+        HEAD
+        + EVEN.replace("EvenKeys", "First").replace("% self.step == 0", "== 0")
+        + EVEN.replace("EvenKeys", "Last").replace("% self.step == 0", "== grid.keys - 1")
+        + "@dataclass(frozen=True)\nclass Less(Score):\n    def bias(self, grid):\n        return -1.0 * grid.key\n"
+    )
+    words = ["--with=mine.py", "--with", "both.py", "mask=[first,mine]", "score=both", "report=none"]
+    assert cli.obey([*words, "mask_join=or"]) == 0
+    assert "both.py: First has no EXAMPLE" in capsys.readouterr().err
+
+
+def test_options_are_found_wherever_they_stand() -> None:
+    assert apart(["a=1", "--with", "x.py", "-m", "--with=y.py", "b=2", "--with", "x.py"]) == (
+        ["x.py", "y.py"],
+        ["a=1", "-m", "b=2"],
+    )
+    for words in (["--with"], ["--with", "--help"], ["--with="]):
+        with pytest.raises(UserError, match=r"--with names a file .*--with mine\.py"):
+            apart(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("x = 1\n", "wrong.py: it brings no member; expected a subclass of Mask, "),
+        ("def f(:\n", "wrong.py: cannot be imported: SyntaxError: invalid syntax, line 1"),
+        ("import nowhere_at_all\n", "wrong.py: cannot be imported: ModuleNotFoundError: No module named"),
+        ("raise SystemExit(0)\n", "wrong.py: cannot be imported: SystemExit: 0"),
+        (HEAD + EVEN + DRAWN.replace("███", "██·"), "wrong.py: mask=wrong does not give its EXAMPLE: query 1 sees ███"),
+        (HEAD + EVEN + DRAWN.replace("{}", "{'stp': 2}"), "wrong.py: unknown setting 'mask.wrong.stp'; did you mean"),
+        (HEAD + EVEN + "EXAMPLE = 3\n", "wrong.py: mask=wrong: its EXAMPLE is a int; expected Example"),
+        (HEAD + EVEN.replace("(frozen=True)", ""), "wrong.py: EvenKeys is no frozen dataclass; write @dataclass(froz"),
+        (HEAD + EVEN.replace("allows", "allow"), "wrong.py: EvenKeys(Mask) says nothing: it has no allows()"),
+        (HEAD + EVEN.replace(": int", ": 'Nothing'"), "wrong.py: cannot be imported: NameError: name 'Nothing'"),
+        (HEAD + EVEN.replace("self.step", "self.st") + DRAWN, "wrong.py: mask=wrong does not give its EXAMPLE: Attrib"),
+        ("FORM = 3\n", "wrong.py: FORM is a int; expected Form"),
+        ("METRICS = (3,)\n", "wrong.py: METRICS is a int; expected Metric"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_in_one_line(refused: Any, text: str, line: str) -> None:
+    assert refused(text).startswith(line)
+
+
+def test_a_name_that_is_taken_is_refused(refused: Any, here: Path) -> None:
+    assert refused(HEAD + EVEN, "window.py") == "window.py: mask=window is taken; give yours another name"
+
+
+def test_two_files_of_one_name_are_refused(refused: Any, here: Path) -> None:
+    (here / "other").mkdir()
+    (here / "other/mine.py").write_text(HEAD + EVEN)
+    said = refused(HEAD + EVEN, "mine.py", "--with", "other/mine.py")
+    assert said == "other/mine.py: mask=mine is taken; give yours another name"
+
+
+def test_a_file_that_is_not_there_is_refused(here: Path) -> None:
+    for name, said in (("none.py", "none.py: no such file"), (".", r"\.: not a Python file, such as mine\.py")):
+        with pytest.raises(UserError, match=said):
+            cli.obey(["--with", name])
+
+
+def test_settings_are_read_as_those_of_any_rule(refused: Any) -> None:
+    text = HEAD + EVEN + DRAWN
+    assert refused(text, "wrong.py", "mask=wrong", "mask.wrong.step=x") == "mask.wrong.step=x: expected a whole number"
+    assert "did you mean mask.wrong.step?" in refused(text, "wrong.py", "mask=wrong", "mask.wrong.stp=1")
+    assert "did you mean wrong?" in refused(text, "wrong.py", "mask=wron")
+
+
+def test_a_setting_without_a_default_must_be_given(here: Path) -> None:
+    (here / "mine.py").write_text(HEAD + EVEN.replace(" = 2", ""))
+    with named(["mine.py"]):
+        with pytest.raises(UserError, match=r"mask\.mine\.step is missing"):
+            weights("mask=mine")
+        assert (weights("mask=mine", "mask.mine.step=1") > 0).all()
+
+
+def test_help_lists_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.obey(["--with", "mine.py", "--help"])
+    shown = capsys.readouterr().out
+    assert "causal, document, even_keys, mine, none," in shown
+    assert "mask.mine.step" in shown
+
+
+@pytest.mark.parametrize("title", [title for title in RECIPES if title != "A sweep engine"])
+def test_a_recipe_works_unchanged_from_outside(title: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, text = next((path, text) for path, text in FILE.findall(RECIPES[title]) if path.endswith(".py"))
+    name = Path(path).name
+    (here / name).write_text(text, encoding="utf-8")
+    uses = {
+        "A mask": "mask=strided", "A score": "score=kerple", "A position": "position=temperature",
+        "A form": "variant=[looped,matrix,einsum]", "A metric": "metrics=[brightest,faintest]",
+        "A check": "check=shares normalizer=sigmoid", "A figure": "report=full",
+        "A source of embeddings": "embeddings=sines embeddings.source.sines.speed=2 embeddings.tokens=3",
+    }[title]  # fmt: skip
+    words = [*uses.split(), *(["embeddings.d_model=4"] if "sines" in uses else []), "head=1"]
+    assert cli.obey(["--with", name, *([] if title == "A figure" else ["report=none"]), *words]) == 0
+    printed = capsys.readouterr()
+    assert not printed.err
+    said = {"A metric": "brightest", "A check": "0 of 4 variants", "A form": "matrix and einsum compute the same"}
+    assert said.get(title, "compute the same function (A)") in printed.out
+    assert title != "A figure" or (here / "outputs/latest/figures/peaks.svg").is_file()
+
+
+def test_a_class_is_registered_and_returned(here: Path) -> None:
+    before = weights("mask=none")
+
+    @attn_exp.register
+    @dataclass(frozen=True)
+    class OwnKeyOnly(Mask):
+        def allows(self, grid: Grid) -> Any:
+            return grid.query == grid.key
+
+    assert OwnKeyOnly().looks_ahead(0)
+    np.testing.assert_array_equal(weights("mask=own_key_only"), [np.eye(5)] * 2)
+    np.testing.assert_array_equal(weights("mask=none"), before)
+
+
+def test_values_are_registered_by_name() -> None:
+    matrix = form("matrix")
+    attn_exp.register(Form(matrix.attend, matrix.refuses), name="mine")
+    attn_exp.register(Metric("brightest", lambda subject: 7.0, meaning="seven"))
+    found = attn_exp.run("variant=[matrix,mine]", "metrics=brightest", "head=1").comparison
+    assert [row.same_as for row in found.rows] == ["A", "A"]
+    assert {record.value for finding in found.checks for record in finding.records} == {7.0}
+
+
+def test_a_file_is_registered_and_the_command_names_it(here: Path) -> None:
+    attn_exp.register("mine.py")
+    found = attn_exp.run("mask=mine")
+    assert found.command == "python -m attn_exp --with mine.py mask=mine"
+
+
+@dataclass(frozen=True)
+class Near(Mask):
+    reach: int = 1
+
+    def allows(self, grid: Grid) -> Any:
+        return abs(grid.query - grid.key) <= self.reach
+
+
+class Bare(Mask):
+    def allows(self, grid: Grid) -> Any:
+        return True
+
+
+def test_register_refuses_in_one_sentence() -> None:
+    wrong = Example({"reach": 1}, ("██·", "███", "·█·"))
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        (Bare, {}, "Bare is no frozen dataclass"),
+        (3, {}, "a int is no member; expected a subclass of Mask"),
+        (test_help_lists_them, {}, "test_help_lists_them is no member"),
+        (Near, {"name": "causal"}, "mask=causal is taken"),
+        (Near, {"name": "two words"}, "expected a name of letters, digits and _"),
+        (Near, {"example": wrong}, r"mask=near does not give its EXAMPLE: query 2 sees ·██, drawn is ·█·"),
+        (Form(form("matrix").attend), {}, r"a form has no name of its own: attn_exp\.register\(FORM, name=\"mine\"\)"),
+        (Metric("all", lambda subject: 1.0, meaning=""), {}, "metric=all is taken"),
+    ]
+    for member, more, said in cases:
+        with pytest.raises(UserError, match=said):
+            attn_exp.register(member, **more)
+    assert not registry.OUTSIDE
+
+
+def test_what_is_registered_again_is_replaced_and_another_is_not() -> None:
+    attn_exp.register(Near, name="mine", example=Example({"reach": 1}, ("██·", "███", "·██")))
+    attn_exp.register(Near, name="mine")
+
+    @dataclass(frozen=True)
+    class Other(Mask):
+        def allows(self, grid: Grid) -> Any:
+            return True
+
+    with pytest.raises(UserError, match="mask=mine is taken"):
+        attn_exp.register(Other, name="mine")
+
+
+def test_names_of_classes_are_written_as_settings_are() -> None:
+    names = {"Strided": "strided", "EvenKeys": "even_keys", "ALiBi": "a_li_bi", "T5Bias": "t5_bias", "RoPE": "ro_pe"}
+    assert {name: snake(name) for name in names} == names
+
+
+def test_bounds_hold_as_they_stand_on_the_field(here: Path) -> None:
+    assert at_least(1).read(1, "step") == 1
+    (here / "mine.py").write_text(
+        "from typing import Annotated\nfrom attn_exp.config.kinds import at_least\n"
+        + HEAD
+        + EVEN.replace("int = 2", "Annotated[int, at_least(1)] = 2")
+    )
+    with named(["mine.py"]), pytest.raises(UserError, match=r"mask\.mine\.step=0: expected a whole number of at least"):
+        weights("mask=mine", "mask.mine.step=0")
