@@ -60,10 +60,8 @@ def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands:
 
 def own() -> str:
     """Return the members from outside the package, each with what it says of itself, and their settings; or nothing."""
-    listed_lines = [
-        line for (package, name), member in registry.OUTSIDE.items() for line in told(package, name, member)
-    ]
-    return f"\nFrom outside: what --with brings\n{listed(listed_lines)}\n" if listed_lines else ""
+    several = [line for (package, name), member in registry.OUTSIDE.items() for line in told(package, name, member)]
+    return f"\nFrom outside: what --with brings\n{listed(several)}\n" if several else ""
 
 
 def told(package: str, name: str, member: registry.Member) -> Iterator[Line]:
@@ -74,10 +72,8 @@ def told(package: str, name: str, member: registry.Member) -> Iterator[Line]:
         documented = (member.value.__doc__ or "") if isinstance(member.value, type) else ""
         yield Line(f"{group}={name}", first_sentence(documented) or f"from {member.origin.name}", "")
         for key, value in own_choices.defaults(member.value).items() if isinstance(member.value, type) else ():
-            given = value != own_choices.OPEN
-            yield Line(
-                f"{group}.{name}.{key}", "its default:" if given else "must be given", shown(value) if given else ""
-            )
+            default = "" if value == own_choices.OPEN else shown(value)
+            yield Line(f"{group}.{name}.{key}", "a setting of it" if default else "must be given", default)
 
 
 def first_sentence(text: str) -> str:

@@ -1,0 +1,241 @@
+"""Members from outside the package run where the command line names their file; nothing on disk starts any."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attn_exp
+from attn_exp import cli, registry
+from attn_exp.config.own_files import fingerprint
+from attn_exp.errors import UserError
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.runs import seal
+
+SPY = """
+from dataclasses import dataclass
+from pathlib import Path
+from attn_exp.rules.example import Example
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.normalizers.normalizer import Normalizer
+from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
+from attn_exp.rules.positions.position import Position
+from attn_exp.experiment.metrics.metric import Metric
+from attn_exp.forms.form import Form
+from attn_exp.forms.matrix import FORM as MATRIX
+
+Path(__file__).with_name("ran").touch()
+
+
+@dataclass(frozen=True)
+class Own(Mask):
+    step: int = 2
+
+    def allows(self, grid):
+        return (grid.query - grid.key) % self.step == 0
+
+
+@dataclass(frozen=True)
+class Less(Score):
+    def bias(self, grid):
+        return -0.5 * abs(grid.query - grid.key)
+
+
+@dataclass(frozen=True)
+class Twice(Position):
+    def turn(self, heads, positions):
+        return heads * 2.0
+
+
+def mine(logits, extra):
+    return SOFTMAX.weigh(logits, extra)
+
+
+NORMALIZER = Normalizer(mine)
+FORM = Form(MATRIX.attend)
+METRICS = (Metric("seven", lambda subject: 7.0, meaning="seven"),)
+"""
+ALL = ["mask=mine", "score=mine", "position=mine", "normalizer=mine", "metrics=seven", "variant=[looped,mine]"]
+WITH = ("--with", "mine.py")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SPY)
+    return tmp_path
+
+
+@pytest.fixture
+def ran(here: Path) -> Callable[[], bool]:
+    """Say whether the code ran since it was asked for the last time."""
+
+    def asked() -> bool:
+        mark = here / "ran"
+        was_there = mark.exists()
+        mark.unlink(missing_ok=True)
+        return was_there
+
+    return asked
+
+
+def newest(here: Path) -> Path:
+    return (here / "outputs" / "latest").resolve()
+
+
+def about(here: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((newest(here) / "run.json").read_text())
+    return content
+
+
+def test_a_run_records_file_hash_and_command(here: Path) -> None:
+    cli.obey([*WITH, "mask=mine", "report=none"])
+    (record,) = about(here)["with"]
+    assert record["name"] == "mine.py"
+    assert Path(record["file"]) == here / "mine.py"
+    assert record["sha256"] == hashlib.sha256((here / "mine.py").read_bytes()).hexdigest()
+    assert about(here)["command"] == "python -m attn_exp --with mine.py mask=mine report=none"
+
+
+def test_what_is_on_disk_is_shown_without_any_code(here: Path, ran: Callable[[], bool]) -> None:
+    assert cli.obey([*WITH, *ALL, "report=tables"]) == 0
+    assert ran()
+    folder = newest(here)
+    before = (folder / "report.md").read_text()
+    (here / "mine.py").rename(here / "elsewhere.py")
+    for words in (["report", str(folder)], ["index"], ["runs"]):
+        cli.obey(words)
+        assert not ran()
+    assert (folder / "report.md").read_text() == before
+    assert not registry.OUTSIDE
+
+
+def test_a_run_is_repeated_where_its_code_is_asked_for(
+    here: Path, ran: Callable[[], bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.obey([*WITH, *ALL, "report=none"])
+    ran()
+    folder, table = str(newest(here)), (newest(here) / "comparison.csv").read_bytes()
+    with pytest.raises(UserError, match=r"it runs code, mine\.py; look at it, then add --own-code"):
+        cli.obey(["rerun", folder])
+    assert not ran()
+    cli.obey(["rerun", folder, "--own-code"])
+    assert ran()
+    assert "running mine.py, unchanged" in capsys.readouterr().err
+    assert (newest(here) / "comparison.csv").read_bytes() == table
+    assert about(here)["with"][0]["name"] == "mine.py"
+    (here / "mine.py").write_text((here / "mine.py").read_text() + "\n# changed\n")
+    cli.obey(["rerun", folder, "--own-code"])
+    assert "running mine.py, whose file has changed since" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"with": [{"name": "mine.py", "file": "", "sha256": "", "members": ["attn_exp.rules.masks:causal", "a:b"]}]},
+        {"with": [{"name": "mine.py", "file": "/etc/passwd", "sha256": "", "members": []}]},
+        {"words": ["--with", "mine.py", "mask=mine"]},
+    ],
+)
+def test_a_run_of_somebody_else_starts_nothing(here: Path, ran: Callable[[], bool], change: dict[str, Any]) -> None:
+    cli.obey(["mask=causal", "report=none"])
+    folder = newest(here)
+    changed = seal.sealed(about(here) | change, folder, list(about(here)["files"]))
+    (folder / "run.json").write_text(json.dumps(changed))
+    cli.obey(["report", str(folder)])
+    with pytest.raises(UserError, match=r"add --own-code|is no setting of a run"):
+        cli.obey(["rerun", str(folder)])
+    assert not ran()
+
+
+def test_a_folder_of_yaml_names_no_file(here: Path, ran: Callable[[], bool]) -> None:
+    (here / "conf/mask").mkdir(parents=True)
+    (here / "conf/mask/mine.yaml").write_text("mine:\n  step: 2\n")
+    with pytest.raises(UserError, match=r"unknown rule 'mask\.mine'"):
+        cli.obey(["--config-dir", "conf", "mask=mine", "report=none"])
+    assert not ran()
+    assert cli.obey([*WITH, "--config-dir", "conf", "mask=mine", "report=none"]) == 0
+    assert about(here)["command"].startswith("python -m attn_exp --with mine.py --config-dir conf ")
+
+
+def test_a_sweep_knows_them_and_a_point_asks(here: Path, ran: Callable[[], bool]) -> None:
+    sweep = [*WITH, "-m", "mask=mine,causal", "seed=0,1", "sweep.name=s", "report=none", "sweep.workers=2"]
+    assert cli.obey([*sweep, "sweep.engine=process"]) == 0
+    ran()
+    for words in (["collect", "outputs/sweeps/s"], ["status", "outputs/sweeps/s"], ["report", "outputs/sweeps/s"]):
+        cli.obey(words)
+        assert not ran()
+    with pytest.raises(UserError, match=r"it runs code, mine\.py"):
+        cli.obey(["rerun", "outputs/sweeps/s", "1"])
+    assert not ran()
+    cli.obey(["rerun", "outputs/sweeps/s", "1", "--own-code"])
+    assert ran()
+
+
+def test_a_sweep_computes_again_what_the_file_has_changed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = [*WITH, "-m", "mask=mine", "seed=0,1", "sweep.name=s", "sweep.engine=serial", "report=none"]
+    cli.obey(sweep)
+    table = (here / "outputs/sweeps/s/results.csv").read_text()
+    (here / "mine.py").write_text((here / "mine.py").read_text().replace("% self.step == 0", "> 99"))
+    cli.obey(sweep)
+    assert (here / "outputs/sweeps/s/results.csv").read_text() != table
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["ray", "dask"])
+def test_workers_of_other_engines_know_files_and_functions(engine: str, here: Path) -> None:
+    (here / "fn.py").write_text(FUNCTION)
+    own = ["variant=[looped,own]", "variant.own.form=fn.py:attention"]
+    words = [*WITH, "-m", "mask=mine,causal", "seed=0,1", *own, "report=none", "head=1", "sweep.workers=2"]
+    tables = []
+    for name in ("serial", engine):
+        assert cli.obey([*words, f"sweep.engine={name}", f"sweep.name={name}"]) == 0
+        tables.append((here / f"outputs/sweeps/{name}/results.csv").read_text())
+    assert tables[0] == tables[1]
+    assert tables[0].count(",ok,") == 8
+
+
+def test_what_was_registered_in_python_is_recorded_where_it_is_used(here: Path) -> None:
+    with registry.kept():
+
+        @attn_exp.register
+        @dataclass(frozen=True)
+        class Nearby(Mask):
+            def allows(self, grid: Any) -> Any:
+                return grid.query >= grid.key
+
+        attn_exp.run("mask=causal", report="none").save()
+        assert "with" not in about(here)
+        attn_exp.run("mask=nearby", report="none").save()
+        assert about(here)["with"][0]["members"] == ["attn_exp.rules.masks:nearby"]
+    cli.obey(["report", str(newest(here))])
+    with pytest.raises(UserError, match="it used nearby, registered in Python"):
+        cli.obey(["rerun", str(newest(here)), "--own-code"])
+
+
+def test_the_hash_counts_what_a_file_imports_beside_it(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("import json\nimport helper\n")
+    (tmp_path / "other.py").write_text("")
+    alone = fingerprint(mine)
+    assert alone == hashlib.sha256(mine.read_bytes()).hexdigest()
+    (tmp_path / "helper.py").write_text("def f():\n    from deep.er import x\n    return x\n")
+    helped = fingerprint(mine)
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/er.py").write_text("x = 1\n")
+    deeper = fingerprint(mine)
+    (tmp_path / "deep/er.py").write_text("x = 2\n")
+    hashes = [alone, helped, deeper, fingerprint(mine)]
+    assert len(set(hashes)) == 4
+    (tmp_path / "other.py").write_text("nobody imports it\n")
+    assert fingerprint(mine) == hashes[-1]
+    mine.write_text("def (\n")
+    assert fingerprint(mine) == hashlib.sha256(mine.read_bytes()).hexdigest()
+    assert fingerprint(tmp_path / "none.py") == ""
