@@ -62,6 +62,16 @@ NORMALIZER = Normalizer(mine)
 FORM = Form(MATRIX.attend)
 METRICS = (Metric("seven", lambda subject: 7.0, meaning="seven"),)
 """
+FUNCTION = """
+import numpy as np
+
+
+def attention(q, k, v, mask=None):
+    scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    scores = scores if mask is None else np.where(mask, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+"""
 ALL = ["mask=mine", "score=mine", "position=mine", "normalizer=mine", "metrics=seven", "variant=[looped,mine]"]
 WITH = ("--with", "mine.py")
 
