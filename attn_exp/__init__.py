@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attn_exp.api import assert_attention, check, explain, run
+    from attn_exp.api import assert_attention, check, explain, load, run
     from attn_exp.errors import UserError
     from attn_exp.experiment.judging.verdict import Verdict
     from attn_exp.experiment.own_members import register
@@ -22,6 +22,7 @@ __all__ = [
     "attention",
     "check",
     "explain",
+    "load",
     "register",
     "run",
     "trace",
@@ -36,6 +37,7 @@ HOMES = {
     "attention": "forms._operator.functional",
     "check": "api",
     "explain": "api",
+    "load": "api",
     "register": "experiment.own_members",
     "run": "api",
     "trace": "forms._operator.functional",

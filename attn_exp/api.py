@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attn_exp.config.read import read
+from attn_exp.config.repeat import Repeat
 from attn_exp.config.spelling import spelled
-from attn_exp.runs import execution
+from attn_exp.errors import UserError
+from attn_exp.runs import execution, store
 from attn_exp.runs.given import is_array_name, named_or_spelled, plain, split, starting, with_arrays
 from attn_exp.runs.result import Result
 
 if TYPE_CHECKING:
     from attn_exp.experiment.judging.verdict import Verdict
+    from attn_exp.sweep.swept import Swept
 
 
 def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Result:
@@ -36,6 +39,41 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     given = [f"embeddings.{key}={named_or_spelled(value)}" for key, value in input_arrays.items()]
     given += [f"++projections.given.{key}={named_or_spelled(value)}" for key, value in projections.items()]
     return Result(*execution.compute(config), repeat_command([*all_words, *given], folders))
+
+
+def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Swept:
+    """Compute every combination of some values, as `-m` does, and return what it found.
+
+    `sweep("head=1,2", "seed=range(0,10)", variant=["matrix", "multi_head"])` is `python -m attn_exp -m head=1,2
+    'seed=range(0,10)' variant=[matrix,multi_head]`: the same folder, which continues where it was stopped.
+
+    Raises:
+        UserError: whatever the command line would refuse, in the same words; or a folder that cannot be written to.
+    """
+    from attn_exp.sweep import swept  # noqa: PLC0415 - a run needs none of it
+    from attn_exp.sweep.sweep import sweep as computed  # noqa: PLC0415
+
+    chosen = [f"{key}={spelled(plain(value))}" for key, value in settings.items()]
+    outcome = computed([*words, *chosen], [] if config_dir is None else [str(config_dir)])
+    if not (outcome.folder / "manifest.json").is_file():
+        raise UserError(outcome.text or f"{outcome.folder}: cannot be written to")
+    return swept.load(outcome.folder)
+
+
+def load(folder: str | Path) -> Result | Swept:
+    """Return what a folder holds: the result of a run, or a sweep, with its table, its answers and its figures.
+
+    Raises:
+        UserError: neither there, or one that cannot be read.
+    """
+    place = Path(folder)
+    if (place / "manifest.json").is_file() and not (place / "run.json").exists():
+        from attn_exp.sweep import swept  # noqa: PLC0415 - a run needs none of it
+
+        return swept.load(place)
+    run = store.load(place)
+    repeat = Repeat(tuple(run.about["words"]), tuple(run.about["folders"]))
+    return Result(run.comparison, run.timings, repeat)
 
 
 def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> Verdict:

@@ -113,7 +113,10 @@ def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
     os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # workers share the processors among themselves
     from attn_exp.sweep.sweep import sweep  # noqa: PLC0415 - after the BLAS was told; a run needs none of it
 
-    return sweep(words, folders)
+    outcome = sweep(words, folders)
+    if outcome.text:
+        say(outcome.text)
+    return outcome.code
 
 
 def members() -> Mapping[str, Sequence[str]]:

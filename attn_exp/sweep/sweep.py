@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,17 @@ DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
 RAW = "sweep.skip="
 
 
-def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
-    """Run the sweep that the words of `-m` describe; print its results and return the exit code.
+@dataclass(frozen=True)
+class Outcome:
+    """How a sweep ended: what the terminal shows, the exit code, and its folder."""
+
+    text: str
+    code: int
+    folder: Path
+
+
+def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
+    """Run the sweep that the words of `-m` describe, and return what it found, as text, and its folder.
 
     Raises:
         UserError: a mistake in the words, found before anything starts, or a folder that cannot be written to.
@@ -48,8 +59,8 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
     if first.sweep.dry_run:
         inventory = collect.shelf(folder, about).find(plan.names)
         missing = [chunk for chunk, name in enumerate(plan.names) if name not in inventory.whole]
-        print(preview(plan, folder, first, [part.failed for part in inventory.whole.values()], missing))
-        return DONE
+        text = preview(plan, folder, first, [part.failed for part in inventory.whole.values()], missing)
+        return Outcome(text, DONE, folder)
     try:
         with home.made(folder), lock.held(folder), interruptible(), ask_git() as git:
             return run(plan, folder, first, about, git)
@@ -58,10 +69,10 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> int:
             raise
         hint = "what is done is kept: make room and run the same command again"
         complain(f"error: {folder}: cannot be written to ({error.strerror}); {hint}")
-        return SOME_FAILED
+        return Outcome("", SOME_FAILED, folder)
 
 
-def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Git | None) -> int:
+def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Git | None) -> Outcome:
     """Compute what is missing, and write the table and the report of what there is, however it ends."""
     parts.tidy(folder / "parts", plan.names)
     shelf = collect.shelf(folder, about)
@@ -71,8 +82,7 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
     todo = deque(driver.jobs())
     if not todo and (last := finished(folder, about)) is not None:
         driver.progress.show(last=True)
-        print(printable(last["told"]))
-        return exit_code(driver, config, last["disagreeing"])
+        return Outcome(last["told"], exit_code(driver, config, last["disagreeing"]), folder)
     workers = engine.start(plan, config.sweep, len(todo)) if todo else None
     about |= origin(git)
     manifest.write(folder, about)
@@ -81,8 +91,8 @@ def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Gi
 
 def ended(
     driver: Driver, workers: Workers | None, todo: deque[Job], folder: Path, about: dict[str, Any], config: Config
-) -> int:
-    """Let the workers compute, write what there is, print it, and return the exit code."""
+) -> Outcome:
+    """Let the workers compute, write what there is, and return how it ended."""
     status = collect.PARTIAL
     try:
         if workers is None or driver.run(workers, todo):
@@ -95,8 +105,7 @@ def ended(
         text, disagreeing = collect.write(folder, about, driver.parts)
         with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
             index.rebuild(Path(config.output_dir))
-    print(printable(text))
-    return INTERRUPTED if status == "interrupted" else exit_code(driver, config, disagreeing)
+    return Outcome(text, INTERRUPTED if status == "interrupted" else exit_code(driver, config, disagreeing), folder)
 
 
 def exit_code(driver: Driver, config: Config, disagreeing: int) -> int:
@@ -135,6 +144,9 @@ def complain(message: str) -> None:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Let a polite kill end a sweep as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # where Python takes no signals
+        yield
+        return
     handler = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield
