@@ -25,6 +25,7 @@ from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.resolvers import oc
 
+from attn_exp import machine
 from attn_exp.config import own_choices, own_code, yaml_file
 from attn_exp.config.choices import conf_dir, written
 from attn_exp.errors import UserError
@@ -55,9 +56,23 @@ class Loader(ConfigLoaderImpl):
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
         loaded = super()._load_single_config(default, repo)
-        if loaded.provider not in SHIPPED and isinstance(loaded.config, DictConfig):
+        if loaded.provider in SHIPPED:
+            self.check_passed_over(str(default.config_path))
+        elif isinstance(loaded.config, DictConfig):
             check_file(loaded, str(default.config_path))
         return loaded
+
+    def check_passed_over(self, name: str) -> None:
+        """Refuse a file of users' own with the name of shipped YAML that is asked for, unless it is a copy of it.
+
+        Hydra reads the first file of a name and says nothing of the second. Were the user's the first, then names that
+        everybody knows would mean something else in the reports and commands of some.
+        """
+        for source in self.repository.sources:
+            if source.provider not in SHIPPED and source.is_config(name):
+                file, shipped = (Path(folder, f"{name}.yaml") for folder in (source.path, conf_dir()))
+                if not (shipped.is_file() and machine.read(file) == shipped.read_bytes()):
+                    raise UserError(f"{file}: the shipped YAML has that name and would be read; give yours another")
 
 
 def check_file(loaded: ConfigResult, name: str) -> None:

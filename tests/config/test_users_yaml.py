@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from attn_exp import cli
+from tests import ROOT
 
 SIDE_EFFECT = "_target_: shutil.copyfile\n    src: a_file\n    dst: copied\n"
 CALLBACK = f"hydra:\n  callbacks:\n   mine:\n    {SIDE_EFFECT}"
@@ -52,6 +54,43 @@ def a_folder(home: Path, name: str, files: dict[str, str]) -> Path:
         (home / name / path).parent.mkdir(parents=True, exist_ok=True)
         (home / name / path).write_text(text, encoding="utf-8")
     return home / name
+
+
+@pytest.mark.parametrize("options", PATHS, ids=lambda options: " ".join(options) or "run")
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("variant/matrix", "variant=[matrix]"),
+        ("mask/causal", "mask=causal"),
+        ("embeddings/she_likes_coffee", "head=2"),
+        ("config", "head=2"),
+        ("experiment/mine", "experiment=mine"),
+    ],
+)
+def test_a_file_that_shipped_yaml_would_hide_is_not_passed_over_in_silence(
+    name: str,
+    word: str,
+    options: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Chosen by a word, by default, as the main file, or by a file of the user's own."""
+    monkeypatch.chdir(tmp_path)
+    mine = {"experiment/mine.yaml": WHOLE + "defaults:\n  - override /mask: window\n", "mask/window.yaml": "left: 1\n"}
+    a_folder(tmp_path, "mine", mine if name == "experiment/mine" else {f"{name}.yaml": "seed: 3\n"})
+    message = said(["--config-dir", "mine", word, *options], monkeypatch, capsys)
+    hidden = "mask/window" if name == "experiment/mine" else name
+    assert f"mine/{hidden}.yaml: the shipped YAML has that name and would be read; give yours another" in message
+
+
+def test_a_copy_of_shipped_yaml_and_a_file_that_nobody_asks_for_are_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "conf", tmp_path / "mine")
+    (tmp_path / "mine" / "mask" / "window.yaml").write_text("left: 1\n")
+    assert cli.obey(["--config-dir", "mine", "mask=causal", "report=none"]) == cli.DONE
 
 
 @pytest.mark.parametrize("options", PATHS, ids=lambda options: " ".join(options) or "run")
