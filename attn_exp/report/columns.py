@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 from attn_exp.experiment.column import Column, columns
 from attn_exp.experiment.comparison import Comparison
@@ -16,8 +16,7 @@ COLUMNS = columns(Row, Timing)
 """The columns of the comparison, in the order in which they are read."""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """The comparison as text: heads, a line per variant, and what all variants share."""
 
     head: tuple[Column, ...]

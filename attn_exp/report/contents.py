@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.comparison import Run
-from attn_exp.report import columns, own, partings, walk
+from attn_exp.report import columns, partings, walk
 from attn_exp.report.numbers import brief
 from attn_exp.report.splits import settled_as
 from attn_exp.report.sums import sums
 from attn_exp.report.verdict import agreed, sentence
 from attn_exp.report.views import Views
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.checks.check import Finding
+    from attn_exp.experiment.judging.verdict import Verdict
+    from attn_exp.report.own import Story
 
 
 def contents(run: Run, views: Views) -> dict[str, Any]:
@@ -29,10 +33,19 @@ def contents(run: Run, views: Views) -> dict[str, Any]:
         "published": comparison.published,
         "agreement": agreed(comparison.published),
         "checks": [checked(finding) for finding in comparison.checks],
-        "own": own.stories(comparison.verdicts),
+        "own": own_code(comparison.verdicts),
         "walks": walks(views),
         "origin": list(origin(run.about)),
     }
+
+
+def own_code(verdicts: Mapping[str, Verdict]) -> list[Story]:
+    """Return what there is to say of functions of the user's own."""
+    if not verdicts:
+        return []
+    from attn_exp.report.own import stories  # noqa: PLC0415 - most runs have none
+
+    return stories(verdicts)
 
 
 def checked(finding: Finding) -> dict[str, Any]:

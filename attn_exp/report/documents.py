@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
+from typing import Any, NamedTuple
 
 from attn_exp.config.schema import Report
 from attn_exp.experiment.comparison import Run
@@ -15,8 +15,7 @@ BEST_IN_MARKDOWN = ("png", "svg", "pdf")
 """The formats of figures; Markdown shows the first of them that there is."""
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(NamedTuple):
     """One figure of a run: the words below it, as SVG for the page, and in every format that was asked for."""
 
     name: str
@@ -34,11 +33,12 @@ def documents(run: Run) -> dict[str, bytes]:
     views = seen(run.comparison, splits_up_to(wanted))
     figures = list(drawn(views)) if wanted.figures else []
     files = {name: content for figure in figures for name, content in figure.files.items()}
+    both = said(run, views) if wanted.tables or wanted.pages else {}
     if wanted.tables:
         files |= tables(run)
-        files["report.md"] = in_markdown(run, views, figures)
+        files["report.md"] = in_markdown(run, both, figures)
     if wanted.pages:
-        files["report.html"] = as_page(run, views, figures)
+        files["report.html"] = as_page(both, views, figures)
     return files
 
 
@@ -52,13 +52,13 @@ def splits_up_to(wanted: Report) -> float:
 def drawn(views: Views) -> Iterator[Drawn]:
     """Yield every figure."""
     from attn_exp.report.drawing import encoded  # noqa: PLC0415 - `report=none` loads no matplotlib
-    from attn_exp.report.figures import caption, draw  # noqa: PLC0415
+    from attn_exp.report.figures import draw, figures  # noqa: PLC0415
 
-    forms = views.comparison.config.figures.format
+    forms, known = views.comparison.config.figures.format, figures()
     for name, drawing in draw(views).items():
         svg = encoded(drawing, "svg")
         contents = {form: svg if form == "svg" else encoded(drawing, form) for form in forms}
-        yield Drawn(name, caption(name), svg, {f"figures/{name}.{form}": contents[form] for form in forms})
+        yield Drawn(name, known[name].caption, svg, {f"figures/{name}.{form}": contents[form] for form in forms})
 
 
 def tables(run: Run) -> dict[str, bytes]:
@@ -72,21 +72,26 @@ def tables(run: Run) -> dict[str, bytes]:
     }
 
 
-def in_markdown(run: Run, views: Views, figures: Sequence[Drawn]) -> bytes:
+def said(run: Run, views: Views) -> dict[str, Any]:
+    """Return what the page and the Markdown report both say."""
+    from attn_exp.report.contents import contents  # noqa: PLC0415 - figures alone need none
+
+    return contents(run, views)
+
+
+def in_markdown(run: Run, both: Mapping[str, Any], figures: Sequence[Drawn]) -> bytes:
     """Return the report as Markdown, which shows the figures beside it."""
     from attn_exp.report.markdown import markdown  # noqa: PLC0415
 
     form = next(form for form in BEST_IN_MARKDOWN if form in run.comparison.config.figures.format)
-    return in_bytes(
-        markdown(run, views, [Shown(f"figures/{figure.name}.{form}", figure.caption) for figure in figures])
-    )
+    return in_bytes(markdown(both, [Shown(f"figures/{figure.name}.{form}", figure.caption) for figure in figures]))
 
 
-def as_page(run: Run, views: Views, figures: Sequence[Drawn]) -> bytes:
+def as_page(both: Mapping[str, Any], views: Views, figures: Sequence[Drawn]) -> bytes:
     """Return the report as a page, which holds the figures."""
     from attn_exp.report.page import page, svg_source  # noqa: PLC0415
 
-    return in_bytes(page(run, views, [Shown(svg_source(figure.svg), figure.caption) for figure in figures]))
+    return in_bytes(page(both, views, [Shown(svg_source(figure.svg), figure.caption) for figure in figures]))
 
 
 def in_bytes(text: str) -> bytes:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from attn_exp.experiment.comparison import Run
-from attn_exp.experiment.documents.agreement import Agreement
-from attn_exp.report import own, walk
+from attn_exp.report import walk
 from attn_exp.report.compiled import templates
-from attn_exp.report.contents import contents
 from attn_exp.report.escapes import md
 from attn_exp.report.explain import spoken
 from attn_exp.report.numbers import brief, decimal
 from attn_exp.report.shown import Shown
 from attn_exp.report.sums import written
-from attn_exp.report.views import Views
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.documents.agreement import Agreement
+    from attn_exp.report.own import Pair
 
 PUBLISHED = ("quantity", "printed", "computed", "largest difference", "tolerance", "agrees", "note")
 
 
-def markdown(run: Run, views: Views, figures: Sequence[Shown] = ()) -> str:
-    """Return the report as Markdown; the address of each figure is its path."""
+def markdown(both: Mapping[str, Any], figures: Sequence[Shown] = ()) -> str:
+    """Return the report as Markdown, of `contents`; the address of each figure is its path."""
     environment = templates(autoescape=False)
     environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
-    environment.filters |= {"code": code, "beside": own.beside}
+    environment.filters |= {"code": code, "beside": beside}
     environment.filters |= {"markdown_table": table_of, "written": written}
-    both = contents(run, views)
     heads = [head.title for head in both["comparison"].head]
     text = environment.get_template("report.md").render(
         both,
@@ -78,3 +78,14 @@ def code(text: str) -> str:
 def longest_run(text: str) -> int:
     """Return how many backticks stand in a row at most."""
     return max((len(ticks) for ticks in re.findall("`+", text)), default=0)
+
+
+def beside(pair: Pair) -> str:
+    """Return the two sides of a pair as text, a row to a line."""
+    sides = [[[cell for cell, _ in line] for line in lines] for lines in (pair.mine, pair.right) if lines]
+    wide = max(len(cell) for lines in sides for line in lines for cell in line)
+    texts = [["  ".join(cell.rjust(wide) for cell in line) for line in lines] for lines in sides]
+    count = max(map(len, texts))
+    room = max(map(len, texts[0]), default=0)
+    padded = [[*lines, *[""] * (count - len(lines))] for lines in texts]
+    return "\n".join(" | ".join([line[0].ljust(room), *line[1:]]).rstrip() for line in zip(*padded, strict=True))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.stages import Cells, Stage
 from attn_exp.experiment.judging.verdict import BROKEN, Verdict
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """One head of a stage: the function's own numbers, where they are known, beside the right ones.
 
     A cell is its text and whether it differs from the other side's.
@@ -22,8 +21,7 @@ class Pair:
     right: tuple[tuple[tuple[str, bool], ...], ...]
 
 
-@dataclass(frozen=True)
-class Story:
+class Story(NamedTuple):
     """What the report says of one function."""
 
     title: str
@@ -103,14 +101,3 @@ def marked(
 
 def other(cells: tuple[tuple[str, ...], ...], row: int, column: int) -> str:
     return cells[row][column] if row < len(cells) and column < len(cells[row]) else ""
-
-
-def beside(pair: Pair) -> str:
-    """Return the two sides of a pair as text, a row to a line."""
-    sides = [[[cell for cell, _ in line] for line in lines] for lines in (pair.mine, pair.right) if lines]
-    wide = max(len(cell) for lines in sides for line in lines for cell in line)
-    texts = [["  ".join(cell.rjust(wide) for cell in line) for line in lines] for lines in sides]
-    count = max(map(len, texts))
-    room = max(map(len, texts[0]), default=0)
-    padded = [[*lines, *[""] * (count - len(lines))] for lines in texts]
-    return "\n".join(" | ".join([line[0].ljust(room), *line[1:]]).rstrip() for line in zip(*padded, strict=True))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
-from attn_exp.experiment.comparison import Run
 from attn_exp.report import walk
 from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles, unbroken
 from attn_exp.report.compiled import templates
-from attn_exp.report.contents import contents
 from attn_exp.report.explain import spoken
 from attn_exp.report.inline import inline, policy, template_text
 from attn_exp.report.numbers import brief, decimals_of, kinds
@@ -50,14 +48,14 @@ class Map(NamedTuple):
     picture: str
 
 
-def page(run: Run, views: Views, figures: Sequence[Shown] = ()) -> str:
-    """Return the report as HTML; the address of each figure is the figure itself."""
+def page(both: Mapping[str, Any], views: Views, figures: Sequence[Shown] = ()) -> str:
+    """Return the report as HTML, of `contents` and the views; the address of each figure is the figure itself."""
     environment = templates(autoescape=True)
     environment.filters |= FILTERS
     end = top(coarse(matrix) for panel in views.panels for matrix in panel.weights)
     style, script = inline(template_text("report.css"), share_styles()), inline(template_text("report.js"))
     return environment.get_template("report.html").render(
-        contents(run, views),
+        both,
         figures=figures,
         top=end,
         maps=[*maps(views, end), *block_maps(views)],

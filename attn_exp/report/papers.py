@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS, Row
@@ -25,8 +25,7 @@ LONG = 40
 """Words of more characters than this are broken into lines in LaTeX."""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table in plain text: what it shows, its heads and its lines."""
 
     name: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,7 @@ SAME_WEIGHTS = 1e-12
 """Weights of two variants that differ by no more than this are shown once."""
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Weights as `softmax(own * scores + rest)`: arrays `[h t s]`, where `rest` is -inf at masked places.
 
     `own` is the multiplier of the run, `standard` is `1 / sqrt(d)` of one head.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,7 @@ TERMS = 8
 """A sum writes out at most this many of its terms, the largest."""
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(NamedTuple):
     """One query's answer as a sum of values: `name(token) = sum of weight v(key)`; `rest` is the share left out."""
 
     name: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,7 @@ FINE = 32
 """Maps of block means with more rows or columns are coloured by their square roots."""
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """Variants that share their weights `[h t s]`, shown once.
 
     `split` says what the weights are the softmax of, where that is known and anybody asked for it.
@@ -36,8 +34,7 @@ class Panel:
         return " = ".join(self.variants)
 
 
-@dataclass(frozen=True)
-class Views:
+class Views(NamedTuple):
     """A comparison and what is seen in it.
 
     `panels` are the distinct weights; `blocks` the distinct means of blocks, of variants whose weights are never whole.
@@ -108,8 +105,7 @@ def top(matrices: Iterable[Array]) -> float:
     return max((float(matrix.max(initial=0, where=np.isfinite(matrix))) for matrix in matrices), default=0.0) or 1.0
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """One head's weights `[t s]`: whose they are, and its number, which is None where it is the only one."""
 
     variants: str

@@ -83,7 +83,7 @@ def pdf_of(tables: Sequence[papers.Table], folder: Path) -> str:
 
 def test_latex_compiles(tmp_path: Path) -> None:
     need_pdflatex()
-    empty = replace(HARD, lines=())
+    empty = HARD._replace(lines=())
     tables = [HARD, empty, *papers.tables(comparison("experiment=she_likes_coffee")), *papers.tables(comparison())]
     compiled = pdf_of(tables, tmp_path)
     assert "Missing" not in compiled

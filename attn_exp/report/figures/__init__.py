@@ -24,11 +24,6 @@ def figures() -> dict[str, Figure]:
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
 
-def caption(name: str) -> str:
-    """Return what a figure shows, in a sentence."""
-    return figures()[name].caption
-
-
 def draw(views: Views) -> dict[str, Drawing]:
     """Return every figure that a comparison has something to show in, as wide as its configuration says."""
     comparison = views.comparison
@@ -36,4 +31,4 @@ def draw(views: Views) -> dict[str, Drawing]:
     fonts = fonts_for((*problem.tokens, *problem.key_tokens, *comparison.traces))
     with look({"font.family": fonts}):
         width = comparison.config.figures.width
-        return {name: figure.draw(views, width) for name, figure in figures().items() if figure.wanted(views)}
+        return {name: member.draw(views, width) for name, member in figures().items() if member.wanted(views)}
