@@ -27,11 +27,18 @@ from attn_exp.config.loader import check_composed, environment, opened
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
-from attn_exp.config.spelling import known_to_hydra
+from attn_exp.config.spelling import known_to_hydra, quoted
 from attn_exp.errors import UserError, brief
 
 NO_WORD = re.compile(r"(null|true|false|[+-]?[\d._]+)", re.IGNORECASE)
 ENVIRONMENT = "oc.env"
+SENTENCES = ("embeddings.text", "model.text")
+"""Settings whose values are sentences, in which commas and marks mean nothing."""
+QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+READ_ALREADY = re.compile(
+    rf"""\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*""", re.DOTALL
+)
+"""What a user has quoted, a list of words, or another setting's value: no bare sentence."""
 
 
 def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
@@ -59,11 +66,19 @@ def composed_once(words: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConf
     """Return what Hydra, opened, composes of these words, its own settings included; it names no code to run."""
     hydra: Hydra | None = GlobalHydra.instance().hydra
     assert hydra is not None
-    spelled = [known_to_hydra(word) for word in words]
+    spelled = [with_quotes(known_to_hydra(word)) if mode is RunMode.RUN else known_to_hydra(word) for word in words]
     with what_hydra_stumbles_over():
         composition = hydra.compose_config("config", spelled, mode, from_shell=True, with_log_configuration=False)
     check_composed(composition)
     return composition
+
+
+def with_quotes(word: str) -> str:
+    """Return a word whose value is a sentence with quotes around it, whatever commas and marks stand in it."""
+    key, equals, value = word.partition("=")
+    if key.lstrip("+") not in SENTENCES or not equals or READ_ALREADY.fullmatch(value):
+        return word
+    return f"{key}={quoted(value)}"
 
 
 def check_folders(folders: Sequence[str]) -> None:

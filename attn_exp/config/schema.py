@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from attn_exp.config.fields import array_or
-from attn_exp.config.kinds import NUMBER, Says, at_least, between, choice, file_name, folder, multiplier
-from attn_exp.config.several import arrays, mapping_of, shape, token_names, words, words_of
+from attn_exp.config.kinds import AS_IS, NUMBER, Says, at_least, between, choice, file_name, folder, multiplier
+from attn_exp.config.several import arrays, mapping_of, sentence, shape, token_names, words, words_of
 
 LARGEST_LEGACY_SEED = 2**32 - 1
+PROJECTIONS = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 ALIGN, JOIN = ("top_left", "bottom_right"), ("and", "or")
 
 
@@ -30,15 +31,18 @@ Array = Annotated[Any, array_or(Draw)]
 class Embeddings:
     """Where the input comes from. Exactly one stage starts the problem: `vectors`, `q` and `k`, or `weights`.
 
-    `tokens` are names, or how many there are. `vectors` is x, `[t m]`, or `[m t]` with `columns`. `distribution` draws
-    x from the run's seed; `file` reads it from a .npy or .csv file; `source` asks any other source by its name.
+    `tokens` are names, how many there are, or a file of them. `vectors` is x, `[t m]`, or `[m t]` with `columns`.
+    `distribution` draws x from the run's seed; `file` reads it from a file, its `array` where there are several; `text`
+    draws a vector for each of its words; `source` asks any other source by its name.
     """
 
-    tokens: Annotated[tuple[str, ...] | int, token_names()] | None = None
+    tokens: Annotated[tuple[str, ...] | int | str, token_names()] | None = None
     vectors: Array = None
     d_model: Annotated[int, at_least(1)] | None = None
     distribution: Annotated[str, choice("normal", "uniform")] | None = None
     file: str | None = None
+    text: Annotated[str | tuple[str, ...], sentence()] | None = None
+    array: str | None = None
     columns: bool = False
     q: Array = None
     k: Array = None
@@ -53,10 +57,16 @@ class Projections:
 
     `source` names the rule for every array that nothing below names: `normal`, `uniform`, `identity`, or `none` for
     problems that start at q, k and v. `given` holds a document's own arrays, `printed` the keys and values from which
-    W_k and W_v are recovered. `order_per_head`, then `order`, are drawn from one legacy stream of `legacy_seed`.
+    W_k and W_v are recovered. `file` holds arrays by their names, of which `names` may say which is which, and `prefix`
+    how those begin that are meant; they and `given` are `turned` where they lie as `nn.Linear` keeps them.
+    `order_per_head`, then `order`, are drawn from one legacy stream of `legacy_seed`.
     """
 
     source: Annotated[str, choice("normal", "uniform", "identity", "none")] = "normal"
+    file: str | None = None
+    turned: bool = False
+    prefix: str = ""
+    names: Annotated[Mapping[str, str | None], mapping_of(AS_IS, *PROJECTIONS)] = field(default_factory=dict)
     spread: float | None = None
     columns: bool = False
     given: Annotated[Mapping[str, Any], arrays()] = field(default_factory=dict)

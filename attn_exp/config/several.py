@@ -42,15 +42,33 @@ def words() -> Kind:
     return Kind(read)
 
 
-def token_names() -> Kind:
-    """Take a list of names, or how many there are."""
+TOKEN_FILES = (".txt", ".csv", ".tsv", ".json", ".npz")
 
-    def read(value: Any, key: str) -> tuple[str, ...] | int:
+
+def token_names() -> Kind:
+    """Take a list of names, how many there are, or a file of them."""
+
+    def read(value: Any, key: str) -> tuple[str, ...] | int | str:
+        if isinstance(value, str) and value.lower().endswith(TOKEN_FILES):
+            return value
         if isinstance(value, bool | float):
-            refuse(value, key, "a list of names, or how many")
+            refuse(value, key, "a list of names, how many, or a file of them")
         if not isinstance(value, int):
             return read_texts(value, key) or refuse(value, key, "at least one name")
         return int(at_least(1).read(value, key))
+
+    return Kind(read)
+
+
+def sentence() -> Kind:
+    """Take a text, or a list of its words."""
+
+    def read(value: Any, key: str) -> str | tuple[str, ...]:
+        if isinstance(value, list | tuple):
+            return read_texts(value, key)
+        if isinstance(value, bool | Mapping) or value is None:
+            refuse(value, key, "a text, such as 'she likes hot coffee', or a list of words")
+        return str(value)
 
     return Kind(read)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from attn_exp.config.schema import Embeddings
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, brief
 from attn_exp.problem import sources
 from attn_exp.problem.matrices import array
 
@@ -32,10 +32,12 @@ def start(settings: Embeddings, seed: int) -> Start:
         UserError: no or several starting stages, arrays that are ragged, empty, not numbers or not finite, or not as
             many tokens as vectors.
     """
+    settings = sources.with_tokens(settings)
     vectors = sources.embed(settings, seed)
     names, x = (None, None) if vectors is None else (vectors.tokens, vectors.x)
+    later = {} if vectors is None else vectors.later
     q, k, v, weights = (
-        None if given is None else array(given, f"embeddings.{key}")
+        later.get(key) if given is None else written(given, f"embeddings.{key}", key)
         for key, given in (
             ("q", settings.q),
             ("k", settings.k),
@@ -47,8 +49,22 @@ def start(settings: Embeddings, seed: int) -> Start:
     if x is not None and settings.d_model is not None and settings.d_model != x.shape[1]:
         raise UserError(f"embeddings.d_model={settings.d_model}, but the vectors have {x.shape[1]} numbers")
     first = next(stage for stage in (x, q, weights) if stage is not None)
-    own_names = settings.tokens if isinstance(settings.tokens, tuple) or names is None else names
+    given = None if isinstance(settings.tokens, str) else settings.tokens
+    own_names = given if isinstance(given, tuple) or names is None else names
     return Start(token_names(own_names, len(first)), x, q, k, v, weights)
+
+
+def written(given: Any, key: str, name: str) -> Array:
+    """Return an array that the settings write out, or name by its file."""
+    if not isinstance(given, str):
+        return array(given, key)
+    from attn_exp.problem.from_files import one  # noqa: PLC0415 - most runs read no files
+
+    matrix = one(given, key, name)
+    if matrix.ndim != 2 or not matrix.size:
+        shape = list(matrix.shape)
+        raise UserError(f"{key}={brief(given, 150)} holds an array of shape {shape}; expected rows and columns")
+    return matrix
 
 
 def check_stage(x: Array | None, q: Array | None, k: Array | None, weights: Array | None) -> None:

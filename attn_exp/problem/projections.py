@@ -30,7 +30,7 @@ def project(settings: Projections, x: Array, head: int, bias: bool, seed: int) -
     """
     d_model = x.shape[1]
     named = from_document(settings, x, head)
-    check_used(settings, bias)
+    check_used(settings, named, bias)
     arrays: dict[str, Array] = {}
     for name in MATRICES + BIASES if bias else MATRICES:
         shape = fitting_shape(name, arrays, d_model)
@@ -39,25 +39,46 @@ def project(settings: Projections, x: Array, head: int, bias: bool, seed: int) -
     return {name: matrix.reshape(-1) if name in BIASES else matrix for name, matrix in arrays.items()}
 
 
-def check_used(settings: Projections, bias: bool) -> None:
+def check_used(settings: Projections, named: Mapping[str, Array], bias: bool) -> None:
     """Refuse biases that are given where none is added: nothing that a user gives is left out without a word."""
-    given = [name for name in (*settings.given, *settings.printed) if name in BIASES]
+    given = [name for name in named if name in BIASES and name not in (*settings.order, *settings.order_per_head)]
     if given and not bias:
         raise UserError(f"projections: {' and '.join(given)} given, but bias=false adds none; write bias=true")
 
 
 def from_document(settings: Projections, x: Array, head: int) -> dict[str, Array]:
     """Return the arrays that the settings name, a bias as one row: given, recovered or drawn."""
-    named = {
-        name: turned(array(rows(given), f"projections.{name}"), settings.columns)
-        for name, given in settings.given.items()
-    }
+    named = by_file_or_head(settings, x.shape[1], head)
+    for name, given in settings.given.items():
+        if name not in named or is_plain(given):
+            named[name] = turned(array(rows(given), f"projections.{name}"), settings.columns or settings.turned)
     named |= recovered(settings.printed, x)
     named |= from_legacy_stream(settings, x.shape[1], head)
     for name in named:
         if name not in MATRICES + BIASES:
             raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
     return named
+
+
+def by_file_or_head(settings: Projections, d_model: int, head: int) -> dict[str, Array]:
+    """Return the arrays that lie in files, or are written head by head."""
+    if settings.file is None and all(map(is_plain, settings.given.values())):
+        return {}
+    from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
+
+    others = {name: given for name, given in settings.given.items() if not is_plain(given)}
+    return from_files.projections(settings, d_model, head) | {
+        name: from_files.typed(given, name, d_model, head, settings.columns or settings.turned)
+        for name, given in others.items()
+    }
+
+
+def is_plain(given: Any) -> bool:
+    """Say whether an array is a description, or lists of rows: neither a file nor lists head by head."""
+    inner = given
+    for _ in range(2):
+        inner = inner[0] if isinstance(inner, (list, tuple)) and inner else None
+    return not isinstance(given, str) and not isinstance(inner, (list, tuple))
 
 
 def fitting_shape(name: str, arrays: Mapping[str, Array], d_model: int) -> tuple[int, int]:

@@ -55,7 +55,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"output_dir": " "}, "output_dir=: expected a folder, such as outputs, or . for this one"),
     ({"heads": 2}, "unknown setting 'heads'; did you mean head? choose one of "),
     ({"embeddings": 5}, "embeddings=5: expected settings, got a plain value"),
-    ({"embeddings": {"tokens": 1.5}}, "embeddings.tokens=1.5: expected a list of names, or how many"),
+    ({"embeddings": {"tokens": 1.5}}, "embeddings.tokens=1.5: expected a list of names, how many, or a file of them"),
     ({"embeddings": {"tokens": 0}}, "embeddings.tokens=0: expected a whole number of at least 1"),
     (
         {"embeddings": {"distribution": "gauss"}},

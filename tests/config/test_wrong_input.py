@@ -81,7 +81,7 @@ MISTAKES = [
     ("title=für", "other letters as key='välue'"),
     ("score=alibi score.alibi.x=1", "unknown setting 'score.alibi.x'; there is none to choose"),
     ("embeddings.tokens=[a,null,c]", "embeddings.tokens=[a,null,c]: expected a list of words"),
-    ("embeddings.tokens=1.5", "embeddings.tokens=1.5: expected a list of names, or how many"),
+    ("embeddings.tokens=1.5", "embeddings.tokens=1.5: expected a list of names, how many, or a file of them"),
     (VECTORS.format("[[1,null]]"), "row 0 holds null, which is not a number"),
     (VECTORS.format("[[1,2],null]"), "embeddings.vectors=[[1,2],null]: expected a list of rows"),
     (VECTORS.format("[[1e200,1],[1,1e200]]"), "the input is too large"),

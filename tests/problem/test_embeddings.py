@@ -30,6 +30,21 @@ def test_a_csv_file_with_names(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.x, [[1, 2.5], [-0.3, 4]])
 
 
+@pytest.mark.parametrize(
+    ("content", "tokens"),
+    [
+        ("token,size,mass\na,1,2\nb,3,4\n", ("a", "b")),
+        ("size,mass\n1,2\n3,4\n", ("x0", "x1")),
+        (",0,1\na,1,2\nb,3,4\n", ("a", "b")),  # as pandas writes a frame
+        (",0,1\n0,1,2\n1,3,4\n", ("0", "1")),
+    ],
+)
+def test_the_names_of_columns_are_no_vector(content: str, tokens: tuple[str, ...], tmp_path: Path) -> None:
+    found = begin("embeddings=file", file(tmp_path, "x.csv", content))
+    assert found.tokens == tokens
+    np.testing.assert_array_equal(found.x, [[1, 2], [3, 4]])
+
+
 def test_names_on_the_command_line_win_over_those_of_the_file(tmp_path: Path) -> None:
     words = file(tmp_path, "words.csv", "she,1\nlikes,2\n")
     assert begin("embeddings=file", words, "embeddings.tokens=[a,b]").tokens == ("a", "b")
@@ -56,8 +71,6 @@ def test_an_npy_file(tmp_path: Path) -> None:
         ("x.csv", "", "expected a list of rows"),
         ("x.csv", "a\nb\n", "is empty: expected at least one number in each row"),
         ("x.csv", "a,1\nb,1,2\n", "is ragged: rows of 1, 2 numbers"),
-        ("x.csv", "token,size\na,1\n", "its first line, 'token,size', is a header; leave it out"),
-        ("x.csv", "x,y\n1,2\n3,4\n", "its first line, 'x,y', is a header; leave it out"),
         ("x.csv", "a,1\nb,two\n", "row 1 holds 'two', which is not a number"),
         ("x.csv", "she 1 2\nlikes 3 4\n", "its first line has no comma, 'she 1 2'; put one after each number"),
         ("x.csv", "1\t2\n3\t4\n", "its first line has no comma"),
@@ -118,7 +131,7 @@ def test_an_npy_file_of_something_else_is_told_in_one_line(held: Any, message: s
 def test_several_arrays_in_one_file_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.ones((2, 2)))
     (tmp_path / "x.npz").rename(tmp_path / "x.npy")
-    with pytest.raises(UserError, match="it holds several arrays; save the one that is x"):
+    with pytest.raises(UserError, match="it is an archive of several arrays"):
         begin("embeddings=file", f"embeddings.file={tmp_path}/x.npy")
 
 

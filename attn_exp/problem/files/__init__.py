@@ -1,1 +1,98 @@
-"""Files of arrays: one format to a file, each read as numbers alone, so that nothing in one can run code."""
+"""Files of arrays: one format to a file, each read as numbers alone, so that nothing in one can run code.
+
+A format is found by its suffix. `look` says what a file holds; numbers are read when they are asked for, and a header
+that lies, a file that is cut off, or one that is no regular file is one line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attn_exp import machine, registry
+from attn_exp.errors import UserError, brief, first_line
+from attn_exp.problem.files import pickles
+from attn_exp.problem.files.format import MOST_TEXT, Array, Entry, Format, Held
+
+INDEX = ".safetensors.index.json"
+"""How the file is called that says in which of several safetensors files each array lies."""
+
+NAMES: tuple[str, ...] = registry.names(__path__, without=("format", "pickles"))
+
+
+LONGEST = 150
+"""Characters of a path that a line has room for."""
+
+
+def look(file: str, key: str) -> Held:
+    """Return what a file holds; `key` is the setting that named it, such as `embeddings.file`.
+
+    Raises:
+        UserError: no such file, no regular one, a suffix or contents that are no format, or a pickle.
+    """
+    path, said = Path(file), f"{key}={brief(file, LONGEST)}"
+    try:
+        if not path.is_file():
+            raise ValueError("it is no file" if path.exists() else "No such file or directory")
+        if path.suffix.lower() in pickles.SUFFIXES:
+            raise pickles.refusal(path, said)
+        return chosen(path, said).look(path, said)
+    except UserError:
+        raise
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        raise unreadable(said, error) from error
+
+
+def text(file: str, key: str) -> str:
+    """Return a file of text, without the mark that some programs begin one with.
+
+    Raises:
+        UserError: no such file, no regular one, or bytes that are no text.
+    """
+    try:
+        return machine.read_text(Path(file), MOST_TEXT).removeprefix("\ufeff")
+    except (OSError, ValueError) as error:
+        raise unreadable(f"{key}={brief(file, LONGEST)}", error) from error
+
+
+def chosen(path: Path, said: str) -> Format:
+    """Return the format that the suffix of a file names."""
+    suffix = "safetensors" if path.name.endswith(INDEX) else path.suffix.lower().removeprefix(".")
+    if suffix not in NAMES:
+        raise UserError(f"{said}: expected a file of {', '.join(f'.{name}' for name in NAMES)}")
+    return registry.constant(__name__, suffix, Format)
+
+
+def unreadable(said: str, error: BaseException) -> UserError:
+    """Return the line that says why a file cannot be read."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+    return UserError(f"{said}: cannot be read ({reason})")
+
+
+def numbers(entry: Entry, said: str) -> Array:
+    """Return the numbers of an array as float64; `said` names its file and itself.
+
+    Raises:
+        UserError: what are no real and finite numbers, or bytes that are not there.
+    """
+    try:
+        array = entry.read()
+        if array.dtype.kind not in "iuf":
+            raise UserError(f"{said} holds {entry.dtype}; expected real numbers")
+        wide = array.astype(np.float64)
+    except UserError:
+        raise
+    except (OSError, ValueError, MemoryError) as error:
+        raise unreadable(said, error) from error
+    bad = np.argwhere(~np.isfinite(wide))
+    if len(bad):
+        place = f"row {bad[0][0]}, column {bad[0][1]}" if wide.ndim == 2 else f"[{','.join(map(str, bad[0]))}]"
+        raise UserError(f"{said}: {place} holds {wide[tuple(bad[0])]}; expected finite numbers")
+    return wide
+
+
+def lists(value: Any) -> Entry:
+    """Return nested lists, as YAML and JSON have them, as an array."""
+    return registry.module(__name__, "json").listed(value)  # type: ignore[no-any-return] # of the module found by name

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 from attn_exp import machine
 from attn_exp.errors import UserError, brief, first_line, some, unknown
+from attn_exp.problem.files.format import Entry as Lazy
+from attn_exp.problem.files.format import Format, Held
 
 Array = NDArray[Any]
 
@@ -192,3 +195,12 @@ def plain_json(data: bytes, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{what} is no JSON object")
     return value
+
+
+def look(path: Path, said: str) -> Held:
+    """Return the arrays of a file; a number is read when it is asked for."""
+    known = tensors(path, said)
+    return Held({name: Lazy(one.shape, one.dtype, partial(array, one)) for name, one in known.items()})
+
+
+FORMAT = Format(look)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from attn_exp import registry
@@ -31,12 +33,35 @@ def find(name: str) -> Source:
     return registry.constant(__name__, name, Source)
 
 
+CALLED = {"text": "words"}
+"""Settings whose source has another name."""
+
+CHOICES = {"text": "words", "file": "file"}
+"""Settings that go with a choice of `embeddings`."""
+
+
 def said(settings: Embeddings) -> dict[str, Any]:
-    """Return what is said to each source, by the key that says it."""
-    own = {"file": settings.file, "vectors": settings.vectors, "distribution": settings.distribution}
+    """Return what is said to each source, by the key that says it; of words, the distribution is a part."""
+    own: dict[str, Any] = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
+    own["distribution"] = settings.distribution if settings.text is None else None
     return {name: value for name, value in own.items() if value is not None} | {
         f"source.{name}": value for name, value in settings.source.items()
     }
+
+
+def choice(keys: Sequence[str]) -> str:
+    """Say which choice of `embeddings` leaves out what the others give, if one of these settings has its own."""
+    own = next((CHOICES[key] for key in keys if key in CHOICES), "")
+    return f"; embeddings={own} leaves the other out" if own else ""
+
+
+def with_tokens(settings: Embeddings) -> Embeddings:
+    """Return the settings with the names of tokens that a file holds in the place of its name."""
+    if not isinstance(settings.tokens, str):
+        return settings
+    from attn_exp.problem.from_files import tokens  # noqa: PLC0415 - most runs read no files
+
+    return replace(settings, tokens=tokens(settings.tokens, "embeddings.tokens"))
 
 
 def asked(settings: Embeddings, seed: int) -> tuple[Source, Asked] | None:
@@ -45,12 +70,14 @@ def asked(settings: Embeddings, seed: int) -> tuple[Source, Asked] | None:
     Raises:
         UserError: several sources, an unknown one, settings that it does not take, or others that it needs.
     """
-    given = said(settings)
+    settings, given = with_tokens(settings), said(settings)
     if len(given) > 1:
         one, other = list(given)[:2]
-        raise UserError(f"embeddings.{one} and embeddings.{other} both say what x is; give one of them")
+        raise UserError(
+            f"embeddings.{one} and embeddings.{other} both say what x is; give one of them{choice((one, other))}"
+        )
     for key, value in given.items():
-        member = find(key.removeprefix("source."))
+        member = find(CALLED.get(key, key.removeprefix("source.")))
         if any(getattr(settings, name) is None for name in member.needs):
             needs = " and ".join(f"embeddings.{name}" for name in member.needs)
             raise UserError(f"embeddings.{key} needs {needs}")
@@ -72,7 +99,11 @@ def embed(settings: Embeddings, seed: int) -> Vectors | None:
     if settings.columns and not member.turns:
         raise UserError("embeddings.columns=true turns vectors that are written or read, and these are made")
     read = member.read(question)
-    return read._replace(x=read.x.T) if settings.columns else read
+    if not settings.columns:
+        return read
+    return read._replace(
+        x=None if read.x is None else read.x.T, later={name: array.T for name, array in read.later.items()}
+    )
 
 
 def size(settings: Embeddings) -> tuple[int, int] | None:

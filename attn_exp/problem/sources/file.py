@@ -1,99 +1,68 @@
-"""x from a file: a NumPy array, or a table whose first column may hold the names of the tokens."""
+"""x from a file, with the names of its tokens where they lie beside it; or q, k and v, or weights and v."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
-from attn_exp.errors import UserError, brief
-from attn_exp.problem.matrices import array, finite
+from attn_exp.errors import UserError, brief, unknown
+from attn_exp.problem import files, names
+from attn_exp.problem.files.format import Held
+from attn_exp.problem.from_files import listed
 from attn_exp.problem.sources.source import Array, Asked, Source, Vectors
+
+BINARY = (".npy", ".npz", ".safetensors")
+"""Files that say their shapes before their numbers."""
 
 
 def read(asked: Asked) -> Vectors:
-    """Read a .npy file, or any other as comma-separated values."""
-    path, key = Path(asked.own), f"embeddings.file={asked.own}"
-    try:
-        if not path.is_file() and path.exists():
-            raise UserError(f"{key}: cannot be read (it is no file)")
-        return Vectors(matrix(opened(path), key)) if path.suffix == ".npy" else table(lines(path), key)
-    except (OSError, ValueError, EOFError, csv.Error) as error:
-        if isinstance(error, UserError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        reason = "no NumPy file of plain numbers" if "pickle" in reason else reason
-        raise UserError(f"{key}: cannot be read ({reason})") from error
+    """Return x, or the arrays of a later start, of a file."""
+    held, said = files.look(asked.own, "embeddings.file"), f"embeddings.file={brief(asked.own, files.LONGEST)}"
+    meant = chosen(held, asked.settings.array, said)
+    arrays = {stage: matrix(held, name, said) for stage, name in meant.items()}
+    return Vectors(arrays.pop("x", None), held.tokens, arrays)
 
 
-def opened(path: Path, *, whole: bool = True) -> Any:
-    """Open a NumPy file; objects in it, which could run code, are not read."""
-    return np.load(path, mmap_mode=None if whole else "r", allow_pickle=False)
+def matrix(held: Held, name: str, said: str) -> Array:
+    """Return an array of a file as rows and columns of float64."""
+    entry, place = held.arrays[name], f"{said}: {name}" if name else said
+    if (len(entry.shape) != 2 and entry.shape) or (entry.shape and not np.prod(entry.shape)):
+        shape = list(entry.shape)
+        raise UserError(f"{place} holds an array of shape {shape}; expected rows and columns, such as [3,4]")
+    return files.numbers(entry, place)
 
 
-def matrix(held: Any, key: str) -> Array:
-    """Return what a NumPy file holds as a matrix of float64."""
-    if not isinstance(held, np.ndarray):
-        raise UserError(f"{key}: cannot be read (it holds several arrays; save the one that is x as .npy)")
-    if held.dtype.kind not in "iuf":
-        raise UserError(f"{key} holds {held.dtype.name}; expected real numbers")
-    if held.ndim != 2 or not held.size:
-        raise UserError(f"{key} holds an array of shape {list(held.shape)}; expected rows and columns, such as [3,4]")
-    return finite(held.astype(np.float64), key)
+def chosen(held: Held, array: str | None, said: str) -> dict[str, str]:
+    """Return which array of a file is x, or which are q, k and v, or weights and v.
 
-
-def lines(path: Path) -> list[list[str]]:
-    """Return the cells of each line that has any; the mark that some programs begin a file with is left out."""
-    with path.open(newline="", encoding="utf-8-sig") as text:
-        return [row for row in csv.reader(text, skipinitialspace=True) if any(cell.strip() for cell in row)]
-
-
-def table(rows: Sequence[Sequence[str]], key: str) -> Vectors:
-    """Return the numbers of a table, and the names in its first column where those are no numbers."""
-    if rows and len(rows[0]) == 1 and len(rows[0][0].split()) > 1:
-        raise UserError(f"{key}: its first line has no comma, {brief(rows[0][0], 40)!r}; put one after each number")
-    if is_header(rows):
-        raise UserError(f"{key}: its first line, {brief(','.join(rows[0]), 40)!r}, is a header; leave it out")
-    named = bool(rows) and not all(is_number(row[0]) for row in rows)
-    tokens = tuple(row[0].strip() for row in rows) if named else None
-    cells = [[float(cell) if is_number(cell) else cell for cell in row[named:]] for row in rows]
-    return Vectors(array(cells, key), tokens)
-
-
-def is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Say whether a first line names columns: no number in it, and numbers alone below it but for the first column."""
-    first, below = rows[:1], rows[1:]
-    words = all(not is_number(cell) for row in first for cell in row)
-    return (
-        bool(below)
-        and words
-        and all(len(row) > 1 or is_number(row[0]) for row in below)
-        and len(first[0]) > 1
-        and all(is_number(cell) for row in below for cell in row[1:])
+    Raises:
+        UserError: none is called so, or several are.
+    """
+    known = list(held.arrays)
+    if array is not None and array not in held.arrays:
+        raise UserError(f"{said}: {unknown(array, known, 'embeddings.array')}")
+    if array is not None or "" in held.arrays or len(known) == 1:
+        return {"x": array if array is not None else "" if "" in held.arrays else known[0]}
+    called = names.stages(known)
+    wanted = next(
+        (stages for stages in (("x",), ("q", "k", "v"), ("q", "k"), ("weights", "v")) if set(stages) <= set(called)), ()
     )
-
-
-def is_number(cell: str) -> bool:
-    """Say whether a cell holds a number."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    if not wanted or any(len(called[stage]) > 1 for stage in wanted):
+        raise UserError(
+            f"{said} holds {listed(held)}; expected one called x or embeddings; embeddings.array=NAME says which it is"
+        )
+    return {stage: called[stage][0] for stage in wanted}
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
-    """Return the shape that stands at the head of a NumPy file; a table tells its own only when it is read."""
-    if Path(asked.own).suffix != ".npy" or not Path(asked.own).is_file():
+    """Return the shape of x where it stands at the head of a file; a text tells its own only when it is read."""
+    if not asked.own.lower().endswith(BINARY):
         return None
     try:
-        held = opened(Path(asked.own), whole=False)
-    except (OSError, ValueError, EOFError):
+        held = files.look(asked.own, "embeddings.file")
+        shape = held.arrays[chosen(held, asked.settings.array, "")["x"]].shape
+    except (UserError, KeyError):
         return None  # reading it says why
-    return (held.shape[0], held.shape[1]) if isinstance(held, np.ndarray) and held.ndim == 2 else None
+    return (shape[0], shape[1]) if len(shape) == 2 else None
 
 
 SOURCE = Source(read=read, size=size, turns=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -28,10 +29,11 @@ class Asked(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """x `[t m]`, and the names of its tokens where they came with it."""
+    """x `[t m]`, and the names of its tokens where they came with it; where x is None, q, k and v, or weights and v."""
 
-    x: Array
+    x: Array | None
     tokens: tuple[str, ...] | None = None
+    later: Mapping[str, Array] = MappingProxyType({})
 
 
 def counted(asked: Asked) -> tuple[int, int] | None:

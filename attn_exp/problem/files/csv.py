@@ -1,0 +1,82 @@
+"""Tables: comma-separated values; the first column may hold the names of tokens, the first line those of columns."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from functools import partial
+from io import StringIO
+from pathlib import Path
+
+from attn_exp import machine
+from attn_exp.errors import UserError, brief, first_line
+from attn_exp.problem.files.format import MOST_TEXT, Array, Entry, Format, Held
+from attn_exp.problem.matrices import array
+
+
+def look(path: Path, said: str) -> Held:
+    """Return the one array of a table, and the names in its first column where those are no numbers."""
+    rows = split(text(path))
+    if rows and len(rows[0]) == 1 and len(rows[0][0].split()) > 1:
+        raise UserError(f"{said}: its first line has no comma, {brief(rows[0][0], 40)!r}; put one after each number")
+    return table(rows, said)
+
+
+def text(path: Path) -> str:
+    """Return a file of text; the mark that some programs begin one with is left out."""
+    try:
+        return machine.read_text(path, MOST_TEXT).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is no UTF-8 text: byte {error.object[error.start]:#x} at {error.start}") from error
+
+
+def split(content: str) -> list[list[str]]:
+    """Return the cells of each line that has any."""
+    try:
+        reader = csv.reader(StringIO(content, newline=""), skipinitialspace=True)
+        return [row for row in reader if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise ValueError(first_line(error)) from error
+
+
+def table(rows: Sequence[Sequence[str]], said: str) -> Held:
+    """Return the numbers of a table, and the names in its first column where those are no numbers."""
+    rows, indexed = below_head(rows)
+    named = bool(rows) and (indexed or not all(is_number(row[0]) for row in rows))
+    tokens = tuple(row[0].strip() for row in rows) if named else None
+    cells = [[float(cell) if is_number(cell) else cell for cell in row[named:]] for row in rows]
+    shape = (len(cells), len(cells[0])) if cells and cells[0] else ()  # reading says what is wrong with an empty one
+    return Held({"": Entry(shape, "float64", partial(numbers, cells, said))}, tokens)
+
+
+def numbers(cells: list[list[float | str]], said: str) -> Array:
+    """Return cells as an array, or say which is no number."""
+    return array(cells, said)
+
+
+def below_head(rows: Sequence[Sequence[str]]) -> tuple[Sequence[Sequence[str]], bool]:
+    """Return the lines below one that names columns, and whether it says that the first holds names.
+
+    No number stands in such a line and numbers alone below it, but for the first column; or it begins with an empty
+    cell, as pandas writes it above the names of rows.
+    """
+    first, below = rows[:1], rows[1:]
+    if not below or len(first[0]) < 2:
+        return rows, False
+    if not first[0][0].strip() and all(row[0].strip() for row in below):
+        return below, True
+    words = not any(is_number(cell) for cell in first[0])
+    head = words and all(len(row) > 1 and all(map(is_number, row[1:])) for row in below)
+    return (below, False) if head else (rows, False)
+
+
+def is_number(cell: str) -> bool:
+    """Say whether a cell holds a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+FORMAT = Format(look)

@@ -1,0 +1,44 @@
+"""What a format of files is: a way to see which arrays a file holds, before any number of it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+MOST_BYTES = 2**31
+"""The largest array that is read."""
+
+MOST_TEXT = 256 * 2**20
+"""The largest file of text that is read."""
+
+
+class Entry(NamedTuple):
+    """One array of a file: its shape, the type of its numbers in words, and how to read them."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    read: Callable[[], Array]
+
+
+class Held(NamedTuple):
+    """What a file holds: arrays by their names, `""` where one has none, and the names of tokens beside them."""
+
+    arrays: Mapping[str, Entry]
+    tokens: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files; a file of this folder that is named as its suffix holds one, as `FORMAT`.
+
+    - `look`: returns what a file holds, and reads no more of it than that takes. It is given the file, and the setting
+      that named it, with which errors begin; a ValueError of its own becomes one line.
+    """
+
+    look: Callable[[Path, str], Held]

@@ -1,0 +1,83 @@
+"""JSON files: arrays as lists of lists, by name or one alone; tokens as a list of texts; or a vector for each word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attn_exp import machine
+from attn_exp.errors import brief, first_line
+from attn_exp.problem.files.format import MOST_TEXT, Array, Entry, Format, Held
+from attn_exp.problem.files.npz import TOKENS
+
+
+def look(path: Path, said: str) -> Held:
+    """Return the arrays of the file. An object of vectors alone, `{"she": [1, 2], ...}`, is one array with tokens."""
+    value = loaded(path)
+    if isinstance(value, list):
+        return Held({}, texts(value)) if texts(value) else Held({"": listed(value)})
+    if not isinstance(value, Mapping):
+        raise ValueError(f"it holds {brief(str(value), 40)}; expected arrays as lists of lists, by name or one alone")
+    named = next((name for name in TOKENS if texts(value.get(name))), None)
+    tokens = None if named is None else texts(value[named])
+    arrays = {name: listed(item) for name, item in value.items() if isinstance(item, list) and name != named}
+    if len(arrays) > 1 and len({entry.shape for entry in arrays.values() if len(entry.shape) == 1}) == 1:
+        vectors = [item for name, item in value.items() if name in arrays]
+        if all(len(entry.shape) == 1 for entry in arrays.values()):
+            return Held(arrays | {"": listed(vectors)}, tuple(arrays))
+    return Held(arrays, tokens)
+
+
+def loaded(path: Path) -> Any:
+    """Return what a file of JSON holds."""
+    try:
+        return json.loads(machine.read_text(path, MOST_TEXT))
+    except RecursionError as error:
+        raise ValueError("it nests too deeply") from error
+    except UnicodeDecodeError as error:
+        raise ValueError("it is no UTF-8 text") from error
+    except ValueError as error:
+        raise ValueError(f"it is no JSON: {first_line(error)}") from error
+
+
+def texts(value: Any) -> tuple[str, ...] | None:
+    """Return a list of texts; None for anything else."""
+    right = isinstance(value, list) and value and all(isinstance(item, str) for item in value)
+    return tuple(value) if right else None
+
+
+def listed(value: list[Any]) -> Entry:
+    """Return nested lists as an array; where they are none, asking for its numbers says why."""
+    reason = fault(value)
+    array = None if reason else np.array(value)
+    if array is not None and array.dtype.kind in "iuf":
+        return Entry(array.shape, str(array.dtype), lambda: array)
+    return Entry((), "what is no array", lambda: refuse(reason or "a number is too large, or is no number"))
+
+
+def refuse(reason: str) -> Array:
+    """Say why lists are no array."""
+    raise ValueError(reason)
+
+
+def fault(value: list[Any], depth: int = 4) -> str:
+    """Return what keeps nested lists from being an array of numbers; nothing where they are one."""
+    if not depth:
+        return "lists nest too deeply for an array"
+    if not any(isinstance(item, list) for item in value):
+        wrong = next((item for item in value if isinstance(item, bool) or not isinstance(item, int | float)), None)
+        strange = wrong is not None or None in value
+        return f"it holds {brief(json.dumps(wrong), 40)}, which is not a number" if strange else ""
+    if not all(isinstance(item, list) for item in value):
+        return "it mixes lists and numbers"
+    widths = sorted({len(item) for item in value})
+    if len(widths) > 1:
+        return f"it is ragged: rows of {brief(', '.join(map(str, widths)))} numbers"
+    return next((reason for item in value if (reason := fault(item, depth - 1))), "")
+
+
+FORMAT = Format(look)

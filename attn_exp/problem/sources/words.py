@@ -1,0 +1,55 @@
+"""A vector for each word of a text: the same word, wherever it stands and beside whatever, has the same vector."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+import numpy as np
+
+from attn_exp.errors import UserError, brief
+from attn_exp.problem.sources.source import Asked, Source, Vectors
+from attn_exp.streams import draw
+
+MARKED = re.compile(r"\[\w+\]|<\|?/?\w+\|?>")
+"""A word of a tokenizer's own, such as [PAD] or <s>, which its brackets belong to."""
+
+
+def read(asked: Asked) -> Vectors:
+    """Draw the vector of each word from a stream of its own, named after it: N(0, 1), or U(-1, 1) with `uniform`.
+
+    Raises:
+        UserError: a text without words.
+    """
+    words = tuple(split(asked.own)) if isinstance(asked.own, str) else tuple(asked.own)
+    if not words:
+        raise UserError(f"embeddings.text={brief(repr(asked.own))}: expected at least one word")
+    width, distribution = asked.settings.d_model or 0, asked.settings.distribution or "normal"
+    vectors = {word: draw(asked.seed, f"word {word}", distribution, (width,)) for word in dict.fromkeys(words)}
+    return Vectors(np.stack([vectors[word] for word in words]), words)
+
+
+def split(text: str) -> Iterator[str]:
+    """Yield the words of a text as they are written, and the marks before and after each as words of their own."""
+    for word in unicodedata.normalize("NFC", text).split():
+        start, stop = (0, len(word)) if MARKED.fullmatch(word) else inner(word)
+        yield from word[:start]
+        if start < stop:
+            yield word[start:stop]
+        yield from word[stop:]
+
+
+def inner(word: str) -> tuple[int, int]:
+    """Return where a word begins and ends between the marks around it."""
+    letters = [place for place, character in enumerate(word) if not unicodedata.category(character).startswith("P")]
+    return (letters[0], letters[-1] + 1) if letters else (0, 0)
+
+
+def size(asked: Asked) -> tuple[int, int] | None:
+    """Return how many words there are, and how many numbers each gets."""
+    words = list(split(asked.own)) if isinstance(asked.own, str) else asked.own
+    return (len(words), asked.settings.d_model) if words and asked.settings.d_model else None
+
+
+SOURCE = Source(read=read, size=size, needs=("d_model",))
