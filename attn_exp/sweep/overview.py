@@ -168,11 +168,14 @@ def disagreements(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[
         yield " ".join(swept_words(about, point)), str(tally), command(about, point).line
 
 
-def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, int, str]]:
-    """Yield each error, how many points it struck, and the command that repeats the first; the commonest first."""
-    for message, count in summary.failure_counts.most_common(20):
-        places = summary.failures.get(message) or [0]
-        yield message, count, command(about, places[0]).line
+def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, int, str, str]]:
+    """Yield each error, the commonest first: how many points it struck, what they share, what repeats the first."""
+    for message, failure in sorted(summary.failures.items(), key=lambda pair: -pair[1].count)[:20]:
+        varied = [axis for axis in about["axes"] if axis["count"] > 1]
+        shared = " ".join(
+            f"{axis['key']}={failure.shared[axis['column']]}" for axis in varied if axis["column"] in failure.shared
+        )
+        yield message, failure.count, shared if failure.count > 1 else "", command(about, failure.first).line
 
 
 def terminal(about: Mapping[str, Any], summary: Summary) -> str:
@@ -184,7 +187,10 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
         parts.append(drawn(list(shown.heads), rows))
     if shown.count > len(shown.lines):
         parts.append(f"{len(shown.lines)} of {shown.count:,} rows; the report has more, the results have all.")
-    struck = [f"{count:,} x {plain(message, 100)}\n    {again}" for message, count, again in failures(about, summary)]
+    struck = [
+        f"{count:,} x {plain(message, 100)}{f' (all with {shared})' if shared else ''}\n    {again}"
+        for message, count, shared, again in failures(about, summary)
+    ]
     if struck:
         parts.append("\n".join(struck[:5]))
     odd = [

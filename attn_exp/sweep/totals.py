@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 MOST_CELLS = 20_000
 KEPT = 5
 """How many of the best, the worst and the failed points are named."""
+MOST_ERRORS = 100
 NAMED = 20
 """How many of the points that disagree with a printed result are named."""
 
@@ -68,12 +68,26 @@ class Fold:
 
 
 @dataclass
+class Failure:
+    """The points that one error struck: how many, the first of them, and the settings that all of them share."""
+
+    count: int
+    first: int
+    shared: dict[str, str]
+
+    def add(self, settings: Mapping[str, str]) -> None:
+        """Count one more point."""
+        self.count += 1
+        self.shared = {name: value for name, value in self.shared.items() if settings[name] == value}
+
+
+@dataclass
 class Summary:
     """What a report says of a sweep.
 
     `cells` maps the labels of each axis but the seed, and the variant, to the moments of each metric; `least` and
     `most` hold the extreme rows of each metric as (number, point, variant); `first` holds the first point of each cell;
-    `failures` some of the points of each error. `tally` counts printed results, each point's once, and `tallies` those
+    `failures` the points of each error. `tally` counts printed results, each point's once, and `tallies` those
     of each cell; `disagreements` holds the first points of which one disagrees, `disagreeing` how many there are.
     """
 
@@ -86,8 +100,7 @@ class Summary:
     first: dict[tuple[str, ...], int] = field(default_factory=dict)
     least: dict[str, list[tuple[float, int, str]]] = field(default_factory=dict)
     most: dict[str, list[tuple[float, int, str]]] = field(default_factory=dict)
-    failures: dict[str, list[int]] = field(default_factory=dict)
-    failure_counts: Counter[str] = field(default_factory=Counter)
+    failures: dict[str, Failure] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     tallies: dict[tuple[str, ...], Tally] = field(default_factory=dict)
     disagreeing: int = 0
@@ -147,6 +160,7 @@ def totalled(
     seeds = [int(axis["count"]) for axis in axes if axis["key"] == "seed"]
     summary = Summary(tuple(folded), math.prod(seeds))
     columns = [(name, head.index(name)) for name in (*METRICS, *metrics) if name in head]
+    swept = [(axis["column"], head.index(axis["column"])) for axis in axes]
     status, message, variant = (head.index(name) for name in ("status", "message", "variant"))
     tally_of = tallying(head)
     last = ""
@@ -156,7 +170,8 @@ def totalled(
             last = line[0]
             summary.points += 1
         if line[status] != OK:
-            count_failure(summary, int(line[0]), f"{line[status]}: {line[message]}")
+            settings = {name: line[column] for name, column in swept}
+            count_failure(summary, int(line[0]), f"{line[status]}: {line[message]}", settings)
             continue
         if line[variant] not in summary.variants:
             summary.variants.append(line[variant])
@@ -201,9 +216,10 @@ def note_extremes(summary: Summary, name: str, number: float, point: str, varian
         del least[KEPT:]
 
 
-def count_failure(summary: Summary, point: int, message: str) -> None:
+def count_failure(summary: Summary, point: int, message: str, settings: Mapping[str, str]) -> None:
+    """Count a failed point with its error; of errors of very many kinds, those that came first."""
     summary.failed += 1
-    summary.failure_counts[message] += 1
-    places = summary.failures.setdefault(message, []) if len(summary.failures) < 100 else []
-    if len(places) < KEPT:
-        places.append(point)
+    if message in summary.failures:
+        summary.failures[message].add(settings)
+    elif len(summary.failures) < MOST_ERRORS:
+        summary.failures[message] = Failure(1, point, dict(settings))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from attn_exp.sweep.student import t_975
-from attn_exp.sweep.totals import MOST_CELLS, Moments, folds, summarized
+from attn_exp.sweep.totals import MOST_CELLS, Failure, Moments, folds, summarized
 
 HEAD = ["point", "head", "seed", "status", "message", "variant", "error", "entropy"]
 AXES: list[dict[str, Any]] = [
@@ -88,7 +88,15 @@ def test_cells_extremes_and_failures() -> None:
     assert found.least["entropy"][0] == (0.5, 0, "a")
     assert found.most["entropy"][0] == (55.0, 5, "b")
     assert list(found.most) == ["entropy"]  # NaN is no number
-    assert found.failures == {"failed: no": [4]}
+    assert found.failures == {"failed: no": Failure(1, 4, {"head": "2", "seed": "1"})}
+
+
+def test_failures_of_one_message_say_what_they_share() -> None:
+    failed = [
+        [str(point), str(head), str(point), "failed", "no room", "", "", ""] for point, head in enumerate((2, 2, 2))
+    ]
+    found = summarized(HEAD, [*failed, *lines()[:2]], AXES)
+    assert found.failures == {"failed: no room": Failure(3, 0, {"head": "2"})}
 
 
 def test_long_axes_are_cut_so_that_a_report_stays_small() -> None:
