@@ -193,7 +193,7 @@ def explained(shares: Sequence[Share]) -> Iterator[str]:
     """Yield what explains most of how the first metric varies."""
     spoken = next((share.metric for metric in SPOKEN for share in shares if share.metric == metric), None)
     found = [share for share in shares if share.metric == spoken and share.share >= LEAST_SHARE][:MOST_SHARES]
-    if spoken and found:
+    if spoken and any(share.settings != ("seed",) for share in found):
         parts = [f"{' with '.join(share.settings)} {share.share:.0%}" for share in found]
         yield f"Of all that varies in the {name(spoken)}: {', '.join(parts)}."
 
