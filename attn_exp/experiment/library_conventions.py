@@ -12,15 +12,16 @@
 | `keras_scores` | may attend | first beside first | zeros | the input's type |
 | `keras_attention` | may attend | first beside first | as if nothing were masked | the input's type |
 | `udl` | may attend | first beside first | NaN | the input's type |
-| `onnx_old` | may attend | first beside first | zeros | the input's type |
+| `onnx_old` | may attend | first beside first | NaN | the input's type |
 
 All but the last cap logits before masking and give query head i the key/value head `i // (h / g)`. `onnx_old` is
-ONNX's reference code as it was: up to 1.21 it capped after masking, which leaks weight to masked keys, and until
-September 2025 it gave query head i the key/value head `i mod g`.
+ONNX's reference code as it was in 1.19: up to 1.21 it capped after masking, which leaks weight to masked keys, so that
+with a cap no row is without keys; up to 1.19 it gave query head i the key/value head `i mod g`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -72,7 +73,7 @@ CONVENTIONS = {
     "jax": Convention("JAX, jax/_src/nn/functions.py, dot_product_attention", empty="mean", softmax_dtype="float32"),
     "keras": Convention("Keras 3 on JAX, layers.MultiHeadAttention", empty="mean", softmax_dtype="float32"),
     "udl": Convention("Prince 2023, Understanding Deep Learning, notebook 12.1", empty="nan"),
-    "onnx_old": Convention("ONNX up to 1.21, reference code of Attention", caps_last=True, tiled=True),
+    "onnx_old": Convention("ONNX 1.19, reference code of Attention", empty="nan", caps_last=True, tiled=True),
     "torch_mha_context": Convention("PyTorch, nn.MultiheadAttention with need_weights=False", blocks=True),
     "keras_scores": Convention("Keras 3, layers.MultiHeadAttention with return_attention_scores=True"),
     "keras_attention": Convention("Keras 3, layers.Attention, which takes 1e9 from masked scores", empty="unmasked"),
@@ -92,13 +93,21 @@ def convention(name: str) -> Convention:
     return CONVENTIONS[name]
 
 
+def leaks(rules: Rules) -> bool:
+    """Say whether logits are bent after masking so that those of masked keys are finite: then every row has keys."""
+    masked = -math.inf
+    for rule in rules.scores:
+        masked = float(rule.bend(masked))
+    return rules.bend_last and math.isfinite(masked)
+
+
 def empty_rows(stages: Trace, rules: Rules, empty: str, attend: Callable[..., Trace]) -> Trace:
     """Return the trace with rows that see no key as a convention has them; `stages` has them as zeros.
 
     `attend` computes the same function, and can do without masks.
     """
     q, k, v = stages.q, stages.k, stages.v
-    if empty == "zeros" or q is None or k is None:
+    if empty == "zeros" or q is None or k is None or leaks(rules):
         return stages
     heads, rows, keys = len(q), q.shape[1], k.shape[1]
     blind = ~places(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)

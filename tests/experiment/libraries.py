@@ -139,6 +139,25 @@ def onnx(case: Case) -> Any:
     return side_by_side(outputs[0][0])
 
 
+def onnx_old(case: Case) -> Any:
+    """Compute ONNX's operator by its reference code of 1.19, the last that gave query head i the head `i mod g`."""
+    from onnx import TensorProto, __version__, helper  # noqa: PLC0415
+    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
+
+    assert __version__ == "1.19.0", __version__
+    settings: Any = {"is_causal": int(case["causal"]), "softcap": float(case["cap"])}
+    node = helper.make_node("Attention", ["Q", "K", "V", "M"], ["Y"], **settings)
+    inputs = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, None) for name in "QKVM"]
+    output = helper.make_tensor_value_info("Y", TensorProto.DOUBLE, None)
+    graph = helper.make_graph([node], "one", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    heads = {"Q": int(case["head"]), "K": int(case["kv_head"]), "V": int(case["kv_head"])}
+    sides = {name: split(case[name.lower()], count)[None] for name, count in heads.items()}
+    added = np.where(case["mask"], 0.0, -np.inf)  # with a causal mask it made NaN of all that a boolean mask allows
+    outputs: Any = ReferenceEvaluator(model).run(None, {**sides, "M": added})
+    return side_by_side(outputs[0][0])
+
+
 def udl(case: Case) -> Any:
     """Compute what the notebook's lines do: exponentials over their sum, 0 over 0 where all are masked."""
     q, k = (split(case[name], int(case["head"])) for name in "qk")
@@ -201,6 +220,7 @@ LIBRARIES: dict[str, Callable[[Case], Any]] = {
     "keras_attention": keras_attention,
     "flash": flash,
     "onnx": onnx,
+    "onnx_old": onnx_old,
     "udl": udl,
     "alibi": alibi,
     "t5": t5,

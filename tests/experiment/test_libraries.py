@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,9 +25,13 @@ from tests.compose import config
 pytestmark = pytest.mark.long
 
 CASES = 200
+GOLDEN = Path(__file__).parent / "golden"
 
 SHAPES = ((1, 1, 1, 1), (3, 3, 1, 2), (3, 5, 2, 1), (5, 3, 3, 2), (4, 4, 2, 3), (1, 6, 2, 2), (6, 1, 1, 4))
 """Queries, keys, heads and their size; few, since JAX compiles its function anew for each."""
+
+GROUPED = ((1, 1, 2, 1), (3, 5, 4, 2), (5, 3, 6, 1), (4, 4, 6, 2), (6, 2, 2, 3))
+"""For ONNX as it was: query heads that share key/value heads."""
 
 LONGER = ((5, 5, 2, 4), (7, 9, 3, 2), (60, 150, 2, 2), (1, 300, 1, 4))
 """For positions: sizes of heads are even, and keys far away."""
@@ -57,6 +61,16 @@ def case(seed: int, shapes: Sequence[tuple[int, int, int, int]] = SHAPES) -> dic
     return {"q": q, "k": k, "v": v, "head": head, "mask": mask, "causal": rng.random() < 0.5, "length": length}
 
 
+def old_case(seed: int) -> dict[str, Any]:
+    """Return a random problem for ONNX as it was: heads that share key and value heads, and logits that are capped."""
+    whole, rng = case(seed, GROUPED), np.random.default_rng([seed, 19])
+    head = whole["head"]
+    kv_head = int(rng.choice([count for count in range(1, head + 1) if head % count == 0]))
+    width = kv_head * (whole["k"].shape[1] // head)
+    sides = {side: whole[side][:, :width] for side in "kv"}
+    return whole | sides | {"kv_head": kv_head, "cap": float(rng.choice([0, 0.5, 3])), "length": len(whole["k"])}
+
+
 def fitting(name: str, case: dict[str, Any]) -> dict[str, Any]:
     """Return the case with what the library has: `flash` and `keras_attention` know lengths, the others masks."""
     keys = len(case["k"])
@@ -80,6 +94,8 @@ def settings(base: Config, name: str, case: dict[str, Any]) -> Config:
         mask["array"] = {"values": (~case["mask"] if blocks else case["mask"]).tolist()}
     given = Embeddings(tokens=len(case["q"]), **{side: case[side].tolist() for side in "qkv"})
     more: dict[str, Any] = {"convention": name, "scale": name != "keras_attention"}
+    if name == "onnx_old":
+        more |= {"kv_head": case["kv_head"], "score": {"softcap": {"cap": case["cap"]}} if case["cap"] else {}}
     if name in POSITIONS:
         more = POSITIONS[name]
     if name == "t5":
@@ -124,9 +140,19 @@ def test_a_convention_is_what_its_library_computes(name: str, tmp_path: Path) ->
     if not find_spec(library):
         assert "ATTN_EXP_CI" not in os.environ, f"{library} is not installed"
         pytest.skip(f"{library} is not installed")
-    base = config("variant=[multi_head]")
     cases = [fitting(name, case(seed, LONGER if name in POSITIONS else SHAPES)) for seed in range(CASES)]
-    answers = asked(name, cases, tmp_path)
+    hold(name, cases, asked(name, cases, tmp_path))
+
+
+def test_old_onnx_is_what_its_reference_code_computed() -> None:
+    """The answers were recorded: `python -m tests.experiment.libraries onnx_old IN OUT`, with ONNX 1.19.0 installed."""
+    with np.load(GOLDEN / "onnx_1.19.npz") as answers:
+        hold("onnx_old", [old_case(seed) for seed in range(CASES)], dict(answers))
+
+
+def hold(name: str, cases: Sequence[dict[str, Any]], answers: Mapping[str, Any]) -> None:
+    """Compute each case under a convention, and hold the form and the reference to the library's answer."""
+    base = config("variant=[multi_head]")
     for number, each in enumerate(cases):
         chosen = settings(base, name, each)
         problem = build(chosen)
