@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from attn_exp import registry
 from tests import ROOT
 from tests.report.browser import need_chromium
 
@@ -111,6 +112,31 @@ def test_what_fails_as_it_should_is_shown_with_what_it_says(produce: Any, page: 
 def test_files_are_written_where_they_say(produce: Any, page: Any) -> None:
     text = produce.produced("```yaml:mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\n```\n", page)
     assert text == "```{code-block} yaml\n:caption: mine/a.yaml\na: 1\n```\n```console\n$ cat mine/a.yaml\na: 1\n```\n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["check", "extend"])
+def test_what_is_said_of_your_own_code_runs(name: str, produce: Any, tmp_path: Path) -> None:
+    """The page on checks, its adapter of a Keras layer included, and the door from outside of the other."""
+    (tmp_path / name).mkdir()
+    text = (DOCS / f"{name}.md").read_text(encoding="utf-8").split("\n## A mask\n")[0]
+    with registry.kept():
+        page = produce.Page(name, tmp_path / name, DOCS / "_produced/test")
+        shown = produce.produced(text.replace("<!-- checkout -->\n", ""), page)
+    said = {
+        "check": ["attention with scale_by_d", "with x and a layer's matrices, torch", "attention with no_scale"],
+        "extend": ["looped and matrix compute the same function (A)", "did you mean mask.mine.step?"],
+    }[name]
+    assert all(sentence in shown for sentence in said)
+    assert name != "check" or re.search(r"keras_layer\.py:attention --quick\nattention: passed", shown)
+
+
+def test_commands_of_the_readme_that_need_your_code_are_run_on_these_pages() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Check your own\n")[1].split("\n## ")[0]
+    commands = re.findall(r"^attn-exp (.*)$", section, re.MULTILINE)
+    pages = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("check", "extend"))
+    assert len(commands) == 4
+    assert all(f"$ python -m attn_exp {command}\n" in pages for command in commands)
 
 
 def test_a_list_of_members_names_every_file(produce: Any, page: Any) -> None:

@@ -122,7 +122,7 @@ def imported(name: Named, asked: Asked) -> OwnForm:
     Raises:
         UserError: it cannot be imported, or what it takes is not known.
     """
-    function = own.find(name)
+    function = replace(own.find(name), target=str(name))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         caller, bound, _ = ask.how_to_call(function, asked)

@@ -44,7 +44,7 @@ def one(variant: str, verdict: Verdict) -> Story:
     small = verdict.smallest
     return Story(
         title=f"What is wrong with {variant}" if not verdict.passed else f"Nothing is wrong with {variant}",
-        sentence=f"{verdict.name} computes {verdict.computes.rstrip('.')}.",
+        sentence=f"{verdict.name} computes {computed(verdict)}.",
         named=tuple(explained(name) for name in verdict.mistakes),
         parting="" if small is None else parting(small.stages),
         broken=tuple((finding.rung, finding.said) for finding in verdict.findings if finding.state == BROKEN),
@@ -52,6 +52,13 @@ def one(variant: str, verdict: Verdict) -> Story:
         command="" if small is None else small.command,
         stages=() if small is None else tuple((stage.name, stage.parts, pairs(stage)) for stage in small.stages),
     )
+
+
+def computed(verdict: Verdict) -> str:
+    """Say what a function computes; its mistakes, which are explained below, by their names alone."""
+    if verdict.mistakes and not verdict.passed:
+        return f"attention with {' and '.join(verdict.mistakes)}"
+    return verdict.computes.rstrip(".")
 
 
 def explained(name: str) -> tuple[str, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp import registry
 from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected
 from attn_exp.experiment.judging.keywords import at_of, for_case
@@ -158,9 +160,11 @@ def brief(array: Array) -> str:
 def command(own: Own, case: Case, caller: Caller) -> str:
     """Return the command that shows this input stage by stage, the function beside the right one."""
     form = own.target or f"{own.file or module_of(own)}:{own.name}"
-    words = ["python -m attn_exp", *given_words(case)]
+    files = [word for file in registry.files() for word in ("--with", shlex.quote(file))]
+    words = ["python -m attn_exp", *files, *given_words(case)]
     kept = [word for word in sorted(caller.asked.typed) if word.partition("=")[0] not in ("head", "seed")]
-    return " ".join([*words, f"head={case.recipe.heads}", *kept, "variant=[matrix,mine]", f"variant.mine.form={form}"])
+    chosen = [*kept, "variant=[matrix,mine]", f"variant.mine.form={form}"]
+    return " ".join([*words, f"head={case.recipe.heads}", *map(shlex.quote, chosen)])
 
 
 def given_words(case: Case) -> list[str]:
