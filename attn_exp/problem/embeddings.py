@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from attn_exp.config.schema import Embeddings
-from attn_exp.errors import UserError, brief
+from attn_exp.errors import UserError
 from attn_exp.problem import sources
 from attn_exp.problem.matrices import array
 
@@ -58,13 +58,9 @@ def written(given: Any, key: str, name: str) -> Array:
     """Return an array that the settings write out, or name by its file."""
     if not isinstance(given, str):
         return array(given, key)
-    from attn_exp.problem.from_files import one  # noqa: PLC0415 - most runs read no files
+    from attn_exp.problem.from_files import rows  # noqa: PLC0415 - most runs read no files
 
-    matrix = one(given, key, name)
-    if matrix.ndim != 2 or not matrix.size:
-        shape = list(matrix.shape)
-        raise UserError(f"{key}={brief(given, 150)} holds an array of shape {shape}; expected rows and columns")
-    return matrix
+    return rows(given, key, name)
 
 
 def check_stage(x: Array | None, q: Array | None, k: Array | None, weights: Array | None) -> None:

@@ -30,6 +30,21 @@ def one(file: str, key: str, wanted: str = "") -> Array:
     return files.numbers(held.arrays[name], f"{key}={brief(file, files.LONGEST)}{f': {name}' * bool(name)}")
 
 
+def rows(file: str, key: str, wanted: str) -> Array:
+    """Return the array of a file as rows and columns.
+
+    Raises:
+        UserError: as `one`, or another shape.
+    """
+    matrix = one(file, key, wanted)
+    if matrix.ndim != 2 or not matrix.size:
+        shape = list(matrix.shape)
+        raise UserError(
+            f"{key}={brief(file, files.LONGEST)} holds an array of shape {shape}; expected rows and columns"
+        )
+    return matrix
+
+
 def tokens(file: str, key: str) -> tuple[str, ...]:
     """Return the names of tokens in a file: one in each line of a text, or all in one line; or those of an array.
 

@@ -33,6 +33,7 @@ from attn_exp.problem.problem import Problem
 from attn_exp.runs import (
     arrays,
     folders,
+    input_files,
     json_file,
     own_code,
     own_members,
@@ -53,6 +54,7 @@ DESCRIPTION = {
     "blas?": [dict],
     "pins?": [str],
     "code?": [own_code.RECORD],
+    "inputs?": [input_files.RECORD],
     "with?": [own_members.RECORD],
     "files?": dict.fromkeys(("comparison.csv?", "distances.csv?", "timings.csv?", "results.npz?"), seal.FILE),
     "seal?": str,
@@ -96,8 +98,7 @@ def save(run: Run, output_dir: Path) -> Path:
 
 
 def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the contents of `run.json`: how to repeat a run, where it comes from, and which code of the user's own it
-    ran."""
+    """Return the contents of `run.json`: how to repeat a run, where it comes from, and what it read."""
     config = comparison.config
     plain = arrays.settings(config, {})
     short = command._replace(words=arrays.shortened(command.words, plain))
@@ -111,6 +112,7 @@ def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) ->
         **origin,
         **own_code.recorded(own_code.of(comparison.variants)),
         **own_members.recorded(config),
+        **input_files.recorded(config),
         "config": plain,
     }
 
@@ -167,8 +169,7 @@ def variants_from(config: Config, problem: Problem, rows: Sequence[Row]) -> tupl
 
 
 def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]:
-    """Return the very settings that a run has written, whatever the YAML says today, the words that chose them, and
-    all that its `run.json` says.
+    """Return the very settings of a run, the words that chose them, and all that its `run.json` says.
 
     Raises:
         UserError: there are none that can be read.

@@ -18,7 +18,7 @@ from attn_exp import machine
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
-from attn_exp.runs import folders, json_file, own_code, own_members
+from attn_exp.runs import folders, input_files, json_file, own_code, own_members
 from attn_exp.runs.json_file import DamagedError
 from attn_exp.sweep.plan import Plan
 from attn_exp.sweep.space import Axis
@@ -38,7 +38,7 @@ SHAPE = {
     "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str], "told?": str,
     "disagreeing?": int,
     "results?": {"bytes?": int, "sha256?": str}, "code?": [own_code.RECORD],
-    "with?": [own_members.RECORD],
+    "with?": [own_members.RECORD], "inputs?": [input_files.RECORD],
 }  # fmt: skip
 """What a manifest holds, as far as something reads it."""
 
@@ -73,6 +73,7 @@ def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
         "parts": list(plan.names),
         **own_code.recorded([own_code.by_name(name) for name in plan.code]),
         **own_members.recorded(config),
+        **input_files.recorded(config),
     }
 
 

@@ -22,6 +22,7 @@ from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Sweep
 from attn_exp.config.spelling import key_of, spelled
 from attn_exp.errors import UserError
+from attn_exp.problem import input_files
 from attn_exp.registry import Origin
 from attn_exp.sweep import skip
 from attn_exp.sweep.space import Axis, Space, changed, holds
@@ -118,8 +119,10 @@ class Plan:
     @cached_property
     def files(self) -> dict[str, str]:
         """Words that name a file of data or of code, and the same with a hash of what it holds."""
-        axes = [axis for axis in self.space.axes if axis.key == "embeddings.file"]
-        words = {axis.word(place): contents(value) for axis in axes for place, value in enumerate(axis.values)}
+        axes = [axis for axis in self.space.axes if input_files.is_file(axis.key)]
+        words = {
+            axis.word(place): input_files.fingerprint(value) for axis in axes for place, value in enumerate(axis.values)
+        }
         code = {axis.word(place): value for axis in self.space.axes for place, value in named_code(axis)}
         words |= {word: own_files.of_code(value) for word, value in code.items()}
         return {word: f"{word} {digest}" for word, digest in words.items()}
@@ -139,7 +142,8 @@ def fingerprint(base: Mapping[str, Any], space: Space) -> str:
         path = axis.key.split(".")
         base = changed(base, path, None) if not axis.composed and holds(base, path) else base
     deciding = {key: value for key, value in base.items() if key not in NO_RESULT}
-    text = json.dumps(deciding, sort_keys=True, default=repr) + contents(base["embeddings"].get("file"))
+    text = json.dumps(deciding, sort_keys=True, default=repr)
+    text += "".join(map(input_files.fingerprint, input_files.of(base).values()))
     text += "".join(own_files.of_code(variant.get("form")) for variant in base["variant"].values())
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -149,14 +153,6 @@ def named_code(axis: Axis) -> list[tuple[int, Any]]:
     if isinstance(axis.values, range) or not axis.key.startswith("variant."):
         return []
     return [(place, value) for place, value in enumerate(axis.values) if isinstance(value, Named)]
-
-
-def contents(file: Any) -> str:
-    """Return a hash of a file's contents; nothing where there is none."""
-    try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest() if isinstance(file, str) else ""
-    except OSError:
-        return ""
 
 
 def task_version() -> str:

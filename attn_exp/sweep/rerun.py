@@ -14,7 +14,7 @@ from attn_exp import machine
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, printable
-from attn_exp.runs import own_code, own_members, store, trust
+from attn_exp.runs import input_files, own_code, own_members, store, trust
 from attn_exp.runs.execution import run
 from attn_exp.runs.own_code import Record
 from attn_exp.sweep import manifest
@@ -52,15 +52,32 @@ def again(folder: Path, point: str | None, own: bool = False) -> str:
 
     with members(about, [record["form"] for record in about.get("code", ())], folder, own):
         config = composed(words, repeat.folders, typed=False)
+        for sentence in input_files.changed(config, about.get(input_files.KEY, ())).values():
+            print(f"attn_exp: {printable(sentence)}; a sweep keeps no arrays", file=sys.stderr)
         return run(here(config, folder, about.get("code", ()), own), repeat).text
 
 
 def run_again(folder: Path, own: bool) -> str:
     """Run what a run has done again, from its own settings."""
     config, words, about = store.settings_of(folder)
+    config, words = with_its_own_arrays(config, words, about, folder)
     with members(about, own_code.names(config), folder, own) as files:
         repeat = Repeat(tuple(trust.words(words, folder)), own=files)
         return run(here(config, folder, about.get("code", ()), own), repeat).text
+
+
+def with_its_own_arrays(
+    config: Config, words: Sequence[str], about: Mapping[str, Any], folder: Path
+) -> tuple[Config, Sequence[str]]:
+    """Return the settings and the words of a run with the arrays that it kept where its files are not as they were."""
+    changes = input_files.changed(config, about.get(input_files.KEY, ()))
+    if not changes:
+        return config, words
+    problem = input_files.problem_of(folder)
+    for sentence in changes.values():
+        print(f"attn_exp: {printable(sentence)}; this run takes the arrays that {folder} kept", file=sys.stderr)
+    kept = input_files.kept(config, problem, changes)
+    return kept, input_files.renamed(words, kept, changes)
 
 
 @contextmanager

@@ -15,9 +15,7 @@ from attn_exp import machine, registry
 from attn_exp.errors import UserError, brief, first_line
 from attn_exp.problem.files import pickles
 from attn_exp.problem.files.format import MOST_TEXT, Array, Entry, Format, Held
-
-INDEX = ".safetensors.index.json"
-"""How the file is called that says in which of several safetensors files each array lies."""
+from attn_exp.problem.input_files import INDEX
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("format", "pickles"))
 

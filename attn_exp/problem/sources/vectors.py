@@ -8,7 +8,11 @@ from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 
 def read(asked: Asked) -> Vectors:
-    """Return the numbers as they are."""
+    """Return the numbers as they are, or those of the file that is named in their place."""
+    if isinstance(asked.own, str):
+        from attn_exp.problem.from_files import rows  # noqa: PLC0415 - most runs read no files
+
+        return Vectors(rows(asked.own, "embeddings.vectors", "x"))
     return Vectors(array(asked.own, "embeddings.vectors"))
 
 

@@ -1,0 +1,96 @@
+"""The files that a run has read: recorded by hash, and the run's own arrays in their place where they have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attn_exp.config import large
+from attn_exp.config.schema import Config, Embeddings, Projections
+from attn_exp.errors import UserError, brief, first_line
+from attn_exp.problem import input_files
+from attn_exp.problem.problem import Problem
+from attn_exp.runs import results
+
+KEY = "inputs"
+STAGES = ("vectors", "q", "k", "v", "weights")
+Record = Mapping[str, str]
+RECORD = dict.fromkeys(("setting", "file", "sha256"), str)
+
+
+def recorded(settings: Any) -> dict[str, Any]:
+    """Return what a description on disk says of the files that settings name, or nothing where they name none."""
+    files = input_files.of(settings)
+    records = [{"setting": key, "file": file, "sha256": input_files.fingerprint(file)} for key, file in files.items()]
+    return {KEY: records} if records else {}
+
+
+def problem_of(folder: Path) -> Problem:
+    """Return the problem that a run has kept.
+
+    Raises:
+        UserError: there is none that can be read.
+    """
+    try:
+        return results.problem_from(results.load(folder / results.FILE))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder}: the arrays that it kept cannot be read ({first_line(error)})") from error
+
+
+def changed(config: Config, records: Iterable[Record]) -> dict[str, str]:
+    """Return, by setting, what became of each file that is not as it was."""
+    known = {record["setting"]: record for record in records}
+    states = {key: state(file, known.get(key)) for key, file in input_files.of(config).items()}
+    return {key: state for key, state in states.items() if state}
+
+
+def state(file: str, record: Record | None) -> str:
+    """Say what became of a file since it was recorded; nothing where it is the same."""
+    if record is None or record["file"] != file or not record["sha256"]:
+        return f"{brief(file)} was not recorded"
+    now = input_files.fingerprint(file)
+    if not now:
+        return f"{brief(file)} is gone"
+    return "" if now == record["sha256"] else f"{brief(file)} has changed since"
+
+
+def kept(config: Config, problem: Problem, settings: Iterable[str]) -> Config:
+    """Return the settings with the arrays that a run kept in the place of the files that these settings name."""
+    sections = {setting.partition(".")[0] for setting in settings}
+    if "embeddings" in sections:
+        config = replace(config, embeddings=as_started(problem))
+    return replace(config, projections=as_projected(problem)) if "projections" in sections else config
+
+
+def as_projected(problem: Problem) -> Projections:
+    """Return the settings of projections that are those of a problem."""
+    given = {name: matrix.tolist() for name, matrix in problem.projections.items()}
+    return Projections(source="identity", given=given)
+
+
+def as_started(problem: Problem) -> Embeddings:
+    """Return the settings of an input that starts at the arrays of a problem."""
+    if problem.x is not None:
+        return Embeddings(tokens=problem.tokens, vectors=problem.x.tolist())
+    stages = ("weights", "v") if problem.weights is not None else ("q", "k", "v")
+    arrays: dict[str, Any] = {name: getattr(problem, name) for name in stages}
+    return Embeddings(
+        tokens=problem.tokens, **{name: array.tolist() for name, array in arrays.items() if array is not None}
+    )
+
+
+def renamed(words: Sequence[str], config: Config, settings: Iterable[str]) -> tuple[str, ...]:
+    """Return the words of a command, with the names of the arrays where files stood that are no more."""
+    gone = set(settings)
+    sections = {setting.partition(".")[0] for setting in gone}
+    left = [word for word in words if word.partition("=")[0].lstrip("+") not in gone]
+    given = config.projections.given if "projections" in sections else {}
+    stages = [field.name for field in fields(Embeddings) if field.name in STAGES and "embeddings" in sections]
+    arrays = {f"embeddings.{name}": getattr(config.embeddings, name) for name in stages}
+    arrays |= {f"++projections.given.{name}": matrix for name, matrix in given.items()}
+    named = {key: large.stored(large.name_of(np.array(array))) for key, array in arrays.items() if array is not None}
+    return (*left, *(f"{key}={name}" for key, name in named.items()))
