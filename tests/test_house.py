@@ -105,6 +105,7 @@ NOT_NEEDED = {
     *("pandas", "matplotlib", "jinja2", "hypothesis", "numpy.ma", "difflib"),
     *("attn_exp.experiment.judging", "attn_exp.experiment.mistakes", "attn_exp.experiment.documents"),
     *("attn_exp.report.documents", "attn_exp.experiment.own_form", "attn_exp.forms._blocks", "attn_exp.sweep"),
+    "attn_exp.rules.absent",
 }
 """What a run of the usual variants without a report has no use for, and must not wait for."""
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,7 @@ POINTS = 49
 """How many multipliers a curve has."""
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """How the mean entropy `[m]` of one panel falls as the multiplier `[m]` of its scores grows, in nats."""
 
     title: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.rules import Rules
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(NamedTuple):
     """One stage in words: `formula` in plain text, `mathml` for pages, `axes` as letters of `[t d]`."""
 
     symbol: str
@@ -116,7 +115,7 @@ def explained(
         words = weighted(logit, normalizer, extra)
     else:
         words = STAGES.get(stage, Explained(stage, "", "", "", ""))
-    return replace(words, formula=f"{words.symbol}, given", mathml="") if given else words
+    return words._replace(formula=f"{words.symbol}, given", mathml="") if given else words
 
 
 POWER = "<msup><mi>e</mi><mrow><msub><mi>{}</mi><mrow><mi>i</mi><mi>{}</mi></mrow></msub></mrow></msup>"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,11 +75,11 @@ def maps(views: Views, end: float) -> Iterator[Map]:
     image = Markup('<img class="map" src="{}" alt="{}" width="{}" height="{}">')
     for place, panel in enumerate(views.panels):
         step = walk.step("weights", panel.weights, views.comparison, panel.variants[0])
-        step = replace(step, largest=end, decimals=2)
+        step = step._replace(largest=end, decimals=2)
         for index, head in enumerate(heads_of(panel)):
             queries, keys = head.weights.shape
             if max(queries, keys) <= SMALL and index < len(step.tables):
-                yield Map(head.title, place, step, replace(step.tables[index], title=""), "")
+                yield Map(head.title, place, step, step.tables[index]._replace(title=""), "")
             else:
                 drawn = image.format(picture(head.weights, end), f"weights of {head.title}", keys, queries)
                 yield Map(head.title, place, step, None, drawn)

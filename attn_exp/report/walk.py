@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +28,7 @@ BY_KEY = ("scores", "logits", "capped", "masked", "weights")
 """Stages whose columns are keys."""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A labelled matrix: its corner where it is too large to show whole."""
 
     title: str
@@ -40,8 +38,7 @@ class Table:
     matrix: Array
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One stage of a computation: what it is, its whole shape, and its tables, one per head."""
 
     stage: str

@@ -14,7 +14,6 @@ from typing import Any
 from attn_exp import registry
 from attn_exp.config import fields
 from attn_exp.errors import UserError, unknown
-from attn_exp.rules import absent
 from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.position import Position
@@ -53,6 +52,8 @@ def make(group: str, name: str, settings: Any) -> Any:
         word = "position" if group == "position" else "rule"
         raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
     if registry.is_absent(package(group), name):
+        from attn_exp.rules import absent  # noqa: PLC0415 - only runs on disk lack the code of a rule
+
         return absent.rule(group, name)
     return fields.make(kind(group, name), settings, f"{group}.{name}")
 
@@ -66,6 +67,8 @@ def normalizer(name: str) -> Normalizer:
     if name not in names("normalizer") and not registry.is_known(package("normalizer"), name):
         raise UserError(unknown(name, names("normalizer"), "normalizer"))
     if registry.is_absent(package("normalizer"), name):
+        from attn_exp.rules import absent  # noqa: PLC0415 - as above
+
         return absent.normalizer(name)
     return registry.constant(package("normalizer"), name, Normalizer)
 
