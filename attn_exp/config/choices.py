@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attn_exp.config import own_choices
 
-ONE_CHOICE = ("embeddings", "projections", "experiment", "report")
+ONE_CHOICE = ("embeddings", "projections", "model", "experiment", "report")
 """Groups of which a run takes one choice; of the others it takes several."""
 
 

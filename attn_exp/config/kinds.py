@@ -58,6 +58,14 @@ NUMBER = accepting(is_finite, "a finite number", float)
 TEXT = accepting(lambda value: isinstance(value, str), "a word")
 
 
+def written() -> Kind:
+    """Take a text, whatever it looks like: a number or a switch is what was typed."""
+    plain = accepting(
+        lambda value: isinstance(value, str | int | float), "a text, in quotes where it has commas", shown
+    )
+    return Kind(plain.read)
+
+
 LARGEST = 2**63 - 1
 """What an index of an array can hold."""
 

@@ -25,7 +25,9 @@ def name_of(array: Array) -> str:
 
 
 def as_numbers(value: Any) -> Array | None:
-    """Return nested lists of more than `MOST_NUMBERS` numbers as an array; None for anything else."""
+    """Return an array, or nested lists, of more than `MOST_NUMBERS` numbers as an array; None for anything else."""
+    if isinstance(value, np.ndarray):
+        return value if value.size > MOST_NUMBERS else None
     if count(value) <= MOST_NUMBERS:
         return None
     try:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from attn_exp.config.fields import array_or
-from attn_exp.config.kinds import AS_IS, NUMBER, Says, at_least, between, choice, file_name, folder, multiplier
+from attn_exp.config.kinds import AS_IS, FLAG, NUMBER, Says, at_least, between, choice, file_name, folder, multiplier
 from attn_exp.config.several import arrays, mapping_of, sentence, shape, token_names, words, words_of
+from attn_exp.config.trained import LEFT, Model, or_left
 
 LARGEST_LEGACY_SEED = 2**32 - 1
 PROJECTIONS = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
@@ -55,14 +56,14 @@ class Embeddings:
 class Projections:
     """Where W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]` and their biases come from.
 
-    `source` names the rule for every array that nothing below names: `normal`, `uniform`, `identity`, or `none` for
-    problems that start at q, k and v. `given` holds a document's own arrays, `printed` the keys and values from which
-    W_k and W_v are recovered. `file` holds arrays by their names, of which `names` may say which is which, and `prefix`
-    how those begin that are meant; they and `given` are `turned` where they lie as `nn.Linear` keeps them.
-    `order_per_head`, then `order`, are drawn from one legacy stream of `legacy_seed`.
+    `source` names the rule for every array that nothing below names: `normal`, `uniform`, `identity`, `none` for problems
+    that start at q, k and v, or `model` for those of the run's model. `given` holds a document's own arrays, `printed`
+    the keys and values from which W_k and W_v are recovered. `file` holds arrays by their names, of which `names` may say
+    which is which, and `prefix` how those begin that are meant; they and `given` are `turned` where they lie as
+    `nn.Linear` keeps them. `order_per_head`, then `order`, are drawn from one legacy stream of `legacy_seed`.
     """
 
-    source: Annotated[str, choice("normal", "uniform", "identity", "none")] = "normal"
+    source: Annotated[str, choice("normal", "uniform", "identity", "none", LEFT)] = "normal"
     file: str | None = None
     turned: bool = False
     prefix: str = ""
@@ -182,13 +183,14 @@ class Config:
     seed: Annotated[
         int, at_least(0, most=None), Says("whole number that drives every random array; each has a stream of its own")
     ] = 0
-    head: Annotated[int, at_least(1), Says("number of heads of variants that do not pin it")] = 2
+    model: Model = field(default_factory=Model)
+    head: Annotated[int, or_left(at_least(1)), Says("number of heads of variants that do not pin it")] = 2
     scale: Annotated[
         bool | float,
-        multiplier(),
+        or_left(multiplier()),
         Says("true: divide the scores by sqrt(d_head); false: do not; a number: multiply by it"),
     ] = True
-    bias: Annotated[bool, Says("true: add biases in the projections")] = False
+    bias: Annotated[bool, or_left(FLAG), Says("true: add biases in the projections")] = False
     mistake: Annotated[
         tuple[str, ...], words(), Says("mistakes to make, one or several, such as [no_scale,causal_strict]", "none")
     ] = ()

@@ -24,6 +24,7 @@ from attn_exp.experiment.sameness import letters, sameness
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
+from attn_exp.problem import left
 from attn_exp.problem.problem import Problem, build
 from attn_exp.reference import oracle
 
@@ -61,6 +62,7 @@ def tabulate(config: Config, progress: Progress | None = None) -> Comparison:
     Raises:
         UserError: as `compare`.
     """
+    config = left.settled(config)
     problem, variants = prepared(config)
     traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
     check_any(variants)
@@ -95,6 +97,7 @@ def prepared(config: Config) -> tuple[Problem, tuple[Settled, ...]]:
     """
     if not config.variant:
         raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
+    config = left.settled(config)
     memory.check_drawn(config)
     problem = build(config)
     memory.check(config, len(problem.tokens), problem.keys)

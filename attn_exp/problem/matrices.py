@@ -23,6 +23,8 @@ def array(given: Any, key: str) -> Array:
     """
     if isinstance(given, Draw):
         return legacy_draw(np.random.RandomState(given.legacy_seed), given.distribution, given.shape)
+    if isinstance(given, np.ndarray) and given.ndim == 2 and given.size and given.dtype.kind in "iuf":
+        return finite(given.astype(np.float64), key)
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(row, (list, tuple)) for row in given):
         raise UserError(f"{key}={brief(shown(given))}: expected a list of rows, such as [[1,0],[0,1]]")
     check_widths(given, key)

@@ -33,9 +33,9 @@ def project(settings: Projections, x: Array, head: int, bias: bool, seed: int) -
     check_used(settings, named, bias)
     arrays: dict[str, Array] = {}
     for name in MATRICES + BIASES if bias else MATRICES:
-        shape = fitting_shape(name, arrays, d_model)
+        shape = fitting_shape(name, arrays, d_model, head)
         arrays[name] = named[name] if name in named else made(settings, name, shape, seed)
-    check(arrays, d_model)
+    check(arrays, d_model, head)
     return {name: matrix.reshape(-1) if name in BIASES else matrix for name, matrix in arrays.items()}
 
 
@@ -81,11 +81,14 @@ def is_plain(given: Any) -> bool:
     return not isinstance(given, str) and not isinstance(inner, (list, tuple))
 
 
-def fitting_shape(name: str, arrays: Mapping[str, Array], d_model: int) -> tuple[int, int]:
+def fitting_shape(name: str, arrays: Mapping[str, Array], d_model: int, head: int) -> tuple[int, int]:
     """Return the shape of an array that has to fit the ones before it: W_o follows W_v, a bias its matrix."""
     if name in BIASES:
         return 1, arrays[MATRICES[BIASES.index(name)]].shape[1]
-    return (arrays["W_v"].shape[1] if name == "W_o" else d_model), d_model
+    if name == "W_o":
+        sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
+        return arrays["W_v"].shape[1] * sharing, d_model
+    return d_model, d_model
 
 
 def made(settings: Projections, name: str, shape: tuple[int, int], seed: int) -> Array:
@@ -144,6 +147,8 @@ def recovered(printed: Mapping[str, Any], x: Array) -> dict[str, Array]:
 
 def rows(given: Any) -> Any:
     """Write a bias vector as a matrix of one row."""
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        return given[None]
     return [given] if isinstance(given, (list, tuple)) and given and not isinstance(given[0], (list, tuple)) else given
 
 
@@ -151,20 +156,30 @@ def turned(matrix: Array, columns: bool) -> Array:
     return matrix.T if columns else matrix
 
 
-def check(arrays: Mapping[str, Array], d_model: int) -> None:
-    """Refuse arrays whose sizes do not follow from each other."""
+def check(arrays: Mapping[str, Array], d_model: int, head: int) -> None:
+    """Refuse arrays whose sizes do not follow from each other; W_k may hold fewer heads than W_q, shared by groups."""
+    sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
     sizes = dict.fromkeys(("W_q", "W_k", "W_v"), ("d_model", d_model)) | {
-        "W_o": ("the size of v", arrays["W_v"].shape[1])
+        "W_o": ("the size of v", arrays["W_v"].shape[1] * sharing)
     }
     for name, (meaning, size) in sizes.items():
         if arrays[name].shape[0] != size:
             raise UserError(f"projections.{name} has {arrays[name].shape[0]} rows; expected {meaning}={size}")
-    if arrays["W_q"].shape[1] != arrays["W_k"].shape[1]:
-        queries, keys = arrays["W_q"].shape[1], arrays["W_k"].shape[1]
-        raise UserError(f"projections.W_q makes {queries} numbers per query, W_k makes {keys} per key")
     for name, matrix in zip(BIASES, MATRICES, strict=True):
         if name in arrays and arrays[name].size != arrays[matrix].shape[1]:
             raise UserError(f"projections.{name} has {arrays[name].size} numbers; expected {arrays[matrix].shape[1]}")
+
+
+def grouped(queries: int, keys: int, head: int) -> int:
+    """Return how many of so many query heads share a key/value head, by the numbers per query and per key.
+
+    Raises:
+        UserError: they hold no heads of one size.
+    """
+    sharing = queries // keys
+    if queries % keys or (sharing > 1 and head % sharing):
+        raise UserError(f"projections.W_q makes {queries} numbers per query, W_k makes {keys} per key")
+    return sharing
 
 
 def check_divides(head: int, size: int, meaning: str) -> None:

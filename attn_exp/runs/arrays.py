@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.config.large import MARK, as_numbers, name_of, stored
@@ -22,11 +23,11 @@ def settings(value: Any, arrays: dict[str, Array]) -> Any:
         return {field.name: settings(getattr(value, field.name), arrays) for field in fields(value)}
     if isinstance(value, Mapping):
         return {key: settings(item, arrays) for key, item in value.items()}
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, list | tuple | np.ndarray):
         return value
     array = as_numbers(value)
     if array is None:
-        return [settings(item, arrays) for item in value]
+        return value.tolist() if isinstance(value, np.ndarray) else [settings(item, arrays) for item in value]
     name = name_of(array)
     arrays[name] = array
     return {MARK: name}

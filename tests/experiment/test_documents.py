@@ -16,6 +16,7 @@ import pytest
 from attn_exp.config.choices import conf_dir
 from attn_exp.errors import UserError
 from attn_exp.problem.problem import build
+from tests.checkpoints import write_tiny_model
 from tests.compose import comparison, config
 from tests.long import thinned
 
@@ -100,7 +101,9 @@ def test_the_document_of_two_answers_is_right_once() -> None:
 
 
 @pytest.mark.parametrize("bias", ["true", "false"])
-@pytest.mark.parametrize("projections", thinned(sorted({*choices("projections")} & {*choices("embeddings")}), 4))
+@pytest.mark.parametrize(
+    "projections", thinned(sorted({*choices("projections")} & {*choices("embeddings")} - {"model"}), 4)
+)
 def test_documents_leave_out_nothing_that_a_run_needs(projections: str, bias: str) -> None:
     """What a document lacks leaves everything as it is: W_o is the identity, and biases are zero."""
     problem = build(config(f"embeddings={projections}", f"projections={projections}", f"bias={bias}", "head=1"))
@@ -124,12 +127,14 @@ STARTS = {
     "file": ["embeddings.file={folder}/words.csv"],
     "classroom": ["head=3"],
     "qk_transpose": ["head=1"],
+    "model": ["model=llama", "model.path={folder}/tiny.bin", "model.tokens=[1,0,2]", "variant=[multi_head]"],
 }
 
 
 @pytest.mark.parametrize("embeddings", choices("embeddings"))
 def test_every_embedding_runs_by_itself(embeddings: str, tmp_path: Path) -> None:
     (tmp_path / "words.csv").write_text("a,1,0\nb,0,1\n", encoding="utf-8")
+    write_tiny_model(tmp_path / "tiny.bin")
     words = [word.format(folder=tmp_path) for word in STARTS.get(embeddings, [])]
     found = comparison(f"embeddings={embeddings}", *words)
     assert all(row.error < 1e-12 for row in found.rows)

@@ -1,0 +1,155 @@
+"""A checkpoint on disk: config.json, and the tensors beside it, each read when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp import machine
+from attn_exp.errors import UserError, brief, first_line, shown, unknown
+from attn_exp.problem.files import llama2c, pickles, safetensors
+
+Array = NDArray[Any]
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+EXPECTED = f"expected a folder with {CONFIG} and {WEIGHTS}, or a llama2.c file"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What `config.json` says, and tensors by name; names are asked for without the `prefix` that all begin with.
+
+    `key` is the setting that named it, such as `model.path=all-MiniLM-L6-v2`; errors begin with it.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    tensors: Mapping[str, safetensors.Tensor]
+    key: str
+    prefix: str = ""
+
+    def at(self, prefix: str) -> Checkpoint:
+        """Return the part of it whose names go on with `prefix`, such as one layer."""
+        return replace(self, prefix=self.prefix + prefix)
+
+    def has(self, name: str) -> bool:
+        """Say whether there is such a tensor."""
+        return self.prefix + name in self.tensors
+
+    def array(self, name: str, *shape: int, rows: Array | None = None) -> Array:
+        """Return a tensor, or some rows of it, as float32, or float64 where it is that; -1 stands for any size.
+
+        Raises:
+            UserError: it is not there, holds no real numbers, or has another shape.
+        """
+        tensor = safetensors.pick(self.tensors, self.prefix + name, self.key)
+        if len(tensor.shape) != len(shape) or any(
+            -1 != size != real for size, real in zip(shape, tensor.shape, strict=False)
+        ):
+            wanted = ", ".join("any" if size == -1 else str(size) for size in shape)
+            raise UserError(
+                f"{self.key}: {tensor.name} has the shape {brief(str([*tensor.shape]))}; expected [{wanted}]"
+            )
+        if "F" not in tensor.dtype:
+            raise UserError(f"{self.key}: {tensor.name} holds {tensor.dtype}; expected real numbers")
+        numbers = safetensors.array(tensor, rows)
+        return numbers if numbers.dtype == np.float64 else numbers.astype(np.float32, copy=False)
+
+    def linear(self, name: str, inputs: int, outputs: int = -1) -> tuple[Array, Array | None]:
+        """Return W `[m n]` and b `[n]` of an `nn.Linear`, which stores W turned; b is None where it has none."""
+        weight = self.array(f"{name}.weight", outputs, inputs).T
+        return weight, self.array(f"{name}.bias", weight.shape[1]) if self.has(f"{name}.bias") else None
+
+    def rows(self, name: str) -> int:
+        """Return how many rows a tensor has."""
+        return (safetensors.pick(self.tensors, self.prefix + name, self.key).shape or (0,))[0]
+
+    def size(self, *names: str, default: int | None = None, least: int = 1) -> int:
+        """Return a whole number of at least `least` that config.json holds under one of these names.
+
+        Raises:
+            UserError: it holds none, or something else.
+        """
+        value = self.setting(*names, default=default)
+        if type(value) is not int or not least <= value < 2**31:
+            raise UserError(f"{self.key}: {CONFIG} says {names[0]}={brief(shown(value))}; expected a whole number")
+        return value
+
+    def number(self, *names: str, default: float | None = None) -> float:
+        """Return a number above 0 that config.json holds under one of these names."""
+        value = self.setting(*names, default=default)
+        if type(value) not in (int, float) or not 0 < value < float("inf"):
+            raise UserError(f"{self.key}: {CONFIG} says {names[0]}={brief(shown(value))}; expected a number above 0")
+        return float(value)
+
+    def setting(self, *names: str, default: Any = None) -> Any:
+        """Return what config.json holds under the first of these names that it has."""
+        return next((self.config[name] for name in names if self.config.get(name) is not None), default)
+
+
+def opened(path: Path, key: str) -> Checkpoint:
+    """Open a folder, a safetensors file beside its config.json, or a llama2.c file; no number is read.
+
+    Raises:
+        UserError: what is not there, lies, or is a pickle.
+    """
+    try:
+        if path.suffix == ".bin" and path.is_file():
+            if pickles.is_pickle(path):
+                raise pickles.refusal(path, key)
+            return Checkpoint(path.parent, *llama2c.opened(path, key), key)
+        folder = path if path.is_dir() else path.parent
+        if not path.exists():
+            raise UserError(f"{key}: not there; {EXPECTED}")
+        return Checkpoint(folder, config(folder, key), weights(path, key), key)
+    except (OSError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+        raise UserError(f"{key}: cannot be read ({reason})") from error
+
+
+def config(folder: Path, key: str) -> dict[str, Any]:
+    """Return what config.json says."""
+    path = folder / CONFIG
+    if not path.exists():
+        raise UserError(f"{key}: {CONFIG} is not there; {EXPECTED}")
+    try:
+        return safetensors.plain_json(machine.read(path), CONFIG)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{key}: {CONFIG} cannot be read ({first_line(error)})") from error
+
+
+def weights(path: Path, key: str) -> dict[str, safetensors.Tensor]:
+    """Return the tensors of a folder, or of one file in it."""
+    if path.is_file():
+        if pickles.is_pickle(path):
+            raise pickles.refusal(path, key)
+        if not path.name.endswith((safetensors.SUFFIX, safetensors.INDEX)):
+            raise UserError(f"{key}: neither a folder nor safetensors; {EXPECTED}")
+        return safetensors.tensors(path, key)
+    for name in (WEIGHTS, INDEX):
+        if (path / name).exists():
+            return safetensors.tensors(path / name, f"{key}: {name}")
+    pickle = next((file for file in sorted(path.iterdir()) if pickles.is_pickle(file)), None)
+    if pickle is not None:
+        raise pickles.refusal(pickle, key)
+    raise UserError(f"{key}: {WEIGHTS} is not there; {EXPECTED}")
+
+
+def rooted(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
+    """Return the checkpoint with what stands before the tensor `anchor` as its prefix, such as `bert.`.
+
+    Raises:
+        UserError: no tensor of that name, or several.
+    """
+    names = [name for name in checkpoint.tensors if name == anchor or name.endswith(f".{anchor}")]
+    if len(names) != 1:
+        problem = unknown(anchor, sorted(checkpoint.tensors), "tensor") if not names else f"several end in {anchor}"
+        raise UserError(f"{checkpoint.key}: {problem}")
+    return replace(checkpoint, prefix=names[0].removesuffix(anchor))

@@ -1,0 +1,174 @@
+"""Trained models: one family to a file, whose forward pass in NumPy brings a run the true input of any layer.
+
+`applied` puts a layer in the place of every setting that is left to the model: x, the projections, heads, scale, masks
+and positions. What comes out are settings like any others, so nothing after it knows of models, and a run can be
+repeated without the checkpoint. Weights stay on disk; a layer is read when the pass comes to it, and none after the
+one that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp import registry
+from attn_exp.config.schema import Config, Embeddings, Projections
+from attn_exp.config.trained import LEFT, Model
+from attn_exp.errors import UserError, brief, first_line, unknown
+from attn_exp.problem.files import checkpoint as checkpoints
+from attn_exp.problem.files.checkpoint import Checkpoint
+from attn_exp.problem.files.tokenizer import encoded
+from attn_exp.problem.left import PLAIN
+from attn_exp.problem.models import model as contract
+from attn_exp.problem.models.model import Layer
+
+Array = NDArray[Any]
+
+NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
+
+
+def applied(config: Config) -> Config:
+    """Return settings in which what is left to the model is what the asked layer of it has.
+
+    Raises:
+        UserError: a checkpoint that cannot be read, or a layer, tokens or text that it does not take.
+    """
+    return filled(config, *read(config.model))
+
+
+def filled(config: Config, layer: Layer, tokens: tuple[str, ...], title: str) -> Config:
+    """Return settings with the layer in every place that is left to it; what the user said stays."""
+    own = {"head": layer.head, "scale": layer.scale, "bias": "b_q" in layer.arrays}
+    changed: dict[str, Any] = {name: own[name] for name in PLAIN if getattr(config, name) == LEFT}
+    for group, rules in (("mask", layer.mask), ("position", layer.position)):
+        changed[group] = put(getattr(config, group), rules)
+    if LEFT in config.embeddings.source:
+        names = tokens if config.embeddings.tokens is None else config.embeddings.tokens
+        changed["embeddings"] = Embeddings(tokens=names, vectors=layer.x)
+    if config.projections.source == LEFT:
+        changed["projections"] = Projections(
+            source="identity", given={**used(config, layer), **config.projections.given}
+        )
+    return replace(config, title=config.title or title, **changed)
+
+
+def used(config: Config, layer: Layer) -> dict[str, Array]:
+    """Return the arrays of the layer, without biases where the user wants none."""
+    keeps = config.bias is not False
+    return {name: array for name, array in layer.arrays.items() if keeps or name.startswith("W")}
+
+
+def put(group: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group's choices with the layer's rules where they were left to it."""
+    choices: dict[str, Any] = {}
+    for name, settings in group.items():
+        choices |= rules if name == LEFT else {name: settings}
+    return choices
+
+
+def read(settings: Model) -> tuple[Layer, tuple[str, ...], str]:
+    """Return the asked layer, a name for each token, and what the run is called.
+
+    Raises:
+        UserError: as `applied`.
+    """
+    family = find(str(settings.family))
+    checkpoint = opened(settings, family)
+    ids, tokens = given(settings, family, checkpoint)
+    count = family.depth(checkpoint)
+    if settings.layer >= count:
+        raise UserError(f"model.layer={settings.layer}: the model has {count} layers, 0 to {count - 1}")
+    try:
+        with np.errstate(all="ignore"):
+            layer = next(islice(family.forward(checkpoint, ids), settings.layer, None))
+    except (OSError, MemoryError) as error:
+        raise UserError(f"{checkpoint.key}: cannot be read ({first_line(error)})") from error
+    check_finite(layer, settings)
+    names = tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
+    return (
+        layer,
+        names,
+        f"{settings.family}, {Path(str(settings.path)).resolve().name}, layer {settings.layer} of {count}",
+    )
+
+
+def check_finite(layer: Layer, settings: Model) -> None:
+    """Refuse a layer that holds NaN or infinity: the file is damaged, or numbers overflowed on the way."""
+    for name, array in {"its input": layer.x, **layer.arrays}.items():
+        if not np.isfinite(array).all():
+            raise UserError(
+                f"model.path={settings.path}: layer {settings.layer}: {name} holds numbers that are not finite"
+            )
+
+
+def find(name: str) -> contract.Model:
+    """Return the family of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in NAMES:
+        raise UserError(unknown(name, NAMES, "model"))
+    return registry.constant(__name__, name, contract.Model)
+
+
+def opened(settings: Model, family: contract.Model) -> Checkpoint:
+    """Open the checkpoint of a run, and hold it to its family.
+
+    Raises:
+        UserError: it is not there, cannot be read, or is of another family.
+    """
+    if not settings.path:
+        raise UserError(f"model={settings.family} needs model.path=DIR; {checkpoints.EXPECTED}")
+    checkpoint = checkpoints.opened(Path(settings.path), f"model.path={brief(settings.path)}")
+    kind = checkpoint.setting("model_type")
+    if kind not in family.types:
+        reads = next((f"; choose model={name}" for name in NAMES if kind in find(name).types), "")
+        known = ", ".join(family.types)
+        raise UserError(
+            f"{checkpoint.key} is of model_type={brief(str(kind))}; model={settings.family} reads {known}{reads}"
+        )
+    return checkpoints.rooted(checkpoint, family.anchor)
+
+
+def given(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tuple[Array, tuple[str, ...]]:
+    """Return what goes into the model, and a name for each token; a picture's are named by what it is cut into.
+
+    Raises:
+        UserError: nothing, too much, or something that the family does not take.
+    """
+    said = {"text": settings.text, "tokens": settings.tokens, "patches": settings.patches}
+    names = [name for name, value in said.items() if value is not None]
+    takes = ("patches",) if family.takes == "patches" else ("text", "tokens")
+    if len(names) != 1 or names[0] not in takes:
+        got = " and ".join(f"model.{name}" for name in names) or "none"
+        wanted = {
+            "text": "'model.text=the cat sat'",
+            "tokens": "model.tokens=[ids]",
+            "patches": "model.patches=FILE.npy",
+        }
+        raise UserError(f"model={settings.family} takes {' or '.join(wanted[name] for name in takes)}; got {got}")
+    if settings.patches is not None:
+        return picture(settings.patches), ()
+    if settings.tokens is not None:
+        return np.array(settings.tokens), tuple(map(str, settings.tokens))
+    ids, tokens = encoded(checkpoint.folder, str(settings.text), checkpoint.key)
+    return np.array(ids), tokens
+
+
+def picture(path: str) -> Array:
+    """Return patches `[n m]` or pixels `[c y x]` of a .npy file."""
+    key = f"model.patches={brief(path)}"
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{key}: cannot be read ({first_line(error)}); expected a .npy file of numbers") from error
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf" or array.ndim not in (2, 3) or not array.size:
+        raise UserError(f"{key}: expected patches [n,m] or pixels [c,y,x], as real numbers in a .npy file")
+    return array

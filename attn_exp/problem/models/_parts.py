@@ -1,0 +1,197 @@
+"""What forward passes are made of: norms, activations, and attention by the rules of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.errors import UserError, unknown
+from attn_exp.problem.files.checkpoint import Checkpoint
+from attn_exp.problem.heads import split, together
+from attn_exp.problem.models.model import Layer
+from attn_exp.rules import masks, positions
+from attn_exp.rules.masks.mask import AllOf
+from attn_exp.rules.rules import Rules, whole_grid
+
+Array = NDArray[Any]
+
+
+def words(part: Checkpoint, name: str, ids: Array) -> Array:
+    """Return the vector of each token `[t m]`; no other row of the table is read.
+
+    Raises:
+        UserError: an id that the table does not have.
+    """
+    count, largest = part.rows(name), int(ids.max())
+    if largest >= count:
+        raise UserError(f"model: token id {largest}, but the model knows {count}: 0 to {count - 1}")
+    return part.array(name, -1, -1, rows=ids)
+
+
+def places(part: Checkpoint, name: str, width: int, numbers: Array) -> Array:
+    """Return the vector of each place `[t m]`.
+
+    Raises:
+        UserError: more tokens than the model has places for.
+    """
+    count, spare = part.rows(name), int(numbers.max()) + 1 - len(numbers)
+    if numbers.max() >= count:
+        raise UserError(f"model: {len(numbers)} tokens, but the model takes at most {count - spare}")
+    return part.array(name, -1, width, rows=numbers)
+
+
+def attend(layer: Layer) -> Array:
+    """Return what the attention of a layer gives `[t m]`: `softmax(scale q k^T) v W_o + b_o`, heads side by side.
+
+    Raises:
+        UserError: heads that do not share its numbers evenly.
+    """
+    width = layer.arrays["W_q"].shape[1]
+    size = width // layer.head
+    if width % layer.head:
+        raise UserError(f"config.json says {layer.head} heads, which do not divide the {width} numbers of a query")
+    q, k, v = (split(side, side.shape[1] // size) for side in (times(layer, layer.x, letter) for letter in "qkv"))
+    places = np.arange(len(layer.x))
+    for position in positions(layer.position):
+        q, k = position.turn(q, places), position.turn_key(k, places)
+    k, v = (np.repeat(side, layer.head // len(side), axis=0) for side in (k, v))
+    logits = q @ k.swapaxes(1, 2)
+    logits *= (size**-0.5 if layer.scale else 1.0) if isinstance(layer.scale, bool) else layer.scale
+    if layer.mask:
+        grid = whole_grid(Rules(), layer.head, len(q[0]), len(k[0]))
+        np.copyto(logits, -np.inf, where=~np.asarray(AllOf(masks(layer.mask, "and")).allows(grid)))
+    return times(layer, together(softmax(logits) @ v), "o")
+
+
+def times(layer: Layer, x: Array, letter: str) -> Array:
+    """Return `x W + b`."""
+    product: Array = x @ layer.arrays[f"W_{letter}"]
+    if f"b_{letter}" in layer.arrays:
+        product += layer.arrays[f"b_{letter}"]
+    return product
+
+
+def softmax(logits: Array) -> Array:
+    """Return the weights of rows of logits, which are overwritten."""
+    logits -= logits.max(axis=-1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=-1, keepdims=True)
+    return logits
+
+
+def named(*pairs: tuple[Array, Array | None]) -> dict[str, Array]:
+    """Return W and b of queries, keys, values and the output by our names; a b that one of them lacks is zero."""
+    biased = any(bias is not None for _, bias in pairs)
+    arrays = {f"W_{letter}": weight for letter, (weight, _) in zip("qkvo", pairs, strict=True)}
+    if not biased:
+        return arrays
+    zeros = (np.zeros(weight.shape[1], weight.dtype) if bias is None else bias for weight, bias in pairs)
+    return arrays | dict(zip(("b_q", "b_k", "b_v", "b_o"), zeros, strict=True))
+
+
+def linear(x: Array, weight: Array, bias: Array | None) -> Array:
+    """Return `x W + b`."""
+    product: Array = x @ weight
+    if bias is not None:
+        product += bias
+    return product
+
+
+def layer_norm(x: Array, part: Checkpoint, name: str, epsilon: float) -> Array:
+    """Return `(x - mean) / sqrt(variance + epsilon) * weight + bias` of each row. Source: Ba et al. 2016."""
+    width = x.shape[1]
+    centred: Array = x - x.mean(axis=-1, keepdims=True)
+    variance = np.einsum("tm,tm->t", centred, centred)[:, None] / width
+    centred *= 1 / np.sqrt(variance + x.dtype.type(epsilon))
+    centred *= part.array(f"{name}.weight", width)
+    centred += part.array(f"{name}.bias", width)
+    return centred
+
+
+def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
+    """Return `x / sqrt(mean(x^2) + epsilon) * weight` of each row. Source: Zhang and Sennrich 2019."""
+    mean = np.einsum("tm,tm->t", x, x)[:, None] / x.shape[1]
+    return np.asarray(x / np.sqrt(mean + x.dtype.type(epsilon)) * weight)
+
+
+ODD = (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
+       -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02)  # fmt: skip
+EVEN = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03,
+        -1.42647390514189e-02)  # fmt: skip
+
+
+def erf(x: Array) -> Array:
+    """Return the error function to 3e-7, as `z P(z^2) / Q(z^2)` with z held between -4 and 4.
+
+    Source: the coefficients of Eigen's `erf` for float32; NumPy has none.
+    """
+    z = np.clip(x, -4, 4)
+    square = z * z
+    z *= polynomial(ODD, square)
+    z /= polynomial(EVEN, square)
+    return z
+
+
+def polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
+    """Return a polynomial by Horner's rule, the highest power first."""
+    value = np.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        value *= x
+        value += x.dtype.type(coefficient)
+    return value
+
+
+def gelu(x: Array) -> Array:
+    """Return `x (1 + erf(x / sqrt 2)) / 2`. Source: Hendrycks and Gimpel 2016."""
+    value = erf(x * x.dtype.type(0.5**0.5))
+    value += 1
+    value *= x
+    value *= 0.5
+    return value
+
+
+def gelu_tanh(x: Array) -> Array:
+    """Return `x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2`, as GPT-2 was trained. Source: as `gelu`."""
+    value = x * x
+    value *= 0.044715
+    value += 1
+    value *= x
+    value *= (2 / np.pi) ** 0.5
+    np.tanh(value, out=value)
+    value += 1
+    value *= x
+    value *= 0.5
+    return value
+
+
+def silu(x: Array) -> Array:
+    """Return `x / (1 + e^-x)`."""
+    value = np.negative(x)
+    np.exp(value, out=value)
+    value += 1
+    return np.asarray(np.divide(x, value, out=value))
+
+
+def relu(x: Array) -> Array:
+    """Return x where it is above 0, else 0."""
+    return np.maximum(x, 0)
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "gelu": gelu, "gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh, "silu": silu, "swish": silu, "relu": relu
+}  # fmt: skip
+
+
+def activation(part: Checkpoint, name: str, default: str) -> Callable[[Array], Array]:
+    """Return the function that config.json names.
+
+    Raises:
+        UserError: one that is not known here.
+    """
+    word = part.setting(name, default=default)
+    if not isinstance(word, str) or word not in ACTIVATIONS:
+        raise UserError(f"{part.key}: config.json: {unknown(str(word), list(ACTIVATIONS), name)}")
+    return ACTIVATIONS[word]
