@@ -56,11 +56,12 @@ class Embeddings:
 class Projections:
     """Where W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]` and their biases come from.
 
-    `source` names the rule for every array that nothing below names: `normal`, `uniform`, `identity`, `none` for problems
-    that start at q, k and v, or `model` for those of the run's model. `given` holds a document's own arrays, `printed`
-    the keys and values from which W_k and W_v are recovered. `file` holds arrays by their names, of which `names` may say
-    which is which, and `prefix` how those begin that are meant; they and `given` are `turned` where they lie as
-    `nn.Linear` keeps them. `order_per_head`, then `order`, are drawn from one legacy stream of `legacy_seed`.
+    `source` names the rule for every array that nothing below names: `normal`, `uniform`, `identity`, `none` for
+    problems that start at q, k and v, or `model` for those of the run's model. `given` holds a document's own
+    arrays, `printed` the keys and values from which W_k and W_v are recovered. `file` holds arrays by their names,
+    of which `names` may say which is which, and `prefix` how those begin that are meant; they and `given` are
+    `turned` where they lie as `nn.Linear` keeps them. `order_per_head`, then `order`, are drawn from one legacy
+    stream of `legacy_seed`.
     """
 
     source: Annotated[str, choice("normal", "uniform", "identity", "none", LEFT)] = "normal"

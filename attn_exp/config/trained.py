@@ -8,7 +8,6 @@ from typing import Annotated
 from attn_exp.config.kinds import Kind, at_least, written
 from attn_exp.config.several import list_of_numbers
 
-
 LEFT = "model"
 """What stands where a setting is left to the model that a run takes its arrays from."""
 
