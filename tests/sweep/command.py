@@ -22,6 +22,19 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+HELD = """
+import os, time
+from attn_exp.sweep import task
+whole = task.tabulate
+def tabulate(config):
+    while config.seed >= 40 and not os.path.exists("go"):
+        time.sleep(0.01)
+    return whole(config)
+task.tabulate = tabulate
+"""
+"""Points from seed 40 on wait for a file `go`: a sweep that is held there is under way for as long as a test needs."""
+
+
 def start(folder: Path, *words: str, patch: str = "", limit: str = "") -> subprocess.Popen[str]:
     """Start a command and do not wait for it; `patch` is Python that runs first, `limit` an option of `ulimit`."""
     command = COMMAND if not patch else [sys.executable, "-c", f"{patch}\nfrom attn_exp.cli import main\nmain()"]
@@ -40,13 +53,13 @@ def start(folder: Path, *words: str, patch: str = "", limit: str = "") -> subpro
 def run(folder: Path, *words: str, patch: str = "", limit: str = "", code: int = 0) -> tuple[str, str]:
     """Run a command, hold it to its exit code, and return what it printed on stdout and stderr."""
     process = start(folder, *words, patch=patch, limit=limit)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == code, out + err
     return out, err
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for something to become true, and fail if it does not."""
+def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
+    """Wait for something to become true, however busy the machine is, and fail if it does not."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

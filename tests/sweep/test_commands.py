@@ -6,13 +6,13 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.sweep.command import results, run, start, the_sweep, wait_until
+from tests.sweep.command import HELD, results, run, start, the_sweep, wait_until
 
 SLOW = ("-m", "embeddings=random", "embeddings.tokens=20", "embeddings.d_model=8", "seed=range(160)", "report=none")
 
 
 def test_status_while_it_runs_and_after(tmp_path: Path) -> None:
-    with start(tmp_path, *SLOW) as driver:
+    with start(tmp_path, *SLOW, patch=HELD) as driver:
         wait_until(lambda: bool(list(tmp_path.glob("outputs/sweeps/*/parts/*.csv"))))
         out, _ = run(tmp_path, "status", str(the_sweep(tmp_path)))
         driver.kill()

@@ -18,7 +18,7 @@ from attn_exp.machine import SPARE
 from attn_exp.sweep import engines
 from tests import ROOT
 from tests.compose import config
-from tests.sweep.command import alive, children, manifest, results, run, start, the_sweep, wait_until
+from tests.sweep.command import HELD, alive, children, manifest, results, run, start, the_sweep, wait_until
 
 Quick = Callable[..., tuple[str, str]]
 
@@ -252,10 +252,11 @@ def test_one_line_and_exit_code_2(words: str, message: str, tmp_path: Path, quic
 
 @pytest.mark.long
 def test_two_drivers_on_one_folder(tmp_path: Path) -> None:
-    with start(tmp_path, *SLOW) as first:
+    with start(tmp_path, *SLOW, patch=HELD) as first:
         wait_until(lambda: bool(list(tmp_path.glob("outputs/sweeps/*/parts/*.csv"))))
         _, err = run(tmp_path, *SLOW, code=2)
-        first.communicate(timeout=60)
+        (tmp_path / "go").touch()
+        first.communicate(timeout=120)
     assert f"process {first.pid} on " in err
     assert "is running this sweep" in err
     assert first.returncode == 0
@@ -266,11 +267,11 @@ def test_two_drivers_on_one_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_a_partial_table_that_says_so(sign: signal.Signals, tmp_path: Path) -> None:
     words = (*SLOW[:-1], "report=tables")
-    driver = start(tmp_path, *words)
+    driver = start(tmp_path, *words, patch=HELD)
     wait_until(lambda: len(list(tmp_path.glob("outputs/sweeps/*/parts/*.csv"))) > 1)
     workers = children(driver.pid)
     driver.send_signal(sign)
-    out, err = driver.communicate(timeout=20)
+    out, err = driver.communicate(timeout=120)
     assert driver.returncode == 130
     assert "Traceback" not in err
     assert "Partial (interrupted): " in out
