@@ -47,7 +47,7 @@ def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -
 
         return mistaken(settled, problem)
     if settled.own is not None and settled.own.layer:
-        return settled.own.whole(settled, problem)
+        return settled.own.whole(settled.question, problem, usual=isinstance(settled.scale, bool) and settled.scale)
     q, k, v = placed(settled, problem)
     if problem.weights is not None:
         weights = np.broadcast_to(problem.weights, (settled.head, *problem.weights.shape))

@@ -22,9 +22,9 @@ from attn_exp.experiment.mistakes.recipe import Given, Recipe
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
+from attn_exp.reference.oracle import Question
 
 if TYPE_CHECKING:
-    from attn_exp.experiment.variant import Settled
     from attn_exp.rules.rules import Rules
 
 Array = NDArray[Any]
@@ -75,20 +75,21 @@ class OwnForm:
         stages = returned(answer, (len(q), q.shape[1], k.shape[1]), q.dtype)
         return Trace(q=q, k=k, v=v, context=context).replace(**stages)
 
-    def whole(self, settled: Settled, problem: Problem) -> Trace:
+    def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
         """Return what a function of x makes of a problem: its output `[t m]`, and the stages that it returns.
+
+        `question` is what the reference is asked of it, and `usual` says that scores are divided by `sqrt(d)`.
 
         Raises:
             OwnCodeError: the problem has no x, the function raised an error, or its answer has another shape.
         """
         if problem.x is None:
             raise OwnCodeError(f"{self.own.name} takes x, and this problem starts after it")
-        shares = settled.heads
-        recipe = Recipe(settled.rules, shares.query, shares.shared, output_projection=settled.output_projection)
-        usual = isinstance(settled.scale, bool) and settled.scale
+        shares = question.heads
+        recipe = Recipe(question.rules, shares.query, shares.shared, output_projection=question.output_projection)
         case = Case("run", recipe, Given(x=problem.x[None], arrays=problem.projections), not usual)
         answer = self.answer(case, kind=str(problem.x.dtype))
-        rows, width = len(problem.x), settled.output_width(problem)
+        rows, width = len(problem.x), output_width(question, problem)
         output = self.shaped(answer, (1, rows, width))[0].astype(problem.x.dtype, copy=False)
         return Trace(output=output).replace(**returned(answer, (shares.query, rows, problem.keys), problem.x.dtype))
 
@@ -129,6 +130,14 @@ def imported(name: Named, asked: Asked) -> OwnForm:
     if bound.inside is not None:
         raise UserError(f"{name} is a module with matrices of its own; a run has others; attn-exp check {name}")
     return OwnForm(function, caller, asked)
+
+
+def output_width(question: Question, problem: Problem) -> int:
+    """Return how many numbers the output has for each token."""
+    if question.output_projection and "W_o" in problem.projections:
+        return int(problem.projections["W_o"].shape[1])
+    assert problem.v is not None
+    return int(problem.v.shape[-1]) // question.heads.given * question.heads.query
 
 
 def parts(case: Case, caller: Caller) -> list[Case]:

@@ -17,7 +17,6 @@ from attn_exp.rules.rules import Rules
 if TYPE_CHECKING:
     from attn_exp.experiment.own_form import OwnForm
     from attn_exp.forms.form import Form
-    from attn_exp.problem.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,6 @@ class Settled:
         """What computes it: the user's own function where the command line names one, else the form of that name."""
         return forms.form(self.form) if self.own is None else self.own.form
 
-    def output_width(self, problem: Problem) -> int:
-        """Return how many numbers its output has for each token."""
-        if self.output_projection and "W_o" in problem.projections:
-            return int(problem.projections["W_o"].shape[1])
-        assert problem.v is not None
-        return int(problem.v.shape[-1]) // self.heads.given * self.heads.query
-
     @property
     def mistake(self) -> str:
         """The names of its mistakes, as a table shows them."""
@@ -76,8 +68,8 @@ class Settled:
 
     @property
     def plain_form(self) -> str:
-        """The plainest form that computes its function, whatever the masks."""
-        return "matrix" if self.member.reference == "logits" else "linear"
+        """The name of the plainest form that computes its function, whatever the masks."""
+        return self.member.plainest
 
     @property
     def question(self) -> Question:

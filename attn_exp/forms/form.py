@@ -39,6 +39,7 @@ class Form:
       it is.
     - `complete`: `attend` with the whole weights, where the form does not have them anyway, and the same `tell`.
     - `reference`: what the reference is asked for: `logits` through a normalizer, or `kernel`.
+    - `plainest`: the name of the plainest form that computes the same function, whatever the masks.
     """
 
     attend: Callable[..., Trace]
@@ -54,6 +55,7 @@ class Form:
     summarize: Callable[..., Trace] | None = None
     complete: Callable[..., Trace] | None = None
     reference: str = "logits"
+    plainest: str = "matrix"
 
     def keeping(self, weights: str, tell: Callable[[float], None] | None = None) -> Callable[..., Trace]:
         """Return `attend`, or the function that keeps of the weights what `weights` asks for.

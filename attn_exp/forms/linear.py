@@ -62,4 +62,4 @@ def divided(sums: Array, totals: Array) -> Array:
     return np.asarray(sums / np.where(totals == 0, totals.dtype.type(1), totals))
 
 
-FORM = Form(attend, refuses, mix=None, reference="kernel")
+FORM = Form(attend, refuses, mix=None, reference="kernel", plainest="linear")

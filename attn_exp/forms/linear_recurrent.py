@@ -51,4 +51,4 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     return stages.replace(context=context)
 
 
-FORM = Form(attend, refuses, mix=None, reference="kernel")
+FORM = Form(attend, refuses, mix=None, reference="kernel", plainest="linear")

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.splits import settled_as
 from attn_exp.report import columns, partings, walk
 from attn_exp.report.numbers import brief
-from attn_exp.report.splits import settled_as
 from attn_exp.report.sums import sums
 from attn_exp.report.verdict import agreed, sentence
 from attn_exp.report.views import Views

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer
+from attn_exp.experiment.splits import settled_as, standard_multiplier
 from attn_exp.report.shown import MOST_NUMBERS
-from attn_exp.report.splits import settled_as, standard_multiplier
 from attn_exp.report.views import Panel, Views
 from attn_exp.report.walk import distinct
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.splits import SAME_WEIGHTS, Split, split
 from attn_exp.forms.trace import Trace
-from attn_exp.report.splits import SAME_WEIGHTS, Split, split
 
 Array = NDArray[Any]
 

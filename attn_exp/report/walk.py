@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report.explain import Explained, explained
 from attn_exp.report.plain import label
-from attn_exp.report.splits import settled_as
 
 Array = NDArray[Any]
 

@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.curves import curves
+from attn_exp.experiment.splits import softmax
 from attn_exp.report import notebook
-from attn_exp.report.curves import curves
 from attn_exp.report.drawing import encoded
 from attn_exp.report.figures._maps import SCALE, short_title, weight_maps
-from attn_exp.report.splits import softmax
 from attn_exp.report.views import Head, same, seen
 from tests.compose import comparison
 from tests.long import thinned
@@ -109,7 +109,8 @@ def test_rows_that_share_out_less_or_more_than_one_have_no_entropy(words: str) -
 
 
 def test_the_sweep_passes_through_the_run_and_marks_the_root(coffee: Comparison) -> None:
-    single, double = curves(seen(coffee).panels)
+    panels = seen(coffee).panels
+    single, double = curves([(panel.title, panel.split) for panel in panels if panel.split is not None])
     assert (single.standard, double.standard) == (1 / math.sqrt(4), 1 / math.sqrt(2))
     rows = {row.variant: row for row in coffee.rows}
     for sweep, variant in ((single, "looped"), (double, "multi_head")):

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attn_exp.experiment.metrics.spread import entropy
 from attn_exp.experiment.shares import share_out
+from attn_exp.experiment.splits import settled_as
 from attn_exp.report.drawing import (
     COLOURS,
     LINE,
@@ -22,7 +23,6 @@ from attn_exp.report.drawing import (
 )
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.lettering import drawable, widest
-from attn_exp.report.splits import settled_as
 from attn_exp.report.views import Panel, Views
 
 MARKED = 200

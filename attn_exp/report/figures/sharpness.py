@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from attn_exp.report.curves import curves
+from attn_exp.experiment.curves import curves
 from attn_exp.report.drawing import COLOURS, MARKERS, NARROW, legend_above, plot_below_legend
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.lettering import drawable
@@ -19,7 +19,7 @@ def wanted(views: Views) -> bool:
 
 def draw(views: Views, width: float) -> Drawing:
     """Show how the mean entropy of the weights falls as the multiplier of the scores grows; the run's own is marked."""
-    shown = curves(views.panels)
+    shown = curves([(panel.title, panel.split) for panel in views.panels if panel.split is not None])
     drawing, axes = plot_below_legend(len(shown), 0.42 if width > NARROW else 0.56, 1.85, width)
     for place, curve in enumerate(shown):
         colour = COLOURS[place % len(COLOURS)]

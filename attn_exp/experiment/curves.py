@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.metrics.spread import entropy
-from attn_exp.report.splits import Split, softmax
-from attn_exp.report.views import Panel
+from attn_exp.experiment.splits import Split, softmax
 
 Array = NDArray[Any]
 
@@ -22,7 +21,7 @@ POINTS = 49
 
 
 class Curve(NamedTuple):
-    """How the mean entropy `[m]` of one panel falls as the multiplier `[m]` of its scores grows, in nats."""
+    """How the mean entropy `[m]` of some weights falls as the multiplier `[m]` of its scores grows, in nats."""
 
     title: str
     multipliers: Array
@@ -31,13 +30,12 @@ class Curve(NamedTuple):
     standard: float
 
 
-def curves(panels: Sequence[Panel]) -> tuple[Curve, ...]:
-    """Return a curve for each panel whose scores are known, over multipliers around `1 / sqrt(d)`."""
-    known = [(panel.title, panel.split) for panel in panels if panel.split is not None]
-    marks = [mark for _, split in known for mark in (split.own, split.standard) if mark > 0] or [1.0]
+def curves(named: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
+    """Return a curve for each of some weights taken apart and their titles, over multipliers around `1 / sqrt(d)`."""
+    marks = [mark for _, split in named for mark in (split.own, split.standard) if mark > 0] or [1.0]
     multipliers = np.geomspace(min(marks) / 32, max(marks) * 32, POINTS)
     return tuple(
-        Curve(title, multipliers, mean_entropy(split, multipliers), split.own, split.standard) for title, split in known
+        Curve(title, multipliers, mean_entropy(split, multipliers), split.own, split.standard) for title, split in named
     )
 
 
