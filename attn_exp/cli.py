@@ -185,12 +185,15 @@ def command(named: Command, words: Sequence[str]) -> int:
 MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [figures.format=pdf] [figures.width=5]", "rerun DIR [POINT] [--own-code]"
-COMPARE = "compare DIR DIR [--exit-code]"
+NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code]"
 JUDGING, RUNS, SWEEP = "experiment.judging.command", "runs.commands", "sweep.commands"
 
 COMMANDS = {
     "check": Command(f"{JUDGING}:checked", 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"),
     "explain": Command(f"{JUDGING}:explained", 1, MANY, EXPLAIN, "are these numbers right, and if not, why?"),
+    "new": Command(
+        "config.new:write", 1, 3, "new [DIR/]NAME [--config-dir DIR]", "a YAML of your own numbers, ready to edit"
+    ),
     "open": Command(f"{RUNS}:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
     "report": Command(f"{SWEEP}:render_again", 1, 3, REPORT, "a run's report again, from its results"),
     "index": Command(f"{RUNS}:index", 0, 1, "index [DIR]", "a page of all runs and sweeps under a folder (outputs)"),

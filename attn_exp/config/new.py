@@ -1,0 +1,122 @@
+"""`attn-exp new`: a first YAML of one's own, with every array of a notebook in it, ready to edit and to run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from attn_exp import machine
+from attn_exp.config.choices import choices
+from attn_exp.errors import UserError, brief
+
+USAGE = "new [DIR/]NAME [--config-dir DIR]"
+OPTION, FOLDER = "--config-dir", "mine"
+NAME = re.compile(r"[A-Za-z_][\w-]*")
+
+TEMPLATE = """\
+# @package _global_
+# Your own numbers, and what your notebook printed of them. It runs as it is; put your own in place of these.
+#   {command}
+defaults:
+  - override /embeddings: inline             # x is written below; `file` reads it, `words` draws it for a sentence
+  - override /projections: identity          # what becomes of a matrix that is not below; or `normal`
+  - override /variant: [looped, matrix, scaled, unscaled]
+  - override /mask: none                     # or causal, or several: [causal, padding]
+
+title: "{name}"
+head: 1                                      # heads lie side by side in the columns of q, k and v
+scale: true                                  # true: scores / sqrt(d); false: as they are; a number: times that
+bias: false                                  # true adds b_q, b_k, b_v and b_o, those below or else zeros
+
+embeddings:
+  tokens: [she, likes, coffee]
+  vectors:                                   # x: a row for each token, or with `columns: true` a column
+    - [1.0, 0.0, 2.0]
+    - [0.0, 1.0, 1.0]
+    - [2.0, 1.0, 1.0]
+
+projections:                                 # q = x W_q + b_q, and so for k and v
+  turned: false                              # true for matrices as nn.Linear keeps them, in its .weight
+  given:                                     # of W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o, those that you have;
+    W_q: [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]    # whole, or a list of one matrix for each head, or a file: W_q.npy
+    W_k: [[0.0, 1.0], [1.0, 0.0], [0.5, 0.0]]
+    W_v: [[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]
+
+published:                                   # what was printed, as it was: brackets, and a last digit that counts
+  - quantity: my weights                     # any name; the table shows it
+    stage: weights                           # x, W_q, ..., q, k, v, scores, logits (scaled and masked), weights, output
+    variant: matrix                          # which row above; without it the first
+    printed: |
+      [[0.1636 0.1636 0.6728]
+       [0.2058 0.0850 0.7092]
+       [0.1133 0.0949 0.7918]]
+  - quantity: my output
+    stage: output
+    variant: matrix
+    printed: |
+      [[2.6728 2.8364]
+       [2.8300 2.7942]
+       [2.8102 2.8867]]
+"""
+
+
+def write(words: Sequence[str]) -> str:
+    """Write the YAML that the words name, `[DIR/]NAME [--config-dir DIR]`, and say which command runs it.
+
+    Raises:
+        UserError: other words, a name that Hydra could not choose, or a file that is there already.
+    """
+    folder, name = understood(words)
+    command = f"python -m attn_exp {OPTION} {shlex.quote(str(folder))} experiment={name}"
+    text = TEMPLATE.format(command=command, name=name)
+    place = folder / "experiment" / f"{name}.yaml"
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise UserError(f"{place}: cannot be written ({folder} is no folder)")
+    try:
+        folder.mkdir(exist_ok=True, parents=True)
+        written(place, text.encode())
+    except FileExistsError as error:
+        raise UserError(f"{place}: is there already; choose another name, or edit it") from error
+    except OSError as error:
+        raise UserError(f"{place}: cannot be written ({error.strerror})") from error
+    return f"{place}\n\n{command}"
+
+
+def written(place: Path, data: bytes) -> None:
+    """Write a file that is not there yet, through no link."""
+    machine.own_folder(place.parent)
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | machine.NO_FOLLOW, 0o666)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+
+
+def understood(words: Sequence[str]) -> tuple[Path, str]:
+    """Return the folder and the name that the words say.
+
+    Raises:
+        UserError: words for something else, or a name that is none.
+    """
+    plain = list(words)
+    folder = FOLDER
+    if OPTION in plain[:-1]:
+        place = plain.index(OPTION)
+        folder = plain[place + 1]
+        del plain[place : place + 2]
+    if len(plain) != 1 or plain[0].startswith("-"):
+        raise UserError(f"attn-exp new {brief(' '.join(words))}: expected attn-exp {USAGE}")
+    before, slash, name = plain[0].removesuffix(".yaml").rpartition("/")
+    if slash and folder != FOLDER:
+        raise UserError(f"attn-exp new {brief(' '.join(words))}: name one folder, before the name or after {OPTION}")
+    check_name(name)
+    return Path(before or "/" if slash else folder), name
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that could not be chosen as `experiment=NAME`."""
+    if not NAME.fullmatch(name) or name.lower() in ("null", "true", "false", "none"):
+        raise UserError(f"attn-exp new {brief(name)!r}: expected a name of letters, digits and _, such as my_notebook")
+    if name in choices("experiment"):
+        raise UserError(f"attn-exp new {name}: this name is a preset of the project's own; choose another")
