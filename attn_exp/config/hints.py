@@ -65,7 +65,7 @@ def unread(word: str) -> str:
     return f"cannot read {word!r}; write key=value, without spaces, other letters as key='välue'"
 
 
-COMMANDS_ELSEWHERE = {"list": "runs", "ls": "runs", "show": "open", "compare": "variant=[looped,matrix]", "sweep": "-m"}
+COMMANDS_ELSEWHERE = {"list": "runs", "ls": "runs", "show": "open", "diff": "compare", "sweep": "-m"}
 """What other programs call a command, and what is written here."""
 
 

@@ -164,6 +164,7 @@ class Sweep:
     chunk: Annotated[int, at_least(1), Says("points that a worker takes at once", "chosen")] | None = None
     fail_fast: Annotated[bool, Says("true: stop at the first point that fails")] = False
     format: Annotated[str, choice("csv", "parquet"), Says("csv or parquet")] = "csv"
+    plot: Annotated[tuple[str, ...], Says("plots to draw beside the usual, such as [heat,parallel]")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

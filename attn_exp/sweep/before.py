@@ -13,7 +13,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.compare import prepared
 from attn_exp.runs.store import check_writable
-from attn_exp.sweep import parquet
+from attn_exp.sweep import kinds_of_plots, manifest, parquet
 from attn_exp.sweep.engines import engine
 from attn_exp.sweep.plan import Plan, index_of
 from attn_exp.sweep.space import Space
@@ -30,6 +30,7 @@ def check(plan: Plan, folder: Path, config: Config) -> None:
         UserError: what is in the way.
     """
     engine.chosen(config.sweep)
+    kinds_of_plots.check(config.sweep.plot, [manifest.axis_described(axis) for axis in plan.space.axes])
     if config.sweep.format == "parquet":
         parquet.check()
     if not plan.points:

@@ -16,7 +16,7 @@ from attn_exp.sweep.totals import Summary
 
 Key = tuple[str, ...]
 
-PANELS, DRAWN_APART = 6, 60
+PANELS, DRAWN_APART = 9, 60
 PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.6}
 MAP = "cividis"
 """Even in brightness, for the colour-blind and for grey print."""

@@ -17,6 +17,7 @@ from attn_exp.report.page import svg_source
 from attn_exp.report.shown import Shown
 from attn_exp.sweep import overview
 from attn_exp.sweep.answers.answers import effects_table, shares_table
+from attn_exp.sweep.explore import explored
 from attn_exp.sweep.totals import Summary
 
 
@@ -25,9 +26,15 @@ def page(about: Mapping[str, Any], summary: Summary, drawn: Mapping[str, bytes])
     sources = {name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")}
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds}
-    style = inline(template_text("report.css"))
+    style = inline(template_text("report.css"), template_text("sweep.css"))
+    data = explored(summary)
+    script = inline(template_text("sweep.js")) if data else ""
     return environment.get_template("sweep.html").render(
-        contents(about, summary, sources), style=Markup(style), policy=policy(style)
+        contents(about, summary, sources),
+        data=data,
+        style=Markup(style),
+        script=Markup(script),
+        policy=policy(style, script),
     )
 
 

@@ -96,7 +96,7 @@ MISTAKES = [
     ("projections.given=layer0.npz", "expected names and arrays, such as projections.given.W_q=[[1]]"),
     ("published=5", "published=5: expected a list"),
     ("list", "unknown command 'list'; did you mean runs?"),
-    ("compare", "unknown command 'compare'; did you mean variant=[looped,matrix]?"),
+    ("diff", "unknown command 'diff'; did you mean compare?"),
     ("statu", "unknown command 'statu'; did you mean status?"),
     ("-m seed=range(0,5,0)", "expected range(start,stop,step) of finite numbers, and a step that is not 0"),
     ("-m seed=range(0,nan)", "expected range(start,stop,step) of finite numbers, and a step that is not 0"),

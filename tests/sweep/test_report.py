@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from attn_exp.report.inline import digest
 from attn_exp.sweep import collect, manifest, overview, plots
 from attn_exp.sweep.totals import Summary, summarized
 from tests.sweep.command import COMMAND, environment, run, the_sweep
@@ -76,7 +77,9 @@ class Page(html.parser.HTMLParser):
 def test_the_page_needs_nothing_else_and_runs_nobodys_words(full: Path) -> None:
     text = (full / "report.html").read_text()
     page = Page(text)
-    assert "script" not in page.tags
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert page.tags.count("script") == len(scripts) + 1 == 2  # the page's own, and its numbers
+    assert digest(scripts[0]).strip("'") in text.partition("Content-Security-Policy")[2][:400]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert page.loads and all(each.startswith("data:image/svg+xml") for each in page.loads)
     assert len(text) < 1_500_000
@@ -148,10 +151,24 @@ def test_numbers_and_words_get_a_panel_for_each_word(tmp_path: Path) -> None:
 
 def test_three_keys_get_parallel_coordinates(tmp_path: Path) -> None:
     about, summary = swept(
-        tmp_path, "scale=0.5,1,2", "head=1,2,4", "bias=true,false", "seed=0", "variant=[matrix,multi_head]"
+        tmp_path, "scale=0.5,1,2", "head=1,2,4", "bias=true,false", "kv_head=1", "sweep.plot=[parallel]"
     )
-    panel = plots.draw(about, summary)["parallel"].axes[0]
+    figures = plots.draw(about, summary)
+    assert list(figures) == ["effects", "against", "parallel"]
+    panel = figures["parallel"].axes[0]
     assert [each.get_text() for each in panel.get_xticklabels()] == ["scale", "head", "bias", "variant"]
+    titles = [panel.get_title() for panel in figures["against"].axes if panel.get_visible()]
+    assert titles == [f"head={head}\nbias={bias}" for head in (1, 2, 4) for bias in ("true", "false")]
+
+
+@pytest.mark.parametrize(
+    ("plot", "message"),
+    [("heat", "sweep.plot=heat needs two settings that vary; here vary: head"), ("pie", "pie"), ("against", "")],
+)
+def test_a_plot_that_cannot_be_drawn_is_refused_at_once(plot: str, message: str, tmp_path: Path) -> None:
+    _, error = run(tmp_path, "-m", "head=1,2", "seed=0,1", f"sweep.plot=[{plot}]", code=2 if message else 0)
+    assert message in error
+    assert (tmp_path / "outputs/sweeps").exists() == (not message)
 
 
 def test_seeds_alone_get_their_spread(tmp_path: Path) -> None:
