@@ -58,7 +58,6 @@ NUMBER = accepting(is_finite, "a finite number", float)
 TEXT = accepting(lambda value: isinstance(value, str), "a word")
 
 
-<<<<<<< HEAD
 def written() -> Kind:
     """Take a text, whatever it looks like: a number or a switch is what was typed."""
     plain = accepting(
@@ -67,9 +66,6 @@ def written() -> Kind:
     return Kind(plain.read)
 
 
-=======
-AT_LEAST_0 = "a whole number of at least 0"
->>>>>>> 445a284 (generator=torch|jax|numpy|legacy draws a run's arrays as a notebook with that seed drew them)
 LARGEST = 2**63 - 1
 """What an index of an array can hold."""
 
@@ -83,11 +79,6 @@ def at_least(least: int, expected: str = "", most: int | None = LARGEST) -> Kind
         return value if most is None or value <= most else refuse(value, key, f"at most {most}")
 
     return Kind(read)
-
-
-def any_seed() -> Kind:
-    """Take whole numbers; `read` refuses those below 0 where the generator takes none."""
-    return accepting(is_whole, AT_LEAST_0)
 
 
 def above(bound: float) -> Kind:

@@ -8,27 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp.config.schema import Draw
 from attn_exp.errors import UserError, brief, shown
+from attn_exp.streams import legacy_draw
 
 Array = NDArray[Any]
 
-MATRICES = ("W_q", "W_k", "W_v", "W_o")
-BIASES = ("b_q", "b_k", "b_v", "b_o")
-
 
 def array(given: Any, key: str) -> Array:
-    """Return numbers as a matrix of float64.
+    """Return numbers as a matrix of float64, or draw what a `Draw` describes.
 
     Raises:
         UserError: what is no matrix of finite numbers, and where.
     """
-<<<<<<< HEAD
     if isinstance(given, Draw):
         return legacy_draw(np.random.RandomState(given.legacy_seed), given.distribution, given.shape)
     if isinstance(given, np.ndarray) and given.ndim == 2 and given.size and given.dtype.kind in "iuf":
         return finite(given.astype(np.float64), key)
-=======
->>>>>>> 445a284 (generator=torch|jax|numpy|legacy draws a run's arrays as a notebook with that seed drew them)
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(row, (list, tuple)) for row in given):
         raise UserError(f"{key}={brief(shown(given))}: expected a list of rows, such as [[1,0],[0,1]]")
     check_widths(given, key)
@@ -65,10 +61,3 @@ def finite(matrix: Array, key: str) -> Array:
         row, column = bad[0]
         raise UserError(f"{key}: row {row}, column {column} holds {matrix[row, column]}; expected finite numbers")
     return matrix
-
-
-def check_divides(head: int, size: int, meaning: str) -> None:
-    """Refuse heads that would not share a size evenly, and name those that would."""
-    if size % head:
-        divisors = ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
-        raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors}")

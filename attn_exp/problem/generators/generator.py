@@ -13,10 +13,11 @@ Shape = tuple[int, ...]
 
 
 class Start(NamedTuple):
-    """How a stream begins: its seed, and whether a single array is drawn from it."""
+    """How a stream begins: its seed, and for a library of keys, how `calls` draws get theirs from it."""
 
     seed: int
-    alone: bool = False
+    keys: str = "chain"
+    calls: int = 1
 
 
 class Stream(Protocol):
