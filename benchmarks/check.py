@@ -1,13 +1,15 @@
-"""How well `attn-exp check` names mistakes: python benchmarks/check.py [--only names,pairs,seeds,...]
+"""How well `attn-exp check` names mistakes: python benchmarks/check.py [--only names,pairs,seeds,...] [--seeds 200]
 
 The functions are those of `tests/zoo`, written apart from the catalogue, and the libraries that are installed. Prints
-what was named, what was not, and which processor this is.
+what was named, what was not, and which processor this is. Each seed is a whole check, every question of it, with other
+numbers.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import platform
 import statistics
 import sys
@@ -25,16 +27,31 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import attn_exp  # noqa: E402 - from the checkout
+from attn_exp.experiment.judging.check import check  # noqa: E402
+from attn_exp.experiment.judging.command import understood  # noqa: E402
+from attn_exp.experiment.judging.own import given  # noqa: E402
+from attn_exp.experiment.judging.verdict import Verdict  # noqa: E402
 from attn_exp.experiment.mistakes._half import rounded  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator.functional import attention  # noqa: E402
 from tests.zoo.case import Case  # noqa: E402
 from tests.zoo.cases import CASES  # noqa: E402
-from tests.zoo.cheats import CHEATS  # noqa: E402
+from tests.zoo.cheats import CHEATS as PLAIN_CHEATS  # noqa: E402
+from tests.zoo.odd_cases import ODD  # noqa: E402
+from tests.zoo.odd_cheats import CHEATS as ODD_CHEATS  # noqa: E402
+from tests.zoo.odd_right import RIGHT as ODD_RIGHT  # noqa: E402
 from tests.zoo.pairs import PAIRS  # noqa: E402
 from tests.zoo.rights import RIGHT  # noqa: E402
 
-SEEDS = 200
+if find_spec("torch"):
+    from tests.zoo.odd_right_torch import RIGHT as ODD_TORCH
+else:
+    ODD_TORCH = []
+
+CHEATS = [*PLAIN_CHEATS, *ODD_CHEATS]
+EVERY_RIGHT = [*RIGHT, *ODD_RIGHT, *ODD_TORCH]
+SEEDS, CHUNK = 200, 20
+"""Seeds in all, and how many of one function are asked before the next one's turn."""
 
 
 def named(place: int) -> tuple[str, bool, str]:
@@ -50,12 +67,22 @@ def in_bfloat16(place: int) -> tuple[str, bool, str]:
 def both_named(place: int) -> tuple[str, bool, str]:
     """Return what a pair of mistakes is called, and whether both are named."""
     case = PAIRS[place]
-    verdict = attn_exp.check(case.function, *case.settings)
+    verdict = checked(case.function, case.settings)
     return case.name, sorted(verdict.mistakes) == sorted(case.mistake.split("+")), "+".join(verdict.mistakes)
 
 
+def odd_named(place: int) -> tuple[str, bool, str]:
+    """Return what one wrong function in an odd style is called."""
+    return judged(ODD[place], ODD[place].function)
+
+
+def checked(function: Callable[..., Any], settings: Iterable[str], *more: str) -> Verdict:
+    """Check a function; among the settings may be how it wants its arrays."""
+    return check(given(function), understood([*settings, *more]))
+
+
 def judged(case: Case, function: Callable[..., Any]) -> tuple[str, bool, str]:
-    verdict = attn_exp.check(function, *case.settings)
+    verdict = checked(function, case.settings)
     right = len(verdict.mistakes) == 1 and verdict.mistakes[0] in (case.mistake, *case.same_as)
     return f"{case.name} {' '.join(case.settings)}", right, "+".join(verdict.mistakes)
 
@@ -79,9 +106,13 @@ def halved(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def passes(place: int) -> tuple[str, bool, str]:
     """Return whether one right function passes."""
-    case = RIGHT[place]
-    verdict = attn_exp.check(case.function, *case.settings)
-    return f"{case.name} {' '.join(case.settings)}", verdict.passed, verdict.computes
+    case = EVERY_RIGHT[place]
+    verdict = checked(case.function, case.settings)
+    return f"{name_of(case)} {' '.join(case.settings)}", verdict.passed, verdict.computes
+
+
+def name_of(case: Case) -> str:
+    return str(getattr(case.function, "__name__", type(case.function).__name__))
 
 
 def found(place: int) -> tuple[str, bool, str]:
@@ -91,10 +122,8 @@ def found(place: int) -> tuple[str, bool, str]:
 
 
 def lent() -> list[tuple[str, Any, tuple[str, ...]]]:
-    """Return the libraries that are here, our own forms, and twenty right functions: name, function and settings."""
-    functions: list[tuple[str, Any, tuple[str, ...]]] = [
-        (case.function.__name__, case.function, case.settings) for case in RIGHT[:20]
-    ]
+    """Return the libraries that are here, our own forms, and twenty right functions of each kind, with settings."""
+    functions: list[tuple[str, Any, tuple[str, ...]]] = []
     if find_spec("torch"):
         from torch import nn  # noqa: PLC0415 - only where it is installed
 
@@ -110,10 +139,26 @@ def lent() -> list[tuple[str, Any, tuple[str, ...]]]:
         import jax  # noqa: PLC0415
 
         functions.append(("jax dot_product_attention", jax.nn.dot_product_attention, ("convention=jax",)))
+    if find_spec("keras") and find_spec("torch"):
+        functions.append(("keras Attention", of_keras(), ("layout=htd", "scale=false", "takes=torch")))
     for name in NAMES:
         if form(name).reference == "logits" and (form(name).library is None or find_spec(str(form(name).library))):
             functions.append((f"form={name}", ours(name), OF_FORM.get(name, ())))
-    return functions
+    twenty = [*RIGHT[:20], *ODD_RIGHT[:20]]
+    return functions + [(name_of(case), case.function, case.settings) for case in twenty]
+
+
+def of_keras() -> Callable[..., Any]:
+    """Return a layer of Keras in the wrapper that docs/check.md shows."""
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    import keras  # noqa: PLC0415 - only where it is installed
+
+    layer = keras.layers.Attention(dtype="float64")
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        return layer([q, v, k])
+
+    return function
 
 
 OF_FORM = {"decode": ("mask=causal",), "onnxruntime": ("dtype=float32",)}
@@ -128,14 +173,29 @@ def ours(name: str) -> Callable[..., Any]:
     return function
 
 
-def over_seeds(place: int) -> tuple[str, bool, str]:
-    """Return whether one right function passes at every seed."""
+def over_seeds(unit: tuple[int, range]) -> tuple[str, bool, str]:
+    """Return whether one right function passes at some seeds, each a whole check."""
+    place, seeds = unit
     name, function, settings = lent()[place]
-    for seed in range(SEEDS):
-        verdict = attn_exp.check(function, *settings, quick=True, seed=seed)
+    for seed in seeds:
+        verdict = checked(function, settings, f"seed={seed}")
         if not verdict.passed:
             return name, False, f"seed={seed}: {verdict.computes}"
     return name, True, ""
+
+
+def all_seeds(count: int) -> Iterator[tuple[str, bool, str]]:
+    """Yield whether each right function passes at every seed; tell how far it is."""
+    chunks = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
+    units = [(place, seeds) for seeds in chunks for place in range(len(lent()))]
+    failed: dict[str, str] = {}
+    with ProcessPoolExecutor(2) as pool:
+        for (_, seeds), (name, right, said) in zip(units, pool.map(over_seeds, units), strict=True):
+            if not right:
+                failed.setdefault(name, said)
+            print(f"\r    up to seed {seeds[-1]}: {name}{'' if right else ' ' + said:40}", end="", file=sys.stderr)
+    for name, _, settings in lent():
+        yield f"{name} {' '.join(settings)}", name not in failed, failed.get(name, "")
 
 
 def times() -> Iterator[tuple[str, bool, str]]:
@@ -167,12 +227,9 @@ PARTS: dict[str, tuple[str, float, Callable[[], Iterable[tuple[str, bool, str]]]
     "names": ("wrong functions named alone", 0.97, lambda: every(named, len(CASES))),
     "bfloat16": ("the same, answers in bfloat16", 0.90, lambda: every(in_bfloat16, len(CASES))),
     "pairs": ("pairs of the fifteen commonest", 0.80, lambda: every(both_named, len(PAIRS))),
-    "right": ("right functions pass", 1.0, lambda: every(passes, len(RIGHT))),
-    "seeds": (
-        f"libraries, our forms, right functions: {SEEDS} seeds each",
-        1.0,
-        lambda: every(over_seeds, len(lent())),
-    ),
+    "odd": ("wrong functions in odd styles named alone", 0.97, lambda: every(odd_named, len(ODD))),
+    "right": ("right functions pass", 1.0, lambda: every(passes, len(EVERY_RIGHT))),
+    "seeds": ("libraries, our forms, right functions pass at every seed", 1.0, lambda: all_seeds(SEEDS)),
     "cheats": ("cheats are found", 1.0, lambda: every(found, len(CHEATS))),
     "time": ("in time", 1.0, times),
 }
@@ -181,11 +238,13 @@ PARTS: dict[str, tuple[str, float, Callable[[], Iterable[tuple[str, bool, str]]]
 def main() -> None:
     """Measure what was asked for, print each part with what failed, and exit with 1 where a goal is missed."""
     parser = argparse.ArgumentParser(description="How well attn-exp check names mistakes.")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="of each library and right function")
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {', '.join(PARTS)}")
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}")
-    missed = False
-    for name in parser.parse_args().only.split(","):
+    missed, arguments = False, parser.parse_args()
+    for name in arguments.only.split(","):
         title, goal, part = PARTS[name]
+        part = part if name != "seeds" else lambda: all_seeds(arguments.seeds)
         results = list(part())
         good = sum(right for _, right, _ in results)
         missed |= good < goal * len(results)

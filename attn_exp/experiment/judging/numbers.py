@@ -13,6 +13,7 @@ from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.judging import readings, suspects
 from attn_exp.experiment.judging.boxes import STAGES, box
 from attn_exp.experiment.judging.cells import read
+from attn_exp.experiment.judging.chance import by_chance
 from attn_exp.experiment.judging.diagnose import Candidate
 from attn_exp.experiment.judging.slips import Slip, after_slips, consequences, every_slip, is_slip, sums
 from attn_exp.experiment.judging.suspects import Explanation
@@ -70,7 +71,7 @@ def judged(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
                     return all_right(reading)
             explanation = suspects.one_mistake(digits, candidates)
             if explanation:
-                return mistaken(digits, explanation)
+                return mistaken(digits, explanation, by_chance(digits, candidates, len(candidates)))
     lenient = [readings.own_digits(layout) or layout for layout in layouts]
     return unusual(lenient, candidates, variants)
 
@@ -88,7 +89,7 @@ def unusual(layouts: Sequence[Sheet], candidates: Sequence[Candidate], variants:
     for sheet in layouts:
         explanation = suspects.two_mistakes(sheet, candidates)
         if explanation:
-            return mistaken(sheet, explanation)
+            return mistaken(sheet, explanation, by_chance(sheet, candidates, len(candidates) ** 2))
     return slipped(layouts[0], every_slip(layouts[0]))
 
 
@@ -99,11 +100,17 @@ def all_right(reading: readings.Reading) -> Verdict:
     return Verdict("", True, (), "attention as it was asked for", (*findings, *remarks))
 
 
-def mistaken(sheet: Sheet, explanation: Explanation) -> Verdict:
-    """Return the verdict on numbers that a mistake or another setting gives."""
+def mistaken(sheet: Sheet, explanation: Explanation, chance: bool = False) -> Verdict:
+    """Return the verdict on numbers that a mistake or another setting gives; one that may be chance is not claimed."""
+    if chance:
+        alike = (tuple(sorted(explanation.names)), *explanation.alike)
+        return Verdict("", False, (), TOO_FEW, tuple(consequences(sheet)), alike=alike)
     setting = f"attention with {explanation.setting}, which was not asked for"
     computes = suspects.sentence(explanation.names) if explanation.names else setting
     return Verdict("", False, explanation.names, computes, tuple(consequences(sheet)), alike=explanation.alike)
+
+
+TOO_FEW = "something else: no known mistake explains it for sure, as these numbers are too few, or have too few digits"
 
 
 def slipped(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:

@@ -418,3 +418,14 @@ def test_a_mistake_of_the_user_is_one_line(words: tuple[str, ...], message: str)
     done = command(*words)
     assert done.returncode == 2 and done.stdout == ""
     assert message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_name_that_fits_by_chance_is_not_claimed() -> None:
+    """Three numbers of one digit: of a hundred mistakes, and thousands of pairs, some give them."""
+    few = attn_exp.explain("embeddings=the_cat_sat", weights="[[1,0,0]]")
+    assert few.mistakes == () and ("no_softmax",) in few.alike, few
+    assert "too few" in few.computes
+    random = np.random.default_rng(4)
+    for _ in range(6):
+        weights = softmax(random.normal(size=(1, 3)) * 1.5)
+        assert attn_exp.explain(*WORDS, weights=text(weights, 1)).mistakes == ()
