@@ -15,6 +15,7 @@ from attn_exp.runs import records, seal
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweep import lock, manifest, overview, parquet
 from attn_exp.sweep.answers.answers import effects_table, shares_table
+from attn_exp.sweep.answers.percentiles import percentiles_table
 from attn_exp.sweep.parts import Part, Shelf
 from attn_exp.sweep.totals import Summary, summarized
 
@@ -94,6 +95,9 @@ def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
 
 def write_answers(folder: Path, summary: Summary) -> None:
     """Write the tables of effects and of shares, as CSV and in each form that papers want."""
+    spread = percentiles_table(summary.answers.cube)
+    if spread.lines:
+        machine.write(folder / f"{spread.name}.csv", records.as_csv([spread.head, *spread.lines]).encode())
     for table in (effects_table(summary.answers), shares_table(summary.answers)):
         machine.write(folder / f"{table.name}.csv", records.as_csv([table.head, *table.lines]).encode())
         for ending, form in papers.FORMS.items():

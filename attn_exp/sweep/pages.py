@@ -17,6 +17,7 @@ from attn_exp.report.page import svg_source
 from attn_exp.report.shown import Shown
 from attn_exp.sweep import overview
 from attn_exp.sweep.answers.answers import effects_table, shares_table
+from attn_exp.sweep.answers.percentiles import percentiles_table
 from attn_exp.sweep.explore import explored
 from attn_exp.sweep.totals import Summary
 
@@ -61,6 +62,7 @@ def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, s
         "answers": list(found.sentences),
         "effects": effects_table(found),
         "shares": shares_table(found),
+        "percentiles": percentiles_table(found.cube),
         "heads": list(shown.heads),
         "lines": [
             ([*line.settings, line.variant, str(line.count), *line.numbers], line.command) for line in shown.lines

@@ -14,6 +14,7 @@ from scipy import stats
 from attn_exp.sweep.answers import cube as cubes
 from attn_exp.sweep.answers.answers import Answers, effects_table
 from attn_exp.sweep.answers.effects import Effect, interval
+from attn_exp.sweep.answers.percentiles import percentiles_table
 from attn_exp.sweep.totals import Summary, summarized
 
 HEAD = ["point", "seed", "d", "scale", "status", "message", "variant", "variant_scale", "same_as", "entropy", "shift"]
@@ -158,6 +159,15 @@ def test_the_table_of_effects_has_a_line_for_each_that_moves() -> None:
     assert len({len(line) for line in (table.head, *table.lines)}) == 1
     assert ("scale", "false", "true", "free", "entropy (nats)", "+1") in {line[:6] for line in table.lines}
     assert not [line for line in table.lines if line[0] == "scale" and line[3] == "pinned"]
+
+
+def test_percentiles_are_those_of_the_seeds_of_each_combination() -> None:
+    """0, 1, ... 8 at d=8: the median is 4, a quarter lies below 2, 5 % below 0.4."""
+    table = percentiles_table(swept(lambda seed, d, scale, variant: seed + d - 8.0, seeds=9).answers.cube)
+    line = next(line for line in table.lines if line[:4] == ("8", "true", "free", "entropy (nats)"))
+    assert line[4:] == ("9", "0.4000", "2.0000", "4.0000", "6.0000", "7.6000")
+    assert len({len(line) for line in (table.head, *table.lines)}) == 1
+    assert percentiles_table(swept(lambda seed, d, scale, variant: seed, seeds=3).answers.cube).lines == ()
 
 
 def found(answers: Answers, setting: str, variant: str, metric: str) -> list[Effect]:
