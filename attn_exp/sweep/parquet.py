@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from attn_exp import machine
 from attn_exp.errors import UserError
 from attn_exp.experiment.row import Row
 from attn_exp.runs.records import cell
@@ -62,6 +63,18 @@ def encoded(text: bytes, types: Mapping[str, str]) -> bytes:
     stream = BytesIO()
     parquet.write_table(table, stream)
     return stream.getvalue()
+
+
+def is_table(path: Path, head: Sequence[str]) -> bool:
+    """Say whether a file is a table of these columns, which can be read to its end.
+
+    Raises:
+        OSError, ValueError: it cannot.
+    """
+    from pyarrow import parquet  # noqa: PLC0415
+
+    with machine.opened(path) as file:
+        return bool(parquet.read_table(file).column_names == list(head))
 
 
 def lines(paths: Sequence[Path]) -> Iterator[list[str]]:

@@ -92,7 +92,8 @@ class Shelf:
         try:
             if part.digest:
                 return sealed_by(part.path, part.chunk) == (part.lines, part.digest)
-            return not self.sealed and self.types is None and is_table(part.path, self.head)
+            reads = is_table if self.types is None else parquet.is_table
+            return not self.sealed and reads(part.path, self.head)
         except (OSError, ValueError, csv.Error):
             return False
 

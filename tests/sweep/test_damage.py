@@ -123,6 +123,22 @@ def test_parts_from_before_names_sealed_them_are_collected(swept: Path, tmp_path
     assert "70 of 80 points" in said
 
 
+def test_parquet_parts_from_before_names_sealed_them_are_collected(tmp_path: Path) -> None:
+    words = ("-m", "head=1,2", "seed=0,1", "sweep.format=parquet", "sweep.chunk=2", "sweep.engine=serial")
+    run(tmp_path, *words, "report=none")
+    folder = the_sweep(tmp_path)
+    for path in parts(tmp_path):
+        path.replace(path.with_name(f"{path.name[:24]}.parquet"))
+    about = json.loads((folder / "manifest.json").read_text())
+    before = {key: about[key] for key in about if key not in ("sealed", "tally", "words", "results")}
+    (folder / "manifest.json").write_text(json.dumps(before))
+    said, _ = run(tmp_path, "collect", str(folder))
+    assert "4 points, 0 failed" in said
+    cut_in_a_number(tmp_path)
+    said, _ = run(tmp_path, "collect", str(folder))
+    assert "2 of 4 points" in said
+
+
 def test_parts_from_before_they_had_a_tally_still_say_how_many_printed_results_agree(tmp_path: Path) -> None:
     words = ("-m", "experiment=the_cat_sat", "embeddings.vectors.0.0=1,9", "report=none", "sweep.engine=serial")
     said, _ = run(tmp_path, *words)
