@@ -7,6 +7,7 @@ It was derived from the definition, apart from the forms, and shares nothing wit
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 from attn_exp.rules.grid import Grid
@@ -18,9 +19,9 @@ Matrix = Sequence[Vector]
 
 def project(x: Matrix, weight: Matrix, bias: Vector | None) -> list[list[float]]:
     """Return `y_ij = sum_m x_im W_mj + b_j`."""
+    columns = [[line[j] for line in weight] for j in range(len(weight[0]))]
     return [
-        [dot(row, [line[j] for line in weight]) + (0.0 if bias is None else bias[j]) for j in range(len(weight[0]))]
-        for row in x
+        [dot(row, column) + (0.0 if bias is None else bias[j]) for j, column in enumerate(columns)] for row in x
     ]
 
 
@@ -109,4 +110,7 @@ def part(numbers: Vector, heads: int, head: int) -> Vector:
 
 
 def dot(left: Vector, right: Vector) -> float:
-    return math.fsum(a * b for a, b in zip(left, right, strict=True))
+    """Return `sum_i a_i b_i`."""
+    if len(left) != len(right):
+        raise ValueError(f"{len(left)} numbers and {len(right)} have no product")
+    return math.fsum(map(operator.mul, left, right))
