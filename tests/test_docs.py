@@ -124,7 +124,12 @@ def test_what_is_said_of_your_own_code_runs(name: str, produce: Any, tmp_path: P
         page = produce.Page(name, tmp_path / name, DOCS / "_produced/test")
         shown = produce.produced(text.replace("<!-- checkout -->\n", ""), page)
     said = {
-        "check": ["attention with scale_by_d", "with x and a layer's matrices, torch", "attention with no_scale"],
+        "check": [
+            "attention with scale_by_d",
+            "with x and a layer's matrices, torch",
+            "attention with no_scale",
+            "multi_head and mine compute the same function (A)",
+        ],
         "extend": ["looped and matrix compute the same function (A)", "did you mean mask.mine.step?"],
     }[name]
     assert all(sentence in shown for sentence in said)

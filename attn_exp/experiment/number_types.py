@@ -33,6 +33,15 @@ def kind(name: str) -> Any:
     return np.dtype(ml_dtypes.bfloat16)
 
 
+def limits(dtype: Any) -> Any:
+    """Return what `numpy.finfo` says of a type, which knows nothing of bfloat16."""
+    if np.dtype(dtype).name != "bfloat16":
+        return np.finfo(dtype)
+    import ml_dtypes  # noqa: PLC0415 - as above
+
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call] # the package has no annotations there
+
+
 def rounded(problem: Problem, to: Any) -> Problem:
     """Return the problem with its inputs rounded to a type, and queries, keys and values projected in that type.
 

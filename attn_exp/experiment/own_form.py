@@ -19,6 +19,7 @@ from attn_exp.experiment.judging.case import Answer, Case
 from attn_exp.experiment.judging.libraries import DTYPES
 from attn_exp.experiment.judging.own import Own
 from attn_exp.experiment.mistakes.recipe import Given, Recipe
+from attn_exp.experiment.number_types import kind
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
@@ -40,16 +41,21 @@ STAGES = {
 
 @dataclass(frozen=True)
 class OwnForm:
-    """A function found and ready to be called: where it comes from, how it is called, and the form that it is."""
+    """A function found and ready to be called: where it comes from, how it is called, and the form that it is.
+
+    `answers` is the type of what it returned to its first question, which may be coarser than that of its input."""
 
     own: Own
     caller: Caller
     asked: Asked
+    answers: str = ""
 
     @property
     def form(self) -> Form:
         """The form: it computes the context alone where the function takes heads."""
-        dtype = None if self.caller.dtype == "float64" else self.caller.dtype
+        known = [name for name in (self.caller.dtype, self.answers) if name in DTYPES]
+        coarsest = max(known, key=DTYPES.index)
+        dtype = None if coarsest == "float64" else kind(coarsest).name
         return Form(
             self.attend, dtype=dtype, mix=None, context_alone=True, library=self.caller.library.name, leaks=UNPROMISED
         )
@@ -126,10 +132,13 @@ def imported(name: Named, asked: Asked) -> OwnForm:
     function = replace(own.find(name), target=str(name))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        caller, bound, _ = ask.how_to_call(function, asked)
+        caller, bound, tried = ask.how_to_call(function, asked)
     if bound.inside is not None:
-        raise UserError(f"{name} is a module with matrices of its own; a run has others; attn-exp check {name}")
-    return OwnForm(function, caller, asked)
+        raise UserError(
+            f"{name} is a module with matrices of its own, and a run has others; name a function of x, W_q, W_k, W_v "
+            f"that puts those in, as docs/check.md has one, or look at it alone: attn-exp check {name}"
+        )
+    return OwnForm(function, caller, asked, tried.answer.dtype)
 
 
 def output_width(question: Question, problem: Problem) -> int:

@@ -63,6 +63,7 @@ def named(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 PREFIX = "_with_"
+NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @contextmanager
@@ -139,7 +140,7 @@ def called(kind: Kind, stem: str, own: str, value: Any, *, alone: bool) -> list[
         names.append(value.name)
     elif not kind.constant:
         names.append(snake(own))
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(name for name in names if NAME.fullmatch(name))) or names[:1]
 
 
 def check(kind: Kind, name: str, value: Any, example: Any) -> None:
@@ -148,7 +149,7 @@ def check(kind: Kind, name: str, value: Any, example: Any) -> None:
     Raises:
         UserError: what is in the way.
     """
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+    if not NAME.fullmatch(name):
         raise UserError(f"{kind.name} {name!r}: expected a name of letters, digits and _")
     if kinds.is_taken(kind, name, value):
         raise UserError(f"{kind.name}={name} is taken; give yours another name")

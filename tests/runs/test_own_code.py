@@ -217,3 +217,43 @@ def test_python_runs_what_its_caller_names(here: Path) -> None:
     with pytest.raises(UserError, match="is code that the command line does not name"):
         attn_exp.run("variant=[theirs]", config_dir=here / hostile_yaml(here)[1])
     shutil.rmtree(here / "shared")
+
+
+ROUNDED = """
+def attention(q, k, v):
+    import numpy as np
+
+    q, k, v = (array.astype(np.float32) for array in (q, k, v))
+    powers = np.exp(q @ k.swapaxes(-1, -2) / np.float32(np.sqrt(q.shape[-1])))
+    return powers / powers.sum(-1, keepdims=True) @ v
+"""
+COARSE = """
+import torch
+
+
+def attention(q: torch.Tensor, k, v):
+    q, k, v = (array.to(torch.bfloat16) for array in (q, k, v))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+module = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [(ROUNDED, "float32"), pytest.param(COARSE, "bfloat16", marks=pytest.mark.long)]
+)
+def test_a_function_that_answers_in_a_coarser_type_is_judged_in_it(text: str, kind: str, here: Path) -> None:
+    (here / "mine.py").write_text(text)
+    found = attn_exp.run(*NAMED, "head=1", "check=invariants")
+    row = found.comparison.rows[1]
+    assert (row.computed_in, row.same_as) == (kind, "A")
+    assert row.error_ulp < 8
+    cli.obey(["report", str(found.save())])
+
+
+@pytest.mark.long
+def test_a_module_with_its_own_matrices_is_refused_and_told_what_to_write(here: Path) -> None:
+    (here / "mine.py").write_text(COARSE)
+    with pytest.raises(UserError, match=r"a run has others; name a function of x, W_q, W_k, W_v that puts those in"):
+        attn_exp.run("variant=[matrix,mine]", "variant.mine.form=mine.py:module")

@@ -14,6 +14,7 @@ from attn_exp.experiment.checks._invariants.case import Answer, Case, Invariant
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import placed
 from attn_exp.experiment.metrics.errors import largest_error
+from attn_exp.experiment.number_types import limits
 from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
@@ -78,7 +79,7 @@ def judged(settled: Settled, invariant: Invariant, answer: Answer) -> Record:
     array, expected = answer
     size = float(np.abs(expected).max(initial=0.0)) or 1.0
     largest = largest_error(array, expected) / size
-    rounding = max(TOLERANCE, SAME_FUNCTION * float(np.finfo(settled.computed_in).eps))
+    rounding = max(TOLERANCE, SAME_FUNCTION * float(limits(settled.computed_in).eps))
     tolerance = rounding**0.5 if invariant.slopes else rounding
     return Record(settled.name, invariant.name, "yes" if largest <= tolerance else "no", largest, "")
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.metrics.metric import Metric, ends, weights
+from attn_exp.experiment.number_types import limits
 
 Array = NDArray[Any]
 
@@ -82,7 +83,7 @@ def error_in_ulp(answer: Array, expected: Array, kind: Any = None) -> float:
     if expected.size == 0:
         return 0.0
     own, magnitude = np.dtype(answer.dtype if kind is None else kind), np.abs(expected).max()
-    beyond = bool(np.finfo(own).max < magnitude < np.inf)  # the unit that such a number would have, if the type went on
+    beyond = bool(limits(own).max < magnitude < np.inf)  # the unit that such a number would have, if the type went on
     scale = 2.0 ** np.floor(np.log2(magnitude)) if beyond else 1.0
     return largest_error(answer, expected) / float(scale) / float(np.spacing((magnitude / scale).astype(own)))
 

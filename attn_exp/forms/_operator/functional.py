@@ -175,8 +175,8 @@ def asks_more(settings: dict[str, Any]) -> bool:
 def able(name: str, given: Arranged, rules: Rules) -> forms.Form:
     """Return the form of that name, if it can compute this."""
     name = choice.form(given.logits_shape, given.query.dtype, rules) if name == choice.AUTO else name
-    if name not in forms.NAMES:
-        raise ValueError(unknown(name, (choice.AUTO, *forms.NAMES), "form"))
+    if name not in forms.names():
+        raise ValueError(unknown(name, (choice.AUTO, *forms.names()), "form"))
     refusal = forms.refuses(name, rules)
     if refusal:
         raise ValueError(f"form={name} cannot compute this: {refusal}")

@@ -9,6 +9,7 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.experiment.checks._invariants.case import Answer, Case
 from attn_exp.experiment.gradients import slope
+from attn_exp.experiment.number_types import limits
 from attn_exp.rules.scores.added import Added
 
 
@@ -21,7 +22,7 @@ def logit_shift(case: Case) -> Answer:
         return "weights do not share a sum of 1"
     if case.rules.bend_last and case.rules.scores:
         return "logits are bent after the shift"
-    beyond = 1.1 * float(np.log(np.finfo(case.settled.computed_in).max))
+    beyond = 1.1 * float(np.log(limits(case.settled.computed_in).max))
     answers = []
     for shift in (beyond, -beyond):
         shifted = replace(case.rules, scores=(*case.rules.scores, Added(np.array([[shift]]))))
