@@ -122,12 +122,13 @@ def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
 def members() -> Mapping[str, Sequence[str]]:
     """Return the names that some settings may have: those of files of the project."""
     from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415 - `--help` alone asks
+    from attn_exp.problem import generators  # noqa: PLC0415
     from attn_exp.rules import names  # noqa: PLC0415
     from attn_exp.sweep import engines  # noqa: PLC0415
 
     conventions = tuple(name for name in library_conventions.CONVENTIONS if name != "none")
     chosen = {"normalizer": names("normalizer"), "convention": conventions, "check": checks.NAMES}
-    return chosen | {"engine": engines.NAMES}
+    return chosen | {"engine": engines.NAMES, "generator": generators.NAMES}
 
 
 def say(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Random numbers: one independent stream per named array, and the legacy stream that documents draw from."""
+"""Random numbers: one independent stream per named array."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def draw(seed: int, name: str, distribution: str, shape: tuple[int, ...]) -> Array:
+def draw(
+    seed: int, name: str, distribution: str, shape: tuple[int, ...], bounds: tuple[float, float] = (-1.0, 1.0)
+) -> Array:
     """Draw an array from its own stream, so that no other array's presence or shape can change it.
 
-    `normal` is N(0, 1), `uniform` is U(-1, 1). The stream is `SeedSequence([seed, *name])`, the name as bytes.
+    `normal` is N(0, 1), `uniform` is U(-1, 1), or between other bounds; `integers` are whole numbers from the lower
+    bound up to the upper. The stream is `SeedSequence([seed, *name])`, the name as bytes.
     """
     stream = np.random.default_rng(np.random.SeedSequence([seed, *name.encode()]))
-    return stream.standard_normal(shape) if distribution == "normal" else stream.uniform(-1.0, 1.0, shape)
-
-
-def legacy_draw(stream: np.random.RandomState, distribution: str, shape: tuple[int, ...]) -> Array:
-    """Draw the next array of a legacy stream, as `np.random.seed` documents do: N(0, 1) or U(0, 1)."""
-    return stream.normal(size=shape) if distribution == "normal" else stream.random_sample(shape)
+    if distribution == "normal":
+        return stream.standard_normal(shape)
+    if distribution == "integers":
+        return stream.integers(int(bounds[0]), int(bounds[1]), shape)
+    return stream.uniform(*bounds, shape)

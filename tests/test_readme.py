@@ -16,6 +16,7 @@ import pytest
 
 from attn_exp.config import help_page
 from attn_exp.config.schema import Config
+from attn_exp.problem import generators
 from tests import ROOT
 
 README = ROOT / "README.md"
@@ -78,9 +79,8 @@ def test_ci_runs_the_long_tests_too() -> None:
 
 def test_the_table_of_settings_says_what_their_fields_say() -> None:
     """The rows that are settings have the field's meaning and default; the others are groups."""
-    lines = {
-        line.name: line for line in help_page.lines(Config, dict.fromkeys(("normalizer", "convention", "check"), "-"))
-    }
+    named = dict.fromkeys(("normalizer", "convention", "check"), ("-",)) | {"generator": generators.NAMES}
+    lines = {line.name: line for line in help_page.lines(Config, named)}
     table = README.read_text(encoding="utf-8").split("\n## Settings\n")[1].strip().split("\n\n")[0]
     rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
     said = {name: (meaning, default) for name, meaning, default in rows if name in lines}

@@ -66,6 +66,7 @@ def written() -> Kind:
     return Kind(plain.read)
 
 
+AT_LEAST_0 = "a whole number of at least 0"
 LARGEST = 2**63 - 1
 """What an index of an array can hold."""
 
@@ -79,6 +80,11 @@ def at_least(least: int, expected: str = "", most: int | None = LARGEST) -> Kind
         return value if most is None or value <= most else refuse(value, key, f"at most {most}")
 
     return Kind(read)
+
+
+def any_seed() -> Kind:
+    """Take whole numbers; `read` refuses those below 0 where the generator takes none."""
+    return accepting(is_whole, AT_LEAST_0)
 
 
 def above(bound: float) -> Kind:

@@ -6,26 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from attn_exp.config.fields import array_or
-from attn_exp.config.kinds import AS_IS, FLAG, NUMBER, Says, at_least, between, choice, file_name, folder, multiplier
-from attn_exp.config.several import arrays, mapping_of, sentence, shape, token_names, words, words_of
-from attn_exp.config.trained import LEFT, Model, or_left
+from attn_exp.config.drawn import DISTRIBUTIONS, DRAWS, STREAMS, Array, Draw, Projections
+from attn_exp.config.fields import array_or, optional
+from attn_exp.config.kinds import FLAG, NUMBER, Says, any_seed, at_least, between, choice, file_name, folder, multiplier
+from attn_exp.config.several import mapping_of, sentence, token_names, words, words_of
+from attn_exp.config.trained import Model, or_left
 
-LARGEST_LEGACY_SEED = 2**32 - 1
-PROJECTIONS = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 ALIGN, JOIN = ("top_left", "bottom_right"), ("and", "or")
-
-
-@dataclass(frozen=True)
-class Draw:
-    """An array drawn from NumPy's legacy generator, as documents do: `RandomState(legacy_seed)`."""
-
-    distribution: Annotated[str, choice("normal", "uniform")]
-    legacy_seed: Annotated[int, at_least(0, most=LARGEST_LEGACY_SEED)]
-    shape: Annotated[tuple[int, ...], shape()]
-
-
-Array = Annotated[Any, array_or(Draw)]
 
 
 @dataclass(frozen=True)
@@ -33,14 +20,19 @@ class Embeddings:
     """Where the input comes from. Exactly one stage starts the problem: `vectors`, `q` and `k`, or `weights`.
 
     `tokens` are names, how many there are, or a file of them. `vectors` is x, `[t m]`, or `[m t]` with `columns`.
-    `distribution` draws x from the run's seed; `file` reads it from a file, its `array` where there are several; `text`
-    draws a vector for each of its words; `source` asks any other source by its name.
+    `distribution` draws x from the run's seed, or by a `generator` and `seed` of its own, between `low` and `high`;
+    `file` reads it from a file, its `array` where there are several; `text` draws a vector for each of its words;
+    `source` asks any other source by its name.
     """
 
     tokens: Annotated[tuple[str, ...] | int | str, token_names()] | None = None
     vectors: Array = None
     d_model: Annotated[int, at_least(1)] | None = None
-    distribution: Annotated[str, choice("normal", "uniform")] | None = None
+    distribution: Annotated[str, choice(*DISTRIBUTIONS)] | None = None
+    low: float | None = None
+    high: float | None = None
+    generator: str | None = None
+    seed: int | None = None
     file: str | None = None
     text: Annotated[str | tuple[str, ...], sentence()] | None = None
     array: str | None = None
@@ -50,33 +42,6 @@ class Embeddings:
     v: Array = None
     weights: Array = None
     source: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Projections:
-    """Where W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]` and their biases come from.
-
-    `source` names the rule for every array that nothing below names: `normal`, `uniform`, `identity`, `none` for
-    problems that start at q, k and v, or `model` for those of the run's model. `given` holds a document's own
-    arrays, `printed` the keys and values from which W_k and W_v are recovered. `file` holds arrays by their names,
-    of which `names` may say which is which, and `prefix` how those begin that are meant; they and `given` are
-    `turned` where they lie as `nn.Linear` keeps them. `order_per_head`, then `order`, are drawn from one legacy
-    stream of `legacy_seed`.
-    """
-
-    source: Annotated[str, choice("normal", "uniform", "identity", "none", LEFT)] = "normal"
-    file: str | None = None
-    turned: bool = False
-    prefix: str = ""
-    names: Annotated[Mapping[str, str | None], mapping_of(AS_IS, *PROJECTIONS)] = field(default_factory=dict)
-    spread: float | None = None
-    columns: bool = False
-    given: Annotated[Mapping[str, Any], arrays()] = field(default_factory=dict)
-    printed: Annotated[Mapping[str, Any], arrays()] = field(default_factory=dict)
-    distribution: Annotated[str, choice("normal", "uniform")] | None = None
-    legacy_seed: Annotated[int, at_least(0, most=LARGEST_LEGACY_SEED)] | None = None
-    order_per_head: tuple[str, ...] = ()
-    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -180,11 +145,20 @@ class Config:
     ]
     projections: Annotated[
         Projections,
-        Says("W_q, W_k, W_v, W_o and biases: `normal`, `uniform`, `identity`, a document's own, `none`"),
-    ] = Projections()
-    seed: Annotated[
-        int, at_least(0, most=None), Says("whole number that drives every random array; each has a stream of its own")
-    ] = 0
+        Says(
+            "W_q, W_k, W_v, W_o and biases: `normal`, `uniform`, `identity`, `torch_linear`, a document's own, `none`"
+        ),
+    ] = field(default_factory=Projections)
+    seed: Annotated[int, any_seed(), Says("whole number that drives every random array")] = 0
+    generator: Annotated[str, Says("who draws: streams, one for each array, or one for all: {generator}")] = STREAMS
+    draws: (
+        Annotated[
+            Mapping[str, Draw],
+            optional(DRAWS),
+            Says("arrays by name, x, W_q and others, drawn in this order by one generator", "none"),
+        ]
+        | None
+    ) = None
     model: Model = field(default_factory=Model)
     head: Annotated[int, or_left(at_least(1)), Says("number of heads of variants that do not pin it")] = 2
     scale: Annotated[

@@ -95,11 +95,11 @@ def arrays() -> Kind:
 
 
 def shape() -> Kind:
-    """Take how many rows and columns a matrix has."""
+    """Take how many rows and columns a matrix has; axes before them make several such matrices."""
 
     def read(value: Any, key: str) -> tuple[int, ...]:
         sizes: tuple[int, ...] = list_of(at_least(1)).read(value, key)
-        if len(sizes) != 2:
+        if len(sizes) < 2:
             raise UserError(f"{key}={list(sizes)}: expected rows and columns, such as [3,4]")
         return sizes
 

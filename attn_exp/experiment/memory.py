@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import suppress
 from pathlib import Path
 
 from attn_exp import forms
-from attn_exp.config.schema import Config, Draw, Variant
+from attn_exp.config.drawn import Draw
+from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
-from attn_exp.problem import sources
-from attn_exp.problem.projections import MATRICES
+from attn_exp.problem import drawing, sources
+from attn_exp.problem.matrices import MATRICES
+from attn_exp.problem.orders import widths
 
 NUMBER = 8
 """Bytes of a float64."""
@@ -31,7 +34,8 @@ def check_drawn(config: Config) -> None:
         UserError: with the size, what is free, and a way out.
     """
     check_written(config)
-    size = sources.size(config.embeddings)
+    drawn = (config.draws or {}).get("x")
+    size = sources.size(config.embeddings) if drawn is None else drawing.size(drawn)
     if size is None:
         return
     rows, width = size
@@ -41,7 +45,7 @@ def check_drawn(config: Config) -> None:
             f"embeddings.tokens={rows} with d_model={width} needs {gib(inputs)} for its vectors, "
             f"and {gib(free())} are free; choose fewer tokens"
         )
-    projections = len(MATRICES) * NUMBER * width * width
+    projections = len(MATRICES) * NUMBER * width * max(widths(config.projections, width).values())
     if config.projections.source != "none" and too_large(projections):
         raise UserError(
             f"embeddings.d_model={width} needs {gib(projections)} for its projections, "
@@ -52,11 +56,12 @@ def check_drawn(config: Config) -> None:
 
 def check_written(config: Config) -> None:
     """Refuse an array that the settings describe by its shape, where it would not fit."""
-    for name in ("q", "k", "v", "weights"):
-        given = getattr(config.embeddings, name)
-        if isinstance(given, Draw) and too_large(needed := INPUTS * NUMBER * given.shape[0] * given.shape[1]):
+    draws = config.draws or {}
+    places = {f"embeddings.{name}": getattr(config.embeddings, name) for name in ("vectors", "q", "k", "v", "weights")}
+    for key, given in (places | {f"draws.{name}": given for name, given in draws.items()}).items():
+        if isinstance(given, Draw) and too_large(needed := INPUTS * NUMBER * math.prod(given.shape)):
             raise UserError(
-                f"embeddings.{name}.shape={list(given.shape)} needs {gib(needed)}, and {gib(free())} are free; "
+                f"{key}.shape={list(given.shape)} needs {gib(needed)}, and {gib(free())} are free; "
                 "choose fewer rows or columns"
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -9,9 +10,13 @@ from numpy.typing import NDArray
 from attn_exp.config.schema import Embeddings
 from attn_exp.errors import UserError
 from attn_exp.problem import sources
-from attn_exp.problem.matrices import array
+from attn_exp.problem.drawing import Numbers, array_or_drawn
+from attn_exp.problem.sources.source import Vectors
 
 Array = NDArray[Any]
+
+STAGES = ("q", "k", "v", "weights")
+"""Where a problem may start after x."""
 
 
 class Start(NamedTuple):
@@ -25,26 +30,19 @@ class Start(NamedTuple):
     weights: Array | None
 
 
-def start(settings: Embeddings, seed: int) -> Start:
-    """Return the start that the settings describe, tokens always in rows.
+def start(settings: Embeddings, source: Numbers, drawn: Mapping[str, Array] | None = None) -> Start:
+    """Return the start that the settings describe, or that is `drawn` already; tokens always in rows.
 
     Raises:
         UserError: no or several starting stages, arrays that are ragged, empty, not numbers or not finite, or not as
             many tokens as vectors.
     """
     settings = sources.with_tokens(settings)
-    vectors = sources.embed(settings, seed)
+    vectors = sources.embed(settings, source)
     names, x = (None, None) if vectors is None else (vectors.tokens, vectors.x)
-    later = {} if vectors is None else vectors.later
-    q, k, v, weights = (
-        later.get(key) if given is None else written(given, f"embeddings.{key}", key)
-        for key, given in (
-            ("q", settings.q),
-            ("k", settings.k),
-            ("v", settings.v),
-            ("weights", settings.weights),
-        )
-    )
+    done = {**({} if vectors is None else vectors.later), **unsaid(settings, vectors, drawn or {})}
+    x = done.get("x") if x is None else x
+    q, k, v, weights = (stage(settings, name, source, done) for name in STAGES)
     check_stage(x, q, k, weights)
     if x is not None and settings.d_model is not None and settings.d_model != x.shape[1]:
         raise UserError(f"embeddings.d_model={settings.d_model}, but the vectors have {x.shape[1]} numbers")
@@ -54,10 +52,23 @@ def start(settings: Embeddings, seed: int) -> Start:
     return Start(token_names(own_names, len(first)), x, q, k, v, weights)
 
 
-def written(given: Any, key: str, name: str) -> Array:
-    """Return an array that the settings write out, or name by its file."""
+def unsaid(settings: Embeddings, vectors: Vectors | None, drawn: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Return what is drawn already, and refuse what the settings say too."""
+    for name in drawn:
+        if name == "x" and vectors is not None:
+            raise UserError("embeddings and draws.x both say what x is; give one of them, such as embeddings=inline")
+        if name in STAGES and getattr(settings, name) is not None:
+            raise UserError(f"embeddings.{name} and draws.{name} both say what {name} is; give one of them")
+    return drawn
+
+
+def stage(settings: Embeddings, name: str, source: Numbers, done: Mapping[str, Array]) -> Array | None:
+    """Return q, k, v or weights: written out, drawn, or in a file of their own; None where they are not given."""
+    given, key = getattr(settings, name), f"embeddings.{name}"
+    if given is None:
+        return done.get(name)
     if not isinstance(given, str):
-        return array(given, key)
+        return array_or_drawn(given, key, source)
     from attn_exp.problem.from_files import rows  # noqa: PLC0415 - most runs read no files
 
     return rows(given, key, name)

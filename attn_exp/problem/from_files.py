@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from attn_exp.config.schema import Projections
+from attn_exp.config.drawn import Projections
 from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import files, names
 from attn_exp.problem.files.format import Held

@@ -8,8 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from attn_exp.errors import UserError
+from attn_exp.problem.matrices import check_divides
 from attn_exp.problem.problem import Problem
-from attn_exp.problem.projections import check_divides
 
 Array = NDArray[Any]
 

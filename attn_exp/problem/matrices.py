@@ -8,21 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.config.schema import Draw
 from attn_exp.errors import UserError, brief, shown
-from attn_exp.streams import legacy_draw
 
 Array = NDArray[Any]
 
+MATRICES = ("W_q", "W_k", "W_v", "W_o")
+BIASES = ("b_q", "b_k", "b_v", "b_o")
+
 
 def array(given: Any, key: str) -> Array:
-    """Return numbers as a matrix of float64, or draw what a `Draw` describes.
+    """Return numbers as a matrix of float64.
 
     Raises:
         UserError: what is no matrix of finite numbers, and where.
     """
-    if isinstance(given, Draw):
-        return legacy_draw(np.random.RandomState(given.legacy_seed), given.distribution, given.shape)
     if isinstance(given, np.ndarray) and given.ndim == 2 and given.size and given.dtype.kind in "iuf":
         return finite(given.astype(np.float64), key)
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(row, (list, tuple)) for row in given):
@@ -61,3 +60,22 @@ def finite(matrix: Array, key: str) -> Array:
         row, column = bad[0]
         raise UserError(f"{key}: row {row}, column {column} holds {matrix[row, column]}; expected finite numbers")
     return matrix
+
+
+def check_divides(head: int, size: int, meaning: str) -> None:
+    """Refuse heads that would not share a size evenly, and name those that would."""
+    if size % head:
+        divisors = ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
+        raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors}")
+
+
+def grouped(queries: int, keys: int, head: int) -> int:
+    """Return how many of so many query heads share a key/value head, by the numbers per query and per key.
+
+    Raises:
+        UserError: they hold no heads of one size.
+    """
+    sharing = queries // keys
+    if queries % keys or (sharing > 1 and head % sharing):
+        raise UserError(f"projections.W_q makes {queries} numbers per query, W_k makes {keys} per key")
+    return sharing

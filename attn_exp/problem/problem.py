@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
+from attn_exp.problem.drawing import all_drawn, begun
 from attn_exp.problem.embeddings import start
+from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.projections import project
 
 Array = NDArray[Any]
@@ -71,12 +73,15 @@ def check_size(problem: Problem) -> None:
 
 def assembled(config: Config) -> Problem:
     """Return the problem of a configuration, its numbers as large as they are."""
-    given = start(config.embeddings, config.seed)
+    source = begun(config.generator, config.seed)
+    drawn = all_drawn(config.draws or {}, source)
+    given = start(config.embeddings, source, drawn)
     if given.x is None:
         return starting_late(config, given.tokens, given.q, given.k, given.v, given.weights)
     if config.projections.source == "none":
         raise UserError("projections=none, but the input is x; give embeddings.q, k and v, or choose other projections")
-    arrays = project(config.projections, given.x, config.head, config.bias, config.seed)
+    named = {name: array for name, array in drawn.items() if name in MATRICES + BIASES}
+    arrays = project(config.projections, given.x, config.head, config.bias, source, named)
     q, k, v = (projected(given.x, arrays, letter) for letter in "qkv")
     return Problem(given.tokens, given.tokens, given.x, q, k, v, None, arrays)
 

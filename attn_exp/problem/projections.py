@@ -9,32 +9,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.config.schema import Projections
+from attn_exp.config.drawn import Projections
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem.matrices import array
-from attn_exp.streams import draw, legacy_draw
+from attn_exp.problem.drawing import Kind, Numbers, array_or_drawn
+from attn_exp.problem.matrices import BIASES, MATRICES, grouped
+from attn_exp.problem.orders import ordered, widths
 
 Array = NDArray[Any]
 
-MATRICES = ("W_q", "W_k", "W_v", "W_o")
-BIASES = ("b_q", "b_k", "b_v", "b_o")
 
-
-def project(settings: Projections, x: Array, head: int, bias: bool, seed: int) -> dict[str, Array]:
+def project(
+    settings: Projections, x: Array, head: int, bias: bool, source: Numbers, drawn: Mapping[str, Array]
+) -> dict[str, Array]:
     """Return W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, and with `bias` b_q, b_k, b_v, b_o, from where the settings say.
 
     Tokens are rows: `q = x W_q + b_q`. A document with tokens in columns writes `W x + b`; its arrays are turned here.
+    What is `drawn` already, by name, is taken as it is.
 
     Raises:
         UserError: a name that is no projection, or an array that does not fit x.
     """
     d_model = x.shape[1]
-    named = from_document(settings, x, head)
+    named = from_document(settings, x, head, source)
+    for name in drawn:
+        if name in named:
+            raise UserError(f"projections.given.{name} and draws.{name} both say what {name} is; give one of them")
     check_used(settings, named, bias)
+    named |= drawn
+    named |= ordered(settings, named, d_model, head, bias, source)
     arrays: dict[str, Array] = {}
     for name in MATRICES + BIASES if bias else MATRICES:
-        shape = fitting_shape(name, arrays, d_model, head)
-        arrays[name] = named[name] if name in named else made(settings, name, shape, seed)
+        shape = fitting_shape(name, arrays, widths(settings, d_model), d_model, head)
+        arrays[name] = named[name] if name in named else made(settings, name, shape, source)
     check(arrays, d_model, head)
     return {name: matrix.reshape(-1) if name in BIASES else matrix for name, matrix in arrays.items()}
 
@@ -46,14 +52,14 @@ def check_used(settings: Projections, named: Mapping[str, Array], bias: bool) ->
         raise UserError(f"projections: {' and '.join(given)} given, but bias=false adds none; write bias=true")
 
 
-def from_document(settings: Projections, x: Array, head: int) -> dict[str, Array]:
-    """Return the arrays that the settings name, a bias as one row: given, recovered or drawn."""
+def from_document(settings: Projections, x: Array, head: int, source: Numbers) -> dict[str, Array]:
+    """Return the arrays that the settings write out, a bias as one row: in a file, given, or recovered."""
     named = by_file_or_head(settings, x.shape[1], head)
     for name, given in settings.given.items():
         if name not in named or is_plain(given):
-            named[name] = turned(array(rows(given), f"projections.{name}"), settings.columns or settings.turned)
-    named |= recovered(settings.printed, x)
-    named |= from_legacy_stream(settings, x.shape[1], head)
+            matrix = array_or_drawn(rows(given), f"projections.{name}", source)
+            named[name] = turned(matrix, settings.columns or settings.turned)
+    named |= recovered(settings.printed, x, source)
     for name in named:
         if name not in MATRICES + BIASES:
             raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
@@ -81,62 +87,49 @@ def is_plain(given: Any) -> bool:
     return not isinstance(given, str) and not isinstance(inner, (list, tuple))
 
 
-def fitting_shape(name: str, arrays: Mapping[str, Array], d_model: int, head: int) -> tuple[int, int]:
+def fitting_shape(
+    name: str, arrays: Mapping[str, Array], width: Mapping[str, int], d_model: int, head: int
+) -> tuple[int, int]:
     """Return the shape of an array that has to fit the ones before it: W_o follows W_v, a bias its matrix."""
     if name in BIASES:
         return 1, arrays[MATRICES[BIASES.index(name)]].shape[1]
     if name == "W_o":
         sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
-        return arrays["W_v"].shape[1] * sharing, d_model
-    return d_model, d_model
+        return arrays["W_v"].shape[1] * sharing, width["o"]
+    return d_model, width[name[-1]]
 
 
-def made(settings: Projections, name: str, shape: tuple[int, int], seed: int) -> Array:
+def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
     """Make an array that no document gives: drawn from its own stream, or identity and zero."""
-    return MADE[settings.source](settings, name, shape, seed)
+    return MADE.get(settings.source, neutral)(settings, name, shape, source)
 
 
-def drawn(settings: Projections, name: str, shape: tuple[int, int], seed: int) -> Array:
+def drawn_alone(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
     """Draw an array from its own stream, as large as keeps the size of what it is multiplied with."""
     inputs = shape[0] if name in MATRICES else shape[1]
-    spread = 1 / math.sqrt(inputs) if settings.spread is None else settings.spread
-    return spread * draw(seed, name, settings.source, shape)
+    usual = 1.0 if settings.source == "integers" else 1 / math.sqrt(inputs)
+    kind = Kind(settings.source, settings.low, settings.high, key="projections.")
+    numbers = source._replace(stream=None).array(name, kind, shape)
+    return (usual if settings.spread is None else settings.spread) * numbers
 
 
-def neutral(settings: Projections, name: str, shape: tuple[int, int], seed: int) -> Array:
+def neutral(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
     """Return an array that changes nothing: the identity, or zeros."""
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
 
 
-MADE = {"normal": drawn, "uniform": drawn, "identity": neutral}
-"""How each rule of `projections.source` makes an array."""
+MADE = {"normal": drawn_alone, "uniform": drawn_alone, "integers": drawn_alone}
+"""How a rule of `projections.source` makes an array; the others change nothing."""
 
 
-def from_legacy_stream(settings: Projections, d_model: int, head: int) -> dict[str, Array]:
-    """Draw a document's arrays in its own order: first each head's, then those of the whole."""
-    if settings.legacy_seed is None:
-        return {}
-    if settings.order_per_head:
-        check_divides(head, d_model, "d_model")
-    stream = np.random.RandomState(settings.legacy_seed)
-    distribution = settings.distribution or "normal"
-    parts: dict[str, list[Array]] = {}
-    for names, width in ((settings.order_per_head * head, d_model // head), (settings.order, d_model)):
-        for name in names:
-            shape = (width, d_model if name in MATRICES else 1)
-            shape = shape if settings.columns else shape[::-1]
-            parts.setdefault(name, []).append(turned(legacy_draw(stream, distribution, shape), settings.columns))
-    return {name: np.hstack(drawn) for name, drawn in parts.items()}
-
-
-def recovered(printed: Mapping[str, Any], x: Array) -> dict[str, Array]:
+def recovered(printed: Mapping[str, Any], x: Array, source: Numbers) -> dict[str, Array]:
     """Solve `x W = printed` for the projections whose results a document prints instead of them."""
     if printed and (x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x)):
         names, shape = ", ".join(printed), f"{x.shape[0]}x{x.shape[1]}"
         raise UserError(
             f"projections: {names} can be recovered only from x with an inverse, and this {shape} x has none"
         )
-    results = {name: array(result, f"projections.{name}") for name, result in printed.items()}
+    results = {name: array_or_drawn(result, f"projections.{name}", source) for name, result in printed.items()}
     for name, result in results.items():
         if len(result) != len(x):
             raise UserError(
@@ -168,22 +161,3 @@ def check(arrays: Mapping[str, Array], d_model: int, head: int) -> None:
     for name, matrix in zip(BIASES, MATRICES, strict=True):
         if name in arrays and arrays[name].size != arrays[matrix].shape[1]:
             raise UserError(f"projections.{name} has {arrays[name].size} numbers; expected {arrays[matrix].shape[1]}")
-
-
-def grouped(queries: int, keys: int, head: int) -> int:
-    """Return how many of so many query heads share a key/value head, by the numbers per query and per key.
-
-    Raises:
-        UserError: they hold no heads of one size.
-    """
-    sharing = queries // keys
-    if queries % keys or (sharing > 1 and head % sharing):
-        raise UserError(f"projections.W_q makes {queries} numbers per query, W_k makes {keys} per key")
-    return sharing
-
-
-def check_divides(head: int, size: int, meaning: str) -> None:
-    """Refuse heads that would not share a size evenly, and name those that would."""
-    if size % head:
-        divisors = ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
-        raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors}")

@@ -14,35 +14,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.problem.generators.torch import Torch
+from attn_exp.problem.generators.generator import Stream
 
 Array = NDArray[Any]
 
 
-def linear(stream: Torch, inputs: int, outputs: int, bias: bool) -> tuple[Array, Array | None]:
-    """Return the matrix `[inputs outputs]` and the bias `[outputs]` of a new `nn.Linear(inputs, outputs, bias=bias)`.
-
-    The weight is uniform within `1 / sqrt(inputs)` and is drawn first; the bias has the same bounds.
-    """
+def weight(stream: Stream, inputs: int, outputs: int) -> Array:
+    """Return the matrix `[inputs outputs]` of a new `nn.Linear(inputs, outputs)`: uniform within `1 / sqrt(inputs)`."""
     spread = math.sqrt(2 / (1 + math.sqrt(5) ** 2)) / math.sqrt(inputs)  # the gain of a leaky ReLU of slope sqrt(5)
-    weight = stream.uniform((outputs, inputs), -math.sqrt(3) * spread, math.sqrt(3) * spread)
-    within = 1 / math.sqrt(inputs)
-    return weight.T, stream.uniform((outputs,), -within, within) if bias else None
+    return stream.uniform((outputs, inputs), -math.sqrt(3) * spread, math.sqrt(3) * spread).T
 
 
-def embedding(stream: Torch, rows: int, size: int) -> Array:
+def bias(stream: Stream, inputs: int, outputs: int) -> Array:
+    """Return the bias `[outputs]` of a new `nn.Linear(inputs, outputs)`, drawn right after its matrix."""
+    return stream.uniform((outputs,), -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
+
+
+def embedding(stream: Stream, rows: int, size: int) -> Array:
     """Return the table `[rows size]` of a new `nn.Embedding(rows, size)`."""
     return stream.normal((rows, size), 0.0, 1.0)
 
 
-def multi_head_attention(stream: Torch, size: int, bias: bool) -> dict[str, Array]:
-    """Return the projections of a new `nn.MultiheadAttention(size, heads, bias=bias)`.
+def multi_head_attention(stream: Stream, size: int, biases: bool) -> dict[str, Array]:
+    """Return the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
 
     Its output projection is drawn first, as any `Linear`; then one matrix `[3 size, size]` of queries, keys and
     values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, that of the output too, though it is drawn.
     """
-    output, _ = linear(stream, size, size, bias)
+    output = weight(stream, size, size)
+    if biases:
+        bias(stream, size, size)
     within = math.sqrt(3) * math.sqrt(2 / (size + 3 * size))
     sides = np.split(stream.uniform((3 * size, size), -within, within), 3)
-    biases = {f"b_{letter}": np.zeros(size, np.float32) for letter in "qkvo"} if bias else {}
-    return {f"W_{letter}": side.T for letter, side in zip("qkv", sides, strict=True)} | {"W_o": output} | biases
+    zeros = {f"b_{letter}": np.zeros(size, np.float32) for letter in "qkvo"} if biases else {}
+    return {f"W_{letter}": side.T for letter, side in zip("qkv", sides, strict=True)} | {"W_o": output} | zeros

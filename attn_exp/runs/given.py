@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.config import large
 from attn_exp.config.spelling import spelled
-from attn_exp.problem.projections import BIASES, MATRICES
+from attn_exp.problem.matrices import BIASES, MATRICES
 
 INPUTS = ("tokens", "vectors", "q", "k", "v", "weights")
 

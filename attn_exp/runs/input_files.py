@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from attn_exp.config import large
-from attn_exp.config.schema import Config, Embeddings, Projections
+from attn_exp.config.drawn import Projections
+from attn_exp.config.schema import Config, Embeddings
 from attn_exp.errors import UserError, brief, first_line
 from attn_exp.problem import input_files
 from attn_exp.problem.problem import Problem

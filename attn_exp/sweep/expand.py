@@ -17,7 +17,7 @@ from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_ove
 from attn_exp.config.kinds import is_finite
 from attn_exp.config.loader import environment, opened
 from attn_exp.config.own_code import Named, is_code, marked
-from attn_exp.config.read import read, read_settings
+from attn_exp.config.read import check_seed, read, read_settings
 from attn_exp.config.schema import Config, Sweep
 from attn_exp.config.spelling import key_of
 from attn_exp.errors import UserError, unknown
@@ -217,4 +217,6 @@ def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
         if not axis.composed:
             top, *path = axis.key.split(".")
             for value in (axis.values[0], axis.values[-1]) if isinstance(axis.values, range) else axis.values:
-                read_settings({top: changed(base[top], path, value) if path else value})
+                settings = read_settings({top: changed(base[top], path, value) if path else value})
+                if top == "seed" and "generator" not in (other.key for other in axes):
+                    check_seed(settings["seed"], base["generator"])

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from attn_exp.errors import UserError
+from attn_exp.problem.drawing import begun
 from attn_exp.problem.embeddings import Start, start
 from tests.compose import config
 
 
 def begin(*words: str) -> Start:
     found = config(*words)
-    return start(found.embeddings, found.seed)
+    return start(found.embeddings, begun(found.generator, found.seed))
 
 
 def file(folder: Path, name: str, content: str) -> str:

@@ -18,7 +18,7 @@ from torch import nn
 
 from attn_exp.problem.generators.generator import Start
 from attn_exp.problem.generators.torch import Torch
-from attn_exp.problem.torch_layers import embedding, linear, multi_head_attention
+from attn_exp.problem.torch_layers import bias, embedding, multi_head_attention, weight
 
 Array = NDArray[Any]
 SEEDS = (0, 1, 123, -1, -(2**63), 2**32 - 1, 2**32 + 5, 2**64 - 1)
@@ -89,24 +89,22 @@ def test_on_processors_without_fused_steps_the_last_bits_differ_and_no_more(tmp_
 @pytest.mark.parametrize("seed", SEEDS)
 def test_layers_one_after_another_hold_what_new_layers_hold(seed: int) -> None:
     mine = begun(seed)
-    for inputs, outputs, bias in ((3, 2, False), (1, 1, True), (7, 4, True), (512, 64, True), (2, 2, True)):
-        layer = nn.Linear(inputs, outputs, bias=bias)
-        matrix, added = linear(mine, inputs, outputs, bias)
-        assert_array_equal(matrix, layer.weight.detach().numpy().T)
-        assert (added is not None) == bias
-        if added is not None:
-            assert_array_equal(added, layer.bias.detach().numpy())
+    for inputs, outputs, has_bias in ((3, 2, False), (1, 1, True), (7, 4, True), (512, 64, True), (2, 2, True)):
+        layer = nn.Linear(inputs, outputs, bias=has_bias)
+        assert_array_equal(weight(mine, inputs, outputs), layer.weight.detach().numpy().T)
+        if has_bias:
+            assert_array_equal(bias(mine, inputs, outputs), layer.bias.detach().numpy())
         assert_array_equal(embedding(mine, inputs, outputs), nn.Embedding(inputs, outputs).weight.detach().numpy())
 
 
-@pytest.mark.parametrize(("size", "heads", "bias"), [(4, 2, True), (6, 3, False), (64, 8, True), (1, 1, True)])
-def test_multi_head_attention_draws_its_output_first(size: int, heads: int, bias: bool) -> None:
+@pytest.mark.parametrize(("size", "heads", "has_bias"), [(4, 2, True), (6, 3, False), (64, 8, True), (1, 1, True)])
+def test_multi_head_attention_draws_its_output_first(size: int, heads: int, has_bias: bool) -> None:
     mine = begun(size)
     for _ in range(2):
-        layer = nn.MultiheadAttention(size, heads, bias=bias)
-        arrays = multi_head_attention(mine, size, bias)
+        layer = nn.MultiheadAttention(size, heads, bias=has_bias)
+        arrays = multi_head_attention(mine, size, has_bias)
         sides = np.concatenate([arrays[f"W_{letter}"].T for letter in "qkv"])
         assert_array_equal(sides, layer.in_proj_weight.detach().numpy())
         assert_array_equal(arrays["W_o"].T, layer.out_proj.weight.detach().numpy())
-        assert ("b_q" in arrays) == bias
-        assert not bias or not np.any([arrays[f"b_{letter}"] for letter in "qkvo"])
+        assert ("b_q" in arrays) == has_bias
+        assert not has_bias or not np.any([arrays[f"b_{letter}"] for letter in "qkvo"])

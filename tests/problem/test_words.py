@@ -6,16 +6,19 @@ import unicodedata
 
 import numpy as np
 import pytest
+import torch
 
+from attn_exp.config.drawn import STREAMS
 from attn_exp.config.schema import Embeddings
 from attn_exp.errors import UserError
+from attn_exp.problem.drawing import begun
 from attn_exp.problem.embeddings import Start, start
 from tests.compose import config
 
 
 def begin(*words: str) -> Start:
     found = config("embeddings=words", *words)
-    return start(found.embeddings, found.seed)
+    return start(found.embeddings, begun(STREAMS, found.seed))
 
 
 def vectors(*words: str) -> dict[str, list[float]]:
@@ -71,7 +74,7 @@ def test_the_distribution_is_the_one_asked_for() -> None:
 def test_words_and_the_marks_around_them(text: str, words: list[str]) -> None:
     if "${" not in text:
         assert list(begin(f"embeddings.text={text}").tokens) == words
-    found = start(Embeddings(text=text, d_model=2), 0)
+    found = start(Embeddings(text=text, d_model=2), begun(STREAMS, 0))
     assert list(found.tokens) == words
     assert all(unicodedata.is_normalized("NFC", word) for word in found.tokens)
 
@@ -100,6 +103,14 @@ def test_a_sentence_may_be_quoted() -> None:
 def test_what_is_no_text_is_told_in_one_line(words: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         found = config(*words.split("|"))
-        start(found.embeddings, found.seed)
+        start(found.embeddings, begun(STREAMS, found.seed))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_generator_draws_one_table_with_a_row_for_each_word_in_order() -> None:
+    """The vocabulary of a notebook is `sorted(set(words))`, and its embeddings are `nn.Embedding` of those."""
+    found = config("embeddings=words", "embeddings.text=to be or to", "generator=torch", "seed=123")
+    torch.manual_seed(123)
+    table = torch.nn.Embedding(3, 8)(torch.tensor([2, 0, 1, 2]))
+    np.testing.assert_array_equal(start(found.embeddings, begun("torch", 123)).x, table.detach().numpy())

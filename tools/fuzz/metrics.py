@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.config.schema import Config, Embeddings, Projections, Variant
+from attn_exp.config.drawn import Projections
+from attn_exp.config.schema import Config, Embeddings, Variant
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.library_conventions import CONVENTIONS

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.config.schema import Config, Embeddings, Projections, Published
+from attn_exp.config.drawn import Projections
+from attn_exp.config.schema import Config, Embeddings, Published
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.documents import intervals
 from attn_exp.experiment.documents.agreement import Agreement
@@ -23,8 +24,8 @@ from attn_exp.experiment.executing import execute
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
+from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem, build
-from attn_exp.problem.projections import BIASES, MATRICES
 
 Array = NDArray[Any]
 
@@ -81,7 +82,7 @@ def origins(entry: Published, config: Config, runs: Sequence[tuple[Settled, Prob
 
 def own_run(entry: Published, config: Config, name: str) -> tuple[Settled, Problem, Trace]:
     """Put the entry's own inputs through one head of a variant."""
-    own = replace(config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"))
+    own = replace(config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"), draws=None)
     problem = build(own)
     settled = settle(name, replace(config.variant[name], head=1), own, problem)
     return settled, problem, execute(settled, problem)

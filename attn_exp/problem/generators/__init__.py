@@ -21,7 +21,7 @@ def find(name: str) -> Generator:
         UserError: there is none.
     """
     if name not in NAMES:
-        raise UserError(unknown(name, NAMES, "generator"))
+        raise UserError(unknown(name, ("streams", *NAMES), "generator"))
     return registry.constant(__name__, name, Generator)
 
 

@@ -13,11 +13,10 @@ Shape = tuple[int, ...]
 
 
 class Start(NamedTuple):
-    """How a stream begins: its seed, and for a library of keys, how `calls` draws get theirs from it."""
+    """How a stream begins: its seed, and whether a single array is drawn from it."""
 
     seed: int
-    keys: str = "chain"
-    calls: int = 1
+    alone: bool = False
 
 
 class Stream(Protocol):

@@ -14,17 +14,18 @@ import math
 
 import numpy as np
 
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError
 from attn_exp.problem.generators._bits import fused, polynomial
 from attn_exp.problem.generators.generator import Array, Generator, Shape, Start
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
+LEAST, MOST = -(2**63), 2**63 - 1
+"""The seeds that JAX takes."""
 CENTRE = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
           -0.00125372503, -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
 TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
         -0.0076224613, 0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
-WAYS = ("chain", "split", "fold_in", "same")
 
 
 def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
@@ -69,27 +70,20 @@ def first_key(seed: int) -> Array:
 
 
 class Jax:
-    """Draws each array with a key of its own.
+    """Draws each array with a key of its own: `key, sub = split(key)` before each, and `sub` is used.
 
-    `chain`: `key, sub = split(key)` before each; `split`: one of `split(key, calls)` for each; `fold_in`:
-    `fold_in(key, 0)`, `fold_in(key, 1)`, ...; `same`: the first key for all.
+    A single array is drawn with the first key itself.
     """
 
     def __init__(self, start: Start) -> None:
-        if start.keys not in WAYS:
-            raise UserError(unknown(start.keys, WAYS, "keys"))
-        self.key, self.way, self.drawn = first_key(start.seed), start.keys, 0
-        self.keys = split(self.key, start.calls) if start.keys == "split" else None
+        self.key, self.alone = first_key(start.seed), start.alone
 
     def next_key(self) -> Array:
         """Return the key of the next draw."""
-        place, self.drawn = self.drawn, self.drawn + 1
-        if self.way == "chain":
-            self.key, key = split(self.key)
-            return np.asarray(key)
-        if self.keys is not None:
-            return np.asarray(self.keys[place])
-        return fold_in(self.key, place) if self.way == "fold_in" else self.key
+        if self.alone:
+            return self.key
+        self.key, key = split(self.key)
+        return np.asarray(key)
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
         """`jax.random.uniform(key, shape, minval=low, maxval=high)`."""
@@ -101,7 +95,13 @@ class Jax:
         return np.asarray(np.float32(mean) + np.float32(spread) * numbers)
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
-        """`jax.random.randint(key, shape, low, high)`: twice the bits, so that no number is favoured."""
+        """`jax.random.randint(key, shape, low, high)`: twice the bits, so that no number is favoured.
+
+        Raises:
+            UserError: bounds beyond 32 bits.
+        """
+        if not -(2**31) <= low < high < 2**31:
+            raise UserError(f"low={low} and high={high}: expected bounds of 32 bits for generator=jax")
         count, span = math.prod(shape), np.uint32(high - low)
         higher, lower = (bits(key, count) for key in split(self.next_key()))
         power = np.uint32(2**16) % span
@@ -131,4 +131,4 @@ def inverse_error_function(x: Array) -> Array:
     return np.asarray(np.where(w < 5, centre, tail) * x)
 
 
-GENERATOR = Generator(Jax, least=-(2**63), most=2**63 - 1)
+GENERATOR = Generator(Jax, LEAST, MOST)

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import registry
-from attn_exp.config.schema import Config, Embeddings, Projections
+from attn_exp.config.drawn import Projections
+from attn_exp.config.schema import Config, Embeddings
 from attn_exp.config.trained import LEFT, Model
 from attn_exp.errors import UserError, brief, first_line, unknown
 from attn_exp.problem.files import checkpoint as checkpoints

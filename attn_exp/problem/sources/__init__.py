@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from attn_exp import registry
+from attn_exp.config.drawn import STREAMS
 from attn_exp.config.fields import make
 from attn_exp.config.schema import Embeddings
 from attn_exp.errors import UserError, unknown
+from attn_exp.problem.drawing import Numbers
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("source",))
@@ -64,7 +66,7 @@ def with_tokens(settings: Embeddings) -> Embeddings:
     return replace(settings, tokens=tokens(settings.tokens, "embeddings.tokens"))
 
 
-def asked(settings: Embeddings, seed: int) -> tuple[Source, Asked] | None:
+def asked(settings: Embeddings, source: Numbers) -> tuple[Source, Asked] | None:
     """Return the one source that the settings ask, and the question; None where they ask none.
 
     Raises:
@@ -82,17 +84,17 @@ def asked(settings: Embeddings, seed: int) -> tuple[Source, Asked] | None:
             needs = " and ".join(f"embeddings.{name}" for name in member.needs)
             raise UserError(f"embeddings.{key} needs {needs}")
         own = value if member.settings is None else make(member.settings, value, f"embeddings.{key}")
-        return member, Asked(settings, own, seed)
+        return member, Asked(settings, own, source.seed, source)
     return None
 
 
-def embed(settings: Embeddings, seed: int) -> Vectors | None:
+def embed(settings: Embeddings, source: Numbers) -> Vectors | None:
     """Return x, tokens in rows, and the names that came with it; None where no source is asked.
 
     Raises:
         UserError: as `asked`, and whatever the source refuses.
     """
-    asking = asked(settings, seed)
+    asking = asked(settings, source)
     if asking is None:
         return None
     member, question = asking
@@ -108,6 +110,6 @@ def embed(settings: Embeddings, seed: int) -> Vectors | None:
 
 def size(settings: Embeddings) -> tuple[int, int] | None:
     """Return how many rows and columns x will have, before it is read or drawn; None where nobody can tell."""
-    asking = asked(settings, 0)
+    asking = asked(settings, Numbers(STREAMS, 0, None))
     shape = None if asking is None else asking[0].size(asking[1])
     return shape[::-1] if shape and settings.columns else shape

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from attn_exp.problem.drawing import Kind, own_source
 from attn_exp.problem.sources.source import Asked, Source, Vectors
-from attn_exp.streams import draw
 
 
 def read(asked: Asked) -> Vectors:
-    """Draw N(0, 1) with `normal`, U(-1, 1) with `uniform`, from the stream `x` of the seed."""
-    return Vectors(draw(asked.seed, "x", asked.own, (asked.rows, asked.settings.d_model or 0)))
+    """Draw N(0, 1) with `normal`, U(-1, 1) with `uniform`, whole numbers with `integers`.
+
+    They come from the stream `x` of the seed, or from a generator, whose uniform numbers are U(0, 1).
+    """
+    settings = asked.settings
+    kind = Kind(asked.own, settings.low, settings.high, key="embeddings.")
+    source = own_source(settings.generator, settings.seed, "embeddings.seed", asked.numbers)
+    return Vectors(source.array("x", kind, (asked.rows, settings.d_model or 0)).astype(float))
 
 
 SOURCE = Source(read=read, needs=("tokens", "d_model"))

@@ -10,16 +10,18 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from attn_exp.config.schema import Embeddings
+from attn_exp.problem.drawing import Numbers
 
 Array = NDArray[Any]
 
 
 class Asked(NamedTuple):
-    """What a source is asked: all settings of the embeddings, what is said to it alone, and the seed of the run."""
+    """What a source is asked: all settings of the embeddings, what is said to it alone, the run's seed and numbers."""
 
     settings: Embeddings
     own: Any
     seed: int
+    numbers: Numbers
 
     @property
     def rows(self) -> int:

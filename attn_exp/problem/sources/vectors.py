@@ -1,9 +1,9 @@
-"""x as a user wrote it, or drawn from NumPy's legacy generator as a document did."""
+"""x as a user wrote it, or drawn as a notebook drew it."""
 
 from __future__ import annotations
 
-from attn_exp.config.schema import Draw
-from attn_exp.problem.matrices import array
+from attn_exp.config.drawn import Draw
+from attn_exp.problem import drawing
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 
@@ -13,12 +13,12 @@ def read(asked: Asked) -> Vectors:
         from attn_exp.problem.from_files import rows  # noqa: PLC0415 - most runs read no files
 
         return Vectors(rows(asked.own, "embeddings.vectors", "x"))
-    return Vectors(array(asked.own, "embeddings.vectors"))
+    return Vectors(drawing.array_or_drawn(asked.own, "embeddings.vectors", asked.numbers))
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
     """Return the shape that is drawn; numbers that are written out are in memory already."""
-    return (asked.own.shape[0], asked.own.shape[1]) if isinstance(asked.own, Draw) else None
+    return drawing.size(asked.own) if isinstance(asked.own, Draw) else None
 
 
 SOURCE = Source(read=read, size=size, turns=True)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_exp.errors import UserError, brief
+from attn_exp.problem.drawing import Kind, own_source
 from attn_exp.problem.sources.source import Asked, Source, Vectors
-from attn_exp.streams import draw
 
 MARKED = re.compile(r"\[\w+\]|<\|?/?\w+\|?>")
 """A word of a tokenizer's own, such as [PAD] or <s>, which its brackets belong to."""
@@ -19,14 +19,22 @@ MARKED = re.compile(r"\[\w+\]|<\|?/?\w+\|?>")
 def read(asked: Asked) -> Vectors:
     """Draw the vector of each word from a stream of its own, named after it: N(0, 1), or U(-1, 1) with `uniform`.
 
+    A library's generator draws one table instead, a row for each of the words in the order of `sorted(set(words))`.
+
     Raises:
         UserError: a text without words.
     """
     words = tuple(split(asked.own)) if isinstance(asked.own, str) else tuple(asked.own)
     if not words:
         raise UserError(f"embeddings.text={brief(repr(asked.own))}: expected at least one word")
-    width, distribution = asked.settings.d_model or 0, asked.settings.distribution or "normal"
-    vectors = {word: draw(asked.seed, f"word {word}", distribution, (width,)) for word in dict.fromkeys(words)}
+    settings, width = asked.settings, asked.settings.d_model or 0
+    kind = Kind(settings.distribution or "normal", settings.low, settings.high, key="embeddings.")
+    source = own_source(settings.generator, settings.seed, "embeddings.seed", asked.numbers)
+    if source.stream is not None:
+        table = sorted(set(words))
+        rows = source.array("x", kind, (len(table), width)).astype(np.float64)
+        return Vectors(rows[[table.index(word) for word in words]], words)
+    vectors = {word: source.array(f"word {word}", kind, (width,)) for word in dict.fromkeys(words)}
     return Vectors(np.stack([vectors[word] for word in words]), words)
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from attn_exp.config.drawn import STREAMS
 from attn_exp.problem import files
+from attn_exp.problem.drawing import begun
 from attn_exp.problem.embeddings import Start, start
 from tests.compose import config
 
@@ -63,7 +65,7 @@ WRITERS: dict[str, tuple[str, Any, bool]] = {
 
 def begin(*words: str) -> Start:
     found = config("embeddings=file", *words)
-    return start(found.embeddings, found.seed)
+    return start(found.embeddings, begun(STREAMS, found.seed))
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -109,7 +111,7 @@ def test_a_setting_of_an_array_may_name_a_file(tmp_path: Path) -> None:
     np.savez(tmp_path / "kv.npz", k=2 * X, v=3 * X)
     words = (f"embeddings.q={tmp_path}/q.npy", f"embeddings.k={tmp_path}/kv.npz", f"embeddings.v={tmp_path}/kv.npz")
     found = config("embeddings=inline", "projections=none", *words)
-    started = start(found.embeddings, 0)
+    started = start(found.embeddings, begun(STREAMS, 0))
     for letter, times in (("q", 1), ("k", 2), ("v", 3)):
         np.testing.assert_array_equal(getattr(started, letter), times * X)
 
