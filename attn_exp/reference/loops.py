@@ -20,9 +20,7 @@ Matrix = Sequence[Vector]
 def project(x: Matrix, weight: Matrix, bias: Vector | None) -> list[list[float]]:
     """Return `y_ij = sum_m x_im W_mj + b_j`."""
     columns = [[line[j] for line in weight] for j in range(len(weight[0]))]
-    return [
-        [dot(row, column) + (0.0 if bias is None else bias[j]) for j, column in enumerate(columns)] for row in x
-    ]
+    return [[dot(row, column) + (0.0 if bias is None else bias[j]) for j, column in enumerate(columns)] for row in x]
 
 
 def weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules) -> list[float]:

@@ -55,8 +55,8 @@ EXAMPLE = Example(
     settings={"ids": [0, 1, 1, 0]},
     outcome=("█··█", "·██·", "·██·", "█··█"),
     outside=Example(
-        settings={"ids": [0, 0, 1, 1, 1, 2]},
-        outcome=("██····", "██····", "··███·", "··███·", "··███·", "·····█"),
-        source="torchtune, `packed_block_causal_mask`: seq_lens [2, 3, 1], its drawing and the mirror of it",
+        settings={"ids": [0, 0, 0, 1, 1, 2]},
+        outcome=("███···", "███···", "███···", "···██·", "···██·", "·····█"),
+        source="torchtune, `create_block_causal_mask`: seq_lens [3, 2, 1], its drawing and the mirror of it",
     ),
 )

@@ -40,8 +40,8 @@ EXAMPLE = Example(
     settings={"length": 2},
     outcome=("██··", "██··", "██··"),
     outside=Example(
-        settings={"length": 3},
-        outcome=("███···", "███···", "███···"),
-        source="Flaxformer, `make_decoder_mask`: decoder_causal_attention [1, 1, 1, 0, 0, 0], its first three queries",
+        settings={"length": 2},
+        outcome=("██·····", "██·····"),
+        source="Flaxformer, `make_decoder_mask`: decoder_causal_attention [1, 1, 0, 1, 1, 0, 0], its first two queries",
     ),
 )

@@ -17,8 +17,9 @@ SIDE = "a whole number of keys, or -1 for an open side"
 class Window(Mask):
     """Query `i` sees key `j` iff `i - left <= j <= i + right`, as positions; -1 leaves a side open.
 
-    Mistral's window of `w` tokens, the query among them, is `left = w - 1, right = 0`; Keras counts the same way on
-    both sides, FlashAttention, ONNX and JAX count `left` and `right` as here.
+    Mistral's window of `w` tokens, as figure 1 of its paper draws it, holds the query itself: `left = w - 1, right = 0`
+    (section 2 there says `i - w` to `i`, which is one more). Keras counts as the figure does, on both sides;
+    FlashAttention, ONNX and JAX count `left` and `right` as here.
 
     Source: Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1.
 
