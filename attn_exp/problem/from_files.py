@@ -128,6 +128,11 @@ def chosen(settings: Projections, held: Held, said: str) -> dict[str, str]:
 def check_whole(arrays: Mapping[str, Array], settings: Projections, held: Held, said: str) -> None:
     """Refuse a file that lacks a projection which nothing else gives."""
     missing = [name for name in NEEDED if name not in {**arrays, **settings.given, **settings.printed}]
+    if missing and "" in held.arrays:
+        file, name = brief(settings.file or "", 60), missing[0]
+        raise UserError(
+            f"{said} holds an array without a name; +projections.given.{name}={file} says that it is {name}"
+        )
     if missing:
         raise UserError(
             f"{said} has no {' and no '.join(missing)}: it holds {listed(held)}; projections.names.{missing[0]}=NAME "

@@ -17,7 +17,8 @@ from attn_exp.problem.files import pickles
 from attn_exp.problem.files.format import MOST_TEXT, Array, Entry, Format, Held
 from attn_exp.problem.input_files import INDEX
 
-NAMES: tuple[str, ...] = registry.names(__path__, without=("format", "pickles"))
+NO_FORMATS = ("format", "pickles", "checkpoint", "llama2c", "tokenizer")
+NAMES: tuple[str, ...] = registry.names(__path__, without=NO_FORMATS)
 
 
 LONGEST = 150
@@ -35,7 +36,7 @@ def look(file: str, key: str) -> Held:
         if not path.is_file():
             raise ValueError("it is no file" if path.exists() else "No such file or directory")
         if path.suffix.lower() in pickles.SUFFIXES:
-            raise pickles.refusal(path, said)
+            raise pickles.refusal(path, key)
         return chosen(path, said).look(path, said)
     except UserError:
         raise

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from attn_exp import machine
-from attn_exp.errors import UserError, brief, first_line
+from attn_exp.errors import brief, first_line
 from attn_exp.problem.files import npy
 from attn_exp.problem.files.format import MOST_BYTES, Array, Entry, Format, Held
 
@@ -54,7 +54,7 @@ def entry(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: s
         try:
             told = npy.header(stream, member.file_size)
         except ValueError as error:
-            return Entry((), "what is no array", partial(refuse, f"{brief(name)}: {first_line(error)}"))
+            return Entry((), "what is no array", partial(refuse, first_line(error)))
     return Entry(told.shape, str(told.dtype), partial(read, path, member.filename))
 
 
@@ -65,13 +65,10 @@ def refuse(reason: str) -> Array:
 
 def read(path: Path, name: str) -> Array:
     """Read one array of an archive."""
-    try:
-        with opened(path) as archive:
-            member = archive.getinfo(name)
-            with archive.open(member) as stream:
-                return npy.body(stream, npy.header(stream, member.file_size))
-    except ValueError as error:
-        raise error if isinstance(error, UserError) else ValueError(f"{brief(name)}: {first_line(error)}") from error
+    with opened(path) as archive:
+        member = archive.getinfo(name)
+        with archive.open(member) as stream:
+            return npy.body(stream, npy.header(stream, member.file_size))
 
 
 FORMAT = Format(look)

@@ -12,11 +12,14 @@ STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"\
 """How what `torch.save` and `pickle.dump` write begins: a zip archive, or the mark of a protocol."""
 
 CONVERTS = (
-    'python -c "import torch; from safetensors.torch import save_file; '
-    "save_file({{n: t.clone().contiguous() for n, t in torch.load('{name}', weights_only=True, map_location='cpu')"
-    ".items()}}, '{stem}.safetensors')\""
+    'python -c "import torch, safetensors.torch as s; s.save_file({{k: v.contiguous().clone() for k, v in '
+    "torch.load('{name}', 'cpu', weights_only=True).items()}}, '{stem}.safetensors')\""
 )
 """The line that turns a pickle into safetensors; `weights_only` lets PyTorch refuse what is no array."""
+
+OF_NUMPY = (".pkl", ".pickle", ".joblib")
+TRUSTED = "python -c \"import pickle, numpy; numpy.savez('{stem}.npz', **pickle.load(open('{name}', 'rb')))\""
+"""The line that turns a pickle of arrays by name into a NumPy archive; it runs what the pickle says."""
 
 
 def is_pickle(path: Path) -> bool:
@@ -32,5 +35,7 @@ def is_pickle(path: Path) -> bool:
 
 def refusal(path: Path, key: str) -> UserError:
     """Return the error that says how a pickle becomes a file that runs nothing."""
-    line = CONVERTS.format(name=path.name, stem=path.stem)
-    return UserError(f"{key}: {path.name} is a pickle, which could run code; turn it into safetensors first: {line}")
+    numpy = path.suffix.lower() in OF_NUMPY
+    line = (TRUSTED if numpy else CONVERTS).format(name=path.name, stem=path.stem)
+    convert = "convert it, if you trust it" if numpy else "convert it"
+    return UserError(f"{key}: {path.name} is a pickle, which could run code; {convert}: {line}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files, names
 from attn_exp.problem.files.format import Held
@@ -25,10 +23,11 @@ def read(asked: Asked) -> Vectors:
 def matrix(held: Held, name: str, said: str) -> Array:
     """Return an array of a file as rows and columns of float64."""
     entry, place = held.arrays[name], f"{said}: {name}" if name else said
-    if (len(entry.shape) != 2 and entry.shape) or (entry.shape and not np.prod(entry.shape)):
+    array = files.numbers(entry, place) if len(entry.shape) in (0, 2) else None  # of no shape, reading says why
+    if array is None or array.ndim != 2 or not array.size:
         shape = list(entry.shape)
         raise UserError(f"{place} holds an array of shape {shape}; expected rows and columns, such as [3,4]")
-    return files.numbers(entry, place)
+    return array
 
 
 def chosen(held: Held, array: str | None, said: str) -> dict[str, str]:
