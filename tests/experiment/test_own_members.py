@@ -275,6 +275,12 @@ def test_register_refuses_in_one_sentence() -> None:
     assert not registry.OUTSIDE
 
 
+def test_what_is_registered_outlives_a_command_that_names_a_file(here: Path) -> None:
+    attn_exp.register(Near)
+    assert cli.obey(["--with", "mine.py", "mask=[near,mine]", "report=none"]) == 0
+    assert registry.outside("attn_exp.rules.masks") == ("near",)
+
+
 def test_what_is_registered_again_is_replaced_and_another_is_not() -> None:
     attn_exp.register(Near, name="mine", example=Example({"reach": 1}, ("██·", "███", "·██")))
     attn_exp.register(Near, name="mine")

@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 import attn_exp
-from attn_exp import cli, registry
+from attn_exp import cli, registry, rules
 from attn_exp.config.own_files import fingerprint
 from attn_exp.errors import UserError
+from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.runs import seal
+from attn_exp.runs.own_members import without_code
 
 SPY = """
 from dataclasses import dataclass
@@ -163,6 +166,16 @@ def test_a_run_of_somebody_else_starts_nothing(here: Path, ran: Callable[[], boo
     with pytest.raises(UserError, match=r"add --own-code|is no setting of a run"):
         cli.obey(["rerun", str(folder)])
     assert not ran()
+
+
+def test_what_a_run_on_disk_calls_its_own_hides_no_rule_of_the_package() -> None:
+    record = {"name": "x.py", "file": "", "sha256": "", "members": ["attn_exp.rules.masks:causal", "os:system", "mine"]}
+    with without_code([record | {"members": [*record["members"], "attn_exp.rules.masks:mine"]}]):
+        assert type(rules.make("mask", "causal", {})) is Causal
+        assert list(registry.OUTSIDE) == [("attn_exp.rules.masks", "mine")]
+        with pytest.raises(UserError, match=r"mask=mine is code from outside the package"):
+            rules.make("mask", "mine", {"any": 1}).allows(whole_grid(Rules(), 1, 2, 2))
+    assert not registry.OUTSIDE
 
 
 def test_a_folder_of_yaml_names_no_file(here: Path, ran: Callable[[], bool]) -> None:
