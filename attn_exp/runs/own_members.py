@@ -12,7 +12,6 @@ from attn_exp import registry
 from attn_exp.config.own_files import fingerprint
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief
-from attn_exp.experiment import member_kinds
 from attn_exp.registry import ABSENT, Origin
 from attn_exp.report.plain import plain
 from attn_exp.runs.own_code import OPTION, compared
@@ -25,6 +24,8 @@ KEY = "with"
 def recorded(config: Config) -> dict[str, Any]:
     """Return what a description on disk says of members from outside: all of the files that were named, and of those
     that were registered in Python the ones that the settings use."""
+    if not registry.OUTSIDE:
+        return {}
     used = set(names_in(config))
     records = [
         {"name": origin.name, "file": origin.file, "sha256": origin.sha256, "members": members}
@@ -36,6 +37,8 @@ def recorded(config: Config) -> dict[str, Any]:
 
 def names_in(config: Config) -> Iterator[str]:
     """Yield what settings may name from outside, as `package:name`."""
+    from attn_exp.experiment import member_kinds  # noqa: PLC0415 - few runs know any member from outside
+
     groups: dict[str, Iterable[str]] = {
         "normalizer": [config.normalizer], "check": config.check, "source": config.embeddings.source,
         "metric": config.metrics, "form": [variant.form for variant in config.variant.values()],
@@ -51,6 +54,11 @@ def names_in(config: Config) -> Iterator[str]:
 @contextmanager
 def without_code(records: Sequence[Record]) -> Iterator[None]:
     """Let the members that a run knew be known by name alone, where no file of now brings them: nothing is imported."""
+    if not records:
+        yield
+        return
+    from attn_exp.experiment import member_kinds  # noqa: PLC0415 - as above
+
     packages = {kind.package: kind for kind in member_kinds.KINDS}
     with registry.kept():
         for record in records:
@@ -64,7 +72,7 @@ def without_code(records: Sequence[Record]) -> Iterator[None]:
 
 def unnamed() -> str:
     """Say which members a report lacks because their code is not at hand; nothing where it lacks none."""
-    kinds = {kind.package: kind.name for kind in member_kinds.KINDS if kind.name in ("check", "figure")}
+    kinds = {"attn_exp.experiment.checks": "check", "attn_exp.report.figures": "figure"}
     lacking = [key for key, member in registry.OUTSIDE.items() if member.value is ABSENT and key[0] in kinds]
     if not lacking:
         return ""
