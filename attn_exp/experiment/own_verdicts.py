@@ -20,7 +20,8 @@ def verdicts(variants: Sequence[Settled]) -> dict[str, Verdict]:
 
 
 def verdict(settled: Settled, own: OwnForm) -> Verdict:
-    """Return the verdict of a quick check; where the settings fit no question, it says so."""
+    """Return the verdict of a quick check, or of a whole one where that explains nothing; where the settings fit no
+    question, it says so."""
     from attn_exp.experiment.judging.check import check  # noqa: PLC0415 - most runs have no function of the user's own
     from attn_exp.experiment.judging.verdict import BROKEN, Finding, Verdict  # noqa: PLC0415
 
@@ -31,7 +32,8 @@ def verdict(settled: Settled, own: OwnForm) -> Verdict:
         kv_head=None if heads.shared == heads.query else heads.shared,
     )
     try:
-        return check(own.own, asked, quick=True)
+        quick = check(own.own, asked, quick=True)
+        return quick if quick.passed or quick.mistakes else check(own.own, asked)  # two mistakes at once take longer
     except (ValueError, IndexError, ArithmeticError) as error:  # sizes that only this run's input has
         finding = Finding("it can be checked", BROKEN, first_line(error))
         return Verdict(own.own.name, False, (), "what could not be checked", (finding,), asked.words)

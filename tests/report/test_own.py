@@ -81,6 +81,16 @@ def test_what_no_mistake_explains_shows_the_output_alone() -> None:
     assert "at the latest; what it forms before is not known" in (run / "report.md").read_text()
 
 
+def test_two_mistakes_at_once_are_named_on_the_page_too(here: Path) -> None:
+    (here / "mine.py").write_text(
+        "import numpy as np\n\n\ndef attention(q, k, v):\n    scores = q @ k.swapaxes(-1, -2)\n"
+        "    powers = np.exp(scores - scores.max(-2, keepdims=True))\n"
+        "    return powers / powers.sum(-2, keepdims=True) @ v\n"
+    )
+    text = (folder() / "report.md").read_text().replace("\\", "")
+    assert "attention computes attention with no_scale and softmax_over_queries." in text
+
+
 def test_a_function_that_fails_is_told_without_harm_to_the_page() -> None:
     page = (folder("fails") / "report.html").read_text()
     assert "What is wrong with mine" in page
