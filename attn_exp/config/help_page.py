@@ -60,11 +60,13 @@ def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands:
 
 def own() -> str:
     """Return the members from outside the package, each with what it says of itself, and their settings; or nothing."""
-    several = [line for (package, name), member in registry.OUTSIDE.items() for line in told(package, name, member)]
+    several = [
+        line for (package, name), member in registry.OUTSIDE.items() for line in member_lines(package, name, member)
+    ]
     return f"\nFrom outside: what --with brings\n{listed(several)}\n" if several else ""
 
 
-def told(package: str, name: str, member: registry.Member) -> Iterator[Line]:
+def member_lines(package: str, name: str, member: registry.Member) -> Iterator[Line]:
     """Yield a line for a member from outside, and one for each of its settings; none for its second name."""
     groups_of = {home: group for group, home in own_choices.RULES.items()} | {own_choices.FORMS: "variant"}
     group = groups_of.get(package, package.rpartition(".")[2].removesuffix("s"))

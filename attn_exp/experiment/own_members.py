@@ -107,7 +107,7 @@ def add_module(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     checked, notes = list[tuple[Kind, list[str], Any]](), list[str]()
     for kind, own, value in members:
         names = called(kind, stem, own, value, alone=[other.name for other, _, _ in members].count(kind.name) == 1)
-        example = next((found for name in (own, *names) if (found := kinds.example_of(name, examples))), None)
+        example = next((known for name in (own, *names) if (known := kinds.example_of(name, examples))), None)
         check(kind, names[0], value, example)
         if example is None and kind.name in kinds.DRAWN:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference asks the same rule, so nothing checks it")

@@ -111,18 +111,18 @@ def chosen(settings: Projections, held: Held, said: str) -> dict[str, str]:
         raise UserError(
             f"{said}: no name begins with projections.prefix={brief(settings.prefix)}; it holds {listed(held)}"
         )
-    told = {role: str(name) for role, name in settings.names.items() if name is not None}
-    for role, name in told.items():
+    chosen = {role: str(name) for role, name in settings.names.items() if name is not None}
+    for role, name in chosen.items():
         if name not in held.arrays:
             raise UserError(f"{said}: {unknown(name, list(held.arrays), f'array for projections.names.{role}')}")
-    called = {role: several for role, several in names.named(inside).items() if role not in told}
+    called = {role: several for role, several in names.named(inside).items() if role not in chosen}
     for role, several in called.items():
         if len(several) > 1:
             raise UserError(
                 f"{said}: {some(several, 80)} may all be {role}; say which with projections.names.{role}=..., or where "
                 "with projections.prefix=..."
             )
-    return {role: inside[several[0]] for role, several in called.items()} | told
+    return {role: inside[several[0]] for role, several in called.items()} | chosen
 
 
 def check_whole(arrays: Mapping[str, Array], settings: Projections, held: Held, said: str) -> None:

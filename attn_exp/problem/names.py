@@ -62,12 +62,12 @@ def projection(name: str) -> tuple[str, int] | None:
 
 def named(names: Iterable[str]) -> dict[str, list[str]]:
     """Return, for each array of projections, the names that mean it; a sure one leaves out the others."""
-    found: dict[str, dict[int, list[str]]] = {}
+    roles: dict[str, dict[int, list[str]]] = {}
     for name in names:
         meaning = projection(name)
         if meaning:
-            found.setdefault(meaning[0], {}).setdefault(meaning[1], []).append(name)
-    return {role: several[min(several)] for role, several in found.items()}
+            roles.setdefault(meaning[0], {}).setdefault(meaning[1], []).append(name)
+    return {role: several[min(several)] for role, several in roles.items()}
 
 
 def stage(name: str) -> str | None:
@@ -83,9 +83,9 @@ def stage(name: str) -> str | None:
 
 def stages(names: Iterable[str]) -> Mapping[str, list[str]]:
     """Return, for each start of a run, the names that mean it."""
-    found: dict[str, list[str]] = {}
+    roles: dict[str, list[str]] = {}
     for name in names:
         meaning = stage(name)
         if meaning:
-            found.setdefault(meaning, []).append(name)
-    return found
+            roles.setdefault(meaning, []).append(name)
+    return roles

@@ -28,7 +28,7 @@ def explored(summary: Summary) -> dict[str, Any] | None:
     cells = [
         {
             "at": [known[order][key[place]] for order, place in enumerate(at)],
-            "numbers": [told(cell.get(name)) for name in names],
+            "numbers": [interval(cell.get(name)) for name in names],
         }
         for at, (key, cell) in zip(keys, summary.cells.items(), strict=True)
     ]
@@ -76,7 +76,7 @@ def start(axes: Sequence[dict[str, Any]]) -> dict[str, int]:
     return {"x": along, "colour": variants, "panel": others[0] if others else NONE}
 
 
-def told(moments: Moments | None) -> list[float] | None:
+def interval(moments: Moments | None) -> list[float] | None:
     """Return mean, half of the interval, count and range of a cell's numbers; None where there are none."""
     if moments is None:
         return None

@@ -42,9 +42,9 @@ def chosen(answers: Answers, metric: str) -> list[list[Effect]]:
     """
     moved = [effect for effect in moving(answers) if effect.metric == metric]
     ways = {(effect.setting, effect.variant): effect for effect in moved}
-    found = [effect for effect in moved if not is_number(effect.end) or ways[effect.setting, effect.variant] == effect]
+    drawn = [effect for effect in moved if not is_number(effect.end) or ways[effect.setting, effect.variant] == effect]
     changes: dict[tuple[str, str], list[Effect]] = {}
-    for effect in found:
+    for effect in drawn:
         changes.setdefault((effect.setting, effect.end if effect.setting != "variant" else ""), []).append(effect)
     groups = [group for effects in changes.values() for group in alike(effects)]
     return sorted(groups, key=lambda group: -abs(group[0].mean))[:MOST]

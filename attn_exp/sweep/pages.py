@@ -50,7 +50,7 @@ def markdown(about: Mapping[str, Any], summary: Summary, drawn: Sequence[str]) -
 def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, str]) -> dict[str, Any]:
     """Return what both reports say."""
     shown = overview.table(about, summary, overview.IN_REPORT)
-    found = summary.answers
+    answers = summary.answers
     return {
         "title": about["title"] or "Sweep over " + (", ".join(axis["key"] for axis in about["axes"]) or "one point"),
         "sentence": overview.sentence(about, summary),
@@ -59,10 +59,10 @@ def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, s
         "axes": [axis_told(axis) for axis in about["axes"]],
         "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
         "skipped": about["skipped"],
-        "answers": list(found.sentences),
-        "effects": effects_table(found),
-        "shares": shares_table(found),
-        "percentiles": percentiles_table(found.cube),
+        "answers": list(answers.sentences),
+        "effects": effects_table(answers),
+        "shares": shares_table(answers),
+        "percentiles": percentiles_table(answers.cube),
         "heads": list(shown.heads),
         "lines": [
             ([*line.settings, line.variant, str(line.count), *line.numbers], line.command) for line in shown.lines

@@ -77,8 +77,8 @@ class Swept:
         import pandas as pd  # noqa: PLC0415
 
         names = ("setting", "start", "end", "variant", "metric", "mean", "low", "high", "share", "seeds", "pairs")
-        found = (*self.summary.answers.effects, *self.summary.answers.variants)
-        return pd.DataFrame([[getattr(effect, name) for name in names] for effect in found], columns=list(names))
+        effects = (*self.summary.answers.effects, *self.summary.answers.variants)
+        return pd.DataFrame([[getattr(effect, name) for name in names] for effect in effects], columns=list(names))
 
     @property
     def shares(self) -> pd.DataFrame:

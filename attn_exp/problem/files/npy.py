@@ -52,21 +52,21 @@ def header(stream: IO[bytes], size: int) -> Header:
     return Header(tuple(shape), columns_first, dtype, begin)
 
 
-def body(stream: IO[bytes], told: Header) -> Array:
+def body(stream: IO[bytes], head: Header) -> Array:
     """Read the numbers that follow a header."""
-    length = math.prod(told.shape) * told.dtype.itemsize
+    length = math.prod(head.shape) * head.dtype.itemsize
     data = stream.read(length)
     if len(data) != length:
         raise ValueError(f"it ends after {len(data):,} of {length:,} bytes of numbers")
-    flat = np.frombuffer(data, told.dtype)
-    return flat.reshape(told.shape, order="F" if told.columns_first else "C")
+    flat = np.frombuffer(data, head.dtype)
+    return flat.reshape(head.shape, order="F" if head.columns_first else "C")
 
 
 def look(path: Path, said: str) -> Held:
     """Return the one array of the file; it has no name."""
     with machine.opened(path) as file:
-        told = header(file, sized(file))
-    return Held({"": Entry(told.shape, str(told.dtype), partial(read, path))})
+        head = header(file, sized(file))
+    return Held({"": Entry(head.shape, str(head.dtype), partial(read, path))})
 
 
 def sized(file: IO[bytes]) -> int:

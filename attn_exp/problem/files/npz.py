@@ -52,10 +52,10 @@ def entry(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: s
         raise ValueError(f"{brief(name)} takes {member.file_size:,} bytes; at most {MOST_BYTES:,} are read")
     with archive.open(member) as stream:
         try:
-            told = npy.header(stream, member.file_size)
+            head = npy.header(stream, member.file_size)
         except ValueError as error:
             return Entry((), "what is no array", partial(refuse, first_line(error)))
-    return Entry(told.shape, str(told.dtype), partial(read, path, member.filename))
+    return Entry(head.shape, str(head.dtype), partial(read, path, member.filename))
 
 
 def refuse(reason: str) -> Array:

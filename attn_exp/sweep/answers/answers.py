@@ -36,33 +36,33 @@ def answers(cube: Cube | None) -> Answers:
     """Return what a sweep answers."""
     if cube is None:
         return NONE
-    found, variants, explained = tuple(effects(cube)), tuple(between_variants(cube)), tuple(shares(cube))
+    changes, variants, explained = tuple(effects(cube)), tuple(between_variants(cube)), tuple(shares(cube))
     still = inert(cube)
-    told = tuple(sentences(cube, found, variants, explained, still))
-    return Answers(told, found, variants, explained, still, cube)
+    lines = tuple(sentences(cube, changes, variants, explained, still))
+    return Answers(lines, changes, variants, explained, still, cube)
 
 
-def moving(found: Answers) -> list[Effect]:
+def moving(answers: Answers) -> list[Effect]:
     """Return the effects that are there: not those of settings that change nothing, or of metrics that do not move."""
-    own = [effect for effect in found.effects if effect.variant not in found.inert[effect.setting]]
-    return [effect for effect in (*own, *found.variants) if not effect.nothing]
+    own = [effect for effect in answers.effects if effect.variant not in answers.inert[effect.setting]]
+    return [effect for effect in (*own, *answers.variants) if not effect.nothing]
 
 
-def effects_table(found: Answers) -> Table:
+def effects_table(answers: Answers) -> Table:
     """Return the paired effects as a table for papers: a line per setting, metric and variant."""
     head = ("setting", "from", "to", "variant", "metric", "effect", "95% interval", "seeds", "same sign", "pairs")
     caption = (
         "Paired effects: the mean over seeds of the differences between rows that share all but one setting, its 95% "
         "bootstrap interval, and the share of the seeds whose difference has the sign of the mean."
     )
-    return Table("effects", caption, head, tuple(effect_line(effect) for effect in moving(found)))
+    return Table("effects", caption, head, tuple(effect_line(effect) for effect in moving(answers)))
 
 
 def effect_line(effect: Effect) -> tuple[str, ...]:
     """Return one effect as the cells of a line."""
     interval = f"{signed(effect.low)} to {signed(effect.high)}" if is_number(str(effect.low)) else ""
     shown = interval or ", ".join(map(signed, effect.differences))
-    metric = f"{name(effect.metric)}{f' ({found})' if (found := unit(effect.metric).strip()) else ''}"
+    metric = f"{name(effect.metric)}{f' ({suffix})' if (suffix := unit(effect.metric).strip()) else ''}"
     share = f"{effect.share:.0%}"
     return (
         effect.setting, effect.start, effect.end, effect.variant, metric, signed(effect.mean), shown,
@@ -70,11 +70,11 @@ def effect_line(effect: Effect) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def shares_table(found: Answers) -> Table:
+def shares_table(answers: Answers) -> Table:
     """Return what explains how much of the variance, as a table for papers: each share of a hundredth or more."""
     lines = tuple(
         (name(share.metric), " x ".join(share.settings), f"{share.share:.1%}")
-        for share in found.shares
+        for share in answers.shares
         if share.share >= 0.01
     )
     caption = "The share of each metric's variance that each setting explains, and each pair beyond both alone."

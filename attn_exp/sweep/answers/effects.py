@@ -68,9 +68,9 @@ def effects(cube: Cube) -> Iterator[Effect]:
             for variant, label in enumerate(cube.variants):
                 moved, start = cube.moved(metric, place, variant), first_level(levels)
                 for level in [level for level in range(len(levels)) if level != start]:
-                    found = compared(moved[start], moved[level])
-                    if found is not None:
-                        yield Effect(name, levels[start], levels[level], label, metric, *found)
+                    difference = compared(moved[start], moved[level])
+                    if difference is not None:
+                        yield Effect(name, levels[start], levels[level], label, metric, *difference)
 
 
 def first_level(levels: Sequence[str]) -> int:
@@ -83,10 +83,10 @@ def between_variants(cube: Cube) -> Iterator[Effect]:
     for metric, numbers in cube.numbers.items():
         rows = np.moveaxis(numbers, (-2, -1), (1, 0)).reshape(len(cube.variants), len(cube.seeds), -1)
         for variant in range(1, len(cube.variants)):
-            found = compared(rows[0], rows[variant])
-            if found is not None:
+            difference = compared(rows[0], rows[variant])
+            if difference is not None:
                 yield Effect(
-                    "variant", cube.variants[0], cube.variants[variant], cube.variants[variant], metric, *found
+                    "variant", cube.variants[0], cube.variants[variant], cube.variants[variant], metric, *difference
                 )
 
 
@@ -135,7 +135,7 @@ def inert(cube: Cube) -> dict[str, list[str]]:
     Either no metric changes with it; or the variant pins what the setting sets, and only the first row, to which it
     is compared, has changed.
     """
-    found: dict[str, list[str]] = {name: [] for name in cube.names}
+    inert: dict[str, list[str]] = {name: [] for name in cube.names}
     for place, name in enumerate(cube.names):
         for variant, label in enumerate(cube.variants):
             settings = np.moveaxis(cube.resolved[..., variant], place, 0)
@@ -143,8 +143,8 @@ def inert(cube: Cube) -> dict[str, list[str]]:
             metrics = OWN if pinned else tuple(cube.numbers)
             own = [metric for metric in metrics if metric in cube.numbers]
             if len(cube.levels[place]) > 1 and all(same_numbers(cube.moved(metric, place, variant)) for metric in own):
-                found[name].append(label)
-    return found
+                inert[name].append(label)
+    return inert
 
 
 def same_numbers(numbers: Array) -> bool:

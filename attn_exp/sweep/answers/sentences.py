@@ -79,12 +79,12 @@ def of_setting(cube: Cube, effects: Sequence[Effect]) -> Iterator[str]:
     asked = [metric for metric in cube.numbers if metric not in METRICS]
     spoken = 0
     for metric in (*asked, *SPOKEN):
-        found = [effect for effect in effects if effect.metric == metric and not effect.nothing]
-        if not found or (metric in SPOKEN and spoken == MOST_METRICS):
+        changes = [effect for effect in effects if effect.metric == metric and not effect.nothing]
+        if not changes or (metric in SPOKEN and spoken == MOST_METRICS):
             continue
         spoken += metric in SPOKEN
-        for group in alike(farthest(found)):
-            yield told(cube, group)
+        for group in alike(farthest(changes)):
+            yield of_group(cube, group)
 
 
 def farthest(effects: Sequence[Effect]) -> list[Effect]:
@@ -100,7 +100,7 @@ def alike(effects: Sequence[Effect]) -> list[list[Effect]]:
     return list(groups.values())
 
 
-def told(cube: Cube, group: Sequence[Effect]) -> str:
+def of_group(cube: Cube, group: Sequence[Effect]) -> str:
     """Say one effect, for the variants that share it."""
     effect, where = group[0], in_variants([effect.variant for effect in group], cube)
     if not effect.sure and effect.seeds > 1:
@@ -110,8 +110,8 @@ def told(cube: Cube, group: Sequence[Effect]) -> str:
         )
     verb = "raises" if effect.mean > 0 else "lowers"
     by = f"{size(effect.mean)}{unit(effect.metric)}"
-    found = dependence(cube, effect)
-    more = f", {depends(found)}" if found else ""
+    other = dependence(cube, effect)
+    more = f", {depends(other)}" if other else ""
     return f"{change(effect)} {verb} the {name(effect.metric)}{where} by {by} ({evidence(effect)}){more}."
 
 
@@ -156,28 +156,28 @@ def dependence(cube: Cube, effect: Effect) -> Dependence | None:
 
 def surely_apart(over: Array, means: Sequence[float]) -> bool:
     """Say whether the effect where it is largest surely differs from that where it is least."""
-    found = compared(over[int(np.argmin(means))], over[int(np.argmax(means))])
-    return found is not None and Effect("", "", "", "", "", *found).sure
+    difference = compared(over[int(np.argmin(means))], over[int(np.argmax(means))])
+    return difference is not None and Effect("", "", "", "", "", *difference).sure
 
 
-def depends(found: Dependence) -> str:
+def depends(dependence: Dependence) -> str:
     """Say how an effect varies over the values of another setting."""
-    places = [0, len(found.levels) - 1] if len(found.levels) > 3 else range(len(found.levels))
-    pairs = ", ".join(f"{signed(found.means[place])} at {short(found.levels[place])}" for place in places)
-    sizes = np.abs(found.means)
-    if all(map(is_number, found.levels)):
-        order = np.argsort([float(level) for level in found.levels])
+    places = [0, len(dependence.levels) - 1] if len(dependence.levels) > 3 else range(len(dependence.levels))
+    pairs = ", ".join(f"{signed(dependence.means[place])} at {short(dependence.levels[place])}" for place in places)
+    sizes = np.abs(dependence.means)
+    if all(map(is_number, dependence.levels)):
+        order = np.argsort([float(level) for level in dependence.levels])
         steps = np.diff(sizes[order])
         if (steps > 0).all() or (steps < 0).all():
-            return f"{'more' if steps[0] > 0 else 'less'} as {found.setting} grows: {pairs}"
-    return f"and it depends on {found.setting}: {pairs}"
+            return f"{'more' if steps[0] > 0 else 'less'} as {dependence.setting} grows: {pairs}"
+    return f"and it depends on {dependence.setting}: {pairs}"
 
 
 def of_variants(effects: Sequence[Effect]) -> Iterator[str]:
     """Yield how the variants differ from the first in the first metric that parts them."""
     for metric in SPOKEN[:2]:
-        found = [effect for effect in effects if effect.metric == metric and not effect.nothing and effect.sure]
-        for group in alike(found):
+        changes = [effect for effect in effects if effect.metric == metric and not effect.nothing and effect.sure]
+        for group in alike(changes):
             names, more = listed([effect.variant for effect in group]), group[0].mean > 0
             verb = "has" if len(group) == 1 else "have"
             by = f"{size(group[0].mean)}{unit(metric)}"
@@ -185,16 +185,16 @@ def of_variants(effects: Sequence[Effect]) -> Iterator[str]:
                 f"{names} {verb} a {'higher' if more else 'lower'} {name(metric)} than {group[0].start}, by {by} "
                 f"({evidence(group[0])})."
             )
-        if found:
+        if changes:
             return
 
 
 def explained(shares: Sequence[Share]) -> Iterator[str]:
     """Yield what explains most of how the first metric varies."""
     spoken = next((share.metric for metric in SPOKEN for share in shares if share.metric == metric), None)
-    found = [share for share in shares if share.metric == spoken and share.share >= LEAST_SHARE][:MOST_SHARES]
-    if spoken and any(share.settings != ("seed",) for share in found):
-        parts = [f"{' with '.join(share.settings)} {share.share:.0%}" for share in found]
+    large = [share for share in shares if share.metric == spoken and share.share >= LEAST_SHARE][:MOST_SHARES]
+    if spoken and any(share.settings != ("seed",) for share in large):
+        parts = [f"{' with '.join(share.settings)} {share.share:.0%}" for share in large]
         yield f"Of all that varies in the {name(spoken)}: {', '.join(parts)}."
 
 

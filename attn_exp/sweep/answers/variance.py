@@ -41,13 +41,13 @@ def shares(cube: Cube) -> Iterator[Share]:
             continue
         axes = [axis for axis in range(numbers.ndim) if numbers.shape[axis] > 1]
         alone = {axis: along(centred, (axis,)) for axis in axes}
-        found: list[tuple[tuple[str, ...], float]] = [
+        parts: list[tuple[tuple[str, ...], float]] = [
             ((names[axis],), squares(alone[axis], numbers.size)) for axis in axes
         ]
         for one, other in combinations(axes, 2):
             both = along(centred, (one, other)) - alone[one] - alone[other]
-            found.append(((names[one], names[other]), squares(both, numbers.size)))
-        for settings, sum_of_squares in sorted(found, key=lambda pair: -pair[1]):
+            parts.append(((names[one], names[other]), squares(both, numbers.size)))
+        for settings, sum_of_squares in sorted(parts, key=lambda pair: -pair[1]):
             yield Share(metric, settings, sum_of_squares / total)
 
 

@@ -57,8 +57,8 @@ def side(folder: Path) -> Side:
     """Return a sweep as one side of a comparison, its lines yet to be read."""
     about = manifest.load(folder)
     shelf = collect.shelf(folder, about)
-    found = shelf.find(about["parts"]).whole
-    parts = [found[name] for name in about["parts"] if name in found]
+    whole = shelf.find(about["parts"]).whole
+    parts = [whole[name] for name in about["parts"] if name in whole]
     return Side(str(folder), about, shelf.head, iter(shelf.lines(parts)))
 
 

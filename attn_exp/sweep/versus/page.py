@@ -17,9 +17,9 @@ MOST = 24
 def text(versus: Versus) -> str:
     """Return what the terminal shows: the sentences, and the tables behind them."""
     parts = ["\n".join(versus.sentences)]
-    for found in versus.tables:
-        more = f"\n{MOST} of {len(found.lines):,} lines" if len(found.lines) > MOST else ""
-        parts.append(f"{found.caption}\n{table(found.head, found.lines[:MOST])}{more}")
+    for shown in versus.tables:
+        more = f"\n{MOST} of {len(shown.lines):,} lines" if len(shown.lines) > MOST else ""
+        parts.append(f"{shown.caption}\n{table(shown.head, shown.lines[:MOST])}{more}")
     return "\n\n".join(parts)
 
 

@@ -44,15 +44,15 @@ def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
     partings = [parting(name, one, other) for name in shared]
     alone = [*(f"{name} is in the first alone" for name in a.traces if name not in b.traces)]
     alone += [f"{name} is in the second alone" for name in b.traces if name not in a.traces]
-    moved = bool(alone) or any(found.word == DIFFERENT for found in partings)
+    moved = bool(alone) or any(parting.word == DIFFERENT for parting in partings)
     sentences = (
         verdict(partings, bool(alone)),
-        *map(told, partings),
+        *map(parting_line, partings),
         *(f"{text}." for text in alone),
         differing(settings),
         made_by(one.about, other.about),
     )
-    tables = (settings, rows_table(one, other, {found.variant: found.word for found in partings}))
+    tables = (settings, rows_table(one, other, {parting.variant: parting.word for parting in partings}))
     return Versus(*names, moved, tuple(filter(None, sentences)), tuple(table for table in tables if table.lines))
 
 
@@ -103,25 +103,30 @@ def named(run: Run, stage: str, place: tuple[Any, ...], shape: tuple[int, ...]) 
 
 def verdict(partings: list[Parting], alone: bool) -> str:
     """Say whether any number moved."""
-    different = sum(found.word == DIFFERENT for found in partings)
+    different = sum(parting.word == DIFFERENT for parting in partings)
     if different or alone:
         return f"Numbers differ in {different} of {counted(len(partings), 'variant')} that both have."
-    if all(found.word == IDENTICAL for found in partings):
-        stages, variants = counted(sum(found.stages for found in partings), "array"), counted(len(partings), "variant")
+    if all(parting.word == IDENTICAL for parting in partings):
+        stages, variants = (
+            counted(sum(parting.stages for parting in partings), "array"),
+            counted(len(partings), "variant"),
+        )
         return f"No number moved: {stages} of {variants} are the same to the bit."
     return f"No number moved beyond rounding, in {counted(len(partings), 'variant')}."
 
 
-def told(found: Parting) -> str:
+def parting_line(parting: Parting) -> str:
     """Say how near a variant's stages are."""
-    if found.word == IDENTICAL:
-        return f"{found.variant}: the same to the bit."
-    if found.word != DIFFERENT:
-        return f"{found.variant}: {found.word}, from {found.stage} on; before that the same to the bit."
+    if parting.word == IDENTICAL:
+        return f"{parting.variant}: the same to the bit."
+    if parting.word != DIFFERENT:
+        return f"{parting.variant}: {parting.word}, from {parting.stage} on; before that the same to the bit."
     numbers = (
-        "" if math.isnan(found.first) and math.isnan(found.second) else f": {found.first:.6g} and {found.second:.6g}"
+        ""
+        if math.isnan(parting.first) and math.isnan(parting.second)
+        else f": {parting.first:.6g} and {parting.second:.6g}"
     )
-    return f"{found.variant}: differs from {found.stage} on, most at {found.where}{numbers}."
+    return f"{parting.variant}: differs from {parting.stage} on, most at {parting.where}{numbers}."
 
 
 def rows_table(one: Run, other: Run, words: dict[str, str]) -> Table:

@@ -135,10 +135,10 @@ def mean_difference(shared: Sequence[str], keys: Sequence[Key], first: Any, seco
     if len({len(places) for places in rows.values()}) > 1:
         return ""
     table = np.array([rows[seed] for seed in seeds])
-    found = compared(first[table], second[table])
-    if found is None:
+    difference = compared(first[table], second[table])
+    if difference is None:
         return ""
-    mean, low, high = found[:3]
+    mean, low, high = difference[:3]
     return signed(mean) if math.isnan(low) or low == high else f"{signed(mean)} ({signed(low)} to {signed(high)})"
 
 
@@ -164,8 +164,8 @@ def verdict(keys: Sequence[Key], moves: Sequence[Move]) -> str:
 
 def not_shared(one: Side, other: Side, shared: Sequence[str]) -> str:
     """Say which settings one side alone sweeps."""
-    found = [name for name in (*columns(one), *columns(other)) if name not in shared]
-    return f"Swept on one side alone: {', '.join(found)}; there its first point is compared." if found else ""
+    alone = [name for name in (*columns(one), *columns(other)) if name not in shared]
+    return f"Swept on one side alone: {', '.join(alone)}; there its first point is compared." if alone else ""
 
 
 def moves_table(moves: Sequence[Move]) -> Table:

@@ -73,8 +73,8 @@ def origins(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str
 
 def made_by(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Say in a sentence what made the two otherwise, if anything did."""
-    found = list(origins(first, second))
-    return f"Made by different programs or machines: {'; '.join(found)}." if found else ""
+    lines = list(origins(first, second))
+    return f"Made by different programs or machines: {'; '.join(lines)}." if lines else ""
 
 
 def counted(count: int, noun: str) -> str:
