@@ -25,6 +25,7 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     `python -m attn_exp mask=causal head=2 scale=false`. Lists choose several variants: `variant=["looped", "scaled"]`.
     Your own arrays, tokens in rows: `run(vectors=x, tokens=["a", "b"])`, where x is `[t m]`; or `q`, `k` and `v`; or
     `weights` and `v`; and W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, b_q, b_k, b_v, b_o. They win over presets.
+    `memory` `[s n]`, or `{"vectors": ..., "tokens": [...]}`, is what keys and values are made of in cross attention.
 
     Raises:
         UserError: whatever the command line would refuse, in the same words.

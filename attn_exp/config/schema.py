@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from attn_exp.config.another_input import another_input
 from attn_exp.config.drawn import DISTRIBUTIONS, DRAWS, STREAMS, Array, Draw, Projections
 from attn_exp.config.fields import array_or, optional
 from attn_exp.config.kinds import FLAG, NUMBER, Says, any_seed, at_least, between, choice, file_name, folder, multiplier
@@ -15,6 +16,11 @@ from attn_exp.config.trained import Model, or_left
 ALIGN, JOIN = ("top_left", "bottom_right"), ("and", "or")
 
 
+def input_schema() -> type:
+    """Return what describes an input; a memory is one too, so the class below names itself."""
+    return Embeddings
+
+
 @dataclass(frozen=True)
 class Embeddings:
     """Where the input comes from. Exactly one stage starts the problem: `vectors`, `q` and `k`, or `weights`.
@@ -22,7 +28,8 @@ class Embeddings:
     `tokens` are names, how many there are, or a file of them. `vectors` is x, `[t m]`, or `[m t]` with `columns`.
     `distribution` draws x from the run's seed, or by a `generator` and `seed` of its own, between `low` and `high`;
     `file` reads it from a file, its `array` where there are several; `text` draws a vector for each of its words;
-    `source` asks any other source by its name.
+    `source` asks any other source by its name. `memory` is another input, of whose tokens the keys and values are made:
+    cross attention.
     """
 
     tokens: Annotated[tuple[str, ...] | int | str, token_names()] | None = None
@@ -42,6 +49,7 @@ class Embeddings:
     v: Array = None
     weights: Array = None
     source: Mapping[str, Any] = field(default_factory=dict)
+    memory: Annotated["Embeddings | None", optional(another_input(input_schema))] = None
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,11 @@ class Config:
     ) = None
     model: Model = field(default_factory=Model)
     head: Annotated[int, or_left(at_least(1)), Says("number of heads of variants that do not pin it")] = 2
+    past: Annotated[
+        int,
+        at_least(0),
+        Says("how many of the first tokens are in a cache: keys and values, and no query of their own"),
+    ] = 0
     scale: Annotated[
         bool | float,
         or_left(multiplier()),

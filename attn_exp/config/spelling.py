@@ -11,10 +11,14 @@ NOT_TEXT = ("true", "false", "null", "nan", "inf")
 
 STRICT = re.compile(r"(\+{0,2})published\.strict=")
 """`strict` as a user may say it: `published` itself is a list, which has no room for a setting."""
+MEMORY = re.compile(r"\+{0,2}embeddings\.memory\.")
+"""A setting of the memory: that is one plain value, or none, until somebody says more of it."""
 
 
 def known_to_hydra(word: str) -> str:
-    """Return a word of the command line as it is, `published.strict=` as the `strict=` that Hydra knows."""
+    """Return a word of the command line as it is, or so that Hydra knows it: settings of the memory are added."""
+    if MEMORY.match(word):
+        return f"++{word.lstrip('+')}"
     return STRICT.sub(r"\1strict=", word, count=1) if STRICT.match(word) else word
 
 

@@ -14,7 +14,7 @@ from attn_exp.experiment.library_conventions import empty_rows
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.heads import pooled, split, together
-from attn_exp.problem.problem import Problem, projected
+from attn_exp.problem.problem import Problem, projected, sides
 
 Array = NDArray[Any]
 
@@ -72,21 +72,29 @@ def answer(trace: Trace) -> Array:
 
 def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | None, Array | None]:
     """Return q `[h t d]`, k `[g s d]` and v `[g s e]`: positions marked, key/value heads shared as settled."""
-    sides = problem.q, problem.k, problem.v
+    flat: tuple[Array | None, ...] = (problem.q, problem.k, problem.v)
     if problem.x is not None and any(position.changes_x for position in settled.positions):
-        x = functools.reduce(lambda x, position: position.embed(x), settled.positions, problem.x)
-        sides = tuple(projected(x, problem.projections, letter) for letter in "qkv")  # type: ignore[assignment] # three
+        marks = settled.positions
+        flat = sides(problem, lambda x: functools.reduce(lambda x, position: position.embed(x), marks, x))
     shares = settled.heads
-    q = None if sides[0] is None else split(sides[0], shares.query)
-    k, v = (None if side is None else pooled(split(side, shares.given), shares.shared) for side in sides[1:])
+    q = None if flat[0] is None else split(flat[0], shares.query)
+    k, v = (None if side is None else pooled(split(side, shares.given), shares.shared) for side in flat[1:])
     for position in settled.positions:
         if q is not None and k is not None:
-            q = position.turn(q, np.arange(q.shape[1]) + settled.rules.offset)
+            q = position.turn(q, np.arange(q.shape[1]) + first_position(settled, problem))
             k = position.turn_key(k, np.arange(k.shape[1]))
     if settled.tiled and k is not None:
         turns = np.arange(shares.query) % shares.shared
         k, v = k[turns], None if v is None else v[turns]
     return q, k, v
+
+
+def first_position(settled: Settled, problem: Problem) -> int:
+    """Return the position of the first query: after the past where there is one, else where it stands among the keys.
+
+    A library that forgets the past in its masks has marked the positions of tokens before.
+    """
+    return problem.past if problem.past else int(settled.rules.offset)
 
 
 def joined(context: Array, settled: Settled, problem: Problem) -> Array:

@@ -41,6 +41,7 @@ class Convention:
     `source`: where that is written.
     `blocks`: whether True in a boolean mask blocks.
     `align`: beside which key the first query stands, `top_left` or `bottom_right`.
+    `cached`: whether a causal mask counts the past keys of a cache, so that queries stand after them.
     `knows_filler`: whether `bottom_right` means the last key of the sequence, before its padding.
     `empty`: what a row without keys gives: `zeros`, `nan`, `mean` of all values, or `unmasked`, as without masks.
     `softmax_dtype`: the type of the softmax; None is the input's.
@@ -51,6 +52,7 @@ class Convention:
     source: str
     blocks: bool = False
     align: str = "top_left"
+    cached: bool = False
     knows_filler: bool = False
     empty: str = "zeros"
     softmax_dtype: str | None = None
@@ -58,7 +60,7 @@ class Convention:
     tiled: bool = False
 
 
-OWN = Convention("this project; as torch_sdpa")
+OWN = Convention("this project; as torch_sdpa, but that queries stand after the past", cached=True)
 
 CONVENTIONS = {
     "torch_sdpa": Convention("PyTorch 2.5 to 2.13, scaled_dot_product_attention"),
@@ -69,11 +71,13 @@ CONVENTIONS = {
         knows_filler=True,
         softmax_dtype="float32",
     ),
-    "onnx": Convention("ONNX opsets 23 to 25, Attention"),
+    "onnx": Convention("ONNX opsets 23 to 25, Attention", cached=True),
     "jax": Convention("JAX, jax/_src/nn/functions.py, dot_product_attention", empty="mean", softmax_dtype="float32"),
     "keras": Convention("Keras 3 on JAX, layers.MultiHeadAttention", empty="mean", softmax_dtype="float32"),
     "udl": Convention("Prince 2023, Understanding Deep Learning, notebook 12.1", empty="nan"),
-    "onnx_old": Convention("ONNX 1.19, reference code of Attention", empty="nan", caps_last=True, tiled=True),
+    "onnx_old": Convention(
+        "ONNX 1.19, reference code of Attention", empty="nan", cached=True, caps_last=True, tiled=True
+    ),
     "torch_mha_context": Convention("PyTorch, nn.MultiheadAttention with need_weights=False", blocks=True),
     "keras_scores": Convention("Keras 3, layers.MultiHeadAttention with return_attention_scores=True"),
     "keras_attention": Convention("Keras 3, layers.Attention, which takes 1e9 from masked scores", empty="unmasked"),

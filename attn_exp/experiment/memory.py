@@ -12,6 +12,7 @@ from attn_exp.config.drawn import Draw
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.problem import drawing, sources
+from attn_exp.problem import memory as asked_memory
 from attn_exp.problem.matrices import MATRICES
 from attn_exp.problem.orders import widths
 
@@ -51,7 +52,14 @@ def check_drawn(config: Config) -> None:
             f"embeddings.d_model={width} needs {gib(projections)} for its projections, "
             f"and {gib(free())} are free; choose fewer numbers"
         )
-    check(config, rows, rows)
+    beside = asked_memory.size(config, size)
+    keys, source = size if beside is None else beside
+    if too_large(needed := INPUTS * NUMBER * keys * source):
+        raise UserError(
+            f"embeddings.memory.tokens={keys} needs {gib(needed)} for its vectors, and {gib(free())} are free; "
+            "choose fewer tokens"
+        )
+    check(config, max(rows - config.past, 0), keys)
 
 
 def check_written(config: Config) -> None:

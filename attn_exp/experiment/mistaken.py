@@ -57,11 +57,12 @@ def start(settled: Settled, problem: Problem) -> Given:
     """Return where the recipe starts: at x, or at the heads where these are given, or fewer than those of x."""
     shares = settled.heads
     if problem.x is not None and shares.shared == shares.given:
-        return Given(x=problem.x[None], arrays=problem.projections)
+        memory = None if problem.memory is None else problem.memory[None]
+        return Given(x=problem.x[None], arrays=problem.projections, memory=memory, past=problem.past)
     assert problem.q is not None and problem.k is not None
     values = problem.k if problem.v is None else problem.v
     k, v = (pooled(split(side, shares.given), shares.shared) for side in (problem.k, values))
-    return Given(split(problem.q, shares.query)[None], k[None], v[None])
+    return Given(split(problem.q, shares.query)[None], k[None], v[None], past=problem.past)
 
 
 def whole_output(recipe: Recipe, stages: dict[str, Array], problem: Problem) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem.problem import Problem, projected
+from attn_exp.problem.problem import Problem, with_sides
 
 Array = NDArray[Any]
 
@@ -51,9 +51,8 @@ def rounded(problem: Problem, to: Any) -> Problem:
     weights = cast(problem.weights, to)
     if problem.x is None:
         return replace(problem, q=cast(problem.q, to), k=cast(problem.k, to), v=cast(problem.v, to), weights=weights)
-    x = cast(problem.x, to)
-    q, k, v = (projected(x, given, letter) for letter in "qkv")
-    return replace(problem, x=x, q=q, k=k, v=v, weights=weights, projections=given)
+    x, memory = cast(problem.x, to), cast(problem.memory, to)
+    return with_sides(replace(problem, x=x, memory=memory, weights=weights, projections=given))
 
 
 def cast(array: Array | None, to: Any) -> Any:

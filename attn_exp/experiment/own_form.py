@@ -91,6 +91,9 @@ class OwnForm:
         """
         if problem.x is None:
             raise OwnCodeError(f"{self.own.name} takes x, and this problem starts after it")
+        if problem.memory is not None or problem.past:
+            other = "a past" if problem.past else "a memory"
+            raise OwnCodeError(f"{self.own.name} takes x alone, and this run has {other}; give it q, k and v")
         shares = question.heads
         recipe = Recipe(question.rules, shares.query, shares.shared, output_projection=question.output_projection)
         case = Case("run", recipe, Given(x=problem.x[None], arrays=problem.projections), not usual)

@@ -19,9 +19,10 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.problem import left
 from attn_exp.problem.heads import Heads, heads
 from attn_exp.problem.problem import Problem, build
-from attn_exp.rules import masks, normalizer, positions, scores
+from attn_exp.rules import kind, masks, normalizer, positions, scores
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
+from attn_exp.rules.rule import Rule
 from attn_exp.rules.rules import Rules
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def ruled(
 ) -> tuple[Rules, tuple[Position, ...], dict[str, str]]:
     """Return the rules and positions of a variant, and what a table calls them."""
     check_start(chosen, problem)
+    check_tokens(chosen["mask"], problem)
     rows, keys, means = len(problem.tokens), problem.keys, convention(chosen["convention"])
     limits = masks(chosen["mask"], chosen["mask_join"], means.blocks)
     rules = Rules(
@@ -145,7 +147,7 @@ def ruled(
         masks=limits,
         scores=scores(chosen["score"]),
         normalizer=normalizer(chosen["normalizer"]),
-        offset=first_position(chosen["align"], means, limits, rows, keys),
+        offset=first_position(chosen["align"], means, limits, problem),
         softmax_dtype=means.softmax_dtype,
         bend_last=means.caps_last,
     )
@@ -165,14 +167,31 @@ def ruled(
     )
 
 
-def first_position(align: str | None, means: Convention, limits: tuple[Mask, ...], rows: int, keys: int) -> int:
+def first_position(align: str | None, means: Convention, limits: tuple[Mask, ...], problem: Problem) -> int:
     """Return the position of the first query among the keys: 0, or so that the last query stands beside the last key.
 
-    The last key is that of the sequence, before its filler, where a library aligns by that.
+    After a past it is the latter, unless a library's masks know no past. The last key is that of the sequence, before
+    its filler, where a library aligns by that.
     """
+    rows, keys = len(problem.tokens), problem.keys
+    if align is None and means.cached and problem.past:
+        return problem.past
     if (align or means.align) != "bottom_right":
         return 0
     return (AllOf(limits).unpadded(keys) if means.knows_filler and align is None else keys) - rows
+
+
+def check_tokens(chosen: Mapping[str, Any], problem: Problem) -> None:
+    """Refuse a mask that gives each token a number where queries and keys are not the same tokens."""
+    name = next((name for name in chosen if problem.memory is not None and numbers_tokens(name)), None)
+    if name is not None:
+        raise UserError(f"mask={name} numbers the tokens of one sequence, and keys come from a memory; use mask=array")
+
+
+def numbers_tokens(mask: str) -> bool:
+    """Say whether a mask knows tokens by number, so that queries and keys must be of one sequence."""
+    rule = kind("mask", mask)
+    return issubclass(rule, Rule) and rule.one_sequence
 
 
 def check_start(chosen: Mapping[str, Any], problem: Problem) -> None:

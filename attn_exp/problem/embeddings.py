@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attn_exp.config.schema import Embeddings
 from attn_exp.errors import UserError
-from attn_exp.problem import sources
+from attn_exp.problem import memory, sources
 from attn_exp.problem.drawing import Numbers, array_or_drawn
 from attn_exp.problem.sources.source import Vectors
 
@@ -20,7 +20,11 @@ STAGES = ("q", "k", "v", "weights")
 
 
 class Start(NamedTuple):
-    """What a problem starts from: token names `[t]`, and the arrays of its first stage; None where not given."""
+    """What a problem starts from: the tokens, and the arrays of its first stage; None where not given.
+
+    `tokens` are the names of the rows of x; where there is no x, `named` are the names that the settings give, or how
+    many there are. `memory` is the vectors and tokens of the memory, beside x.
+    """
 
     tokens: tuple[str, ...]
     x: Array | None
@@ -28,6 +32,8 @@ class Start(NamedTuple):
     k: Array | None
     v: Array | None
     weights: Array | None
+    memory: tuple[Array, tuple[str, ...]] | None = None
+    named: tuple[str, ...] | int | None = None
 
 
 def start(settings: Embeddings, source: Numbers, drawn: Mapping[str, Array] | None = None) -> Start:
@@ -46,10 +52,13 @@ def start(settings: Embeddings, source: Numbers, drawn: Mapping[str, Array] | No
     check_stage(x, q, k, weights)
     if x is not None and settings.d_model is not None and settings.d_model != x.shape[1]:
         raise UserError(f"embeddings.d_model={settings.d_model}, but the vectors have {x.shape[1]} numbers")
-    first = next(stage for stage in (x, q, weights) if stage is not None)
     given = None if isinstance(settings.tokens, str) else settings.tokens
     own_names = given if isinstance(given, tuple) or names is None else names
-    return Start(token_names(own_names, len(first)), x, q, k, v, weights)
+    beside = (
+        None if x is None or settings.memory is None else memory.read(settings.memory, x, settings.distribution, source)
+    )
+    tokens = () if x is None else token_names(own_names, len(x))
+    return Start(tokens, x, q, k, v, weights, beside, own_names)
 
 
 def unsaid(settings: Embeddings, vectors: Vectors | None, drawn: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -66,7 +66,7 @@ def listed(held: Held) -> str:
     return some([name or "an array without a name" for name in held.arrays], 100) if held.arrays else "no arrays"
 
 
-def projections(settings: Projections, d_model: int, head: int) -> dict[str, Array]:
+def projections(settings: Projections, sizes: Sizes) -> dict[str, Array]:
     """Return the projections of `projections.file`, whatever it calls them; nothing where there is none.
 
     Raises:
@@ -82,9 +82,8 @@ def projections(settings: Projections, d_model: int, head: int) -> dict[str, Arr
     arrays: dict[str, Array] = {}
     for role in sorted(meant, key=lambda role: (role.endswith("o"), role)):  # W_o has to fit what W_v makes
         array = files.numbers(held.arrays[meant[role]], f"{said}: {meant[role]}")
-        arrays |= read(
-            role, array, Sizes(d_model, head, width(arrays.get("W_v"))), settings.turned, f"{said}: {meant[role]}"
-        )
+        fitting = sizes._replace(v=width(arrays.get("W_v")))
+        arrays |= read(role, array, fitting, settings.turned, f"{said}: {meant[role]}")
     check_whole(arrays, settings, held, said)
     return arrays
 
@@ -140,9 +139,9 @@ def check_whole(arrays: Mapping[str, Array], settings: Projections, held: Held, 
         )
 
 
-def typed(given: Any, name: str, d_model: int, head: int, turned: bool) -> Array:
+def typed(given: Any, name: str, sizes: Sizes, turned: bool) -> Array:
     """Return an array that the settings name by its file, or write head by head."""
-    key, sizes = f"projections.given.{name}", Sizes(d_model, head)
+    key = f"projections.given.{name}"
     if isinstance(given, str):
         return laid_out(one(given, key, name), name, sizes, turned, f"{key}={brief(given, files.LONGEST)}")
     return laid_out(files.numbers(files.lists(given), key), name, sizes, turned, key)

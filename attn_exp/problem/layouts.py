@@ -17,11 +17,19 @@ Array = NDArray[Any]
 
 
 class Sizes(NamedTuple):
-    """What an array has to fit: the width of x, the number of heads, and the size of v where that is known."""
+    """What an array has to fit: the width of x, the number of heads, and the size of v where that is known.
+
+    `memory` is the width of a memory, which W_k and W_v project in the place of x.
+    """
 
     d_model: int
     head: int
     v: int | None = None
+    memory: int | None = None
+
+    def of(self, name: str) -> Sizes:
+        """Return the sizes that an array has to fit, whose `d_model` is the width of what it projects."""
+        return self._replace(d_model=self.memory) if self.memory is not None and name in ("W_k", "W_v") else self
 
 
 def laid_out(array: Array, name: str, sizes: Sizes, turned: bool, said: str) -> Array:
@@ -30,6 +38,7 @@ def laid_out(array: Array, name: str, sizes: Sizes, turned: bool, said: str) -> 
     Raises:
         UserError: another shape; `said` names where the array comes from.
     """
+    sizes = sizes.of(name)
     if name.startswith("b_"):
         return bias(array, sizes.head, said)
     if array.ndim == 3:
@@ -48,7 +57,9 @@ def laid_out(array: Array, name: str, sizes: Sizes, turned: bool, said: str) -> 
 
 def fitting(name: str, sizes: Sizes) -> tuple[int, int | None, str]:
     """Return which axis of a matrix is known beforehand, how long it is, and what it is called."""
-    return (0, sizes.v, "the size of v") if name == "W_o" else (0, sizes.d_model, "d_model")
+    if name == "W_o":
+        return 0, sizes.v, "the size of v"
+    return 0, sizes.d_model, "d_model" if sizes.of(name) is sizes else "the memory's width"
 
 
 def written(name: str, sizes: Sizes, turned: bool) -> str:

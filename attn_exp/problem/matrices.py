@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,17 @@ Array = NDArray[Any]
 
 MATRICES = ("W_q", "W_k", "W_v", "W_o")
 BIASES = ("b_q", "b_k", "b_v", "b_o")
+
+
+class Widths(NamedTuple):
+    """How many numbers a token of x has, and one of what keys and values are made of: x or the memory."""
+
+    x: int
+    source: int
+
+    def of(self, name: str) -> int:
+        """Return how many numbers a matrix, or the one that a bias goes with, takes of each token."""
+        return self.source if name[-1] in "kv" else self.x
 
 
 def array(given: Any, key: str) -> Array:

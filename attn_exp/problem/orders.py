@@ -13,7 +13,7 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.problem import generators, torch_layers
 from attn_exp.problem.drawing import Kind, Numbers, next_array
 from attn_exp.problem.generators.generator import Start, Stream
-from attn_exp.problem.matrices import BIASES, MATRICES, check_divides, grouped
+from attn_exp.problem.matrices import BIASES, MATRICES, Widths, check_divides, grouped
 
 Array = NDArray[Any]
 
@@ -22,7 +22,7 @@ LAYERS = ("torch_linear", "torch_mha")
 
 
 def ordered(
-    settings: Projections, known: Mapping[str, Array], d_model: int, head: int, bias: bool, source: Numbers
+    settings: Projections, known: Mapping[str, Array], inputs: Widths, head: int, bias: bool, source: Numbers
 ) -> dict[str, Array]:
     """Return the arrays that a generator draws one after another: first each head's, then those of the whole.
 
@@ -36,10 +36,10 @@ def ordered(
     if stream is None:
         return {}
     if settings.source == "torch_mha":
-        return multi_head(settings, stream, d_model, bias)
+        return multi_head(settings, stream, inputs, bias)
     parts: dict[str, list[Array]] = {}
     for name, heads in calls(settings, known, bias, head):
-        rows, columns = shape(settings, known, name, d_model, (head, heads))
+        rows, columns = shape(settings, known, name, inputs, (head, heads))
         parts.setdefault(name, []).append(one(settings, stream, name, rows, columns))
     return {name: np.hstack(arrays) for name, arrays in parts.items()}
 
@@ -82,16 +82,16 @@ def calls(settings: Projections, known: Mapping[str, Array], bias: bool, head: i
 
 
 def shape(
-    settings: Projections, known: Mapping[str, Array], name: str, d_model: int, heads: tuple[int, int]
+    settings: Projections, known: Mapping[str, Array], name: str, inputs: Widths, heads: tuple[int, int]
 ) -> tuple[int, int]:
     """Return the rows and columns of one call's matrix, or of the matrix that its bias goes with.
 
     `heads` are how many there are, and among how many of them this array is shared.
     """
-    width = widths(settings, d_model) | {name[-1]: array.shape[1] for name, array in known.items() if name in MATRICES}
+    width = widths(settings, inputs.x) | {name[-1]: array.shape[1] for name, array in known.items() if name in MATRICES}
     columns = width[name[-1]]
-    check_divides(heads[1], columns, "d_model" if columns == d_model else f"the columns of {name}")
-    rows = width["v"] * grouped(width["q"], width["k"], heads[0]) if name[-1] == "o" else d_model
+    check_divides(heads[1], columns, "d_model" if columns == inputs.x else f"the columns of {name}")
+    rows = width["v"] * grouped(width["q"], width["k"], heads[0]) if name[-1] == "o" else inputs.of(name)
     return rows, columns // heads[1]
 
 
@@ -117,10 +117,15 @@ def one(settings: Projections, stream: Stream, name: str, rows: int, columns: in
     return (array.T if settings.columns else array).astype(np.float64)
 
 
-def multi_head(settings: Projections, stream: Stream, d_model: int, bias: bool) -> dict[str, Array]:
+def multi_head(settings: Projections, stream: Stream, inputs: Widths, bias: bool) -> dict[str, Array]:
     """Return the arrays of a new `nn.MultiheadAttention`, biases as one row."""
     sizes = (settings.width, settings.key_width, settings.value_width, settings.output_width)
-    if any(size not in (None, d_model) for size in sizes) or settings.order or settings.order_per_head:
+    if inputs.source != inputs.x:
+        raise UserError(
+            f"projections.source=torch_mha has one width for all: the memory's vectors have {inputs.source} numbers, "
+            f"those of x {inputs.x}; use torch_linear"
+        )
+    if any(size not in (None, inputs.x) for size in sizes) or settings.order or settings.order_per_head:
         raise UserError("projections.source=torch_mha has the sizes and the order of nn.MultiheadAttention; set none")
-    arrays = torch_layers.multi_head_attention(stream, d_model, bias)
+    arrays = torch_layers.multi_head_attention(stream, inputs.x, bias)
     return {name: np.atleast_2d(array).astype(np.float64) for name, array in arrays.items()}

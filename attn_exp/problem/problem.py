@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
+from attn_exp.problem import past
 from attn_exp.problem.drawing import all_drawn, begun
-from attn_exp.problem.embeddings import start
+from attn_exp.problem.embeddings import Start, start, token_names
 from attn_exp.problem.matrices import BIASES, MATRICES
-from attn_exp.problem.projections import project
+from attn_exp.problem.memory import key_names
+from attn_exp.problem.projections import Inputs, project
 
 Array = NDArray[Any]
 
@@ -25,6 +27,9 @@ class Problem:
 
     `x` `[t m]`; `projections` W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o; `q` `[t d]`, `k` `[s d]`, `v` `[s e]` with the
     heads side by side; `weights` `[t s]` where even they are given.
+
+    `tokens` are those of the queries, `key_tokens` those of the keys: the same, or `past` tokens and then the same, or
+    those of the `memory` `[s n]`, whose vectors keys and values are made of. `x` holds the past tokens as well.
     """
 
     tokens: tuple[str, ...]
@@ -35,6 +40,8 @@ class Problem:
     v: Array | None
     weights: Array | None
     projections: Mapping[str, Array] = field(default_factory=dict)
+    memory: Array | None = None
+    past: int = 0
 
     @property
     def keys(self) -> int:
@@ -76,14 +83,35 @@ def assembled(config: Config) -> Problem:
     source = begun(config.generator, config.seed)
     drawn = all_drawn(config.draws or {}, source)
     given = start(config.embeddings, source, drawn)
+    past.check(config, 0 if given.x is None else len(given.x))
     if given.x is None:
-        return starting_late(config, given.tokens, given.q, given.k, given.v, given.weights)
+        return starting_late(config, given)
     if config.projections.source == "none":
         raise UserError("projections=none, but the input is x; give embeddings.q, k and v, or choose other projections")
+    memory, keys = (None, given.tokens) if given.memory is None else given.memory
     named = {name: array for name, array in drawn.items() if name in MATRICES + BIASES}
-    arrays = project(config.projections, given.x, config.head, config.bias, source, named)
-    q, k, v = (projected(given.x, arrays, letter) for letter in "qkv")
-    return Problem(given.tokens, given.tokens, given.x, q, k, v, None, arrays)
+    inputs = Inputs(given.x, given.x if memory is None else memory)
+    arrays = project(config.projections, inputs, config.head, config.bias, source, named)
+    new = given.tokens[config.past :]
+    return with_sides(Problem(new, keys, given.x, None, None, None, None, arrays, memory, config.past))
+
+
+def with_sides(problem: Problem) -> Problem:
+    """Return a problem of x with its q, k and v, projected."""
+    q, k, v = sides(problem)
+    return replace(problem, q=q, k=k, v=v)
+
+
+def sides(problem: Problem, mark: Callable[[Array], Array] = lambda x: x) -> tuple[Array, Array, Array]:
+    """Return q, k and v of a problem of x; `mark` changes the vectors of a sequence before they are projected.
+
+    `q = x W_q` of the new tokens alone, `k = x W_k` and `v = x W_v` of all, or of the memory.
+    """
+    assert problem.x is not None
+    x = mark(problem.x)
+    source = x if problem.memory is None else mark(problem.memory)
+    q = projected(x[problem.past :], problem.projections, "q")
+    return q, projected(source, problem.projections, "k"), projected(source, problem.projections, "v")
 
 
 def projected(x: Array, arrays: Mapping[str, Array], letter: str) -> Array:
@@ -92,24 +120,34 @@ def projected(x: Array, arrays: Mapping[str, Array], letter: str) -> Array:
     return product + arrays[f"b_{letter}"] if f"b_{letter}" in arrays else product
 
 
-def starting_late(
-    config: Config,
-    tokens: tuple[str, ...],
-    q: Array | None,
-    k: Array | None,
-    v: Array | None,
-    weights: Array | None,
-) -> Problem:
+def starting_late(config: Config, given: Start) -> Problem:
     """Return a problem that starts at q, k and v, or at weights and v."""
     if config.projections.source != "none":
         raise UserError("the input starts after the projections; use projections=none")
-    given = [*config.projections.given, *config.projections.printed]
-    if given:
-        raise UserError(f"projections: {' and '.join(given)} given, but the input starts after them; leave them out")
-    if weights is None and q is not None and k is not None and q.shape[1] % k.shape[1]:
+    named = [*config.projections.given, *config.projections.printed]
+    if named:
+        raise UserError(f"projections: {' and '.join(named)} given, but the input starts after them; leave them out")
+    q, k, v, weights = given.q, given.k, given.v, given.weights
+    if q is not None and k is not None and q.shape[1] % k.shape[1]:
         raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, embeddings.k has {k.shape[1]} per key")
     keys = weights.shape[1] if weights is not None else len(k) if k is not None else 0
     if v is not None and len(v) != keys:
         raise UserError(f"embeddings.v has {len(v)} rows; expected one for each of {keys} keys")
-    key_tokens = tokens if keys == len(tokens) else tuple(f"k{place}" for place in range(keys))
-    return Problem(tokens, key_tokens, None, q, k, v, weights)
+    first = past.first_query(config.past, len(weights if q is None else q), keys)  # type: ignore[arg-type] # one is there
+    q, weights = (None if side is None else side[first:] for side in (q, weights))
+    rows = len(weights if q is None else q)  # type: ignore[arg-type] # as above
+    return Problem(*late_names(config, given.named, rows, keys), None, q, k, v, weights, past=config.past)
+
+
+def late_names(
+    config: Config, named: tuple[str, ...] | int | None, rows: int, keys: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the queries' tokens and of the keys', where neither came with x."""
+    if config.past:
+        past.check(config, keys)
+        tokens = past.names(named, config.past, keys)
+        return tokens[config.past :], tokens
+    tokens, memory = token_names(named, rows), config.embeddings.memory
+    if memory is not None:
+        return tokens, key_names(memory, keys)
+    return tokens, tokens if keys == rows else tuple(f"k{place}" for place in range(keys))

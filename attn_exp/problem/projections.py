@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,36 +12,53 @@ from numpy.typing import NDArray
 from attn_exp.config.drawn import Projections
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import Kind, Numbers, array_or_drawn
-from attn_exp.problem.matrices import BIASES, MATRICES, grouped
+from attn_exp.problem.matrices import BIASES, MATRICES, Widths, grouped
 from attn_exp.problem.orders import ordered, widths
 
 Array = NDArray[Any]
 
 
-def project(
-    settings: Projections, x: Array, head: int, bias: bool, source: Numbers, drawn: Mapping[str, Array]
-) -> dict[str, Array]:
-    """Return W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, and with `bias` b_q, b_k, b_v, b_o, from where the settings say.
+class Inputs(NamedTuple):
+    """What is projected: x `[t m]` to queries, `source` `[s n]` to keys and values, which is x or the memory."""
 
+    x: Array
+    source: Array
+
+    def of(self, name: str) -> Array:
+        """Return what a matrix multiplies: all but W_k and W_v take x, or numbers as wide."""
+        return self.source if name in ("W_k", "W_v") else self.x
+
+    @property
+    def widths(self) -> Widths:
+        """How many numbers each token has."""
+        return Widths(self.x.shape[1], self.source.shape[1])
+
+
+def project(
+    settings: Projections, inputs: Inputs, head: int, bias: bool, source: Numbers, drawn: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return W_q, W_k, W_v, W_o, and with `bias` b_q, b_k, b_v, b_o, from where the settings say.
+
+    W_q is `[m h*d]`, W_k and W_v `[n h*d]`, W_o `[h*e m]`: keys and values are made of the memory `[s n]` where there
+    is one, else of x `[t m]`, where n is m.
     Tokens are rows: `q = x W_q + b_q`. A document with tokens in columns writes `W x + b`; its arrays are turned here.
     What is `drawn` already, by name, is taken as it is.
 
     Raises:
         UserError: a name that is no projection, or an array that does not fit x.
     """
-    d_model = x.shape[1]
-    named = from_document(settings, x, head, source)
+    named = from_document(settings, inputs, head, source)
     for name in drawn:
         if name in named:
             raise UserError(f"projections.given.{name} and draws.{name} both say what {name} is; give one of them")
     check_used(settings, named, bias)
     named |= drawn
-    named |= ordered(settings, named, d_model, head, bias, source)
+    named |= ordered(settings, named, inputs.widths, head, bias, source)
     arrays: dict[str, Array] = {}
     for name in MATRICES + BIASES if bias else MATRICES:
-        shape = fitting_shape(name, arrays, widths(settings, d_model), d_model, head)
+        shape = fitting_shape(name, arrays, settings, inputs.widths, head)
         arrays[name] = named[name] if name in named else made(settings, name, shape, source)
-    check(arrays, d_model, head)
+    check(arrays, inputs, head)
     return {name: matrix.reshape(-1) if name in BIASES else matrix for name, matrix in arrays.items()}
 
 
@@ -52,29 +69,31 @@ def check_used(settings: Projections, named: Mapping[str, Array], bias: bool) ->
         raise UserError(f"projections: {' and '.join(given)} given, but bias=false adds none; write bias=true")
 
 
-def from_document(settings: Projections, x: Array, head: int, source: Numbers) -> dict[str, Array]:
+def from_document(settings: Projections, inputs: Inputs, head: int, source: Numbers) -> dict[str, Array]:
     """Return the arrays that the settings write out, a bias as one row: in a file, given, or recovered."""
-    named = by_file_or_head(settings, x.shape[1], head)
+    named = by_file_or_head(settings, inputs, head)
     for name, given in settings.given.items():
         if name not in named or is_plain(given):
             matrix = array_or_drawn(rows(given), f"projections.{name}", source)
             named[name] = turned(matrix, settings.columns or settings.turned)
-    named |= recovered(settings.printed, x, source)
+    named |= recovered(settings.printed, inputs, source)
     for name in named:
         if name not in MATRICES + BIASES:
             raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
     return named
 
 
-def by_file_or_head(settings: Projections, d_model: int, head: int) -> dict[str, Array]:
+def by_file_or_head(settings: Projections, inputs: Inputs, head: int) -> dict[str, Array]:
     """Return the arrays that lie in files, or are written head by head."""
     if settings.file is None and all(map(is_plain, settings.given.values())):
         return {}
     from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
+    from attn_exp.problem.layouts import Sizes  # noqa: PLC0415
 
+    sizes = Sizes(inputs.x.shape[1], head, memory=None if inputs.source is inputs.x else inputs.source.shape[1])
     others = {name: given for name, given in settings.given.items() if not is_plain(given)}
-    return from_files.projections(settings, d_model, head) | {
-        name: from_files.typed(given, name, d_model, head, settings.columns or settings.turned)
+    return from_files.projections(settings, sizes) | {
+        name: from_files.typed(given, name, sizes, settings.columns or settings.turned)
         for name, given in others.items()
     }
 
@@ -88,15 +107,16 @@ def is_plain(given: Any) -> bool:
 
 
 def fitting_shape(
-    name: str, arrays: Mapping[str, Array], width: Mapping[str, int], d_model: int, head: int
+    name: str, arrays: Mapping[str, Array], settings: Projections, inputs: Widths, head: int
 ) -> tuple[int, int]:
     """Return the shape of an array that has to fit the ones before it: W_o follows W_v, a bias its matrix."""
     if name in BIASES:
         return 1, arrays[MATRICES[BIASES.index(name)]].shape[1]
+    width = widths(settings, inputs.x)
     if name == "W_o":
         sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
         return arrays["W_v"].shape[1] * sharing, width["o"]
-    return d_model, width[name[-1]]
+    return inputs.of(name), width[name[-1]]
 
 
 def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
@@ -114,7 +134,16 @@ def drawn_alone(settings: Projections, name: str, shape: tuple[int, int], source
 
 
 def neutral(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
-    """Return an array that changes nothing: the identity, or zeros."""
+    """Return an array that changes nothing: the identity, or zeros.
+
+    Raises:
+        UserError: a memory of another width than x, which would be cut or filled.
+    """
+    if name in ("W_k", "W_v") and shape[0] != shape[1]:
+        raise UserError(
+            f"projections=identity leaves vectors as they are: the memory's have {shape[0]} numbers, those of x "
+            f"{shape[1]}; choose projections=normal"
+        )
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
 
 
@@ -122,20 +151,24 @@ MADE = {"normal": drawn_alone, "uniform": drawn_alone, "integers": drawn_alone}
 """How a rule of `projections.source` makes an array; the others change nothing."""
 
 
-def recovered(printed: Mapping[str, Any], x: Array, source: Numbers) -> dict[str, Array]:
+def recovered(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:
     """Solve `x W = printed` for the projections whose results a document prints instead of them."""
-    if printed and (x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x)):
-        names, shape = ", ".join(printed), f"{x.shape[0]}x{x.shape[1]}"
-        raise UserError(
-            f"projections: {names} can be recovered only from x with an inverse, and this {shape} x has none"
-        )
+    for name in printed:
+        x, whose = inputs.of(name), "x" if inputs.of(name) is inputs.x else "memory"
+        if x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x):
+            names, shape = ", ".join(printed), f"{x.shape[0]}x{x.shape[1]}"
+            raise UserError(
+                f"projections: {names} can be recovered only from {whose} with an inverse, and this {shape} {whose} "
+                "has none"
+            )
     results = {name: array_or_drawn(result, f"projections.{name}", source) for name, result in printed.items()}
     for name, result in results.items():
-        if len(result) != len(x):
+        count = len(inputs.of(name))
+        if len(result) != count:
             raise UserError(
-                f"projections.{name}: {len(result)} rows are printed; expected one for each of {len(x)} tokens"
+                f"projections.{name}: {len(result)} rows are printed; expected one for each of {count} tokens"
             )
-    return {name: np.linalg.solve(x, result) for name, result in results.items()}
+    return {name: np.linalg.solve(inputs.of(name), result) for name, result in results.items()}
 
 
 def rows(given: Any) -> Any:
@@ -149,11 +182,15 @@ def turned(matrix: Array, columns: bool) -> Array:
     return matrix.T if columns else matrix
 
 
-def check(arrays: Mapping[str, Array], d_model: int, head: int) -> None:
+def check(arrays: Mapping[str, Array], inputs: Inputs, head: int) -> None:
     """Refuse arrays whose sizes do not follow from each other; W_k may hold fewer heads than W_q, shared by groups."""
     sharing = grouped(arrays["W_q"].shape[1], arrays["W_k"].shape[1], head)
-    sizes = dict.fromkeys(("W_q", "W_k", "W_v"), ("d_model", d_model)) | {
-        "W_o": ("the size of v", arrays["W_v"].shape[1] * sharing)
+    source = "d_model" if inputs.source is inputs.x else "the memory's width"
+    sizes = {
+        "W_q": ("d_model", inputs.x.shape[1]),
+        "W_k": (source, inputs.source.shape[1]),
+        "W_v": (source, inputs.source.shape[1]),
+        "W_o": ("the size of v", arrays["W_v"].shape[1] * sharing),
     }
     for name, (meaning, size) in sizes.items():
         if arrays[name].shape[0] != size:

@@ -102,7 +102,7 @@ def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = No
 
     It has one only where `silent` says nothing. `sides` are q, k, v where they are projected already.
     """
-    q, k, v = placed(question, projected(question, problem) if sides is None else sides)
+    q, k, v = placed(question, projected(question, problem) if sides is None else sides, problem.past)
     rows = checked_rows(len(problem.tokens), problem)
     weights = np.array(
         [[row_weights(question, problem, q, k, head, row) for row in rows] for head in range(question.heads.query)]
@@ -123,8 +123,11 @@ def checked_rows(length: int, problem: Problem) -> tuple[int, ...]:
     return tuple(sorted({round(place) for place in np.linspace(0, length - 1, count)}))
 
 
-def placed(question: Question, sides: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return q, k, v as lists, positions marked and heads shared, by the reference's own steps."""
+def placed(question: Question, sides: tuple[Any, ...], past: int = 0) -> tuple[Any, ...]:
+    """Return q, k, v as lists, positions marked and heads shared, by the reference's own steps.
+
+    Tokens after a `past` have positions after it, whatever masks are told.
+    """
     (q, k, v), shares = sides, question.heads
     if shares.shared < shares.given:
         k, v = (
@@ -132,7 +135,7 @@ def placed(question: Question, sides: tuple[Any, ...]) -> tuple[Any, ...]:
             for side in (k, v)
         )
     for twin in twins(question):
-        q = turned(q, shares.query, twin.turn, int(question.rules.offset))
+        q = turned(q, shares.query, twin.turn, past if past else int(question.rules.offset))
         k = turned(k, shares.shared, twin.turn_key, 0)
     if question.tiled:
         k, v = (None if side is None else tiled(side, shares) for side in (k, v))
@@ -150,13 +153,25 @@ def tiled(sides: Any, shares: Heads) -> list[list[float]]:
 def projected(question: Question, problem: Problem) -> tuple[Any, ...]:
     """Return q, k, v as lists: projected by the reference where that fits the budget, else as NumPy projected them."""
     embedded = any(position.changes_x for position in question.positions)
-    small = problem.x is not None and 3 * problem.x.size * problem.x.shape[1] <= BUDGET
+    cost = sum(side.size * side.shape[1] for side in (problem.x, problem.memory) if side is not None)
+    small = problem.x is not None and 3 * cost <= BUDGET
     if problem.x is None or not (small or embedded):
         return tuple(None if side is None else side.tolist() for side in (problem.q, problem.k, problem.v))
-    x, arrays = problem.x.tolist(), {name: array.tolist() for name, array in problem.projections.items()}
+    arrays = {name: array.tolist() for name, array in problem.projections.items()}
+    whole = marked(question, problem.x.tolist())
+    new = [numbers for place, numbers in enumerate(whole) if place >= problem.past]
+    keys = whole if problem.memory is None else marked(question, problem.memory.tolist())
+    return tuple(
+        reference.project(vectors, arrays[f"W_{letter}"], arrays.get(f"b_{letter}"))
+        for letter, vectors in (("q", new), ("k", keys), ("v", keys))
+    )
+
+
+def marked(question: Question, vectors: list[list[float]]) -> list[list[float]]:
+    """Return the vectors of a sequence with their places marked, from 0 on."""
     for twin in twins(question):
-        x = [twin.embed(numbers, row) for row, numbers in enumerate(x)]
-    return tuple(reference.project(x, arrays[f"W_{letter}"], arrays.get(f"b_{letter}")) for letter in "qkv")
+        vectors = [twin.embed(numbers, place) for place, numbers in enumerate(vectors)]
+    return vectors
 
 
 def turned(sides: Any, count: int, turn: Turn, offset: int) -> list[list[float]]:

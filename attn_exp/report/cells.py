@@ -50,7 +50,7 @@ def row_mark(step: walk.Step, place: int) -> Markup:
     """Return what ties a row to its token: a query, or a key."""
     if walk.is_projection(step):
         return Markup("")
-    return Markup(' data-{}="{}"').format("k" if step.stage in ("k", "v") else "q", place)
+    return Markup(' data-{}="{}"').format("k" if step.rows_are_keys else "q", place)
 
 
 def column_mark(step: walk.Step, place: int) -> Markup:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.splits import settled_as
-from attn_exp.report import columns, partings, walk
+from attn_exp.report import columns, partings, walk, whose
 from attn_exp.report.numbers import brief
 from attn_exp.report.sums import sums
 from attn_exp.report.verdict import agreed, sentence
@@ -24,9 +24,10 @@ def contents(run: Run, views: Views) -> dict[str, Any]:
     """Return what both reports say, by the names that the templates know."""
     comparison, config = run.comparison, run.comparison.config
     return {
-        "title": config.title or f"Attention over {len(comparison.problem.tokens)} tokens",
+        "title": config.title or whose.title(comparison.problem),
         "sentence": sentence(comparison.rows),
-        "more": partings.sentences(comparison),
+        "more": [*filter(None, [whose.sentence(comparison.problem)]), *partings.sentences(comparison)],
+        "column": whose.axis(comparison.problem),
         "notes": config.notes,
         "command": str(run.about.get("command", "")),
         "comparison": columns.table(comparison, run.timings),

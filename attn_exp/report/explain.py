@@ -45,15 +45,17 @@ def transposed(symbol: str) -> str:
 EQUALS, PLUS = "<mo>=</mo>", "<mo>+</mo>"
 
 
-def projected(result: str, meaning: str, bias: bool) -> Explained:
-    """Explain one of the three projections of x."""
+def projected(result: str, meaning: str, bias: bool, apart: str) -> Explained:
+    """Explain one of the three projections of x, or of the memory; after a past only new tokens have queries."""
     small = result.lower()
+    memory, new = apart == "memory" and result != "Q", apart == "past" and result == "Q"
+    source, plain = (name("X", "new"), "X_new") if new else (name("X′"), "X'") if memory else (name("X"), "X")
     return Explained(
         symbol=result,
-        axes="t d",
+        axes="t d" if result == "Q" else "s e" if result == "V" else "s d",
         meaning=meaning,
-        formula=f"{result} = X W_{small}{f' + b_{small}' if bias else ''}",
-        mathml=math(name(result) + EQUALS + name("X") + name("W", small) + (PLUS + name("b", small) if bias else "")),
+        formula=f"{result} = {plain} W_{small}{f' + b_{small}' if bias else ''}",
+        mathml=math(name(result) + EQUALS + source + name("W", small) + (PLUS + name("b", small) if bias else "")),
     )
 
 
@@ -108,7 +110,7 @@ def explained(
 ) -> Explained:
     """Return the words for a stage; without a formula where it is given, or where nothing is known of it."""
     if stage in PROJECTED:
-        words = projected(stage.upper(), PROJECTED[stage], bias)
+        words = projected(stage.upper(), PROJECTED[stage], bias, "")
     elif stage == "output":
         words = concatenated(mixed, bias)
     elif stage == "weights":
@@ -118,11 +120,19 @@ def explained(
     return words._replace(formula=f"{words.symbol}, given", mathml="") if given else words
 
 
+def elsewhere(words: Explained, stage: str, apart: str, bias: bool) -> Explained:
+    """Return the words for a stage where a `memory` or a `past` parts the keys' tokens from the queries'."""
+    if stage in PROJECTED and words.mathml:
+        return projected(stage.upper(), PROJECTED[stage], bias, apart)
+    return words._replace(axes=AXES.get((apart, stage), words.axes))
+
+
 POWER = "<msup><mi>e</mi><mrow><msub><mi>{}</mi><mrow><mi>i</mi><mi>{}</mi></mrow></msub></mrow></msup>"
 SUM = "<munder><mo>∑</mo><mi>{}</mi></munder>"
 
 STAGES = {
     "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows of them.", "X", ""),
+    "memory": Explained("X′", "s n", "The memory as vectors: keys and values are made of them alone.", "X'", ""),
     "W_q": Explained("W_q", "m d", "Turns a token's vector into its query: what it looks for.", "W_q", ""),
     "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it can be found by.", "W_k", ""),
     "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it hands over when found.", "W_v", ""),
@@ -185,6 +195,9 @@ SPOKEN = {
     "lse": "log-sum-exp",
 }
 """Stages whose names are not words, as a sentence or a heading says them."""
+
+AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
+"""The axes of stages that are others where the keys' tokens are not the queries'."""
 
 PROJECTED = {
     "q": "A query says what its token looks for.",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.timing import Timing
-from attn_exp.report import columns
+from attn_exp.report import columns, whose
 from attn_exp.report.escapes import html
 from attn_exp.report.numbers import brief
 from attn_exp.report.pixels import INK, picture
@@ -55,6 +55,7 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
 def page(comparison: Comparison, timings: Sequence[Timing]) -> str:
     """Return the comparison, the sentence, what documents print, and the maps of the weights."""
     parts = [table(comparison, timings), paragraph(sentence(comparison.rows))]
+    parts += [paragraph(words) for words in filter(None, [whose.sentence(comparison.problem)])]
     if comparison.published:
         parts.append(paragraph(agreed(comparison.published)))
     return f"<div>{''.join(parts)}{maps(seen(comparison, 0))}</div>"

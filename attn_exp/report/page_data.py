@@ -13,7 +13,7 @@ from attn_exp.experiment.executing import answer
 from attn_exp.experiment.splits import settled_as, standard_multiplier
 from attn_exp.report.shown import MOST_NUMBERS
 from attn_exp.report.views import Panel, Views
-from attn_exp.report.walk import distinct
+from attn_exp.report.whose import labels
 
 Array = NDArray[Any]
 
@@ -23,9 +23,10 @@ def page_data(views: Views) -> dict[str, Any]:
     carried = [panel for panel in views.panels if panel.weights.size <= MOST_NUMBERS]
     places = {name: place for place, panel in enumerate(carried) for name in panel.variants}
     comparison = views.comparison
+    queries, keys = labels(comparison.problem)
     return {
-        "tokens": distinct(comparison.problem.tokens),
-        "keys": distinct(comparison.problem.key_tokens),
+        "tokens": queries,
+        "keys": keys,
         "panels": [panel_data(comparison, panel) for panel in carried],
         "variants": [
             variant_data(comparison, row.variant, row.same_as, places.get(row.variant, -1))

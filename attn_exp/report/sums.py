@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.report.walk import CELLS, SIDE, distinct
+from attn_exp.report.walk import CELLS, SIDE
+from attn_exp.report.whose import labels
 
 Array = NDArray[Any]
 
@@ -42,7 +43,7 @@ def sums(comparison: Comparison, settled: Settled) -> tuple[Sum, ...]:
     trace = comparison.traces[settled.name]
     if trace.weights is None or trace.context is None or settled.mistake != "none":
         return ()
-    queries, keys = distinct(comparison.problem.tokens), distinct(comparison.problem.key_tokens)
+    queries, keys = labels(comparison.problem)
     whole = len(trace.weights) == 1 and not settled.output_projection
     shown = max(1, CELLS // max(1, TERMS * len(queries)))
     return tuple(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS
+from attn_exp.report import whose
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain, visible
 from attn_exp.report.verdict import agreed, sentence
@@ -24,6 +25,7 @@ def summary(comparison: Comparison) -> str:
     names = [name for name in NAMES if name != "computed_in" or not ordinary]
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
     parts = [table([COLUMNS[name].short or name for name in names], cells), visible(sentence(comparison.rows))]
+    parts += filter(None, [whose.sentence(comparison.problem)])
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -13,8 +12,9 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.report.explain import Explained, explained
-from attn_exp.report.plain import label
+from attn_exp.problem.problem import Problem
+from attn_exp.report.explain import Explained, elsewhere, explained
+from attn_exp.report.whose import labels
 
 Array = NDArray[Any]
 
@@ -49,6 +49,7 @@ class Step(NamedTuple):
     largest: float
     decimals: int
     left_out: str
+    rows_are_keys: bool
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
@@ -60,9 +61,11 @@ def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
 
 
 def before(comparison: Comparison) -> Iterator[tuple[str, Array]]:
-    """Yield x and the projections."""
+    """Yield x, the memory and the projections."""
     if comparison.problem.x is not None:
         yield "x", comparison.problem.x
+        if comparison.problem.memory is not None:
+            yield "memory", comparison.problem.memory
         yield from comparison.problem.projections.items()
 
 
@@ -76,13 +79,18 @@ def during(trace: Trace) -> Iterator[tuple[str, Array]]:
 
 
 def is_input(step: Step) -> bool:
-    """Say whether a step is the same for every variant: x, or a projection."""
-    return step.stage == "x" or is_projection(step)
+    """Say whether a step is the same for every variant: x, the memory, or a projection."""
+    return step.stage in ("x", "memory") or is_projection(step)
 
 
 def is_projection(step: Step) -> bool:
     """Say whether a step is a matrix or a bias that projects x."""
     return step.stage[:2] in ("W_", "b_")
+
+
+def has_rows_of_keys(stage: str, problem: Problem) -> bool:
+    """Say whether the rows of a stage are keys: x holds the past tokens too."""
+    return stage in ("k", "v", "memory") or (stage == "x" and problem.past > 0)
 
 
 def by_key(step: Step) -> bool:
@@ -100,7 +108,7 @@ def beside(step: Step) -> str:
     """Return what steps that are read side by side have in common."""
     if step.stage in ("q", "k", "v"):
         return "projected"
-    return "projections" if is_input(step) and step.stage != "x" else step.stage
+    return "projections" if is_projection(step) else step.stage
 
 
 def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step:
@@ -127,6 +135,7 @@ def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step
         largest=float(finite.max(initial=0.0)),
         decimals=decimals(finite),
         left_out=left_out(heads.shape, shown),
+        rows_are_keys=has_rows_of_keys(stage, comparison.problem),
     )
 
 
@@ -135,15 +144,18 @@ def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
     problem = comparison.problem
     projections = problem.projections
     formed = [name for name, _ in during(comparison.traces[settled.name])]
-    return explained(
+    bias = "b_o" in projections if stage == "output" else f"b_{stage}" in projections
+    words = explained(
         stage,
         given=(stage in ("q", "k", "v") and problem.x is None) or (stage == "weights" and problem.weights is not None),
         mixed=settled.output_projection and "W_o" in projections,
-        bias="b_o" in projections if stage == "output" else f"b_{stage}" in projections,
+        bias=bias,
         logit="M" if "masked" in formed else "L′" if "capped" in formed else "L",
         normalizer=settled.rules.normalizer,
         extra=any(rule.extra(0) is not None for rule in settled.rules.scores),
     )
+    apart = "memory" if problem.memory is not None else "past" if problem.past else ""
+    return elsewhere(words, stage, apart, bias) if apart else words
 
 
 def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
@@ -179,22 +191,15 @@ def names(
     stage: str, comparison: Comparison, shape: Sequence[int], vector: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the labels of the rows and columns of a stage: tokens where they are tokens, else numbers from 1."""
-    queries, keys = (distinct(tokens) for tokens in (comparison.problem.tokens, comparison.problem.key_tokens))
+    queries, keys = labels(comparison.problem)
     numbers = tuple(str(place + 1) for place in range(max(shape)))
     if stage[:2] in ("W_", "b_"):
         return (("",) if vector else numbers[: shape[0]]), numbers[: shape[1]]
     if stage == "lse":
         return queries, tuple(f"head {number}" for number in numbers[: shape[1]])
-    rows = keys if stage in ("k", "v") else queries
+    rows = keys if has_rows_of_keys(stage, comparison.problem) else queries
     columns = keys if stage in BY_KEY else numbers[: shape[1]]
     return rows, columns
-
-
-def distinct(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Return labels that tell equal tokens apart by their place."""
-    labels = [label(token, 24) for token in tokens]
-    often = Counter(labels)
-    return tuple(f"{name}#{place + 1}" if often[name] > 1 else name for place, name in enumerate(labels))
 
 
 def decimals(magnitudes: Array) -> int:

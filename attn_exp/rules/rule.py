@@ -18,10 +18,12 @@ class Rule:
     """What masks and score rules have in common.
 
     `relative` says that the answer, a mask's `allows` or a score rule's `bias`, depends on the head and `key - query`
-    alone; forms that work by blocks then ask once per difference instead of once per place.
+    alone; forms that work by blocks then ask once per difference instead of once per place. `one_sequence` says that it
+    knows tokens by number, so that queries and keys must be tokens of one sequence.
     """
 
     relative: ClassVar[bool] = False
+    one_sequence: ClassVar[bool] = False
     kinds: ClassVar[Mapping[str, Kind]]
 
     def __init_subclass__(cls) -> None:

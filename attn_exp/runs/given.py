@@ -11,7 +11,9 @@ from attn_exp.config import large
 from attn_exp.config.spelling import spelled
 from attn_exp.problem.matrices import BIASES, MATRICES
 
-INPUTS = ("tokens", "vectors", "q", "k", "v", "weights")
+INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")
+BESIDE = {"tokens", "memory"}
+"""What is said beside any input, and starts none."""
 
 
 def is_array_name(key: str) -> bool:
@@ -37,7 +39,7 @@ def starting(inputs: Mapping[str, Any]) -> list[str]:
     """Return the words that let the input start at the stage whose arrays are given; none where only names are."""
     if "vectors" in inputs:
         return ["embeddings=inline"]
-    return ["embeddings=inline", "projections=none"] if inputs.keys() - {"tokens"} else []
+    return ["embeddings=inline", "projections=none"] if inputs.keys() - BESIDE else []
 
 
 def with_arrays(
@@ -46,7 +48,7 @@ def with_arrays(
     """Return the composed values with the arrays in their place."""
     settings = dict(composed)
     if inputs:
-        kept = composed["embeddings"] if inputs.keys() == {"tokens"} else {}
+        kept = composed["embeddings"] if inputs.keys() <= BESIDE else {}
         settings["embeddings"] = {**kept, **inputs}
     if projections:
         section = composed["projections"]

@@ -66,11 +66,12 @@ def check_sizes(archive: zipfile.ZipFile) -> None:
 
 def problem_from(results: Mapping[str, Array]) -> Problem:
     """Put the problem together from the arrays of a run."""
-    names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections"}
+    names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections", "past"}
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
     tokens, key_tokens = (tuple(str(token) for token in results[name]) for name in ("tokens", "key_tokens"))
     stages: dict[str, Any] = {name: results.get(name) for name in names}
-    return Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, **stages)
+    past = int(results.get("past", np.array(0)))
+    return Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=past, **stages)
 
 
 def trace_from(results: Mapping[str, Array], variant: str) -> Trace:

@@ -42,7 +42,7 @@ def test_a_golden_figure(experiment: str, name: str) -> None:
     figure = GOLDEN[experiment][name]
     found = comparison(f"experiment={experiment}")
     trace = found.traces[figure.get("variant", found.variants[0].name)]
-    arrays = {"x": found.problem.x, **found.problem.projections} | dict(trace.stages())
+    arrays = {"x": found.problem.x, "memory": found.problem.memory, **found.problem.projections} | dict(trace.stages())
     array = arrays[figure["stage"]]
     assert array is not None
     array = array[0] if array.ndim == 3 else array
@@ -125,6 +125,7 @@ def test_every_experiment_takes_another_input(experiment: str) -> None:
 STARTS = {
     "inline": ["embeddings.vectors=[[1,0],[0,1]]", "embeddings.tokens=[a,b]"],
     "file": ["embeddings.file={folder}/words.csv"],
+    "attention_basics": ["head=3"],
     "classroom": ["head=3"],
     "qk_transpose": ["head=1"],
     "model": ["model=llama", "model.path={folder}/tiny.bin", "model.tokens=[1,0,2]", "variant=[multi_head]"],
@@ -138,7 +139,7 @@ def test_every_embedding_runs_by_itself(embeddings: str, tmp_path: Path) -> None
     words = [word.format(folder=tmp_path) for word in STARTS.get(embeddings, [])]
     found = comparison(f"embeddings={embeddings}", *words)
     assert all(row.error < 1e-12 for row in found.rows)
-    assert len(set(found.problem.tokens)) == len(found.problem.tokens) > 1
+    assert len(set(found.problem.key_tokens)) == len(found.problem.key_tokens) > 1
 
 
 def test_a_problem_without_x_brings_its_own_projections() -> None:

@@ -20,8 +20,8 @@ from attn_exp.experiment.documents.published import hold
 from tests.compose import comparison
 
 EXPERIMENTS = (
-    "attention_flow", "attention_times_value", "classroom", "qk_transpose", "she_likes_coffee", "the_cat_sat",
-    "udl_multi_head", "udl_self_attention",
+    "attention_basics", "attention_flow", "attention_times_value", "classroom", "qk_transpose", "she_likes_coffee",
+    "the_cat_sat", "udl_multi_head", "udl_self_attention",
 )  # fmt: skip
 NUMBER = re.compile(r"[-+]?\d*\.?\d+\.?(e-?\d+)?")
 

@@ -10,6 +10,7 @@ import pytest
 
 from attn_exp.errors import UserError
 from attn_exp.problem import names
+from attn_exp.problem.layouts import Sizes
 from attn_exp.problem.problem import build
 from tests.compose import config
 
@@ -100,7 +101,7 @@ def test_fewer_heads_of_keys_than_of_queries(tmp_path: Path) -> None:
     np.savez(tmp_path / "w.npz", **given)
     from attn_exp.problem.from_files import projections as read  # noqa: PLC0415 - here without the run, which pools
 
-    got = read(config("projections=file", f"projections.file={tmp_path}/w.npz").projections, 4, 2)
+    got = read(config("projections=file", f"projections.file={tmp_path}/w.npz").projections, Sizes(4, 2))
     same(got, {"W_q": Q, "W_k": keys[0], "W_v": values[0]})
 
 

@@ -18,7 +18,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.timing import measure
-from attn_exp.report import columns, escapes, markdown, partings, pixels, tables, walk
+from attn_exp.report import columns, escapes, markdown, partings, pixels, tables, whose
 from attn_exp.report.cells import unbroken
 from attn_exp.report.numbers import kinds
 from attn_exp.report.shown import Shown
@@ -180,7 +180,7 @@ def test_a_row_without_numbers_is_no_sum() -> None:
 
 
 def test_equal_tokens_are_told_apart() -> None:
-    assert walk.distinct(["the", "cat", "the"]) == ("the#1", "cat", "the#3")
+    assert whose.distinct(["the", "cat", "the"]) == ("the#1", "cat", "the#3")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,10 @@ Ways = Sequence[Way]
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a problem: heads, key/value heads, d, d_model, queries and keys; and how large the queries are."""
+    """The sizes of a problem: heads, key/value heads, d, d_model, queries and keys; and how large the queries are.
+
+    `memory` is the width of a memory, None where keys are made of x; `past` how many tokens have no query.
+    """
 
     heads: int
     groups: int
@@ -36,6 +39,8 @@ class Sizes:
     keys: int
     layer: bool
     spread: float = 1.0
+    memory: int | None = None
+    past: int = 0
 
 
 def ways(sheet: Sheet, changes: Sequence[Change]) -> list[Way]:
@@ -64,9 +69,11 @@ def sizes_of(sheet: Sheet) -> Sizes:
     size = 1 if problem.q is None else problem.q.shape[-1] // heads.query
     width = heads.query * size if problem.x is None else problem.x.shape[-1]
     layer = problem.x is not None and heads.shared == heads.given
+    memory = None if problem.memory is None else problem.memory.shape[-1]
     return Sizes(
-        heads.query, heads.shared, size, width, len(problem.tokens), problem.keys, layer, sheet.settled.multiplier
-    )
+        heads.query, heads.shared, size, width, len(problem.tokens), problem.keys, layer, sheet.settled.multiplier,
+        memory, problem.past,
+    )  # fmt: skip
 
 
 def reason(sheet: Sheet, ours: Ways, others: Ways | None, sizes: Sizes) -> str:
@@ -111,13 +118,16 @@ def random_problem(recipe: Recipe, projected: bool, sizes: Sizes) -> tuple[Recip
         rows = (sizes.rows, sizes.keys, sizes.keys)
         sides = (normal(f"geometry.{side}", 1, heads[i], rows[i], sizes.size) for i, side in enumerate("qkv"))
         q, k, v = sides
-        return recipe, Given(q * sizes.spread, k, v)
+        return recipe, Given(q * sizes.spread, k, v, past=sizes.past)
     inner, shared = sizes.heads * sizes.size, sizes.groups * sizes.size
-    shapes = {"W_q": (sizes.width, inner), "W_k": (sizes.width, shared), "W_v": (sizes.width, shared)}
+    source = sizes.width if sizes.memory is None else sizes.memory
+    shapes = {"W_q": (sizes.width, inner), "W_k": (source, shared), "W_v": (source, shared)}
     shapes |= {"W_o": (inner, sizes.width)} if projected else {}
     arrays = {name: normal(f"geometry.{name}", *shape) / sizes.width**0.5 for name, shape in shapes.items()}
     arrays["W_q"] = arrays["W_q"] * sizes.spread
-    return recipe, Given(x=normal("geometry.x", 1, sizes.rows, sizes.width), arrays=arrays)
+    memory = None if sizes.memory is None else normal("geometry.memory", 1, sizes.keys, sizes.memory)
+    x = normal("geometry.x", 1, sizes.rows + sizes.past, sizes.width)
+    return recipe, Given(x=x, arrays=arrays, memory=memory, past=sizes.past)
 
 
 def breaks(sizes: Sizes) -> Iterator[tuple[str, Sizes]]:
@@ -130,6 +140,8 @@ def breaks(sizes: Sizes) -> Iterator[tuple[str, Sizes]]:
         yield "all heads share one key/value head", replace(sizes, heads=4, groups=2, width=4 * sizes.size)
     if sizes.layer and sizes.size == sizes.width:
         yield "d = d_model", replace(sizes, width=sizes.width + 1)
+    if sizes.memory is not None and sizes.memory == sizes.width:
+        yield "the memory is as wide as x", replace(sizes, memory=sizes.width + 1)
     yield from lengths(sizes)
     if sizes.heads == sizes.size > 1:
         yield "H = d", replace(sizes, heads=sizes.heads + 1, groups=sizes.heads + 1, width=sizes.width + sizes.size)
@@ -143,5 +155,5 @@ def lengths(sizes: Sizes) -> Iterator[tuple[str, Sizes]]:
     if sizes.keys in (sizes.size, sizes.width, sizes.heads):
         other = {sizes.heads: "H", sizes.width: "d_model", sizes.size: "d"}[sizes.keys]
         yield f"keys = {other}", replace(sizes, rows=sizes.rows + 1, keys=sizes.keys + 1)
-    if sizes.rows == sizes.keys and not sizes.layer:
+    if sizes.rows == sizes.keys and (not sizes.layer or sizes.memory is not None):
         yield "as many queries as keys", replace(sizes, keys=sizes.keys + 3)

@@ -20,12 +20,13 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """One metric of one variant: NaN where the variant lacks the stage that it measures."""
+    """One metric of one variant: NaN where the variant lacks what it measures, and a `note` on why, if that is new."""
 
     variant: str
     metric: str
     value: float
     unit: str
+    note: str
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
@@ -34,23 +35,30 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     exact_problem = rounded(problem, np.dtype(np.longdouble))
     first = execute(variants[0], problem)
     for settled in variants:
-        subject = Subject(settled, execute(settled, problem), first, execute(as_exact(settled), exact_problem))
+        exact = execute(as_exact(settled), exact_problem)
+        subject = Subject(settled, execute(settled, problem), first, exact, problem.memory is not None)
         for metric in chosen:
-            yield Record(settled.name, metric.name, value(metric, subject), metric.unit)
+            number, note = value(metric, subject)
+            yield Record(settled.name, metric.name, number, metric.unit, note)
 
 
-def value(metric: Metric, subject: Subject) -> float:
-    """Return what a metric says, or NaN where the variant lacks the stage."""
+def value(metric: Metric, subject: Subject) -> tuple[float, str]:
+    """Return what a metric says, or NaN where the variant lacks the stage, and why."""
     try:
-        return float(metric.measure(subject))
-    except NotFormedError:
-        return float("nan")
+        return float(metric.measure(subject)), ""
+    except NotFormedError as error:
+        return float("nan"), str(error)
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say how many metrics are shown."""
+    """Say how many metrics are shown, and why some are not."""
     count = len({record.metric for record in records})
-    return f"{count} metric{'s' if count != 1 else ''}; what each means: attn_exp/experiment/metrics/."
+    absent = [
+        f"no {', '.join(dict.fromkeys(record.metric for record in records if record.note == note))}: {note}"
+        for note in dict.fromkeys(record.note for record in records if record.note)
+    ]
+    means = "what each means: attn_exp/experiment/metrics/"
+    return f"{count} metric{'s' if count != 1 else ''}; {'; '.join([*absent, means])}."
 
 
 CHECK = Check(

@@ -114,7 +114,7 @@ def agreement(entry: Published, origin: Origin) -> Agreement:
 
 def stage(entry: Published, problem: Problem, trace: Trace) -> Array | None:
     """Return x, an array of the projections, or a stage of the trace; None where the run has none."""
-    arrays = {"x": problem.x, **problem.projections} | dict(trace.stages())
+    arrays = {"x": problem.x, "memory": problem.memory, **problem.projections} | dict(trace.stages())
     return arrays.get(entry.stage)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.judging.asked import Asked
@@ -151,9 +152,9 @@ def rounded(case: Case, caller: Caller) -> Case:
     if caller.dtype == "float64":
         return case
     into, back = caller.library.into, caller.library.back
-    held = {
+    held: dict[str, Any] = {
         name: back(into(array, caller.dtype))
-        for name in ("q", "k", "v", "x")
+        for name in ("q", "k", "v", "x", "memory")
         if (array := getattr(case.given, name)) is not None
     }
     arrays = {name: back(into(array, caller.dtype)) for name, array in case.given.arrays.items()}

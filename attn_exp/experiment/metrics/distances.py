@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.experiment.metrics.metric import Metric, mean, weights
+from attn_exp.experiment.metrics.metric import Metric, mean, one_sequence
 
 Array = NDArray[Any]
 
@@ -47,24 +47,24 @@ metric = partial(Metric, place=6)
 METRICS = (
     metric(
         "distance",
-        lambda subject: distance(weights(subject), subject.offset).mean(),
+        lambda subject: distance(one_sequence(subject), subject.offset).mean(),
         meaning="how far away the keys are that a query looks at",
         unit="tokens",
         source="Vig and Belinkov 2019, section 4.2",
     ),
     metric(
         "looks_back",
-        lambda subject: looks_back(weights(subject), subject.offset).mean(),
+        lambda subject: looks_back(one_sequence(subject), subject.offset).mean(),
         meaning="the weight on earlier keys",
     ),
     metric(
         "on_itself",
-        lambda subject: at_distance(weights(subject), 0, subject.offset),
+        lambda subject: at_distance(one_sequence(subject), 0, subject.offset),
         meaning="the share of all weight on the query's own token",
     ),
     metric(
         "on_previous",
-        lambda subject: at_distance(weights(subject), -1, subject.offset),
+        lambda subject: at_distance(one_sequence(subject), -1, subject.offset),
         meaning="the share of all weight on the token before, over all queries",
         source='TransformerLens, head_detector.py, error_measure="mul"',
     ),

@@ -34,12 +34,16 @@ class Metric(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What metrics look at: a variant's trace, the first row's, and the exact one, in `longdouble`."""
+    """What metrics look at: a variant's trace, the first row's, and the exact one, in `longdouble`.
+
+    `apart` says that queries and keys are tokens of different inputs.
+    """
 
     settled: Settled
     trace: Trace
     first: Trace
     exact: Trace
+    apart: bool = False
 
     def allowed(self) -> Array:
         """Return which places may attend, `[h t s]`."""
@@ -53,7 +57,18 @@ class Subject(NamedTuple):
 
 
 class NotFormedError(Exception):
-    """The variant lacks what a metric measures."""
+    """The variant lacks what a metric measures; its message says what, where a reader should know."""
+
+
+def one_sequence(subject: Subject) -> Array:
+    """Return the weights of a variant `[h t s]` whose queries and keys are tokens of one sequence.
+
+    Raises:
+        NotFormedError: keys are tokens of a memory, which stand nowhere beside the queries.
+    """
+    if subject.apart:
+        raise NotFormedError("queries and keys are tokens of different inputs")
+    return weights(subject)
 
 
 def stage(trace: Trace, name: str) -> Array:

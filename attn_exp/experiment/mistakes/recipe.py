@@ -22,13 +22,19 @@ Step = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What attention starts from: heads `[b h t d]`, or x `[b t m]` with the matrices and biases of a layer."""
+    """What attention starts from: heads `[b h t d]`, or x `[b t m]` with the matrices and biases of a layer.
+
+    Keys and values of a layer are made of the `memory` `[b s n]` where there is one. Of the first `past` tokens of x
+    there are no queries; heads that are given have none of them.
+    """
 
     q: Array | None = None
     k: Array | None = None
     v: Array | None = None
     x: Array | None = None
     arrays: Mapping[str, Array] = field(default_factory=dict)
+    memory: Array | None = None
+    past: int = 0
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class At:
     """Where a step stands: the rules, and how large everything is.
 
     `heads` query heads share `groups` key/value heads; `size` is d, the numbers of a head; `width` is that of x, or of
-    all query heads side by side.
+    all query heads side by side. The first query stands after `past` tokens, where there are any.
     """
 
     rules: Rules
@@ -47,6 +53,7 @@ class At:
     keys: int
     size: int
     width: int
+    past: int = 0
 
     @property
     def grid(self) -> Grid:
@@ -113,19 +120,26 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
     if given.x is None:
         assert given.q is not None and given.k is not None and given.v is not None
         return given.q, given.k, given.v
-    x = given.x
-    for position in recipe.positions:
-        x = np.stack([position.embed(entry) for entry in x])
-    flat = {side: recipe.project(side, x, given.arrays) for side in "qkv"}
+    x = embedded(recipe, given.x)
+    keys = x if given.memory is None else embedded(recipe, given.memory)
+    sources = {"q": x[:, given.past :], "k": keys, "v": keys}
+    flat = {side: recipe.project(side, sources[side], given.arrays) for side in "qkv"}
     counts = {"q": recipe.heads, "k": recipe.groups, "v": recipe.groups}
     q, k, v = (recipe.split(flat[side], counts[side]) for side in "qkv")
     return q, k, v
 
 
+def embedded(recipe: Recipe, x: Array) -> Array:
+    """Return the vectors of sequences `[b t m]` with the places of their tokens marked."""
+    for position in recipe.positions:
+        x = np.stack([position.embed(entry) for entry in x])
+    return x
+
+
 def place_of(recipe: Recipe, given: Given, q: Array, k: Array) -> At:
     """Return the sizes of a problem."""
     width = given.x.shape[-1] if given.x is not None else q.shape[1] * q.shape[-1]
-    return At(recipe.rules, q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], width)
+    return At(recipe.rules, q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], width, given.past)
 
 
 def weighed(recipe: Recipe, at: At, q: Array, k: Array, v: Array) -> dict[str, Array]:

@@ -19,7 +19,8 @@ def change(side: str, steps_on: int) -> Change:
 
 def moved(side: str, steps_on: int) -> Step:
     def step(at: At, letter: str, heads: Array, positions: Sequence[Position]) -> Array:
-        start = (at.rules.offset if letter == "q" else 0) + (steps_on if letter == side else 0)
+        first = at.past if at.past else at.rules.offset
+        start = (first if letter == "q" else 0) + (steps_on if letter == side else 0)
         for position in positions if letter != "v" else ():
             heads = steps.turned(position, heads, start)
         return heads

@@ -28,11 +28,11 @@ def split(flat: Array, count: int) -> Array:
 
 
 def place(at: Any, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-    """Mark the positions of queries, which stand `offset` keys later, and of keys; values have none."""
+    """Mark the positions of queries, which stand after the past or `offset` keys later, and of keys; not of values."""
     if side == "v":
         return heads
     for position in positions:
-        heads = turned(position, heads, at.rules.offset if side == "q" else 0)
+        heads = turned(position, heads, (at.past if at.past else at.rules.offset) if side == "q" else 0)
     return heads
 
 

@@ -51,7 +51,7 @@ def filled(config: Config, layer: Layer, tokens: tuple[str, ...], title: str) ->
         changed[group] = put(getattr(config, group), rules)
     if LEFT in config.embeddings.source:
         names = tokens if config.embeddings.tokens is None else config.embeddings.tokens
-        changed["embeddings"] = Embeddings(tokens=names, vectors=layer.x)
+        changed["embeddings"] = Embeddings(tokens=names, vectors=layer.x, memory=config.embeddings.memory)
     if config.projections.source == LEFT:
         changed["projections"] = Projections(
             source="identity", given={**used(config, layer), **config.projections.given}

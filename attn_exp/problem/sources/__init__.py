@@ -16,7 +16,7 @@ from attn_exp.config.fields import make
 from attn_exp.config.schema import Embeddings
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import Numbers
-from attn_exp.problem.sources.source import Asked, Source, Vectors
+from attn_exp.problem.sources.source import INPUT, Asked, Source, Vectors
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("source",))
 
@@ -33,6 +33,15 @@ def find(name: str) -> Source:
             unknown(f"embeddings.source.{name}", [f"embeddings.source.{known}" for known in names], "source")
         )
     return registry.constant(__name__, name, Source)
+
+
+def called(key: str) -> Source:
+    """Return the source that a setting speaks to, such as `text` or `source.sines`.
+
+    Raises:
+        UserError: there is none.
+    """
+    return find(CALLED.get(key, key.removeprefix("source.")))
 
 
 CALLED = {"text": "words"}
@@ -57,49 +66,50 @@ def choice(keys: Sequence[str]) -> str:
     return f"; embeddings={own} leaves the other out" if own else ""
 
 
-def with_tokens(settings: Embeddings) -> Embeddings:
+def with_tokens(settings: Embeddings, path: str = INPUT) -> Embeddings:
     """Return the settings with the names of tokens that a file holds in the place of its name."""
     if not isinstance(settings.tokens, str):
         return settings
     from attn_exp.problem.from_files import tokens  # noqa: PLC0415 - most runs read no files
 
-    return replace(settings, tokens=tokens(settings.tokens, "embeddings.tokens"))
+    return replace(settings, tokens=tokens(settings.tokens, f"{path}.tokens"))
 
 
-def asked(settings: Embeddings, source: Numbers) -> tuple[Source, Asked] | None:
+def asked(settings: Embeddings, source: Numbers, path: str = INPUT) -> tuple[Source, Asked] | None:
     """Return the one source that the settings ask, and the question; None where they ask none.
 
     Raises:
         UserError: several sources, an unknown one, settings that it does not take, or others that it needs.
     """
-    settings, given = with_tokens(settings), said(settings)
+    settings, given = with_tokens(settings, path), said(settings)
     if len(given) > 1:
         one, other = list(given)[:2]
-        raise UserError(
-            f"embeddings.{one} and embeddings.{other} both say what x is; give one of them{choice((one, other))}"
-        )
+        what, hint = ("x", choice((one, other))) if path == INPUT else ("the memory", "")
+        raise UserError(f"{path}.{one} and {path}.{other} both say what {what} is; give one of them{hint}")
     for key, value in given.items():
-        member = find(CALLED.get(key, key.removeprefix("source.")))
+        member = called(key)
         if any(getattr(settings, name) is None for name in member.needs):
-            needs = " and ".join(f"embeddings.{name}" for name in member.needs)
-            raise UserError(f"embeddings.{key} needs {needs}")
-        own = value if member.settings is None else make(member.settings, value, f"embeddings.{key}")
-        return member, Asked(settings, own, source.seed, source)
+            needs = " and ".join(f"{path}.{name}" for name in member.needs)
+            raise UserError(f"{path}.{key} needs {needs}")
+        own = value if member.settings is None else make(member.settings, value, f"{path}.{key}")
+        return member, Asked(settings, own, source.seed, source, path)
     return None
 
 
-def embed(settings: Embeddings, source: Numbers) -> Vectors | None:
+def embed(settings: Embeddings, source: Numbers, path: str = INPUT) -> Vectors | None:
     """Return x, tokens in rows, and the names that came with it; None where no source is asked.
+
+    `path` is where a user wrote the settings.
 
     Raises:
         UserError: as `asked`, and whatever the source refuses.
     """
-    asking = asked(settings, source)
+    asking = asked(settings, source, path)
     if asking is None:
         return None
     member, question = asking
     if settings.columns and not member.turns:
-        raise UserError("embeddings.columns=true turns vectors that are written or read, and these are made")
+        raise UserError(f"{path}.columns=true turns vectors that are written or read, and these are made")
     read = member.read(question)
     if not settings.columns:
         return read

@@ -12,9 +12,9 @@ def read(asked: Asked) -> Vectors:
     They come from the stream `x` of the seed, or from a generator, whose uniform numbers are U(0, 1).
     """
     settings = asked.settings
-    kind = Kind(asked.own, settings.low, settings.high, key="embeddings.")
-    source = own_source(settings.generator, settings.seed, "embeddings.seed", asked.numbers)
-    return Vectors(source.array("x", kind, (asked.rows, settings.d_model or 0)).astype(float))
+    kind = Kind(asked.own, settings.low, settings.high, key=f"{asked.path}.")
+    source = own_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)
+    return Vectors(source.array(asked.stream, kind, (asked.rows, settings.d_model or 0)).astype(float))
 
 
 SOURCE = Source(read=read, needs=("tokens", "d_model"))

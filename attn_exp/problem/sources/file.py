@@ -14,7 +14,8 @@ BINARY = (".npy", ".npz", ".safetensors")
 
 def read(asked: Asked) -> Vectors:
     """Return x, or the arrays of a later start, of a file."""
-    held, said = files.look(asked.own, "embeddings.file"), f"embeddings.file={brief(asked.own, files.LONGEST)}"
+    key = f"{asked.path}.file"
+    held, said = files.look(asked.own, key), f"{key}={brief(asked.own, files.LONGEST)}"
     meant = chosen(held, asked.settings.array, said)
     arrays = {stage: matrix(held, name, said) for stage, name in meant.items()}
     return Vectors(arrays.pop("x", None), held.tokens, arrays)

@@ -13,15 +13,26 @@ from attn_exp.config.schema import Embeddings
 from attn_exp.problem.drawing import Numbers
 
 Array = NDArray[Any]
+INPUT = "embeddings"
+"""Where a user describes x; anything below it, such as `embeddings.memory`, is another input."""
 
 
 class Asked(NamedTuple):
-    """What a source is asked: all settings of the embeddings, what is said to it alone, the run's seed and numbers."""
+    """What a source is asked: all settings of the embeddings, what is said to it alone, the run's seed and numbers.
+
+    `path` is where a user wrote them: the input itself, or its memory.
+    """
 
     settings: Embeddings
     own: Any
     seed: int
     numbers: Numbers
+    path: str = INPUT
+
+    @property
+    def stream(self) -> str:
+        """The name of the random stream that the vectors are drawn from."""
+        return "x" if self.path == INPUT else self.path.rpartition(".")[2]
 
     @property
     def rows(self) -> int:

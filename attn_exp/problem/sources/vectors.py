@@ -12,8 +12,8 @@ def read(asked: Asked) -> Vectors:
     if isinstance(asked.own, str):
         from attn_exp.problem.from_files import rows  # noqa: PLC0415 - most runs read no files
 
-        return Vectors(rows(asked.own, "embeddings.vectors", "x"))
-    return Vectors(drawing.array_or_drawn(asked.own, "embeddings.vectors", asked.numbers))
+        return Vectors(rows(asked.own, f"{asked.path}.vectors", "x"))
+    return Vectors(drawing.array_or_drawn(asked.own, f"{asked.path}.vectors", asked.numbers))
 
 
 def size(asked: Asked) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -24,18 +24,23 @@ def read(asked: Asked) -> Vectors:
     Raises:
         UserError: a text without words.
     """
-    words = tuple(split(asked.own)) if isinstance(asked.own, str) else tuple(asked.own)
+    words = listed(asked.own)
     if not words:
-        raise UserError(f"embeddings.text={brief(repr(asked.own))}: expected at least one word")
+        raise UserError(f"{asked.path}.text={brief(repr(asked.own))}: expected at least one word")
     settings, width = asked.settings, asked.settings.d_model or 0
-    kind = Kind(settings.distribution or "normal", settings.low, settings.high, key="embeddings.")
-    source = own_source(settings.generator, settings.seed, "embeddings.seed", asked.numbers)
+    kind = Kind(settings.distribution or "normal", settings.low, settings.high, key=f"{asked.path}.")
+    source = own_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)
     if source.stream is not None:
         table = sorted(set(words))
-        rows = source.array("x", kind, (len(table), width)).astype(np.float64)
+        rows = source.array(asked.stream, kind, (len(table), width)).astype(np.float64)
         return Vectors(rows[[table.index(word) for word in words]], words)
     vectors = {word: source.array(f"word {word}", kind, (width,)) for word in dict.fromkeys(words)}
     return Vectors(np.stack([vectors[word] for word in words]), words)
+
+
+def listed(text: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a text, or those of a list as they are."""
+    return tuple(split(text)) if isinstance(text, str) else tuple(text)
 
 
 def split(text: str) -> Iterator[str]:

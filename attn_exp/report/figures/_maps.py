@@ -29,6 +29,7 @@ def weight_maps(
     width: float,
     unit: str = "weight",
     gamma: float = 1.0,
+    across_is: str = "key",
 ) -> Drawing:
     """Show maps with their titles side by side, on one colour scale from zero, which follows this power of a weight."""
     left, right = widest(rows) + 0.32, 0.55
@@ -52,7 +53,7 @@ def weight_maps(
         last = place + across >= len(maps)
         name_ticks(axes, rows if column == 0 else [], columns if last else [], slanted, (side, tall))
     drawing.text(0.01 / width + 0.012, (bottom + tall / 2) / height, "query", rotation=90, va="center", ha="left")
-    drawing.text((left + side / 2) / width, 0.03 / height, "key", va="bottom", ha="center")
+    drawing.text((left + side / 2) / width, 0.03 / height, across_is, va="bottom", ha="center")
     bar = axes_at(drawing, (left + across * (side + GAP), bottom + (down - 1) * pitch, 0.1, tall))
     colour_scale(bar, end).set_norm(PowerNorm(gamma, 0, end))
     bar.set_title(unit, loc="left")

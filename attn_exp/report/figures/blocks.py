@@ -7,6 +7,7 @@ from matplotlib.figure import Figure as Drawing
 from attn_exp.report.figures._maps import weight_maps
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import FINE, Views, heads_of
+from attn_exp.report.whose import axis
 
 
 def wanted(views: Views) -> bool:
@@ -23,9 +24,11 @@ def draw(views: Views, width: float) -> Drawing:
     maps = [head for panel in views.blocks for head in heads_of(panel)]
     summary = views.comparison.traces[views.blocks[0].variants[0]].summary
     assert summary is not None
-    rows, columns = ([str(edge + 1) for edge in edges[:-1]] for edges in (summary.row_edges, summary.key_edges))
+    problem = views.comparison.problem
+    rows = [str(edge + problem.past + 1) for edge in summary.row_edges[:-1]]
+    columns = [str(edge + 1) for edge in summary.key_edges[:-1]]
     large = max(len(rows), len(columns)) > FINE
-    return weight_maps(maps, rows, columns, width, "mean", gamma=0.5 if large else 1.0)
+    return weight_maps(maps, rows, columns, width, "mean", gamma=0.5 if large else 1.0, across_is=axis(problem))
 
 
 FIGURE = Figure(

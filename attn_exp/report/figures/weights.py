@@ -8,6 +8,7 @@ from attn_exp.report.drawing import labels
 from attn_exp.report.figures._maps import weight_maps
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views, heads_of
+from attn_exp.report.whose import axis
 
 
 def wanted(views: Views) -> bool:
@@ -19,7 +20,7 @@ def draw(views: Views, width: float) -> Drawing:
     """Show the weights of each variant and head, queries down, keys across, on one colour scale from zero."""
     problem = views.comparison.problem
     maps = [head for panel in views.panels for head in heads_of(panel)]
-    return weight_maps(maps, labels(problem.tokens), labels(problem.key_tokens), width)
+    return weight_maps(maps, labels(problem.tokens), labels(problem.key_tokens), width, across_is=axis(problem))
 
 
 FIGURE = Figure(

@@ -23,6 +23,8 @@ class Document(Mask):
     Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".
     """
 
+    one_sequence = True
+
     ids: Annotated[
         Sequence[int], list_of_numbers(at_least(0), "a list of whole numbers of at least 0, such as [0,0,1]")
     ]
