@@ -45,6 +45,22 @@ def traced(recipe: Recipe, settled: Settled, problem: Problem) -> Trace:
     return Trace(k=stages["k"][0], v=stages["v"][0], **arrays)
 
 
+def copied(recipe: Recipe, settled: Settled, problem: Problem, copies: int) -> dict[str, Array]:
+    """Return every stage of so many copies of a problem, `[n h t ...]`, for recipes that treat each otherwise.
+
+    Raises:
+        ValueError: a step does not fit the shapes.
+    """
+    if problem.weights is not None:
+        return weighed(recipe, settled, problem, copies)
+    one = start(settled, problem)
+    x, q, k, v = (None if side is None else np.repeat(side, copies, axis=0) for side in (one.x, one.q, one.k, one.v))
+    stages = compute(recipe, replace(one, x=x, q=q, k=k, v=v))
+    if one.x is None:
+        stages |= {"output": whole_output(recipe, stages, problem)}
+    return {name: stages[name] for name in (*SHOWN, "k", "v")}
+
+
 def right(settled: Settled) -> Recipe:
     """Return the recipe of a variant before any mistake."""
     return Recipe(
@@ -79,12 +95,17 @@ def whole_output(recipe: Recipe, stages: dict[str, Array], problem: Problem) -> 
 
 def from_weights(recipe: Recipe, settled: Settled, problem: Problem) -> Trace:
     """Return the trace of a problem that starts at given weights."""
+    return Trace(**{name: array[0] for name, array in weighed(recipe, settled, problem, 1).items()})
+
+
+def weighed(recipe: Recipe, settled: Settled, problem: Problem, copies: int) -> dict[str, Array]:
+    """Return the stages of so many copies of a problem that starts at given weights, `[n h t ...]`."""
     assert problem.weights is not None and problem.v is not None
     rows, keys = problem.weights.shape
-    v = split(problem.v, settled.heads.shared)[None]
-    at = At(recipe.rules, 1, settled.head, v.shape[1], rows, keys, v.shape[-1], v.shape[-1] * settled.head)
-    weights = np.broadcast_to(problem.weights, (1, settled.head, rows, keys))
+    v = np.repeat(split(problem.v, settled.heads.shared)[None], copies, axis=0)
+    at = At(recipe.rules, copies, settled.head, v.shape[1], rows, keys, v.shape[-1], v.shape[-1] * settled.head)
+    weights = np.broadcast_to(problem.weights, (copies, settled.head, rows, keys))
     values = recipe.share(at, v)
     context = recipe.mix(at, weights, values, values)
-    output = whole_output(recipe, {"q": v, "k": v, "context": context}, replace(problem))
-    return Trace(v=v[0], weights=weights[0], context=context[0], output=output[0])
+    output = whole_output(recipe, {"q": v, "k": v, "context": context}, problem)
+    return {"v": v, "weights": weights, "context": context, "output": output}

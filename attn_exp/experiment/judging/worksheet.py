@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.judging.boxes import STAGES, Box
-from attn_exp.experiment.mistaken import right, traced
+from attn_exp.experiment.mistaken import copied, right, traced
 from attn_exp.experiment.mistakes.recipe import Recipe, Step
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
@@ -94,14 +94,32 @@ def reach(sheet: Sheet, recipe: Recipe, earlier: Sequence[Box], stage: str, cent
     total = np.zeros_like(centre)
     if sum(int(box.given.sum()) for box in earlier) > MOST_CELLS:
         return total
+    twice = many(sheet, held(recipe, earlier), 2)
+    apart = twice is None or not np.array_equal(twice[stage], np.stack([centre, centre]), equal_nan=True)
     for index, box in enumerate(earlier):
-        for cell in np.argwhere(box.given & np.isfinite(box.values)):
-            nudged = box.values.copy()
-            nudged[tuple(cell)] += box.halves[tuple(cell)]
-            moved = stages(sheet, held(recipe, [*earlier[:index], replace(box, values=nudged), *earlier[index + 1 :]]))
-            if moved is not None and moved[stage].shape == total.shape:
-                total += np.nan_to_num(np.abs(moved[stage] - centre))
+        cells = np.argwhere(box.given & np.isfinite(box.values))
+        for group in cells[:, None] if apart else [cells] * bool(len(cells)):  # at once, unless copies mix
+            nudged = np.repeat(box.values[None], len(group), axis=0)
+            nudged[(np.arange(len(group)), *group.T)] += box.halves[tuple(group.T)]
+            others = [*earlier[:index], replace(box, values=nudged), *earlier[index + 1 :]]
+            moved = many(sheet, held(recipe, others), len(group))
+            if moved is not None and moved[stage].shape[1:] == total.shape:
+                with np.errstate(invalid="ignore"):
+                    total += np.nan_to_num(np.abs(moved[stage] - centre)).sum(axis=0)
     return total
+
+
+def many(sheet: Sheet, recipe: Recipe, copies: int) -> Stages | None:
+    """Return the stages of so many copies of the problem, `[n ...]`, or None where the recipe does not fit them."""
+    try:
+        with np.errstate(all="ignore"):
+            arrays = copied(recipe, sheet.settled, sheet.problem, copies)
+    except (ValueError, IndexError, ZeroDivisionError):
+        return None
+    for name in "kv":
+        if name in arrays and arrays[name].shape[1] != sheet.settled.heads.shared:
+            arrays[name] = arrays[name][:, :: max(arrays[name].shape[1] // sheet.settled.heads.shared, 1)]
+    return {name: array for name, array in arrays.items() if name in STAGES}
 
 
 def held(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
@@ -130,7 +148,7 @@ def filled(step: Step, box: Box) -> Step:
         return fill(array) if side == box.stage else array
 
     def fill(array: Array) -> Array:
-        if array.shape[1:] != box.values.shape:
+        if array.shape[1:] != box.values.shape[1 - array.ndim :]:
             raise ValueError("the box is of another shape")
         return np.where(box.given, box.values, array)
 

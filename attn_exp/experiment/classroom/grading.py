@@ -1,0 +1,119 @@
+"""Judges the numbers of a worksheet: what is right, what follows from a wrong number, the slip, the mistake by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attn_exp.experiment import mistakes
+from attn_exp.experiment.classroom.paper import Paper
+from attn_exp.experiment.judging import readings, suspects
+from attn_exp.experiment.judging.boxes import Array, Box
+from attn_exp.experiment.judging.slips import every_slip, is_slip
+from attn_exp.experiment.judging.worksheet import Sheet, agrees, stages, unfollowed, wrong
+
+RIGHT, FOLLOWS, WRONG, EMPTY = "right", "follows", "wrong", "empty"
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """One box: how many of its cells are right, follow from wrong ones before, are wrong, or were left empty."""
+
+    stage: str
+    right: int
+    follows: int
+    wrong: int
+    empty: int
+
+    @property
+    def state(self) -> str:
+        """The box in a word."""
+        if self.wrong:
+            return WRONG
+        if self.follows:
+            return FOLLOWS
+        return RIGHT if self.right else EMPTY
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What became of one student's answers.
+
+    `points` are the cells that are right or follow rightly, `most` all cells. `first_wrong` is the first stage with a
+    wrong cell; `mistakes` name what gives these numbers, `said` is the sentence for it, or for the slip.
+    """
+
+    boxes: tuple[Boxed, ...]
+    points: int
+    most: int
+    first_wrong: str = ""
+    mistakes: tuple[str, ...] = ()
+    said: str = ""
+
+
+def grade(paper: Paper, answers: Mapping[str, Array]) -> Grade:
+    """Judge the numbers of some stages `[h r c]`, NaN where a cell is empty.
+
+    A number may lie half a unit of the last decimal that was asked from what is right, or from what follows from the
+    rounded numbers in the boxes before it.
+    """
+    boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
+    boxes = tuple(box for box in boxes if box.given.any())
+    sheet = replace(paper.sheet, boxes=boxes)
+    judged = {box.stage: boxed(sheet, place) for place, box in enumerate(boxes)}
+    every = tuple(judged.get(blank.stage, Boxed(blank.stage, 0, 0, 0, blank.right.size)) for blank in paper.blanks)
+    points = sum(box.right + box.follows for box in every)
+    most = sum(blank.right.size for blank in paper.blanks)
+    first = next((box.stage for box in every if box.wrong), "")
+    if not first:
+        return Grade(every, points, most)
+    names, said = diagnosed(sheet)
+    return Grade(every, points, most, first, names, said)
+
+
+def order(paper: Paper) -> list[str]:
+    """Return the stages of a sheet, in order."""
+    return [blank.stage for blank in paper.blanks]
+
+
+def filled(paper: Paper, stage: str, numbers: Array) -> Box:
+    """Return a student's numbers as a box, each exact to half a unit of the last decimal asked."""
+    blank = next(blank for blank in paper.blanks if blank.stage == stage)
+    exact = stages(paper.sheet, paper.sheet.right)
+    assert exact is not None
+    values = numbers.reshape(exact[stage].shape)
+    halves = np.full(values.shape, 0.5 * 10.0**-paper.digits)
+    return Box(stage, values, halves, halves, (blank.rows, blank.columns))
+
+
+def boxed(sheet: Sheet, place: int) -> Boxed:
+    """Count the cells of a box: right, following, wrong and empty."""
+    box = sheet.boxes[place]
+    exact = stages(sheet, sheet.right)
+    missed = box.misses(None if exact is None else exact.get(box.stage))
+    followed = missed & ~unfollowed(sheet, sheet.right, place) if missed.any() and place else np.zeros_like(missed)
+    before_wrong = any(wrong(sheet, sheet.right, earlier, exact).any() for earlier in range(place))
+    bad = int((missed & ~followed).sum())
+    after = int(followed.sum()) if before_wrong else 0
+    given = int(box.given.sum())
+    return Boxed(box.stage, given - bad - after, after, bad, box.values.size - given)
+
+
+def diagnosed(sheet: Sheet) -> tuple[tuple[str, ...], str]:
+    """Return the mistakes that give a sheet's numbers, and a sentence; or the slip, or what is wrong first."""
+    for layout in (sheet, readings.turned(sheet)):
+        if layout is not None and layout.boxes:
+            turned = " (tokens in columns)" if layout is not sheet else ""
+            if layout is not sheet and agrees(layout, layout.right):
+                return (), "right, with tokens in columns"
+            found = suspects.one_mistake(layout, suspects.single(layout))
+            if found is not None:
+                said = " ".join(mistakes.mistake(name).says for name in found.names)
+                return found.names, said + turned
+    slips = every_slip(sheet)
+    bad = [slip for slip in slips if slip]
+    if is_slip(slips):
+        return (), f"a slip: {bad[0]}"
+    return (), f"no known mistake gives these numbers; {bad[0].box.stage} is the first that is wrong" if bad else ""

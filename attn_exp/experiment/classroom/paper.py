@@ -1,0 +1,98 @@
+"""What a worksheet asks: its boxes in order, and what is right in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.judging.boxes import KEYED, STAGES, Array
+from attn_exp.experiment.judging.suspects import follows_steps
+from attn_exp.experiment.judging.worksheet import Sheet, stages
+
+MOST_NUMBERS = 400
+"""More than these nobody fills in by hand."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blank:
+    """One box: the right numbers of a stage `[h r c]`, one head for the output, and the names of rows and columns."""
+
+    stage: str
+    right: Array
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Paper:
+    """A worksheet: what is given, what is asked, and to how many decimals.
+
+    `turned` shows tokens as columns, as some courses have it.
+    """
+
+    sheet: Sheet
+    blanks: tuple[Blank, ...]
+    digits: int = 2
+    turned: bool = False
+
+
+def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bool = False) -> Paper:
+    """Return the worksheet of the first variant of a configuration.
+
+    Raises:
+        UserError: a variant that is not computed in steps, a stage that it does not form, or far too many numbers.
+    """
+    problem, variants = prepared(config)
+    settled = variants[0]
+    sheet = Sheet(settled, problem, ())
+    exact = stages(sheet, sheet.right)
+    if settled.mistakes or settled.refused or exact is None or not follows_steps(sheet):
+        raise UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
+    formed = [stage for stage in STAGES if stage in exact]
+    for stage in asked:
+        if stage not in formed:
+            raise UserError(unknown(stage, formed, "stage"))
+    chosen = [stage for stage in formed if stage in asked] if asked else worth_asking(exact, formed, problem.x)
+    blanks = tuple(blank(stage, exact[stage], sheet) for stage in chosen)
+    count = sum(box.right.size for box in blanks)
+    if count > MOST_NUMBERS:
+        raise UserError(
+            f"a sheet of {count:,} blanks is too long; at most {MOST_NUMBERS}: fewer tokens, or stages=[...]"
+        )
+    return Paper(sheet, blanks, digits, turned)
+
+
+def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:
+    """Return the stages that are not just the stage before them, or the input, again."""
+    kept: list[str] = []
+    for stage in formed:
+        before = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in kept]
+        again = any(same(exact[stage], array) for array in before) or (stage == "context" and is_output(exact))
+        if not again:
+            kept.append(stage)
+    return kept
+
+
+def is_output(exact: dict[str, Array]) -> bool:
+    """Say whether the output is nothing but the heads' context, side by side."""
+    context, output = exact["context"], exact.get("output")
+    return output is not None and same(np.concatenate(list(context), axis=-1), output)
+
+
+def same(one: Array, other: Array) -> bool:
+    """Say whether two arrays hold the same numbers, heads of one apart."""
+    one, other = np.squeeze(one), np.squeeze(other)
+    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-12)
+
+
+def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
+    """Return the box of a stage."""
+    problem = sheet.problem
+    whole = right if right.ndim == 3 else right[None]
+    columns = problem.key_tokens if stage in KEYED else tuple(str(place + 1) for place in range(whole.shape[2]))
+    return Blank(stage, whole, problem.key_tokens if stage in "kv" else problem.tokens, columns)
