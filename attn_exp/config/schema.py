@@ -13,7 +13,7 @@ from attn_exp.config.kinds import FLAG, NUMBER, Says, any_seed, at_least, betwee
 from attn_exp.config.several import mapping_of, sentence, token_names, words, words_of
 from attn_exp.config.trained import Model, or_left
 
-ALIGN, JOIN = ("top_left", "bottom_right"), ("and", "or")
+ALIGN, JOIN = ("top_left", "bottom_right", "before_filler"), ("and", "or")
 
 
 def input_schema() -> type:
@@ -193,7 +193,7 @@ class Config:
         Annotated[
             str,
             choice(*ALIGN),
-            Says("top_left or bottom_right: beside which key the first query stands", "the convention's"),
+            Says("top_left, bottom_right or before_filler: where the first query stands", "the convention's"),
         ]
         | None
     ) = None

@@ -85,6 +85,12 @@ def list_of(kind: Kind) -> Kind:
     return Kind(read)
 
 
+def list_or_none(kind: Kind) -> Kind:
+    """Take a list, each item of that kind, or None."""
+    several = list_of(kind)
+    return Kind(lambda value, key: None if value is None else several.read(value, key))
+
+
 def arrays() -> Kind:
     """Take arrays by their names; the problem checks both."""
 

@@ -19,7 +19,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.problem import left
 from attn_exp.problem.heads import Heads, heads
 from attn_exp.problem.problem import Problem, build
-from attn_exp.rules import kind, masks, normalizer, positions, scores
+from attn_exp.rules import deciding, kind, masks, normalizer, positions, scores
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rule import Rule
@@ -141,7 +141,7 @@ def ruled(
     check_start(chosen, problem)
     check_tokens(chosen["mask"], problem)
     rows, keys, means = len(problem.tokens), problem.keys, convention(chosen["convention"])
-    limits = masks(chosen["mask"], chosen["mask_join"], means.blocks)
+    limits = masks(chosen["mask"], chosen["mask_join"], means.blocks, problem.key_tokens)
     rules = Rules(
         scale=multiplier,
         masks=limits,
@@ -163,7 +163,8 @@ def ruled(
     return (
         rules,
         positions(chosen["position"]),
-        {group: named(chosen[group], join) for group, join in words.items()} | {"convention": chosen["convention"]},
+        {group: named(group, chosen[group], join) for group, join in words.items()}
+        | {"convention": chosen["convention"]},
     )
 
 
@@ -171,14 +172,15 @@ def first_position(align: str | None, means: Convention, limits: tuple[Mask, ...
     """Return the position of the first query among the keys: 0, or so that the last query stands beside the last key.
 
     After a past it is the latter, unless a library's masks know no past. The last key is that of the sequence, before
-    its filler, where a library aligns by that.
+    its filler, where that is asked for or a library aligns by it.
     """
-    rows, keys = len(problem.tokens), problem.keys
+    rows, keys, aligned = len(problem.tokens), problem.keys, align or means.align
     if align is None and means.cached and problem.past:
         return problem.past
-    if (align or means.align) != "bottom_right":
+    if aligned == "top_left":
         return 0
-    return (AllOf(limits).unpadded(keys) if means.knows_filler and align is None else keys) - rows
+    before_filler = aligned == "before_filler" or (means.knows_filler and align is None)
+    return (AllOf(limits).unpadded(keys) if before_filler else keys) - rows
 
 
 def check_tokens(chosen: Mapping[str, Any], problem: Problem) -> None:
@@ -203,11 +205,11 @@ def check_start(chosen: Mapping[str, Any], problem: Problem) -> None:
         raise UserError(f"normalizer={chosen['normalizer']} makes weights, but this problem starts at given ones")
 
 
-def named(group: Mapping[str, Any], join: str) -> str:
+def named(group: str, choices: Mapping[str, Any], join: str) -> str:
     """Return what a table calls a group's choices: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
     calls = []
-    for name, settings in group.items():
-        given = ", ".join(f"{key}={shown(value)}" for key, value in settings.items() if value is not None)
+    for name, settings in choices.items():
+        given = ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
         calls.append(f"{name}({given})" if given else name)
     return join.join(calls) or "none"
 

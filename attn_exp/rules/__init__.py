@@ -8,7 +8,7 @@ so that NaN behind it cannot leak. `example` is the outcome that each file must 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attn_exp import registry
@@ -58,6 +58,13 @@ def make(group: str, name: str, settings: Any) -> Any:
     return fields.make(kind(group, name), settings, f"{group}.{name}")
 
 
+def deciding(group: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a rule that are given, without those that others decide instead of."""
+    given = {key: value for key, value in settings.items() if value not in (None, ())}
+    instead = {} if registry.is_absent(package(group), name) else getattr(kind(group, name), "instead", {})
+    return {key: value for key, value in given.items() if not any(other in given for other in instead.get(key, ()))}
+
+
 def normalizer(name: str) -> Normalizer:
     """Return the normalizer of that name.
 
@@ -73,13 +80,13 @@ def normalizer(name: str) -> Normalizer:
     return registry.constant(package("normalizer"), name, Normalizer)
 
 
-def masks(given: Mapping[str, Any], join: str, blocks: bool = False) -> tuple[Mask, ...]:
+def masks(given: Mapping[str, Any], join: str, blocks: bool = False, tokens: Sequence[str] = ()) -> tuple[Mask, ...]:
     """Return the masks of a mapping from names to settings, joined by `and` (all must allow) or `or` (any may).
 
-    With `blocks`, booleans that a user wrote are read as True = blocked.
+    With `blocks`, booleans that a user wrote are read as True = blocked. `tokens` are the names of the keys.
     """
     made: tuple[Mask, ...] = tuple(make("mask", name, settings) for name, settings in given.items())
-    made = tuple(mask.turned() for mask in made) if blocks else made
+    made = tuple((mask.turned() if blocks else mask).told(tokens) for mask in made)
     return (AnyOf(made),) if join == "or" and len(made) > 1 else made
 
 

@@ -19,11 +19,13 @@ class Rule:
 
     `relative` says that the answer, a mask's `allows` or a score rule's `bias`, depends on the head and `key - query`
     alone; forms that work by blocks then ask once per difference instead of once per place. `one_sequence` says that it
-    knows tokens by number, so that queries and keys must be tokens of one sequence.
+    knows tokens by number, so that queries and keys must be tokens of one sequence. `instead` names settings and the
+    others that, where they are given, decide instead.
     """
 
     relative: ClassVar[bool] = False
     one_sequence: ClassVar[bool] = False
+    instead: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     kinds: ClassVar[Mapping[str, Kind]]
 
     def __init_subclass__(cls) -> None:

@@ -11,7 +11,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.rules import masks, normalizer, positions, scores
-from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.positions.position import Position
@@ -54,7 +54,8 @@ class Asked:
     def rules(self, size: int, rows: int, keys: int) -> Rules:
         """Return the rules of a problem with heads of `size` numbers."""
         factor = (1 / math.sqrt(size) if self.scale else 1.0) if isinstance(self.scale, bool) else self.scale
-        offset = keys - rows if self.align == "bottom_right" else 0
+        last = AllOf(self.masks).unpadded(keys) if self.align == "before_filler" else keys
+        offset = 0 if self.align == "top_left" else last - rows
         return Rules(
             scale=factor, masks=self.masks, scores=self.scores, normalizer=self.normalizer, offset=offset,
             bend_last=self.caps_last,

@@ -54,6 +54,10 @@ class Mask(Rule):
         """Return what the mask means where True blocks; only masks that a user writes as booleans have two readings."""
         return self
 
+    def told(self, tokens: Sequence[str]) -> Mask:
+        """Return what the mask means for keys of these names; most masks do not look at names."""
+        return self
+
     def __and__(self, other: Mask) -> Mask:
         return AllOf((self, other))
 

@@ -1,17 +1,19 @@
-"""The padding mask: keys past a sequence's own length are filler."""
+"""The padding mask: keys past a sequence's own length are filler, or those that are named so."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from attn_exp.config.kinds import at_least
-from attn_exp.config.several import one_or_several
+from attn_exp.config.kinds import FLAG, at_least
+from attn_exp.config.several import list_or_none, one_or_several, words
+from attn_exp.errors import UserError, brief, shown
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.masks._holes import Holes
 from attn_exp.rules.masks.mask import Mask, Span
 
 
@@ -19,11 +21,33 @@ from attn_exp.rules.masks.mask import Mask, Span
 class Padding(Mask):
     """Every query of sequence `b` sees key `j` iff `j < lengths[b]`; one number serves every sequence.
 
+    Where `tokens` names the filler, such as [PAD], or `keys` says of each key whether it is none, that decides instead
+    of `lengths`: filler may then stand before the sequence, or inside.
+
     Source: ONNX operator `Attention`, input `nonpad_kv_seqlen`; PyTorch's `key_padding_mask` says the same with the
     opposite polarity (True = filler).
     """
 
     lengths: Annotated[Sequence[int] | int, one_or_several(at_least(0), "whole numbers of at least 0")]
+    tokens: Annotated[tuple[str, ...], words()] = ()
+    keys: Annotated[tuple[bool, ...] | None, list_or_none(FLAG)] = None
+
+    instead: ClassVar[Mapping[str, tuple[str, ...]]] = {"lengths": ("tokens", "keys")}
+
+    def told(self, tokens: Sequence[str]) -> Mask:
+        """Return what the mask means for keys of these names."""
+        if self.keys is not None:
+            return Holes(self.keys)
+        strange = [token for token in self.tokens if token not in tokens]
+        if strange:
+            choices = ", ".join(dict.fromkeys(tokens)) or "keys without names"
+            raise UserError(
+                f"mask.padding.tokens={brief(shown(strange))}: no key is called so; there are {brief(choices)}"
+            )
+        return Holes(tuple(token not in self.tokens for token in tokens)) if self.tokens else self
+
+    def turned(self) -> Mask:
+        return self if self.keys is None else replace(self, keys=tuple(not kept for kept in self.keys))
 
     def unpadded(self, keys: int) -> int:
         return min(keys, int(np.ravel(self.lengths)[0]))

@@ -1,0 +1,119 @@
+"""Filler anywhere: named by its tokens or key by key, and the last query beside the last key that is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attn_exp.errors import UserError
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks._holes import Holes
+from attn_exp.rules.masks.padding import Padding
+from tests.compose import comparison
+
+TEXT = ("embeddings=words", "embeddings.text=[CLS] she [PAD] likes tea [PAD] [PAD]", "mask=padding")
+KEPT = [0, 1, 3, 4]
+FORMS = "variant=[looped,matrix,scaled,multi_head,multi_query,blockwise]"
+
+
+def soft(logits: Any) -> Any:
+    """Share out 1 among each row, by the definition."""
+    powers = np.exp(logits)
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def without_filler(found: Comparison) -> Any:
+    """Return the weights of one head in which keys that are filler have never been."""
+    problem = found.problem
+    assert problem.q is not None
+    assert problem.k is not None
+    weights = np.zeros((len(problem.tokens), problem.keys))
+    weights[:, KEPT] = soft(problem.q @ problem.k[KEPT].T / np.sqrt(problem.q.shape[1]))
+    return weights
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ('mask.padding.tokens=["[PAD]"]',),
+        ("mask.padding.tokens='[PAD]'",),
+        ("mask.padding.keys=[true,true,false,true,true,false,false]",),
+        ("convention=torch_mha", "mask.padding.keys=[false,false,true,false,false,true,true]"),
+        ('mask.padding.tokens=["[PAD]"]', "mask.padding.lengths=1"),
+    ],
+    ids=" ".join,
+)
+def test_filler_is_as_if_it_were_not_there(words: tuple[str, ...]) -> None:
+    found = comparison(*TEXT, *words, FORMS)
+    assert all(row.error < 1e-12 for row in found.rows)
+    weights = found.traces["matrix"].weights
+    assert weights is not None
+    np.testing.assert_allclose(weights[0], without_filler(found), atol=1e-14)
+
+
+def test_it_joins_other_masks() -> None:
+    words = ("mask=[causal,padding]", "mask.padding.keys=[false,true,true,true,false,true,true]", FORMS)
+    both = comparison(*TEXT[:2], *words).traces["matrix"].weights
+    either = comparison(*TEXT[:2], *words, "mask_join=or").traces["matrix"].weights
+    assert both is not None
+    assert either is not None
+    causal, kept = np.tri(7, dtype=bool), np.array([0, 1, 1, 1, 0, 1, 1], bool)
+    np.testing.assert_array_equal(both[0] > 0, causal & kept)
+    np.testing.assert_array_equal(either[0] > 0, causal | kept)
+
+
+def test_the_table_says_what_decides() -> None:
+    assert comparison(*TEXT, 'mask.padding.tokens=["[PAD]"]').rows[0].mask == "padding(tokens=[[PAD]])"
+    assert comparison(*TEXT).rows[0].mask == "padding(lengths=2)"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("mask.padding.tokens=[pad]", "mask.padding.tokens=[pad]: no key is called so; there are [CLS], she, [PAD]"),
+        ("mask.padding.keys=[true,false]", "mask.padding.keys says true or false of 2 keys; there are 7"),
+        ("mask.padding.keys=[1,0,1,1,1,1,1]", "mask.padding.keys[0]=1: expected true or false"),
+        ("mask.padding.keys=3", "mask.padding.keys=3: expected a list"),
+        ("align=middle", "unknown align 'middle'; choose one of top_left, bottom_right, before_filler"),
+    ],
+)
+def test_what_names_no_filler_is_refused(words: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        comparison(*TEXT, words)
+    assert message in str(error.value)
+
+
+def test_the_last_query_stands_beside_the_last_key_that_is_no_filler() -> None:
+    draws = [f"embeddings.{name}={np.random.default_rng(0).standard_normal((rows, 4)).tolist()}" for name, rows in
+             (("q", 2), ("k", 6), ("v", 6))]  # fmt: skip
+    words = ("embeddings=inline", "projections=none", *draws, "mask=[causal,padding]", "head=1", FORMS)
+    for filler, last in (("lengths=4", 4), ("keys=[true,false,true,true,true,false]", 5)):
+        found = comparison(*words, f"mask.padding.{filler}", "align=before_filler")
+        weights = found.traces["matrix"].weights
+        assert weights is not None
+        kept = np.arange(6) < 4 if last == 4 else np.array([1, 0, 1, 1, 1, 0], bool)
+        causal = np.arange(6) <= np.arange(2)[:, None] + last - 2
+        np.testing.assert_array_equal(weights[0] > 0, causal & kept)
+        assert all(row.error < 1e-12 for row in found.rows)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12).map(tuple))
+def test_a_span_holds_what_the_mask_allows(kept: tuple[bool, ...]) -> None:
+    mask, keys = Holes(kept), len(kept)
+    span = mask.span(0, 0, 0, keys)
+    allowed = np.asarray(mask.allows(Grid(0, 0, 0, 0, np.arange(keys), 1, 1, keys))).ravel()
+    assert not allowed[: span.some_start].any()
+    assert not allowed[span.some_stop :].any()
+    assert allowed[span.every_start : span.every_stop].all()
+    assert mask.unpadded(keys) == max([place + 1 for place in range(keys) if kept[place]], default=0)
+    for offset in range(keys):
+        assert mask.looks_ahead(offset) == any(kept[offset + 1 :])
+
+
+def test_lengths_stay_what_they_were() -> None:
+    assert Padding(3).told(("a", "b", "c")) == Padding(3)
