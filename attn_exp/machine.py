@@ -176,4 +176,6 @@ def folder(word: str) -> Path:
         pass
     except OSError as error:
         raise UserError(f"{brief(word)}: no such folder ({error.strerror})") from error
+    except ValueError as error:  # a NUL, which no name can hold
+        raise UserError(f"{brief(word)}: no such folder ({error})") from error
     return Path(word)

@@ -116,13 +116,15 @@ def again(folder: Path) -> str:
         UserError: no sweep there, one that is running now, or a folder that cannot be read or written to.
     """
     about = manifest.load(folder)
-    with lock.held(folder):
-        try:
+    try:
+        with lock.held(folder):
             inventory = shelf(folder, about).find(about["parts"])
             text, _ = write(folder, about, inventory.whole)
-        except (ValueError, csv.Error) as error:
-            raise UserError(f"{folder}: its parts cannot be read ({first_line(error)})") from error
-        except OSError as error:
-            raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
+    except UserError:
+        raise
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{folder}: its parts cannot be read ({first_line(error)})") from error
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
     names = ", ".join(inventory.damaged[:3]) + ", ..." * (len(inventory.damaged) > 3)
     return f"{text}\n\ndamaged and left out: {names}" if inventory.damaged else text

@@ -110,6 +110,7 @@ MISTAKES = [
     ("-m " + "a" * 300 + "=1,2", "cannot read the settings: [Errno 36] File name too long"),
     ("--config-dir " + "x" * 2000, "xxx: no such folder"),
     ("status " + "x" * 2000, "xxx: no such folder (File name too long)"),
+    ("status \0", ": no such folder (embedded null byte)"),
     ("rerun " + "x" * 2000 + " 0", "xxx: no such folder (File name too long)"),
     ("--config-name other", "--config-name: the shipped YAML is the only main one"),
     ("--experimental-rerun a_file", "--experimental-rerun: it would run what a file says"),

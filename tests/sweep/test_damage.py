@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -137,6 +138,16 @@ def test_parquet_parts_from_before_names_sealed_them_are_collected(tmp_path: Pat
     cut_in_a_number(tmp_path)
     said, _ = run(tmp_path, "collect", str(folder))
     assert "2 of 4 points" in said
+
+
+def test_a_lock_that_is_no_file_is_said_in_a_line(swept: Path, tmp_path: Path) -> None:
+    shutil.copytree(swept / "outputs", tmp_path / "outputs")
+    folder = the_sweep(tmp_path)
+    (folder / "lock").unlink()
+    os.mkfifo(folder / "lock")
+    for command in ("collect", "report"):
+        _, said = run(tmp_path, command, str(folder), code=2)
+        assert said == f"attn_exp: error: {folder}: cannot be written to (its lock is no file of its own)\n"
 
 
 def test_parts_from_before_they_had_a_tally_still_say_how_many_printed_results_agree(tmp_path: Path) -> None:

@@ -27,12 +27,18 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (the_sweep(folder) / "results.csv").read_bytes()
 
 
+def parts(folder: Path) -> list[Path]:
+    return list(folder.glob("outputs/sweeps/*/parts/*.csv"))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_driver_killed_at_random_moments(seed: int, tmp_path: Path, expected: bytes) -> None:
     moments = random.Random(seed)
     for _ in range(KILLS):
+        wanted = len(parts(tmp_path)) + moments.randrange(12)
         with start(tmp_path, *WORDS) as driver:
-            time.sleep(moments.uniform(0.3, 1.3))
+            wait_until(lambda least=wanted: len(parts(tmp_path)) >= least)  # type: ignore[misc] # a default binds it now
+            time.sleep(moments.uniform(0, 0.1))
             workers = children(driver.pid) if driver.poll() is None else []
             driver.kill()
         wait_until(lambda left=workers: not any(map(alive, left)))  # type: ignore[misc] # a default binds it now
@@ -45,7 +51,7 @@ def test_a_driver_killed_at_random_moments(seed: int, tmp_path: Path, expected: 
 def test_workers_killed_at_random_moments(seed: int, tmp_path: Path, expected: bytes) -> None:
     moments, killed = random.Random(seed), 0
     with start(tmp_path, *WORDS) as driver:
-        wait_until(lambda: bool(list(tmp_path.glob("outputs/sweeps/*/parts/*.csv"))))
+        wait_until(lambda: bool(parts(tmp_path)))
         while killed < KILLS and driver.poll() is None:
             time.sleep(moments.uniform(0.0, 0.1))
             workers = children(driver.pid) if driver.poll() is None else []

@@ -295,7 +295,7 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(tmp_path: Path) -> Non
 
 
 def test_more_metrics_are_more_columns(tmp_path: Path, quick: Quick) -> None:
-    words = ("metrics=[gini,entropy,hoyer]", "mask=causal")
+    words = ("metrics=[gini,entropy,hoyer,gini]", "mask=causal")
     quick("-m", "head=1,2", "seed=0", *words, "report=tables")
     (check,) = compare(config("head=2", *words)).checks
     expected = {(each.variant, each.metric): each.value for each in check.records}

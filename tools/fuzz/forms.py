@@ -161,21 +161,26 @@ def compared(found: Array, name: str, case: Case, rows: list[Row], at: int, kern
         expected = (weights, context)[at - 1]
         value = entry(case, place[0])[2][place[1] * case.sizes.g // case.sizes.h].astype(np.float64)
         size = 1.0 if at == 1 else float(np.abs(value).max(initial=0))
-        near = bound(name, case, place, weights, kernel) * size + least(name, case) * max(case.sizes.s, 1)
+        near = bound(name, case, place, weights, kernel) * size + lost(name, case, place) * max(case.sizes.s, 1)
         error = np.abs(found[place].astype(np.float64) - expected).max(initial=0)
         if not error <= near:
             return f"off by {error:.3g} at {place}, where rounding explains {near:.3g}"
     return None
 
 
-def least(name: str, case: Case) -> float:
+def lost(name: str, case: Case, place: tuple[int, int, int]) -> float:
     """Return what may be lost of each key because it is too small for the type that a form computes in.
 
-    That is its smallest number, and more where it is lost before it is divided by a total: one of `eps` or
-    more, as `kept` has it, which makes it the smallest normal number.
+    A number that underflows is off by half of the smallest number. Where weights are divided by their total first, that
+    is all. Where powers are summed first, up to four times is so little lost, by the power, by its product with the
+    value and by two changes of the shift, and then divided by a total: one of at least `exp(-L)`, since no logit is
+    below `-L`, and of at least eps, since blocks take a shift where it is less.
     """
     limits = np.finfo(computed_in(name, case))
-    return float(limits.smallest_normal if name in DIVIDED_LAST else limits.smallest_subnormal)
+    least = float(limits.smallest_subnormal)
+    if name not in DIVIDED_LAST:
+        return least
+    return 2 * least * min(1 / float(limits.eps), float(np.exp(min(largest(case, place), 700.0))))
 
 
 def computed_in(name: str, case: Case) -> Any:

@@ -22,7 +22,7 @@ def known() -> dict[str, Metric]:
 
 
 def chosen(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return the metrics of these names; `all` is every one.
+    """Return the metrics of these names, each once; `all` is every one.
 
     Raises:
         UserError: a metric that does not exist.
@@ -33,4 +33,4 @@ def chosen(names: Sequence[str]) -> tuple[Metric, ...]:
     for name in names:
         if name not in ("all", *metrics):
             raise UserError(unknown(name, ("all", *metrics), "metrics"))
-    return tuple(metrics.values()) if "all" in names else tuple(metrics[name] for name in names)
+    return tuple(metrics.values()) if "all" in names else tuple(metrics[name] for name in dict.fromkeys(names))
