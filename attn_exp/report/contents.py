@@ -88,7 +88,7 @@ def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "versions", ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
     git = about.get("git")
     if git:
-        yield "commit", f"{git['commit']}{' with changes' if git['dirty'] else ''}"
+        yield "commit", f"{git.get('commit', '')}{' with changes' if git.get('dirty') else ''}"
     yield "processor", str(about.get("cpu", ""))
     for pool in about.get("blas", ()):
         name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))

@@ -6,12 +6,15 @@ import csv
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from attn_exp import cli
+from attn_exp.errors import UserError
 from attn_exp.machine import SPARE
 from tests.long import thinned
 from tests.sweep.command import run, start, the_sweep, wait_until
@@ -138,6 +141,30 @@ def test_parquet_parts_from_before_names_sealed_them_are_collected(tmp_path: Pat
     cut_in_a_number(tmp_path)
     said, _ = run(tmp_path, "collect", str(folder))
     assert "2 of 4 points" in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("git", {}, ""),
+        ("tally", ["agreeing", "printed"], "parts cannot be read ("),
+        ("columns", ["point", "status", "message", "variant", "head", "seed"], "parts cannot be read ("),
+    ],
+)
+def test_a_manifest_that_does_not_fit_its_parts_is_said_in_a_line(
+    key: str, value: object, message: str, swept: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(swept / "outputs", tmp_path / "outputs")
+    folder = the_sweep(tmp_path)
+    about = json.loads((folder / "manifest.json").read_text())
+    about["report"] |= {"tables": True}
+    (folder / "manifest.json").write_text(json.dumps(about | {key: value}))
+    for words in (["collect", str(folder)], ["compare", str(folder), str(folder)]):
+        if message:
+            with pytest.raises(UserError, match=re.escape(message)):
+                cli.obey(words)
+        else:
+            assert cli.obey(words) == cli.DONE
 
 
 def test_a_lock_that_is_no_file_is_said_in_a_line(swept: Path, tmp_path: Path) -> None:

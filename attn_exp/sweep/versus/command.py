@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 
 from attn_exp import machine
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, first_line
 from attn_exp.runs import folders, store
 from attn_exp.sweep import collect, manifest
 from attn_exp.sweep.versus import page, two_runs, two_sweeps
@@ -44,7 +45,12 @@ def side_by_side(first: Path, second: Path) -> Versus:
         raise UserError(f"{sweep} is a sweep and {run} is a run; compare two of a kind")
     names = str(first), str(second)
     if kinds[0]:
-        return two_sweeps.versus(side(first), side(second))
+        try:
+            return two_sweeps.versus(side(first), side(second))
+        except UserError:
+            raise
+        except (OSError, ValueError, csv.Error) as error:  # which of the two is damaged, its name says
+            raise UserError(f"{first}, {second}: their parts cannot be read ({first_line(error)})") from error
     return two_runs.versus(names, store.load(first), store.load(second))
 
 
