@@ -155,6 +155,11 @@ def ruled(
         misfit = rule.misfit(head, rows, keys)
         if misfit:
             raise UserError(misfit)
+    size = 0 if problem.q is None else problem.q.shape[-1] // head
+    for score in rules.scores:
+        misfit = score.misfit_size(size)
+        if misfit and problem.q is not None:
+            raise UserError(misfit)
     if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
         name = rules.normalizer.name
         raise UserError(f"normalizer={name} gives each key its own weight: score=sink has nothing to share")

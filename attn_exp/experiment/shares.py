@@ -19,7 +19,9 @@ PRINTED = 0.02
 def share_out(trace: Trace, rules: Rules) -> bool:
     """Say whether each row of weights shares out 1, by the rules that made it and, where it is there, by its sum."""
     ruled = rules.normalizer.sums_to_one and all(rule.extra(0) is None for rule in rules.scores)
-    return ruled and (trace.weights is None or sum_to_one(trace.weights))
+    if trace.weights is None or not ruled:
+        return ruled and not rules.normalizer.signed
+    return bool((trace.weights >= 0).all()) and sum_to_one(trace.weights)
 
 
 def sum_to_one(weights: Array) -> bool:

@@ -14,6 +14,8 @@ def beyond(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> 
 
     `dtype` is the type in which the library computes its softmax, where that is not the input's.
     """
+    if rules.pairing is not None:
+        return f"{name} multiplies queries with keys; score={type(rules.pairing).__name__.lower()} does something else"
     if not rules.normalizer.exponential:
         return f"{name} has the softmax alone, not {rules.normalizer.name}"
     if rules.softmax_dtype is not None and np.dtype(rules.softmax_dtype) != dtype:

@@ -155,4 +155,11 @@ def finish(sums: block.Sums, context: Array, lse: Array) -> None:
     np.multiply(sums.context, (faded / (sums.total * faded + np.exp(sums.extra - top)))[..., None], out=context)
 
 
-FORM = Form(attend, matrices=0, takes_rows=True, summarize=summarize, complete=complete)
+def refuses(rules: Rules) -> str | None:
+    """Say that scores are products here."""
+    if rules.pairing is None:
+        return None
+    return f"blockwise multiplies queries with keys; score={type(rules.pairing).__name__.lower()} does something else"
+
+
+FORM = Form(attend, refuses, matrices=0, takes_rows=True, summarize=summarize, complete=complete)

@@ -27,7 +27,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         for key in range(keys):
             shared = k[(*batch, head * k.shape[-3] // heads, key)]
             with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
-                scores[line][key] = dot(q[line], shared)
+                scores[line][key] = paired(q[line], shared, head, rules)
                 logits[line][key] = scores[line][key] * q.dtype.type(rules.scale)
                 capped[line][key] = logits[line][key] if rules.bend_last else bent(logits[line][key], rules)
             masked[line][key] = judged(capped[line][key], place(line, key, heads, rows, keys, rules), rules)
@@ -52,6 +52,13 @@ def mix(stages: Trace) -> Trace:
             value = v[(*batch, head * v.shape[-3] // weights.shape[-3], key)]
             context[(*batch, head, row)] += weight.astype(context.dtype) * value.astype(context.dtype)
     return stages.replace(context=context.astype(v.dtype, copy=False))
+
+
+def paired(query: Array, key: Array, head: int, rules: Rules) -> Any:
+    """Return the score of one query and one key: their product, unless a rule says otherwise."""
+    if rules.pairing is not None:
+        return rules.pairing.pair(query[None], key[None], head)[0, 0]
+    return dot(query, key)
 
 
 def dot(left: Array, right: Array) -> Any:

@@ -33,7 +33,7 @@ def weigh(stages: Trace, grid: Grid, rules: Rules) -> Trace:
     assert q is not None and k is not None
     kind = q.dtype.type
     with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything, and comes to nothing
-        scores = product(q, repeated(k, q.shape[-3]).swapaxes(-1, -2))
+        scores = paired(q, k, grid, rules)
         logits = scores * kind(rules.scale)
         capped = logits if rules.bend_last else bent(logits, rules)
         masked = forbidden(biased(capped, grid, rules), grid, rules)
@@ -41,6 +41,14 @@ def weigh(stages: Trace, grid: Grid, rules: Rules) -> Trace:
     wide = masked if rules.softmax_dtype is None else masked.astype(rules.softmax_dtype)
     weights = rules.normalizer.weigh(wide, extra_logits(grid, rules, wide)).astype(q.dtype, copy=False)
     return mix(stages.replace(scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
+
+
+def paired(q: Array, k: Array, grid: Grid, rules: Rules) -> Array:
+    """Return the scores `[... h t s]`: `q k^T`, unless a rule says otherwise."""
+    keys = repeated(k, q.shape[-3])
+    if rules.pairing is not None:
+        return rules.pairing.pair(q, keys, grid.head)
+    return product(q, keys.swapaxes(-1, -2))
 
 
 def bent(logits: Array, rules: Rules) -> Array:

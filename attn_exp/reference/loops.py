@@ -33,7 +33,9 @@ def weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int
     masked = []
     for key, numbers in enumerate(k):
         place = Grid(0, head, row, position, key, heads, len(q), len(k))
-        masked.append(judge(rules.scale * dot(query, part(numbers, groups, head * groups // heads)), place, rules))
+        mine = part(numbers, groups, head * groups // heads)
+        score = dot(query, mine) if rules.pairing is None else rules.pairing.pair_twin(query, mine, head)
+        masked.append(judge(rules.scale * score, place, rules))
     extras = [float(extra) for rule in rules.scores if (extra := rule.extra(head)) is not None]
     assert rules.normalizer.twin is not None
     return rules.normalizer.twin(masked, extras)

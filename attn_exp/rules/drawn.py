@@ -52,11 +52,18 @@ def numbers_difference(group: str, rule: Any, example: Example) -> str:
     return f"row {place[0]}, column {place[-1]} is {got[place]:.{example.decimals}g}, written is {expected[place]:.12g}"
 
 
+def started(rule: Score, example: Example, rows: int, keys: int) -> Array:
+    """Return the logits that a score rule starts from: those given, or what it makes of queries and keys."""
+    if rule.pairs:
+        return rule.pair(given(example), np.array(example.keys, float), example.head)
+    return given(example) if example.given else np.zeros((rows, keys))
+
+
 def scored(rule: Score, example: Example) -> Array:
     """Return rows of logits after a score rule, the extra logit last where it has one."""
     extra = rule.extra(example.head)
     rows, keys = len(example.outcome), len(example.outcome[0]) - (extra is not None)
-    logits = given(example) if example.given else np.zeros((rows, keys))
+    logits = started(rule, example, rows, keys)
     bias = rule.bias(whole_grid(Rules(offset=example.offset), example.heads, rows, keys))
     shape = example.heads, rows, keys
     changed = np.asarray(rule.bend(logits) + np.broadcast_to(0.0 if bias is None else bias, shape)[example.head])

@@ -18,8 +18,9 @@ from attn_exp.rules.scores.score import Score
 class Rules:
     """All that decides WHAT attention computes, whatever form computes it.
 
-    `logits = scale * q k^T`; `capped` = each score rule's `bend`, in order; `masked` = capped + every `bias`,
-    and -inf where any mask forbids; `weights = normalizer.weigh(masked)`. `offset` is an integer, or `[b]` integers.
+    `logits = scale * q k^T`, or times what a score rule pairs queries and keys to; `capped` = each score rule's `bend`,
+    in order; `masked` = capped + every `bias`, and -inf where any mask forbids; `weights = normalizer.weigh(masked)`.
+    `offset` is an integer, or `[b]` integers.
     `softmax_dtype` is the type the normalizer works in where a form rounds stage by stage; None keeps the input's.
     `bend_last` bends after biases and masks instead of before, as old code did: a bent -inf is finite, and leaks.
     """
@@ -31,6 +32,11 @@ class Rules:
     offset: int | Array = field(default=0)
     softmax_dtype: Any = None
     bend_last: bool = False
+
+    @property
+    def pairing(self) -> Score | None:
+        """The score rule that says what the scores are, or None where they are `q k^T`."""
+        return next((rule for rule in self.scores if rule.pairs), None)
 
 
 def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | None = None) -> Grid:

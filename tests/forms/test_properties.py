@@ -27,7 +27,7 @@ from tests.forms.by_form import largest_logit, tolerance
 
 Array = NDArray[Any]
 NORMALIZERS = [all_rules.normalizer(name) for name in all_rules.names("normalizer")]
-SUMMED = [normalizer for normalizer in NORMALIZERS if normalizer.sums_to_one]
+SUMMED = [normalizer for normalizer in NORMALIZERS if normalizer.sums_to_one and not normalizer.signed]
 PLAIN = [name for name in forms.NAMES if not forms.refuses(name, Rules())]
 CAUSAL = [name for name in forms.NAMES if not forms.refuses(name, Rules(masks=(Causal(),)))]
 SEALED = [name for name in CAUSAL if not forms.form(name).leaks]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from attn_exp.rules.masks.window import Window
 from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.positions.sinusoidal import Sinusoidal
 from attn_exp.rules.rules import Rules, whole_grid
+from attn_exp.rules.scores.additive import Additive
 from attn_exp.rules.scores.alibi import slopes
 from attn_exp.rules.scores.softcap import Softcap
 from attn_exp.rules.scores.t5 import bucket
@@ -228,3 +230,13 @@ def test_a_wrong_rule_is_told_in_the_users_words(group: str, name: str, settings
     with pytest.raises(UserError) as error:
         rules.make(group, name, settings)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("vector", [[0.5, -1.0, 2.0], [[0.5, -1.0, 2.0], [1.0, 0.0, -0.5]]])
+def test_additive_scores_are_those_of_bahdanau_in_pytorch(vector: list[Any]) -> None:
+    """`v . tanh(q + k)` as PyTorch's own tensors compute it, for all heads at once."""
+    q, k = np.random.default_rng(1).standard_normal((2, 2, 4, 3))
+    scores = Additive(vector).pair(q, k, np.arange(2)[:, None, None])
+    each = torch.tensor(vector, dtype=torch.float64).expand(2, 3)[:, None, None]
+    sums = torch.tanh(torch.tensor(q)[:, :, None] + torch.tensor(k)[:, None])
+    np.testing.assert_allclose(scores, (sums * each).sum(-1).numpy(), rtol=1e-14, atol=1e-14)

@@ -31,7 +31,7 @@ def gradient_norm(which: int) -> Callable[[Subject], float]:
 
     def norm(subject: Subject) -> float:
         rules = subject.settled.rules
-        if subject.settled.member.reference != "logits" or rules.normalizer.slope is None:
+        if subject.settled.member.reference != "logits" or rules.normalizer.slope is None or rules.pairing:
             raise NotFormedError
         if subject.settled.empty != "zeros" and not subject.allowed().any(axis=-1).all():
             raise NotFormedError  # the formula knows rows without keys as zeros alone

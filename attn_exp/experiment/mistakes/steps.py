@@ -47,7 +47,9 @@ def share(at: Any, heads: Array) -> Array:
 
 
 def score(at: Any, q: Array, k: Array) -> Array:
-    """Return `q k^T`, `[b h t s]`."""
+    """Return `q k^T`, `[b h t s]`, unless a score rule says otherwise."""
+    if at.rules.pairing is not None:
+        return np.asarray(at.rules.pairing.pair(q, k, at.grid.head))
     return np.asarray(q @ k.swapaxes(-1, -2))
 
 

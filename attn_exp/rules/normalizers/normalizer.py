@@ -25,6 +25,7 @@ class Normalizer:
             `[... s]`; None where the derivative has corners, or nobody wrote it.
         takes_extra: an extra logit takes its share of the weights.
         sums_to_one: the weights of a row that sees any key sum to 1, up to what an extra logit takes.
+        signed: weights can be below zero, so that a row of them may be no shares of 1 even where it sums to 1.
         ignores_shift: a constant added to every logit of a row changes nothing.
         exponential: the weights are `exp(l_j) / sum_j exp(l_j)`. They can be computed by running sums over blocks of
             keys, their log-sum-exp means something, and they are those of every other library.
@@ -35,6 +36,7 @@ class Normalizer:
     slope: Callable[[Array, Array], Array] | None = None
     takes_extra: bool = False
     sums_to_one: bool = False
+    signed: bool = False
     ignores_shift: bool = False
     exponential: bool = False
 

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.rule import Rule
 
 
 class Score(Rule):
-    """A rule that changes logits. They run in this order: `bend`, then `bias`; masks come after both."""
+    """A rule that changes logits. They run in this order: `bend`, then `bias`; masks come after both.
+
+    A rule that `pairs` says what the scores are in the first place, where they are no products of queries and keys.
+    """
+
+    pairs: ClassVar[bool] = False
+
+    def pair(self, q: Array, k: Array, head: Array | int) -> Array:
+        """Return the scores `[... t s]` of queries `[... t d]` and keys `[... s d]`; forms ask it where `pairs`."""
+        raise NotImplementedError
+
+    def pair_twin(self, query: Sequence[float], key: Sequence[float], head: int) -> float:
+        """Return the score of one query and one key in pure `math`, derived another way: what the reference asks."""
+        raise NotImplementedError
+
+    def misfit_size(self, size: int) -> str | None:
+        """Say why the rule does not fit heads of that size, in the user's words, or None where it does."""
+        return None
 
     def bend(self, logits: Any) -> Any:
         """Change each scaled logit, in an array or alone, by its own value, such as a soft-cap."""

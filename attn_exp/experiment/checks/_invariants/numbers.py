@@ -19,7 +19,8 @@ def logit_shift(case: Case) -> Answer:
     It is so large, and so small, that no power of e holds it: who forgets to take the largest logit off is found out.
     """
     if not case.rules.normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores):
-        return "weights do not share a sum of 1"
+        name = case.rules.normalizer.name
+        return f"{name} is moved by it" if case.rules.normalizer.signed else "weights do not share a sum of 1"
     if case.rules.bend_last and case.rules.scores:
         return "logits are bent after the shift"
     beyond = 1.1 * float(np.log(limits(case.settled.computed_in).max))
@@ -34,6 +35,8 @@ def logit_shift(case: Case) -> Answer:
 
 def rope_shift(case: Case) -> Answer:
     """Queries and keys moved by the same distance attend as before."""
+    if case.rules.pairing is not None:
+        return "scores are no products"
     relative = [position for position in case.settled.positions if position.relative]
     if not relative:
         return "no rotary positions"
@@ -47,8 +50,10 @@ def gradients(case: Case) -> Answer:
     """The slope along a random direction, from the formula, is that of finite differences."""
     if case.settled.member.reference != "logits":
         return "the formula is that of normalized logits"
+    if case.rules.pairing is not None:
+        return "scores are no products"
     if case.rules.normalizer.slope is None:
-        return f"{case.rules.normalizer.name} has corners"
+        return f"{case.rules.normalizer.name} has corners, or no formula here"
     if case.settled.computed_in != np.float64:
         return f"{case.settled.computed_in.name} is too coarse for finite differences"
     rng, step = np.random.default_rng(0), 1e-5
