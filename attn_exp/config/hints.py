@@ -11,7 +11,15 @@ from attn_exp.config.choices import groups
 from attn_exp.config.schema import Config
 from attn_exp.errors import unknown
 
+BATCH = "a sweep, a point for each sequence: -m embeddings=words 'embeddings.text=one text,another'"
+"""What a batch is here: its sequences never meet, so each is a point with tokens, maps and checks of its own."""
+
 SAYS_OTHERWISE = {
+    "batch": BATCH,
+    "batch_size": BATCH,
+    "encoder_hidden_states": "embeddings.memory",
+    "kdim": "embeddings.memory.d_model",
+    "past_key_values": "past",
     "temperature": "scale",
     "num_heads": "head",
     "n_heads": "head",
@@ -38,6 +46,8 @@ def intended(key: str) -> str:
     section, _, name = key.rpartition(".")
     if section in ("projections", "projections.given") and ARRAY.fullmatch(name):
         return f"+projections.given.{name}=[[...]]"
+    if section == "embeddings":
+        return SAYS_OTHERWISE.get(name, name if name in {field.name for field in fields(Config)} else "")
     if section:
         return ""
     if name in SAYS_OTHERWISE:

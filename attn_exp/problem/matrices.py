@@ -41,7 +41,8 @@ def array(given: Any, key: str) -> Array:
     for place, row in enumerate(given):
         for entry in row:
             if isinstance(entry, bool) or not isinstance(entry, (int, float)):
-                raise UserError(f"{key}: row {place} holds {held(entry)}, which is not a number")
+                hint = "; a run is one sequence of a batch, and -m runs several" if is_list(entry) else ""
+                raise UserError(f"{key}: row {place} holds {held(entry)}, which is not a number{hint}")
     try:
         return finite(np.array(given, dtype=np.float64), key)
     except OverflowError:
@@ -59,9 +60,14 @@ def check_widths(rows: Sequence[Sequence[Any]], key: str) -> None:
 
 def held(entry: Any) -> str:
     """Write what stands where a number should; a list there means that the array has more than two axes."""
-    if isinstance(entry, (list, tuple)):
+    if is_list(entry):
         return f"{brief(shown(entry), 40)}, a list of its own"
     return brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
+
+
+def is_list(entry: Any) -> bool:
+    """Say whether a list stands where a number should."""
+    return isinstance(entry, (list, tuple))
 
 
 def finite(matrix: Array, key: str) -> Array:

@@ -54,7 +54,9 @@ class Padding(Mask):
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         count = np.size(self.lengths)
-        return None if count == 1 else f"padding: {count} lengths, but a run has one sequence; give one number"
+        if count == 1:
+            return None
+        return f"padding: {count} lengths, but a run has one sequence; give one number, or sweep over them with -m"
 
     def allows(self, grid: Grid) -> Array | bool:
         lengths = np.ravel(self.lengths)
