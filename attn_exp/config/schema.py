@@ -13,6 +13,7 @@ from attn_exp.config.kinds import FLAG, NUMBER, Says, any_seed, at_least, betwee
 from attn_exp.config.several import mapping_of, sentence, token_names, words, words_of
 from attn_exp.config.trained import Model, or_left
 
+ROUNDED = ("x", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v")
 ALIGN, JOIN = ("top_left", "bottom_right", "before_filler"), ("and", "or")
 
 
@@ -79,7 +80,8 @@ class Published:
     trailing zeros off. `stage` is x, an array of the projections, or a stage of the trace of `variant`, else of the
     first; of several heads, `head`. `columns` turns it; then `row` and the `first` columns are what is printed.
     `product` computes it as a plain product, written `@`, `matmul`, `dot`, or as a `sum`. `inputs` q, k, v or weights,
-    v stand in for the run's problem. `rounded` says how far q, k, v may lie from the truth, as the document rounded it.
+    v stand in for the run's problem. `rounded` says how far x, W_q, b_q, ... or q, k, v may lie from the truth, as the
+    document rounded them.
     """
 
     quantity: str
@@ -95,7 +97,7 @@ class Published:
     inputs: Annotated[Mapping[str, Any], mapping_of(array_or(Draw), "q", "k", "v", "weights")] = field(
         default_factory=dict
     )
-    rounded: Annotated[Mapping[str, float], mapping_of(NUMBER, "q", "k", "v")] = field(default_factory=dict)
+    rounded: Annotated[Mapping[str, float], mapping_of(NUMBER, *ROUNDED)] = field(default_factory=dict)
     note: str = ""
 
 

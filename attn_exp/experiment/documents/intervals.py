@@ -3,6 +3,7 @@
 A number printed as 0.59 stands for any between 0.585 and 0.595. For inputs anywhere in such a box this finds, for each
 number of a stage, the least and the largest value:
 
+- `q = x W + b`: where x and W are rounded, each product moves by at most `|x| r_W + r_x |W| + r_x r_W`.
 - `scores_ij = sum_m q_im k_jm`: every entry occurs once in a sum, so each product takes the extreme of its corners.
 - `logits = scale * scores`.
 - `weights_j = exp(l_j) / sum_i exp(l_i)` rises with its own logit and falls with every other, so it is largest with
@@ -34,9 +35,23 @@ class Interval(NamedTuple):
     high: Array
 
 
-def around(centre: Array, radius: float) -> Interval:
+def around(centre: Array, radius: Array | float) -> Interval:
     """Return `[centre - radius, centre + radius]`."""
     return Interval(centre - radius, centre + radius)
+
+
+class Radii(NamedTuple):
+    """How far x, a matrix and a bias may lie from the truth."""
+
+    x: float
+    matrix: float
+    bias: float
+
+
+def projected(x: Array, matrix: Array, radii: Radii) -> Array:
+    """Return how far `x W + b` may lie from the truth: `|x| r_W + r_x |W| + m r_x r_W + r_b`, at most reached."""
+    moved = np.abs(x).sum(axis=1, keepdims=True) * radii.matrix + np.abs(matrix).sum(axis=0) * radii.x
+    return np.asarray(moved + len(matrix) * radii.x * radii.matrix + radii.bias)
 
 
 def scores(q: Interval, k: Interval) -> Interval:

@@ -42,9 +42,10 @@ PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 class Origin(NamedTuple):
-    """Where a figure's number comes from: a variant, its trace, and the array that the figure shows a part of."""
+    """Where a figure's number comes from: a variant, its problem and trace, and the array that it shows a part of."""
 
     settled: Settled
+    problem: Problem
     trace: Trace
     array: Array
 
@@ -77,7 +78,7 @@ def origins(entry: Published, config: Config, runs: Sequence[tuple[Settled, Prob
             settled, problem, trace = own_run(entry, config, run[0].name) if entry.inputs else run
             array = product(entry, trace) if entry.product else stage(entry, problem, trace)
             if array is not None:
-                yield Origin(settled, trace, array)
+                yield Origin(settled, problem, trace, array)
 
 
 def own_run(entry: Published, config: Config, name: str) -> tuple[Settled, Problem, Trace]:
@@ -143,10 +144,21 @@ def reach(entry: Published, origin: Origin) -> intervals.Interval | None:
     None where no input is rounded, or where more happens to them than one plain head: rules, W_o, a mistake.
     """
     given = {name: getattr(origin.trace, name) for name in "qkv" if getattr(origin.trace, name) is not None}
-    if not entry.rounded or not plain(origin.settled):
+    if not entry.rounded or not plain(origin.settled) or (origin.settled.positions and set(entry.rounded) - set(given)):
         return None
-    box = {name: intervals.around(array, entry.rounded.get(name, 0.0)) for name, array in given.items()}
+    if entry.stage in origin.problem.projections or entry.stage in ("x", "memory"):
+        return intervals.around(origin.array, entry.rounded.get(entry.stage.replace("memory", "x"), 0.0))
+    box = {name: intervals.around(array, radius(entry, origin.problem, name)) for name, array in given.items()}
     return box[entry.stage] if entry.stage in box else bounds(entry, box, origin.settled.multiplier)
+
+
+def radius(entry: Published, problem: Problem, name: str) -> Array | float:
+    """Return how far q, k or v may lie from the truth: as it is rounded itself, and as x and its matrix are."""
+    own, x = entry.rounded.get(name, 0.0), problem.x if name == "q" or problem.memory is None else problem.memory
+    if x is None:
+        return own
+    radii = intervals.Radii(*(entry.rounded.get(part, 0.0) for part in ("x", f"W_{name}", f"b_{name}")))
+    return own + intervals.projected(x, problem.projections[f"W_{name}"], radii)
 
 
 def plain(settled: Settled) -> bool:
