@@ -103,7 +103,8 @@ def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = No
     It has one only where `silent` says nothing. `sides` are q, k, v where they are projected already.
     """
     q, k, v = placed(question, projected(question, problem) if sides is None else sides, problem.past)
-    rows = checked_rows(len(problem.tokens), problem)
+    mixing = output_weights(question, problem)
+    rows = checked_rows(len(problem.tokens), problem, 0 if mixing is None else problem.projections["W_o"].size)
     weights = np.array(
         [[row_weights(question, problem, q, k, head, row) for row in rows] for head in range(question.heads.query)]
     )
@@ -112,14 +113,25 @@ def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = No
     return Answer(
         rows,
         weights,
-        np.array([row_output(question, problem, weights[:, place], v) for place in range(len(rows))]),
+        np.array([row_output(question, mixing, weights[:, place], v) for place in range(len(rows))]),
     )
 
 
-def checked_rows(length: int, problem: Problem) -> tuple[int, ...]:
-    """Choose the first, the last and evenly spaced rows between, as many as the budget pays for."""
+def output_weights(question: Question, problem: Problem) -> tuple[Any, Any] | None:
+    """Return W_o and b_o as lists, where the variant has an output projection."""
+    if not (question.output_projection and problem.projections):
+        return None
+    bias = problem.projections.get("b_o")
+    return problem.projections["W_o"].tolist(), None if bias is None else bias.tolist()
+
+
+def checked_rows(length: int, problem: Problem, mixing: int = 0) -> tuple[int, ...]:
+    """Choose the first, the last and evenly spaced rows between, as many as the budget pays for.
+
+    `mixing` is how many numbers each row of the output is multiplied with.
+    """
     width = sum(side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None) or 1
-    count = min(length, max(2, BUDGET // (problem.keys * width)))
+    count = min(length, max(2, BUDGET // (problem.keys * width + mixing)))
     return tuple(sorted({round(place) for place in np.linspace(0, length - 1, count)}))
 
 
@@ -196,7 +208,7 @@ def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int,
     return [filler] * len(weights)
 
 
-def row_output(question: Question, problem: Problem, weights: Array, v: Any) -> list[float]:
+def row_output(question: Question, mixing: tuple[Any, Any] | None, weights: Array, v: Any) -> list[float]:
     """Return one row of the output: the heads' contexts side by side, times W_o where the variant has one."""
     shares = question.heads
     groups = shares.query if question.tiled else shares.shared
@@ -205,9 +217,4 @@ def row_output(question: Question, problem: Problem, weights: Array, v: Any) -> 
         for head in range(shares.query)
         for number in reference.context(weights[head].tolist(), v, groups, head * groups // shares.query)
     ]
-    if not (question.output_projection and problem.projections):
-        return together
-    bias = problem.projections.get("b_o")
-    return reference.project([together], problem.projections["W_o"].tolist(), None if bias is None else bias.tolist())[
-        0
-    ]
+    return together if mixing is None else reference.project([together], *mixing)[0]

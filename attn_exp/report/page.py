@@ -72,7 +72,9 @@ def svg_source(svg: bytes) -> str:
 
 def maps(views: Views, end: float) -> Iterator[Map]:
     """Yield each head's weights as a small table, or as a picture where it is large; all on one scale to `end`."""
-    image = Markup('<img class="map" src="{}" alt="{}" width="{}" height="{}">')
+    image = Markup(
+        '<details class="zoom"><summary><img class="map" src="{}" alt="{}" width="{}" height="{}"></summary></details>'
+    )
     for place, panel in enumerate(views.panels):
         step = walk.step("weights", panel.weights, views.comparison, panel.variants[0])
         step = step._replace(largest=end, decimals=2)
@@ -81,7 +83,9 @@ def maps(views: Views, end: float) -> Iterator[Map]:
             if max(queries, keys) <= SMALL and index < len(step.tables):
                 yield Map(head.title, place, step, step.tables[index]._replace(title=""), "")
             else:
-                drawn = image.format(picture(head.weights, end), f"weights of {head.title}", keys, queries)
+                drawn = image.format(
+                    picture(np.sqrt(head.weights), end**0.5), f"weights of {head.title}", keys, queries
+                )
                 yield Map(head.title, place, step, None, drawn)
 
 

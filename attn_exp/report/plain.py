@@ -5,6 +5,8 @@ from __future__ import annotations
 
 def visible(text: str) -> str:
     """Return a text on one line, with every character that is no letter, mark or space as its number."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 

@@ -17,6 +17,9 @@ Array = NDArray[Any]
 FINE = 32
 """Maps of block means with more rows or columns are coloured by their square roots."""
 
+MANY = 8
+"""More heads than these are shown as an overview of small maps."""
+
 
 class Panel(NamedTuple):
     """Variants that share their weights `[h t s]`, shown once.
@@ -95,6 +98,11 @@ def same(left: Array, right: Array) -> bool:
     if np.isnan(apart):
         return np.allclose(left, right, rtol=0, atol=SAME_WEIGHTS, equal_nan=True)
     return bool(apart <= SAME_WEIGHTS)
+
+
+def maps_in(views: Views) -> int:
+    """Return how many heads the panels have together."""
+    return sum(len(panel.weights) for panel in views.panels)
 
 
 def top(matrices: Iterable[Array]) -> float:

@@ -35,8 +35,8 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     exact_problem = rounded(problem, np.dtype(np.longdouble))
     first = execute(variants[0], problem)
     for settled in variants:
-        exact = execute(as_exact(settled), exact_problem)
-        subject = Subject(settled, execute(settled, problem), first, exact, problem.memory is not None)
+        trace, exact = execute(settled, problem), execute(as_exact(settled), exact_problem)
+        subject = Subject(settled, trace, first, exact, problem.memory is not None, problem.key_tokens)
         for metric in chosen:
             number, note = value(metric, subject)
             yield Record(settled.name, metric.name, number, metric.unit, note)

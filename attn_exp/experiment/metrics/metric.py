@@ -36,7 +36,7 @@ class Metric(NamedTuple):
 class Subject(NamedTuple):
     """What metrics look at: a variant's trace, the first row's, and the exact one, in `longdouble`.
 
-    `apart` says that queries and keys are tokens of different inputs.
+    `apart` says that queries and keys are tokens of different inputs; `key_tokens` names the keys.
     """
 
     settled: Settled
@@ -44,6 +44,7 @@ class Subject(NamedTuple):
     first: Trace
     exact: Trace
     apart: bool = False
+    key_tokens: tuple[str, ...] = ()
 
     def allowed(self) -> Array:
         """Return which places may attend, `[h t s]`."""

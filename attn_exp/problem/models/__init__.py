@@ -95,7 +95,7 @@ def read(settings: Model) -> tuple[Layer, tuple[str, ...], str]:
     return (
         layer,
         names,
-        f"{settings.family}, {Path(str(settings.path)).resolve().name}, layer {settings.layer} of {count}",
+        f"{settings.family}, {Path(str(settings.path)).resolve().name}, layer {settings.layer} of 0 to {count - 1}",
     )
 
 

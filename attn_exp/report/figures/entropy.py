@@ -26,7 +26,10 @@ from attn_exp.report.lettering import drawable, widest
 from attn_exp.report.views import Panel, Views
 
 MARKED = 200
-"""Up to this many queries are marked one by one, with their heads; more are a line."""
+"""Up to this many queries are marked one by one; more are a line."""
+
+MARKS = 600
+"""So many marks of single heads at most."""
 
 
 def wanted(views: Views) -> bool:
@@ -85,7 +88,7 @@ def mark_queries(axes: Axes, panel: Panel, place: int, aside: float) -> None:
     count = heads.shape[-1]
     queries = np.arange(count) + aside
     small = 3 if count <= 16 else 2
-    if len(heads) > 1 and count <= MARKED:
+    if len(heads) > 1 and heads.size <= MARKS:
         axes.plot(queries, heads.T, mark, color=colour, alpha=0.3, markersize=small)
     line, size = (mark, 1.5 * small) if count <= MARKED else ("-", 0.0)
     axes.plot(

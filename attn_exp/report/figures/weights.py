@@ -7,13 +7,13 @@ from matplotlib.figure import Figure as Drawing
 from attn_exp.report.drawing import labels
 from attn_exp.report.figures._maps import weight_maps
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.views import Views, heads_of
+from attn_exp.report.views import MANY, Views, heads_of, maps_in
 from attn_exp.report.whose import axis
 
 
 def wanted(views: Views) -> bool:
-    """A form that never forms its weights has none to show."""
-    return bool(views.panels)
+    """A form that never forms its weights has none to show; very many heads have an overview instead."""
+    return 0 < maps_in(views) <= MANY
 
 
 def draw(views: Views, width: float) -> Drawing:

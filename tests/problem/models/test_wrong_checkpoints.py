@@ -31,7 +31,7 @@ def test_what_is_written_here_runs(tmp_path: Path) -> None:
     write_bert(tmp_path)
     found = comparison("model=bert", f"model.path={tmp_path}", "model.tokens=[1,2]", "model.layer=1")
     assert found.rows[0].error < 1e-12
-    assert found.config.title == f"bert, {tmp_path.name}, layer 1 of 2"
+    assert found.config.title == f"bert, {tmp_path.name}, layer 1 of 0 to 1"
 
 
 CONFIGS = {

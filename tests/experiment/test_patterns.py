@@ -1,0 +1,90 @@
+"""Patterns of heads, each held to arithmetic by hand, and the overview that names the strongest."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from attn_exp.experiment import patterns
+from attn_exp.experiment.metrics.delimiters import on_delimiters
+from attn_exp.experiment.metrics.induction import induction
+from attn_exp.experiment.metrics.metric import NotFormedError
+from attn_exp.report.figures import draw
+from attn_exp.report.views import seen
+from tests.compose import comparison
+
+TOKENS = ("a", "b", ".", "a", "b")
+ITSELF = np.eye(5)
+BEFORE = np.eye(5)[[0, 0, 1, 2, 3]]
+FIRST = np.eye(5)[[0] * 5]
+DOT = np.eye(5)[[2] * 5]
+AFTER_THE_SAME = np.eye(5)[[0, 0, 0, 1, 2]]  # the second a looks at the first b, the second b at the dot
+EVEN = np.full((5, 5), 0.2)
+HEADS = np.stack([BEFORE, FIRST, ITSELF, DOT, AFTER_THE_SAME, EVEN])
+
+
+def test_each_pattern_is_whole_in_the_head_that_does_it() -> None:
+    numbers = patterns.measured(HEADS, TOKENS)
+    for head, name in enumerate(patterns.NAMES):
+        assert numbers[name][head] == pytest.approx(1.0)
+
+
+def test_patterns_by_hand() -> None:
+    numbers = patterns.measured(HEADS, TOKENS)
+    np.testing.assert_allclose(numbers["previous"], [1, 1 / 4, 0, 1 / 4, 1 / 4, 1 / 5])
+    np.testing.assert_allclose(numbers["self"], [1 / 5, 1 / 5, 1, 1 / 5, 1 / 5, 1 / 5])
+    np.testing.assert_allclose(numbers["delimiter"], [1 / 5, 0, 1 / 5, 1, 1 / 5, 1 / 5])
+    np.testing.assert_allclose(numbers["induction"], [0, 0, 0, 1 / 2, 1, 1 / 5])
+    np.testing.assert_allclose(numbers["broad"], [np.nan] * 5 + [1])
+
+
+def test_broad_counts_the_keys_in_sight() -> None:
+    lower = np.tril(np.ones((4, 4))) / np.arange(1, 5)[:, None]
+    assert patterns.broad(lower[None])[0] == pytest.approx(1.0)
+    half = np.array([[[0.5, 0.25, 0.25]]])
+    assert patterns.broad(half)[0] == pytest.approx(1.5 * math.log(2) / math.log(3))
+
+
+def test_what_the_tokens_have_no_place_for_is_no_number() -> None:
+    with pytest.raises(NotFormedError):
+        on_delimiters(HEADS, ("a", "b", "c", "d", "e"))
+    with pytest.raises(NotFormedError):
+        induction(HEADS, ("a", "b", "c", "d", "e"))
+    with pytest.raises(NotFormedError):
+        induction(HEADS[:, :2], TOKENS)
+    other = patterns.measured(HEADS, TOKENS, apart=True)
+    assert all(np.isnan(other[name]).all() for name in ("previous", "self", "induction"))
+    assert other["first"][1] == 1
+    numbers = patterns.measured(HEADS[:, :1, :1], ("a",))
+    assert np.isnan(numbers["previous"]).all()
+    assert np.isnan(numbers["broad"]).all()
+    assert patterns.strongest(numbers, 0)[0] == "first"
+
+
+def test_many_heads_have_an_overview_instead_of_whole_maps() -> None:
+    words = ("embeddings=random", "embeddings.d_model=24", "variant=[multi_head]")
+    many, few = (draw(seen(comparison(*words, f"head={count}"))) for count in (12, 2))
+    assert "overview" in many
+    assert "weights" not in many
+    assert "overview" not in few
+    assert "weights" in few
+    texts = [text.get_text() for text in many["overview"].texts]
+    assert texts[0] == "multi_head"
+    assert [text.split("\n")[0] for text in texts[1:]] == [str(number) for number in range(1, 13)]
+    assert all(text.split("\n")[1].split()[0] in patterns.NAMES for text in texts[1:])
+
+
+def test_a_check_says_what_each_head_does() -> None:
+    found = comparison("check=heads", "head=2", "variant=[matrix,multi_head]")
+    records = found.checks[0].records
+    assert [(record.variant, record.head) for record in records] == [
+        ("matrix", 1),
+        ("multi_head", 1),
+        ("multi_head", 2),
+    ]
+    weights = found.traces["multi_head"].weights
+    assert weights is not None
+    assert records[2].first == pytest.approx(weights[1, :, 0].mean())
+    assert records[2].self_ == pytest.approx(np.trace(weights[1]) / len(weights[1]))
