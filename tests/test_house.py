@@ -105,7 +105,7 @@ NOT_NEEDED = {
     *("pandas", "matplotlib", "jinja2", "hypothesis", "numpy.ma", "difflib"),
     *("attn_exp.experiment.judging", "attn_exp.experiment.mistakes", "attn_exp.experiment.documents"),
     *("attn_exp.report.documents", "attn_exp.experiment.own_form", "attn_exp.forms._blocks", "attn_exp.sweep"),
-    "attn_exp.rules.absent",
+    *("attn_exp.rules.absent", "attn_exp.problem.generators", "attn_exp.problem.models"),
 }
 """What a run of the usual variants without a report has no use for, and must not wait for."""
 
@@ -117,3 +117,32 @@ def test_a_run_without_a_report_loads_nothing_that_it_does_not_use(tmp_path: Pat
 def test_runs_that_need_them_load_them_so_the_test_above_can_fail(tmp_path: Path) -> None:
     assert {"matplotlib", "jinja2", "attn_exp.report.documents"} <= loaded("report=full", folder=tmp_path)
     assert "attn_exp.experiment.mistakes" in loaded("report=none", "mistake=no_scale", folder=tmp_path)
+
+
+def files_used(path: Path, names: set[str]) -> set[str]:
+    """Return the files that a file imports; of `from room import member` the member's, where it has one."""
+    used: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            used |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            members = {f"{node.module}.{alias.name}" for alias in node.names}
+            used |= members & names if members <= names else {node.module} | members
+    return used & names
+
+
+def below(name: str, arrows: dict[str, set[str]]) -> set[str]:
+    """Return all that a file imports, and what that imports, and so on."""
+    reached, waiting = set[str](), [name]
+    while waiting:
+        new = arrows[waiting.pop()] - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
+def test_no_file_imports_itself_in_a_circle_for_types_neither() -> None:
+    places = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources()}
+    files = {name.removesuffix(".__init__"): path for name, path in places.items()}
+    arrows = {name: files_used(path, set(files)) - {name} for name, path in files.items()}
+    assert [name for name in files if name in below(name, arrows)] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,8 @@ def of_code(name: Any) -> str:
 
 def beside(first: Path) -> list[Path]:
     """Return the files in a file's folder, and in packages there, that it imports, or that those import, in order."""
+    import sysconfig  # noqa: PLC0415 - most runs have no code of the user's own
+
     home, helpers, waiting = first.parent, set[Path](), [first]
     if home in {Path(place).resolve() for place in sysconfig.get_paths().values()}:
         return []  # what is installed beside a file is not its helper

@@ -1,6 +1,6 @@
 """What a user may say of a trained model."""
 
-from __future__ import annotations
+# Annotations are read when the class is made, not kept as text, as in `schema`.
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,6 +10,9 @@ from attn_exp.config.several import list_of_numbers
 
 LEFT = "model"
 """What stands where a setting is left to the model that a run takes its arrays from."""
+
+PLAIN = ("head", "scale", "bias")
+"""Settings of one value that may be left to it."""
 
 
 def or_left(kind: Kind) -> Kind:

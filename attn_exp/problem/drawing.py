@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from attn_exp.config.drawn import STREAMS, Draw
 from attn_exp.config.kinds import AT_LEAST_0, refuse
 from attn_exp.errors import UserError
-from attn_exp.problem import generators
-from attn_exp.problem.generators.generator import Start, Stream
 from attn_exp.problem.matrices import array
 from attn_exp.streams import draw
+
+if TYPE_CHECKING:
+    from attn_exp.problem.generators.generator import Stream
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -82,6 +83,9 @@ def begun(generator: str, seed: int, key: str = "seed", alone: bool = False) -> 
         if seed < 0:
             refuse(seed, key, AT_LEAST_0)
         return Numbers(STREAMS, seed, None)
+    from attn_exp.problem import generators  # noqa: PLC0415 - most runs draw each array from a stream of its own
+    from attn_exp.problem.generators.generator import Start  # noqa: PLC0415
+
     return Numbers(generator, seed, generators.begin(generator, Start(seed, alone), key))
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from attn_exp.config.schema import Config
-from attn_exp.config.trained import LEFT, Model
+from attn_exp.config.trained import LEFT, PLAIN, Model
 from attn_exp.errors import UserError
-
-PLAIN = ("head", "scale", "bias")
-"""Settings of one value that may be left to the model."""
 
 
 def settled(config: Config) -> Config:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.config.drawn import DISTRIBUTIONS, STREAMS, Projections
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem import generators, torch_layers
-from attn_exp.problem.drawing import Kind, Numbers, next_array
-from attn_exp.problem.generators.generator import Start, Stream
+from attn_exp.problem import torch_layers
+from attn_exp.problem.drawing import Kind, Numbers, begun, next_array
 from attn_exp.problem.matrices import BIASES, MATRICES, Widths, check_divides, grouped
+
+if TYPE_CHECKING:
+    from attn_exp.problem.generators.generator import Stream
 
 Array = NDArray[Any]
 
@@ -49,7 +51,7 @@ def stream_of(settings: Projections, source: Numbers) -> Stream | None:
     if settings.legacy_seed is not None:
         if settings.seed is not None or settings.generator not in (None, "legacy"):
             raise UserError("projections.legacy_seed says generator and seed by itself; leave those two out")
-        return generators.begin("legacy", Start(settings.legacy_seed), "projections.legacy_seed")
+        return begun("legacy", settings.legacy_seed, "projections.legacy_seed").stream
     if settings.source in LAYERS and settings.generator not in (None, "torch"):
         raise UserError(f"projections.generator={settings.generator}: {settings.source} is drawn by torch alone")
     named = "torch" if settings.source in LAYERS else settings.generator or source.generator
@@ -60,8 +62,8 @@ def stream_of(settings: Projections, source: Numbers) -> Stream | None:
     if settings.seed is None and named == source.generator:
         return source.stream
     if settings.seed is None:
-        return generators.begin(named, Start(source.seed))
-    return generators.begin(named, Start(settings.seed), "projections.seed")
+        return begun(named, source.seed).stream
+    return begun(named, settings.seed, "projections.seed").stream
 
 
 def calls(settings: Projections, known: Mapping[str, Array], bias: bool, head: int) -> Iterator[tuple[str, int]]:

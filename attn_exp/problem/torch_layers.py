@@ -9,12 +9,13 @@ Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activatio
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.problem.generators.generator import Stream
+if TYPE_CHECKING:
+    from attn_exp.problem.generators.generator import Stream
 
 Array = NDArray[Any]
 

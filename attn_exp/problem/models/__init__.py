@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from attn_exp import registry
 from attn_exp.config.drawn import Projections
 from attn_exp.config.schema import Config, Embeddings
-from attn_exp.config.trained import LEFT, Model
+from attn_exp.config.trained import LEFT, PLAIN, Model
 from attn_exp.errors import UserError, brief, first_line, unknown
 from attn_exp.problem.files import checkpoint as checkpoints
 from attn_exp.problem.files.checkpoint import Checkpoint
 from attn_exp.problem.files.tokenizer import encoded
-from attn_exp.problem.left import PLAIN
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models.model import Layer
 
