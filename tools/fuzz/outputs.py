@@ -41,6 +41,8 @@ TEXTS = [DEEP, "", "{}", "[]", "null", "\x00" * 999, '{"a":' * 9000]
 WRONG: list[Any] = [None, 0, -1, 1.5, True, "", "x", [], [[]], {}, {"a": 1}, 10**30, "\x1b[31m\ud800", "../../foreign",
                     "/tmp/foreign", "${oc.env:SECRET}", "nan", [1, "two", None], float("nan"), "array"]  # fmt: skip
 
+OPENED = ("lock", "manifest.json", "run.json", "results.csv", ".index.json")
+
 Harm = Callable[[random.Random, Path], None]
 
 
@@ -90,8 +92,9 @@ def fill(chance: random.Random, outputs: Path) -> None:
 
 
 def special(chance: random.Random, outputs: Path) -> None:
-    """Put something that is no file in a file's place."""
-    path = chance.choice(files(outputs))
+    """Put something that is no file in a file's place; as often as not, of one that every command opens."""
+    opened = [path for path in files(outputs) if path.name in OPENED]
+    path = chance.choice(chance.choice((files(outputs), opened or files(outputs))))
     path.unlink()
     kind = chance.randrange(4)
     if kind == 0:
