@@ -151,12 +151,13 @@ class Config:
     """
 
     embeddings: Annotated[
-        Embeddings, Says("the tokens and their vectors: one of the documents', `random`, `inline`, `file`")
+        Embeddings, Says("the tokens and their vectors: one of the documents', `words`, `file`, `inline`, `random`")
     ]
     projections: Annotated[
         Projections,
         Says(
-            "W_q, W_k, W_v, W_o and biases: `normal`, `uniform`, `identity`, `torch_linear`, a document's own, `none`"
+            "W_q, W_k, W_v, W_o and biases: `normal`, `uniform`, `identity`, `torch_linear`, a document's own, `file`, "
+            "`none`"
         ),
     ] = field(default_factory=Projections)
     seed: Annotated[int, any_seed(), Says("whole number that drives every random array")] = 0

@@ -80,7 +80,7 @@ def projections(settings: Projections, sizes: Sizes) -> dict[str, Array]:
     said = f"projections.file={brief(settings.file, files.LONGEST)}"
     meant = chosen(settings, held, said)
     arrays: dict[str, Array] = {}
-    for role in sorted(meant, key=lambda role: (role.endswith("o"), role)):  # W_o has to fit what W_v makes
+    for role in sorted(meant, key=lambda role: ("Wb".find(role[0]), "qkvo".find(role[-1]))):  # W_o has to fit W_v
         array = files.numbers(held.arrays[meant[role]], f"{said}: {meant[role]}")
         fitting = sizes._replace(v=width(arrays.get("W_v")))
         arrays |= read(role, array, fitting, settings.turned, f"{said}: {meant[role]}")

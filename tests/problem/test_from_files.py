@@ -157,7 +157,7 @@ MISFITS: list[tuple[dict[str, Any], str, str]] = [
     (
         WHOLE,
         "projections.turned=true",
-        "has the shape [4,6]; expected [h*d,4], d_model=4; it fits with",
+        "W_q has the shape [4,6]; expected [h*d,4], d_model=4; it fits with",
     ),
     ({**WHOLE, "W_o": OUT.T}, "", "W_o has the shape [4,10]; expected [10,m], the size of v=10; it fits with"),
     (
