@@ -113,7 +113,7 @@ def run(case: Case, path: Path, layer: int, *words: str) -> Comparison:
     return comparison(f"model={case.family}", f"model.path={path}", f"model.layer={layer}", given, *words)
 
 
-def check(found: Comparison, expected: Seen, close: float = 2e-5) -> None:
+def check(found: Comparison, expected: Seen, close: float = 1e-5) -> None:
     """Hold a run to what a layer computed; both are float32, but for what the run does after x."""
     trace, x = found.traces["multi_head"], found.problem.x
     for mine, theirs in ((x, expected.x), (trace.weights, expected.weights), (trace.output, expected.output)):
