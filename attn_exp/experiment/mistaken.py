@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp.errors import UserError
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.mistakes.recipe import At, Given, Recipe, compute
 from attn_exp.experiment.variant import Settled
@@ -24,9 +25,15 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
     """Compute a variant with its mistakes and return every stage, `[h t ...]`.
 
     Raises:
-        UserError: a mistake that shows only between several calls.
+        UserError: a mistake that shows only between several calls, or that this run's shapes have no room for.
     """
-    return traced(mistakes.applied(settled.mistakes, right(settled)), settled, problem)
+    recipe = mistakes.applied(settled.mistakes, right(settled))
+    try:
+        return traced(recipe, settled, problem)
+    except ValueError as error:
+        raise UserError(
+            f"mistake={settled.mistake} does not fit the shapes of this run, so no answer comes of it"
+        ) from error
 
 
 def traced(recipe: Recipe, settled: Settled, problem: Problem) -> Trace:

@@ -187,6 +187,7 @@ WRONG = {
     "embeddings.memory.tokens=[a,b] embeddings.memory.vectors=[[1,2]]": "embeddings.memory.tokens names 2 tokens",
     "embeddings=me_against_the embeddings.memory=[[1,2]]": "embeddings.memory: the keys are given",
     "embeddings=me_against_the embeddings.memory=2": "embeddings.memory.tokens=2, but there are 3",
+    "embeddings.memory=[[1,2]] mistake=qkv_order variant=[matrix]": "mistake=qkv_order does not fit the shapes",
     "embeddings.memory.file=a.csv embeddings.memory.vectors=[[1]]": "both say what the memory is",
 }
 
