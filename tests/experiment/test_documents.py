@@ -118,7 +118,7 @@ def test_every_experiment_takes_another_input(experiment: str) -> None:
     """The command line wins over a preset's input, and what the preset's input brought along goes with it."""
     found = comparison(f"experiment={experiment}", "embeddings=random", "projections=normal")
     assert found.problem.tokens == ("x0", "x1", "x2", "x3", "x4", "x5")
-    if experiment in ("attention_flow", "attention_times_value", "qk_transpose"):
+    if experiment in ("attention_flow", "attention_times_value", "qk_transpose", "alibi_figure"):
         assert config(f"experiment={experiment}", "embeddings=random").projections.source == "normal"
 
 
@@ -127,6 +127,7 @@ STARTS = {
     "file": ["embeddings.file={folder}/words.csv"],
     "attention_basics": ["head=3"],
     "classroom": ["head=3"],
+    "your_journey": ["head=3"],
     "qk_transpose": ["head=1"],
     "model": ["model=llama", "model.path={folder}/tiny.bin", "model.tokens=[1,0,2]", "variant=[multi_head]"],
 }

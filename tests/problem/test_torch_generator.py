@@ -61,6 +61,12 @@ def test_the_second_of_a_pair_waits_for_the_next_small_call_and_a_seed_forgets_i
     assert_array_equal(begun(4).normal((3,)), torch.randn(3).numpy())
 
 
+def test_dropout_keeps_what_a_book_prints() -> None:
+    """Raschka 2024, chapter 3: `nn.Dropout(0.5)` of ones after `torch.manual_seed(123)`, as its notebook prints it."""
+    rows = ("220220", "000202", "222202", "022002", "020202", "022220")
+    assert ["".join("2" if kept else "0" for kept in row) for row in Torch(Start(123)).keeps((6, 6), 0.5)] == list(rows)
+
+
 def test_a_million_normal_and_uniform_numbers_are_the_same_bits() -> None:
     mine = begun(11)
     assert_array_equal(mine.normal((1000, 1000)), torch.randn(1000, 1000).numpy())

@@ -131,6 +131,9 @@ def product(entry: Published, trace: Trace) -> Array | None:
 def selected(array: Array, entry: Published) -> Array:
     """Return the numbers of a stage that are printed, in the order in which they are."""
     if array.ndim == 3:
+        if entry.head >= len(array):
+            heads = f"{len(array)} heads" if len(array) > 1 else "one head"
+            raise UserError(f"published {entry.quantity}: head={entry.head}, but there is {heads}, counted from 0")
         array = array[entry.head]
     array = np.atleast_2d(array)
     array = array.T if entry.columns else array
