@@ -21,7 +21,8 @@ from tests.compose import comparison
 
 EXPERIMENTS = (
     "attention_basics", "attention_flow", "attention_times_value", "classroom", "qk_transpose", "she_likes_coffee",
-    "the_cat_sat", "udl_multi_head", "udl_self_attention",
+    "the_cat_sat", "udl_multi_head", "udl_self_attention", "alibi_figure", "gpt_lecture", "journey_heads",
+    "journey_linear", "journey_multi_head", "journey_rand", "journey_simple",
 )  # fmt: skip
 NUMBER = re.compile(r"[-+]?\d*\.?\d+\.?(e-?\d+)?")
 
@@ -104,6 +105,12 @@ def test_own_inputs_do_not_depend_on_the_run() -> None:
     found = comparison("experiment=attention_times_value", "variant=[multi_head]", "head=8")
     own = [each for each in found.published if "size 4" in each.quantity]
     assert [each.agrees for each in own] == [True, True]
+
+
+def test_a_head_that_is_not_there_is_told() -> None:
+    found = run("experiment=journey_rand")
+    with pytest.raises(UserError, match="published it: head=3, but there is one head, counted from 0"):
+        held(found, Published(quantity="it", printed="1", stage="q", head=3))
 
 
 def test_unknown_words_are_told() -> None:
