@@ -31,6 +31,8 @@ SAYS_OTHERWISE = {
     "softmax_scale": "scale",
 }
 """What other libraries call a setting, and what it is called here."""
+WIDTHS = ("dimension", "dim", "dimensions", "width", "size", "d", "embed_dim", "hidden_size", "n_embd")
+"""What others call how many numbers the vector of a token has."""
 ARRAY = re.compile(r"[Wb]_[qkvo]")
 PLACE = re.compile(r"([\w.]+?)((?:\[\d+\])+)=(.*)", re.DOTALL)
 
@@ -48,6 +50,8 @@ def intended(key: str) -> str:
         return f"+projections.given.{name}=[[...]]"
     if section == "embeddings":
         return SAYS_OTHERWISE.get(name, name if name in {field.name for field in fields(Config)} else "")
+    if section == "embeddings" and name in WIDTHS:
+        return "embeddings.d_model"
     if section:
         return ""
     if name in SAYS_OTHERWISE:

@@ -95,7 +95,7 @@ def width(matrix: Array | None) -> int | None:
 
 def read(role: str, array: Array, sizes: Sizes, turned: bool, said: str) -> dict[str, Array]:
     """Return the matrices that one array of a file holds: one, or three."""
-    parts = parted(array, role, turned, said) if role.endswith("qkv") else {role: array}
+    parts = parted(array, role, sizes, turned, said) if role.endswith("qkv") else {role: array}
     return {name: laid_out(part, name, sizes, turned, said) for name, part in parts.items()}
 
 

@@ -94,12 +94,20 @@ def bias(array: Array, head: int, said: str) -> Array:
     raise misfit(array, f"[h*d], or [{head},d] by heads", said)
 
 
-def parted(array: Array, name: str, turned: bool, said: str) -> dict[str, Array]:
+def parted(array: Array, name: str, sizes: Sizes, turned: bool, said: str) -> dict[str, Array]:
     """Return the three arrays of one that holds queries, keys and values side by side: `[m 3n]`, or `[3n]`."""
     axis = 0 if turned and array.ndim == 2 else array.ndim - 1
-    if array.ndim not in (1, 2) or array.shape[axis] % 3:
-        raise misfit(array, "[3n,m]" if turned else "[m,3n]", said, ", queries, keys and values side by side")
+    if not is_threefold(array, axis, sizes.d_model):
+        expected = f"[3n,{sizes.d_model}]" if turned else f"[{sizes.d_model},3n]"
+        turns = array.ndim == 2 and is_threefold(array, 1 - axis, sizes.d_model)
+        hint = f"; it fits with projections.turned={str(not turned).lower()}" if turns else ""
+        raise misfit(array, expected, said, f", queries, keys and values side by side{hint}")
     return {f"{name[:2]}{letter}": part for letter, part in zip("qkv", np.split(array, 3, axis), strict=True)}
+
+
+def is_threefold(array: Array, axis: int, d_model: int) -> bool:
+    """Say whether an array can be three side by side along an axis, the other one as wide as x."""
+    return array.ndim in (1, 2) and array.shape[axis] % 3 == 0 and (array.ndim == 1 or array.shape[1 - axis] == d_model)
 
 
 def misfit(array: Array, expected: str, said: str, why: str = "") -> UserError:

@@ -23,11 +23,19 @@ Record = Mapping[str, str]
 RECORD = dict.fromkeys(("setting", "file", "sha256"), str)
 
 
-def recorded(settings: Any) -> dict[str, Any]:
-    """Return what a description on disk says of the files that settings name, or nothing where they name none."""
-    files = input_files.of(settings)
-    records = [{"setting": key, "file": file, "sha256": input_files.fingerprint(file)} for key, file in files.items()]
+def recorded(settings: Any, swept: Iterable[tuple[str, Any]] = ()) -> dict[str, Any]:
+    """Return what a description on disk says of the files that settings name, and the values of swept ones; or nothing
+    where they name none."""
+    files = dict.fromkeys(
+        [*input_files.of(settings).items(), *((key, file) for key, file in swept if is_one(key, file))]
+    )
+    records = [{"setting": key, "file": file, "sha256": input_files.fingerprint(file)} for key, file in files]
     return {KEY: records} if records else {}
+
+
+def is_one(key: str, value: Any) -> bool:
+    """Say whether the value of a setting is a file."""
+    return input_files.is_file(key) and isinstance(value, str)
 
 
 def problem_of(folder: Path) -> Problem:
@@ -44,14 +52,14 @@ def problem_of(folder: Path) -> Problem:
 
 def changed(config: Config, records: Iterable[Record]) -> dict[str, str]:
     """Return, by setting, what became of each file that is not as it was."""
-    known = {record["setting"]: record for record in records}
-    states = {key: state(file, known.get(key)) for key, file in input_files.of(config).items()}
+    known = {(record["setting"], record["file"]): record for record in records}
+    states = {key: state(file, known.get((key, file))) for key, file in input_files.of(config).items()}
     return {key: state for key, state in states.items() if state}
 
 
 def state(file: str, record: Record | None) -> str:
     """Say what became of a file since it was recorded; nothing where it is the same."""
-    if record is None or record["file"] != file or not record["sha256"]:
+    if record is None or not record["sha256"]:
         return f"{brief(file)} was not recorded"
     now = input_files.fingerprint(file)
     if not now:

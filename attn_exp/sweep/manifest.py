@@ -73,8 +73,13 @@ def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
         "parts": list(plan.names),
         **own_code.recorded([own_code.by_name(name) for name in plan.code]),
         **own_members.recorded(config),
-        **input_files.recorded(config),
+        **input_files.recorded(config, [(axis.key, value) for axis in plan.space.axes for value in listed(axis)]),
     }
+
+
+def listed(axis: Axis) -> Sequence[Any]:
+    """Return the values of an axis that may be texts."""
+    return () if isinstance(axis.values, range) else axis.values
 
 
 def title(plan: Plan) -> str:

@@ -61,6 +61,10 @@ MISTAKES = [
         "embeddings.tokens names 3 tokens, but there are 2 vectors",
     ),
     ("embeddings=inline", "embeddings has nothing to start from"),
+    (
+        "embeddings=words embeddings.dimension=4",
+        "unknown setting 'embeddings.dimension'; did you mean embeddings.d_model?",
+    ),
     ("embeddings=inline embeddings.file=nowhere.npy", "embeddings.file=nowhere.npy: cannot be read"),
     ("--config-dir nowhere", "--config-dir nowhere: no such folder"),
     ("--config-dir mine variant=broken", "broken.yaml, line 2: did not find expected node content"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files, names
 from attn_exp.problem.files.format import Held
@@ -22,9 +24,12 @@ def read(asked: Asked) -> Vectors:
 
 
 def matrix(held: Held, name: str, said: str) -> Array:
-    """Return an array of a file as rows and columns of float64."""
+    """Return an array of a file as rows and columns of float64; an axis of one sequence before them is left out."""
     entry, place = held.arrays[name], f"{said}: {name}" if name else said
-    array = files.numbers(entry, place) if len(entry.shape) in (0, 2) else None  # of no shape, reading says why
+    alone = len(entry.shape) == 3 and entry.shape[0] == 1
+    array = files.numbers(entry, place) if len(entry.shape) in (0, 2) or alone else None  # of no shape, it says why
+    if array is not None and alone:
+        return np.asarray(array[0])
     if array is None or array.ndim != 2 or not array.size:
         shape = list(entry.shape)
         raise UserError(f"{place} holds an array of shape {shape}; expected rows and columns, such as [3,4]")
@@ -62,6 +67,7 @@ def size(asked: Asked) -> tuple[int, int] | None:
         shape = held.arrays[chosen(held, asked.settings.array, "")["x"]].shape
     except (UserError, KeyError):
         return None  # reading it says why
+    shape = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
     return (shape[0], shape[1]) if len(shape) == 2 else None
 
 

@@ -41,6 +41,7 @@ WRITERS: dict[str, tuple[str, Any, bool]] = {
     "savetxt": ("x.txt", lambda path: np.savetxt(path, X, fmt="%.17g", header="remark"), False),
     "npy": ("x.npy", lambda path: np.save(path, X), False),
     "npy by columns": ("x.npy", lambda path: np.save(path, np.asfortranarray(X)), False),
+    "npy of one sequence": ("x.npy", lambda path: np.save(path, X[None]), False),
     "npy big-endian": ("x.npy", lambda path: np.save(path, X.astype(">f8")), False),
     "npy of version 2": ("x.npy", lambda path: npy(path, version=(2, 0)), False),
     "npz": ("x.npz", lambda path: np.savez(path, x=X), False),
