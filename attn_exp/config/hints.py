@@ -48,10 +48,10 @@ def intended(key: str) -> str:
     section, _, name = key.rpartition(".")
     if section in ("projections", "projections.given") and ARRAY.fullmatch(name):
         return f"+projections.given.{name}=[[...]]"
-    if section == "embeddings":
-        return SAYS_OTHERWISE.get(name, name if name in {field.name for field in fields(Config)} else "")
     if section == "embeddings" and name in WIDTHS:
         return "embeddings.d_model"
+    if section == "embeddings":
+        return SAYS_OTHERWISE.get(name, name if name in {field.name for field in fields(Config)} else "")
     if section:
         return ""
     if name in SAYS_OTHERWISE:
