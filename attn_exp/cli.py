@@ -183,6 +183,7 @@ def command(named: Command, words: Sequence[str]) -> int:
 
 
 MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]"
+SHEET = "sheet SETTINGS [names=class.csv] [digits=2] [turned=true] [to=DIR]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [figures.format=pdf] [figures.width=5]", "rerun DIR [POINT] [--own-code]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code]"
@@ -198,6 +199,14 @@ COMMANDS = {
     "report": Command(f"{SWEEP}:render_again", 1, 3, REPORT, "a run's report again, from its results"),
     "index": Command(f"{RUNS}:index", 0, 1, "index [DIR]", "a page of all runs and sweeps under a folder (outputs)"),
     "runs": Command(f"{RUNS}:runs", 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
+    "sheet": Command("runs.classroom.hand_out:sheet", 1, MANY, SHEET, "a worksheet to fill in by hand, and its key"),
+    "grade": Command(
+        "runs.classroom.hand_in:graded",
+        2,
+        2,
+        "grade ANSWERS KEY",
+        "filled-in sheets: right, a slip, or the mistake by name",
+    ),
     "status": Command(f"{SWEEP}:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
     "collect": Command(f"{SWEEP}:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"),
     "compare": Command(

@@ -1,0 +1,137 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const half = 0.5 * 10 ** -data.digits * (1 + 1e-9);
+  const inputs = Array.from(document.querySelectorAll(".box input"));
+  const stageOf = (input) => input.closest(".box").dataset.stage;
+  const place = (input) => {
+    const [row, column] = [Number(input.dataset.row), Number(input.dataset.column)];
+    return [Number(input.dataset.head), ...(data.turned ? [column, row] : [row, column])];
+  };
+  const number = (text) => {
+    const plain = text.trim().replace("−", "-").replace(",", ".").replace("∞", "inf").toLowerCase();
+    if (/^[-+]?inf$/.test(plain)) return plain[0] === "-" ? -Infinity : Infinity;
+    return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?$/.test(plain) ? Number(plain) : NaN;
+  };
+  const product = (a, b) => a.map((row) => b[0].map((_, column) => row.reduce((sum, value, inner) => sum + value * b[inner][column], 0)));
+  const transposed = (matrix) => matrix[0].map((_, column) => matrix.map((row) => row[column]));
+  const softmax = (row) => {
+    const largest = Math.max(...row);
+    if (largest === -Infinity) return row.map(() => 0);
+    const powers = row.map((value) => Math.exp(value - largest)), total = powers.reduce((a, b) => a + b, 0);
+    return powers.map((power) => power / total);
+  };
+  const sharing = (heads, groups) => (head) => Math.floor((head * groups) / heads);
+
+  /** A stage computed from the ones before it, in which typed numbers stand in place of the right ones. */
+  function computed(stage, typed) {
+    const value = (name) => overlaid(name, typed);
+    const exact = data.exact[stage];
+    if ("qkv".includes(stage) || !data.plain) return exact;
+    if (stage === "scores") {
+      const [q, k] = [value("q"), value("k")], of = sharing(q.length, k.length);
+      return q.map((rows, head) => product(rows, transposed(k[of(head)])));
+    }
+    if (stage === "logits") return value("scores").map((rows) => rows.map((row) => row.map((score) => score * data.scale)));
+    if (stage === "capped") return value("logits");
+    if (stage === "masked") return value("capped").map((rows, h) => rows.map((row, r) => row.map((logit, c) => (exact[h][r][c] === null ? -Infinity : logit))));
+    if (stage === "weights") return value("masked").map((rows) => rows.map(softmax));
+    if (stage === "context") {
+      const [weights, v] = [value("weights"), value("v")], of = sharing(weights.length, v.length);
+      return weights.map((rows, head) => product(rows, v[of(head)]));
+    }
+    const heads = value("context"), joined = heads[0].map((_, row) => heads.flatMap((rows) => rows[row]));
+    const output = data.W_o ? product(joined, data.W_o) : joined;
+    return [data.b_o ? output.map((row) => row.map((sum, column) => sum + data.b_o[column])) : output];
+  }
+
+  /** A stage with what was typed into it; blanks hold what follows from the stages before. */
+  function overlaid(stage, typed) {
+    const mine = typed[stage];
+    const rest = computed(stage, typed);
+    if (!mine) return rest.map((rows) => rows.map((row) => row.map((value) => (value === null ? -Infinity : value))));
+    return rest.map((rows, h) => rows.map((row, r) => row.map((value, c) => (Number.isNaN(mine[h][r][c]) ? (value === null ? -Infinity : value) : mine[h][r][c]))));
+  }
+
+  function typedNumbers() {
+    const typed = {};
+    for (const input of inputs) {
+      const stage = stageOf(input), [h, r, c] = place(input);
+      typed[stage] ??= data.exact[stage].map((rows) => rows.map((row) => row.map(() => NaN)));
+      typed[stage][h][r][c] = input.value.trim() ? number(input.value) : NaN;
+    }
+    return typed;
+  }
+
+  /** How far rounding the typed numbers before a stage moves one of its cells, to first order. */
+  function reach(stage, typed, at, centre) {
+    let total = 0;
+    for (const earlier of data.order.slice(0, data.order.indexOf(stage))) {
+      typed[earlier].forEach((rows, h) => rows.forEach((row, r) => row.forEach((value, c) => {
+        if (!Number.isFinite(value)) return;
+        row[c] = value + half;
+        const moved = computed(stage, typed)[at[0]][at[1]][at[2]] - centre;
+        row[c] = value;
+        if (Number.isFinite(moved)) total += Math.abs(moved);
+      })));
+    }
+    return total;
+  }
+
+  const near = (value, wanted, room) => value === wanted || (wanted === -Infinity && value <= -1e4) || Math.abs(value - wanted) <= room;
+  function judged(stage, at, value, typed) {
+    const right = data.exact[stage][at[0]][at[1]][at[2]];
+    const wanted = right === null ? -Infinity : right;
+    if (near(value, wanted, half)) return "right";
+    if (!data.plain || "qkv".includes(stage)) return "wrong";
+    const centre = computed(stage, typed)[at[0]][at[1]][at[2]];
+    const room = half + reach(stage, typed, at, centre);
+    if (!near(value, centre, room)) return "wrong";
+    const clean = data.order.slice(0, data.order.indexOf(stage)).every((name) => inputs.every((input) => stageOf(input) !== name || !input.classList.contains("wrong")));
+    return clean ? "right" : "follows";
+  }
+
+  function check() {
+    const typed = typedNumbers(), counts = { right: 0, follows: 0, wrong: 0 };
+    for (const input of inputs) {
+      input.classList.remove("right", "follows", "wrong");
+      input.removeAttribute("aria-invalid");
+      if (!input.value.trim()) continue;
+      const value = number(input.value);
+      const state = Number.isNaN(value) ? "wrong" : judged(stageOf(input), place(input), value, typed);
+      input.classList.add(state);
+      if (state === "wrong") input.setAttribute("aria-invalid", "true");
+      input.title = { right: "right", follows: "right from a wrong number before", wrong: "wrong" }[state];
+      counts[state] += 1;
+    }
+    document.getElementById("told").textContent = `${counts.right + counts.follows} of ${inputs.length} right${counts.follows ? `, ${counts.follows} of them from a wrong number before` : ""}${counts.wrong ? `; ${counts.wrong} wrong` : ""}.`;
+  }
+  inputs.forEach((input) => input.addEventListener("change", check));
+  document.addEventListener("keydown", (event) => {
+    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key], input = event.target;
+    if (!steps || !inputs.includes(input)) return;
+    const row = input.closest("tr"), next = steps[0] < 0 ? row.previousElementSibling : row.nextElementSibling;
+    const cell = next && next.querySelectorAll("input")[Number(input.dataset.column)];
+    if (cell) { cell.focus(); event.preventDefault(); }
+  });
+
+  /** answers.csv as the command reads it. */
+  function csv() {
+    const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+    const lines = [];
+    for (const table of document.querySelectorAll(".box table")) {
+      lines.push([table.caption.textContent, ...Array.from(table.tHead.rows[0].cells).slice(1).map((cell) => cell.textContent)]);
+      for (const row of table.tBodies[0].rows) lines.push([row.cells[0].textContent, ...Array.from(row.querySelectorAll("input"), (input) => input.value.trim())]);
+      lines.push([]);
+    }
+    return lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n";
+  }
+  document.getElementById("save").addEventListener("click", () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csv()], { type: "text/csv" }));
+    link.download = data.file;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+  globalThis.sheet = { check, csv, inputs };
+})();

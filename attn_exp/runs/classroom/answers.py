@@ -1,0 +1,128 @@
+"""`answers.csv`: a block for each box, its stage in the corner, blanks to fill in; written, and read with care."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+
+from attn_exp import machine
+from attn_exp.errors import UserError, brief
+from attn_exp.experiment.classroom.paper import Blank, Paper
+from attn_exp.experiment.judging.boxes import Array
+from attn_exp.experiment.judging.cells import NOT_GIVEN, plain
+from attn_exp.report.numbers import decimal
+from attn_exp.runs.records import as_csv
+
+MOST_BYTES, MOST_CELL = 200_000, 40
+CORNER = re.compile(r"(?P<stage>[a-z]+)(?:\s+head\s+(?P<head>[0-9]{1,3}))?", re.IGNORECASE)
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
+
+Numbers = dict[str, Array]
+
+
+def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
+    """Yield each block of a sheet: its box, head, corner, and the names of its rows and columns as they are shown."""
+    for blank in paper.blanks:
+        for head in range(len(blank.right)):
+            corner = f"{blank.stage} head {head + 1}" if len(blank.right) > 1 else blank.stage
+            rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
+            yield blank, head, corner, rows, columns
+
+
+def written(paper: Paper, filled: bool = False) -> str:
+    """Return `answers.csv`: empty, or with what is right."""
+    lines: list[list[str]] = []
+    for blank, head, corner, rows, columns in blocks(paper):
+        matrix = blank.right[head].T if paper.turned else blank.right[head]
+        lines.append([corner, *columns])
+        for name, numbers in zip(rows, matrix, strict=True):
+            lines.append(
+                [name, *(decimal(float(n), paper.digits).replace("−", "-") if filled else "" for n in numbers)]
+            )
+        lines.append([])
+    return as_csv(lines)
+
+
+def read(path: Path, paper: Paper) -> Numbers:
+    """Return the numbers of a student's file by stage, `[h r c]`, NaN where a cell is empty.
+
+    Raises:
+        UserError: a file that cannot be read, is far too large, or holds another table or no number in a cell.
+    """
+    try:
+        with machine.opened(path) as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"{path.name}: cannot be read ({error.strerror or error})") from error
+    if len(content) > MOST_BYTES:
+        raise UserError(f"{path.name}: larger than {MOST_BYTES:,} bytes, which no sheet is")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path.name}: not a text in UTF-8; save it as CSV") from error
+    return placed(lines_of(text, path.name), paper, path.name)
+
+
+def lines_of(text: str, name: str) -> list[list[str]]:
+    """Return the cells of a table; in one with semicolons, commas are decimal points."""
+    first = text.partition("\n")[0]
+    semicolons = first.count(";") > first.count(",")
+    try:
+        lines = list(csv.reader(StringIO(text), delimiter=";" if semicolons else ","))
+    except csv.Error as error:
+        raise UserError(f"{name}: not a table ({error})") from error
+    return [[cell.strip().replace(",", ".") if semicolons else cell.strip() for cell in line] for line in lines]
+
+
+def placed(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Numbers:
+    """Return the numbers of the blocks of a table."""
+    known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
+    numbers = {blank.stage: np.full(blank.right.shape, np.nan) for blank in paper.blanks}
+    found = 0
+    for start, line in enumerate(lines):
+        match = CORNER.fullmatch(line[0]) if line else None
+        corner = line[0].lower() if match else ""
+        if corner not in known:
+            continue
+        found += 1
+        blank, head, rows, columns = known[corner]
+        matrix = block(lines[start + 1 : start + 1 + len(rows)], len(rows), len(columns), f"{name}: {corner}")
+        numbers[blank.stage][head] = matrix.T if paper.turned else matrix
+    if not found:
+        raise UserError(f"{name}: another table; expected blocks that begin with {', '.join(list(known)[:3])}, ...")
+    return {stage: array for stage, array in numbers.items() if not np.isnan(array).all()}
+
+
+def block(lines: Sequence[Sequence[str]], rows: int, columns: int, where: str) -> Array:
+    """Return the numbers of one block, NaN where a cell is empty or the block ends early."""
+    matrix = np.full((rows, columns), np.nan)
+    for row, line in enumerate(lines):
+        if not any(line):
+            break
+        for column, cell in enumerate(line[1 : columns + 1]):
+            matrix[row, column] = number(cell, f"{where}, row {row + 1}, column {column + 1}")
+    return matrix
+
+
+def number(cell: str, where: str) -> float:
+    """Return a cell as a number, NaN for an empty one.
+
+    Raises:
+        UserError: it holds a formula or another text.
+    """
+    text = plain(cell).replace("∞", "inf")
+    if text.lower() in NOT_GIVEN:
+        return float("nan")
+    if len(text) > MOST_CELL or not NUMBER.fullmatch(text):
+        raise UserError(f"{where}: {brief(cell, 30)!r} is not a number")
+    return float(text)
+
+
+def counted(numbers: Mapping[str, Array]) -> int:
+    """Return how many cells are filled in."""
+    return sum(int((~np.isnan(array)).sum()) for array in numbers.values())

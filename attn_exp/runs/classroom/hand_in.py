@@ -1,0 +1,117 @@
+"""`attn-exp grade ANSWERS KEY`: what became of each student, and of the class."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from attn_exp import machine
+from attn_exp.errors import UserError
+from attn_exp.experiment import mistakes
+from attn_exp.experiment.classroom.grading import Grade, grade
+from attn_exp.report import worksheet
+from attn_exp.report.plain import plain
+from attn_exp.report.terminal import table
+from attn_exp.runs.classroom import answers, key
+from attn_exp.runs.classroom.key import Key
+from attn_exp.runs.records import as_csv
+
+HEADS = ("student", "points", "of", "first wrong", "mistake", "what it is")
+MOST_FILES = 5000
+
+
+@dataclass(frozen=True)
+class Handed:
+    """One student's file: the grade, or why it could not be read."""
+
+    student: str
+    grade: Grade | None
+    trouble: str = ""
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        """The student's line of the table."""
+        if self.grade is None:
+            return (self.student, "-", "-", "-", "-", self.trouble)
+        found = self.grade
+        said = found.said or ("all right" if found.points == found.most else "no number is wrong; some are missing")
+        return (
+            self.student, f"{found.points}", f"{found.most}", found.first_wrong, " ".join(found.mistakes), said,
+        )  # fmt: skip
+
+
+def graded(words: Sequence[str]) -> str:
+    """Grade a file or a folder of answers with a key or a folder of keys; write the table and the page of the class.
+
+    Raises:
+        UserError: nothing there to grade, or no key.
+    """
+    files, keys = files_of(machine.folder(words[0]), ".csv"), keys_of(machine.folder(words[1]))
+    handed = list(every_grade(files, keys))
+    lines = [one.line for one in handed]
+    overview = [(name, f"{count}", says) for name, count, says in common(handed)]
+    home = machine.folder(words[1])
+    target = (home if home.is_dir() else home.parent).parent / "grades"
+    try:
+        machine.own_folder(target)
+        machine.write(target / "grades.csv", as_csv([HEADS, *lines]).encode("utf-8", "backslashreplace"))
+        machine.write(
+            target / "class.html", worksheet.grades(HEADS, lines, overview).encode("utf-8", "backslashreplace")
+        )
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
+    shown = table(HEADS, [[plain(cell, 90) for cell in line] for line in lines])
+    often = table(("mistake", "students", ""), overview) if overview else "No mistake by name."
+    return f"{shown}\n\n{often}\n\n{target / 'class.html'}"
+
+
+def every_grade(files: Sequence[Path], keys: Mapping[str, Key]) -> Iterator[Handed]:
+    """Yield the grade of each file; one that cannot be read is a line, and the others are graded."""
+    only, composed = next(iter(keys.values())) if len(keys) == 1 else None, key.composer(typed=False)
+    for path in files:
+        own = keys.get(path.stem, only)
+        try:
+            if own is None:
+                raise UserError(f"{path.name}: no key {path.stem}.json")
+            made = own.paper(composed)
+            named = own.student if own is not only and own.student != "key" else path.stem
+            yield Handed(named, grade(made, answers.read(path, made)))
+        except UserError as error:
+            yield Handed(path.stem, None, str(error))
+
+
+def common(handed: Sequence[Handed]) -> Iterator[tuple[str, int, str]]:
+    """Yield how many students made each mistake, the commonest first."""
+    counts = Counter(name for one in handed if one.grade for name in one.grade.mistakes)
+    for name, count in counts.most_common():
+        yield name, count, mistakes.mistake(name).says
+
+
+def keys_of(place: Path) -> dict[str, Key]:
+    """Return the keys in a folder, or the one that a file holds, by the names of their files.
+
+    Raises:
+        UserError: there is none, or one that cannot be read.
+    """
+    return {path.stem: key.read(path) for path in files_of(place, ".json")}
+
+
+def files_of(place: Path, suffix: str) -> list[Path]:
+    """Return the files of one kind in a folder, or the one file.
+
+    Raises:
+        UserError: there is none, or far too many.
+    """
+    if place.is_file():
+        return [place]
+    try:
+        files = sorted(
+            path for path in place.iterdir() if path.suffix.lower() == suffix and not path.name.startswith(".")
+        )
+    except OSError as error:
+        raise UserError(f"{place}: cannot be read ({error.strerror})") from error
+    if not 0 < len(files) <= MOST_FILES:
+        raise UserError(f"{place}: {len(files):,} files that end in {suffix}; expected 1 to {MOST_FILES:,}")
+    return files

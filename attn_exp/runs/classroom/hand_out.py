@@ -1,0 +1,169 @@
+"""`attn-exp sheet`: a worksheet, its blanks as a table, and its key; or one of each for every student of a class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from attn_exp import machine
+from attn_exp.config.read import read
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.classroom.draw import Numbers, drawn
+from attn_exp.experiment.classroom.foretold import possible
+from attn_exp.experiment.classroom.paper import Paper, paper
+from attn_exp.report import worksheet
+from attn_exp.runs.classroom import answers
+from attn_exp.runs.classroom.key import MOST_DIGITS, Key, composer
+
+OWN = ("names", "digits", "stages", "turned", "to")
+"""Words of this command; all others are settings of a run."""
+RANGE = re.compile(r"range\((-?\d+),\s*(-?\d+)\)")
+MOST_STUDENTS = 2000
+DRAWN = "embeddings=random"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the words of the command say."""
+
+    words: tuple[str, ...]
+    names: tuple[str, ...]
+    seeds: tuple[int, ...]
+    stages: tuple[str, ...]
+    digits: int
+    turned: bool
+    to: Path
+
+
+def sheet(words: Sequence[str]) -> str:
+    """Write the sheets that the words ask for, and return what to hand out.
+
+    Raises:
+        UserError: words that no run would take, or that make no sheet; or a folder that is there already.
+    """
+    asked = understood(words)
+    keys = list(every_sheet(asked))
+    if asked.to.exists():
+        raise UserError(f"to={asked.to}: is there already; name another folder, or remove it")
+    try:
+        asked.to.mkdir(parents=True)
+        for name, key, made in keys:
+            write(asked.to, name, key, made, alone=len(keys) == 1)
+    except OSError as error:
+        raise UserError(f"to={asked.to}: cannot be written to ({error.strerror})") from error
+    first = asked.to / ("sheet.html" if len(keys) == 1 else "sheets")
+    handed = asked.to / ("answers.csv" if len(keys) == 1 else "answers")
+    return f"{len(keys)} sheet{'s' * (len(keys) > 1)}\n{first}\n\nto grade: attn-exp grade {handed} {asked.to / 'key'}"
+
+
+def write(folder: Path, name: str, key: Key, made: Paper, alone: bool) -> None:
+    """Write one student's sheet, blanks and key."""
+    page = folder / "sheet.html" if alone else machine.own_folder(folder / "sheets") / f"{name}.html"
+    blanks = folder / "answers.csv" if alone else machine.own_folder(folder / "answers") / f"{name}.csv"
+    keys = machine.own_folder(folder / "key")
+    machine.write(page, text(worksheet.page(made, key.student, f"{name}.csv")))
+    machine.write(blanks, text(answers.written(made)))
+    machine.write(keys / f"{name}.html", text(worksheet.key(made, key.student)))
+    machine.write(keys / f"{name}.json", key.written())
+
+
+def text(content: str) -> bytes:
+    """Return a text as bytes; half a surrogate pair becomes its number."""
+    return content.encode("utf-8", "backslashreplace")
+
+
+def every_sheet(asked: Asked) -> Iterator[tuple[str, Key, Paper]]:
+    """Yield the file's name, the key and the sheet of each student: drawn numbers are each student's own."""
+    composed = composer(typed=True)
+    config = read(composed(asked.words))
+    draws = DRAWN in asked.words
+    kept = tuple(word for word in asked.words if not draws or not word.startswith("embeddings"))
+    telling = possible(paper(config, asked.stages, asked.digits)) if draws else frozenset()
+
+    def key(student: str, seed: int, numbers: Numbers) -> Key:
+        words = kept if draws else (*kept, f"seed={seed}")
+        return Key(student, words, numbers, asked.stages, asked.digits, asked.turned)
+
+    for file, student, seed in zip(file_names(asked.names), asked.names, asked.seeds, strict=True):
+        if draws:
+            numbers, made = drawn(config, seed, lambda numbers: key("", 0, numbers).paper(composed), telling)
+            yield file, key(student, seed, numbers), made
+        else:
+            plain = key(student, seed, {})
+            yield file, plain, plain.paper(composed)
+
+
+def understood(words: Sequence[str]) -> Asked:
+    """Return what the words say.
+
+    Raises:
+        UserError: a value that does not fit.
+    """
+    own = {key: value for key, _, value in (word.partition("=") for word in words) if key in OWN}
+    settings = [word for word in words if word.partition("=")[0] not in (*OWN, "seed")]
+    for word in settings:
+        if "=" not in word:
+            raise UserError(unknown(word, [f"{name}=..." for name in (*OWN, "seed")], "word of attn-exp sheet"))
+    digits = own.get("digits", "2")
+    if not digits.isdecimal() or int(digits) > MOST_DIGITS:
+        raise UserError(f"digits={digits}: expected 0 to {MOST_DIGITS}, the decimals that are asked")
+    if own.get("turned", "false") not in ("true", "false"):
+        raise UserError(f"turned={own['turned']}: expected true, tokens as columns, or false, as rows")
+    seeds = seeds_of(next((word.partition("=")[2] for word in words if word.startswith("seed=")), ""))
+    names = class_names(Path(own["names"])) if "names" in own else ()
+    seeds = seeds or tuple(range(len(names) or 1))
+    if names and len(seeds) not in (1, len(names)):
+        raise UserError(f"names={own['names']}: {len(names)} names and {len(seeds)} seeds; expected as many, or one")
+    seeds = seeds * len(names) if names and len(seeds) == 1 and len(names) > 1 else seeds
+    names = names or (tuple(f"seed-{seed}" for seed in seeds) if len(seeds) > 1 else ("key",))
+    stages = tuple(part.strip() for part in own.get("stages", "").strip("[]").split(",") if part.strip())
+    to = machine.folder(own.get("to", "sheets"))
+    return Asked(tuple(settings), names, seeds, stages, int(digits), own.get("turned") == "true", to)
+
+
+def seeds_of(value: str) -> tuple[int, ...]:
+    """Return the seeds of `range(0,30)`, `1,2,3` or `7`.
+
+    Raises:
+        UserError: anything else, or far too many.
+    """
+    match = RANGE.fullmatch(value)
+    if match:
+        seeds = range(int(match[1]), int(match[2]))
+        if not 0 < len(seeds) <= MOST_STUDENTS:
+            raise UserError(f"seed={value}: {len(seeds):,} sheets; expected 1 to {MOST_STUDENTS:,}")
+        return tuple(seeds)
+    if value and not all(re.fullmatch(r"\d{1,9}", part) for part in value.split(",")):
+        raise UserError(f"seed={value}: expected a number, several such as 1,2,3, or range(0,30)")
+    return tuple(map(int, value.split(","))) if value else ()
+
+
+def class_names(path: Path) -> tuple[str, ...]:
+    """Return the names in the first column of a table.
+
+    Raises:
+        UserError: no such file, or no name in it.
+    """
+    try:
+        lines = machine.read_text(path).splitlines()
+    except (OSError, ValueError) as error:
+        raise UserError(f"names={path}: cannot be read ({error})") from error
+    names = [re.split("[,;\t]", line)[0].strip().strip('"') for line in lines]
+    names = [name for name in names if name]
+    if names and names[0].lower() in ("name", "names", "student", "students"):
+        names = names[1:]
+    if not 0 < len(names) <= MOST_STUDENTS:
+        raise UserError(f"names={path}: {len(names):,} names; expected 1 to {MOST_STUDENTS:,}, one a line")
+    return tuple(names)
+
+
+def file_names(names: Sequence[str]) -> list[str]:
+    """Return a file's name for each student: letters and digits, and a number where two would be the same."""
+    made: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^\w-]+", "-", name).strip("-")[:60] or "student"
+        count = sum(other == plain or other.startswith(f"{plain}-{1}") for other in made)
+        made.append(plain if plain not in made else f"{plain}-{count + 1}")
+    return made

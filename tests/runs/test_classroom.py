@@ -1,0 +1,215 @@
+"""Sheets for a class: what they ask, what they accept, and the mistake by its name."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_exp.errors import UserError
+from attn_exp.experiment.classroom.foretold import foretold, possible
+from attn_exp.experiment.classroom.paper import Paper
+from attn_exp.runs.classroom import answers, key
+from attn_exp.runs.classroom.hand_in import graded
+from attn_exp.runs.classroom.hand_out import sheet
+from tests.report.browser import need_chromium
+from tests.report.tab import visit
+
+DRAWN = ("embeddings=random", "embeddings.tokens=4", "embeddings.d_model=4")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def handed(*words: str) -> Paper:
+    """Write one sheet and return it as its key gives it."""
+    sheet([*words, "to=one"])
+    return key.read(Path("one/key/key.json")).paper(key.composer(typed=False))
+
+
+def result(numbers: str, keys: str = "one/key") -> list[dict[str, str]]:
+    graded([numbers, keys])
+    with Path(keys).parent.joinpath("grades/grades.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def written(paper: Paper, changed: dict[str, np.ndarray] | None = None) -> str:
+    """The file of a student who wrote what is right, or other numbers in some boxes."""
+    other = changed or {}
+    blanks = tuple(replace(blank, right=other.get(blank.stage, blank.right)) for blank in paper.blanks)
+    return answers.written(replace(paper, blanks=blanks), filled=True)
+
+
+def test_the_known_answer_of_a_document_is_right(home: Path) -> None:
+    """The cat sat: its weights, printed to two decimals in the document, are full marks."""
+    paper = handed("experiment=the_cat_sat", "variant=[matrix]", "stages=[weights]")
+    assert [blank.stage for blank in paper.blanks] == ["weights"]
+    Path("mine.csv").write_text(written(paper))
+    (line,) = result("mine.csv")
+    assert (line["points"], line["what it is"]) == (line["of"], "all right")
+
+
+def test_every_common_mistake_shows_and_is_named(home: Path) -> None:
+    paper = handed(*DRAWN, "variant=[multi_head]", "head=2", "mask=causal", "seed=3")
+    told = {one.name: one for one in foretold(paper)}
+    assert possible(paper) <= set(told)
+    Path("all").mkdir()
+    fitting = {name for name, one in told.items() if fits(paper, one.made)}
+    for name in sorted(fitting):
+        made = {stage: array if array.ndim == 3 else array[None] for stage, array in told[name].made.items()}
+        Path(f"all/{name}.csv").write_text(written(paper, made))
+    names = {line["student"]: line["mistake"] for line in result("all")}
+    alike = {"scale_by_sqrt_d_model", "scale_by_sqrt_keys", "scale_twice", "mask_ignored", "mask_transposed"}
+    assert {name for name in fitting if names[name] != name} <= alike  # the same numbers as another mistake's
+    assert all(names[name] for name in fitting)
+
+
+def fits(paper: Paper, made: dict[str, np.ndarray]) -> bool:
+    shapes = {blank.stage: blank.right.shape for blank in paper.blanks}
+    return all(
+        stage not in shapes or (array if array.ndim == 3 else array[None]).shape == shapes[stage]
+        for stage, array in made.items()
+    )
+
+
+def test_a_slip_is_one_cell_and_what_follows_from_it_counts(home: Path) -> None:
+    paper = handed(*DRAWN, "variant=[matrix]", "seed=1")
+    right = {blank.stage: blank.right for blank in paper.blanks}
+    weights = np.round(right["weights"], 2)
+    weights[0, 1, 2] += 0.2
+    output = np.round(np.round(weights, 2) @ np.round(right["v"], 2), 2)
+    Path("mine.csv").write_text(written(paper, {"weights": weights, "output": output}))
+    (line,) = result("mine.csv")
+    assert (int(line["of"]) - int(line["points"]), line["first wrong"]) == (1, "weights")
+    assert line["what it is"].startswith("a slip: row t2, key t3: ")
+
+
+def test_rounding_is_carried_through(home: Path) -> None:
+    """A student who goes on from the rounded numbers of each box is right everywhere."""
+    paper = handed(*DRAWN, "variant=[matrix]", "digits=1", "seed=2")
+    numbers = {blank.stage: np.round(blank.right[0], 1) for blank in paper.blanks}
+    logits = np.round(numbers["scores"] * 0.5, 1)
+    powers = np.exp(logits)
+    weights = np.round(powers / powers.sum(axis=-1, keepdims=True), 1)
+    output = np.round(weights @ numbers["v"], 1)
+    Path("mine.csv").write_text(written(paper, {"weights": weights[None], "output": output[None]}))
+    (line,) = result("mine.csv")
+    assert line["points"] == line["of"]
+
+
+def test_a_class_gets_numbers_of_its_own_from_small_whole_ones(home: Path) -> None:
+    Path("class.csv").write_text("name\nAda Lovelace\nAlan\nAda Lovelace\n")
+    text = sheet([*DRAWN, "names=class.csv", "variant=[matrix]", "to=class"])
+    assert text.startswith("3 sheets")
+    keys = [json.loads(path.read_text()) for path in sorted(Path("class/key").glob("*.json"))]
+    assert [one["student"] for one in keys] == ["Ada Lovelace", "Ada Lovelace", "Alan"]
+    assert len({json.dumps(one["numbers"]) for one in keys}) == 3
+    assert {abs(cell) for one in keys for row in one["numbers"]["W_q"] for cell in row} <= {0, 1}
+    blank = {line["student"]: line for line in result("class/answers", "class/key")}
+    assert {line["points"] for line in blank.values()} == {"0"}
+
+
+def test_the_same_seed_gives_the_same_sheet(home: Path) -> None:
+    for place in ("a", "b"):
+        sheet([*DRAWN, "variant=[matrix]", "seed=5", f"to={place}"])
+    assert Path("a/sheet.html").read_bytes() == Path("b/sheet.html").read_bytes()
+    assert Path("a/key/key.json").read_bytes() == Path("b/key/key.json").read_bytes()
+
+
+def test_tokens_may_be_columns(home: Path) -> None:
+    paper = handed(*DRAWN, "variant=[matrix]", "turned=true", "seed=1")
+    head, *_ = Path("one/answers.csv").read_text().splitlines()
+    assert head == "q,t1,t2,t3,t4"
+    Path("mine.csv").write_text(written(paper))
+    (line,) = result("mine.csv")
+    assert line["points"] == line["of"]
+
+
+BAD = {
+    "table.csv": (b"a,b\n1,2\n", "another table"),
+    "formula.csv": (b"q,1,2,3,4\nt1,=A1*2,0,0,0\n", "'=A1*2' is not a number"),
+    "text.csv": (b"q,1,2,3,4\nt1,one,0,0,0\n", "q, row 1, column 1: 'one' is not a number"),
+    "huge.csv": (b"q,1\n" + b"t1,0\n" * 60_000, "larger than"),
+    "bytes.csv": (bytes(range(128, 256)), "not a text"),
+    "empty.csv": (b"", "another table"),
+}
+
+
+def test_a_bad_file_is_a_line_and_the_rest_is_graded(home: Path) -> None:
+    paper = handed(*DRAWN, "variant=[matrix]", "seed=1")
+    Path("all").mkdir()
+    Path("all/good.csv").write_text(written(paper))
+    for name, (content, _) in BAD.items():
+        Path("all", name).write_bytes(content)
+    lines = {line["student"]: line["what it is"] for line in result("all")}
+    assert lines.pop("good") == "all right"
+    for name, (_, message) in BAD.items():
+        assert message in lines[Path(name).stem]
+
+
+def test_semicolons_and_decimal_commas_are_read(home: Path) -> None:
+    paper = handed(*DRAWN, "variant=[matrix]", "seed=1")
+    Path("mine.csv").write_text(written(paper).replace(",", ";").replace(".", ","))
+    (line,) = result("mine.csv")
+    assert line["points"] == line["of"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["digits=9"], "digits=9: expected 0 to 6"),
+        (["stages=[wieghts]"], "weights"),
+        (["seed=range(0,9999)"], "9,999 sheets"),
+        (["names=nowhere.csv"], "nowhere.csv: cannot be read"),
+        (["hello"], "hello"),
+        (["variant=[linear]"], "not computed in steps"),
+        (["embeddings.tokens=40"], "too long"),
+    ],
+)
+def test_a_mistake_of_the_teacher_is_one_line(words: Sequence[str], message: str, home: Path) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        sheet([*DRAWN[:1], "embeddings.d_model=4", "variant=[matrix]", *words])
+    assert not Path("sheets").exists()
+
+
+@pytest.mark.parametrize("content", [b"{}", b"[1]", b'{"student": 1}', b"\xff"])
+def test_a_key_that_is_none_is_refused(content: bytes, home: Path) -> None:
+    Path("key.json").write_bytes(content)
+    Path("mine.csv").write_text("q,1\n")
+    with pytest.raises(UserError, match="no key of a sheet"):
+        graded(["mine.csv", "key.json"])
+
+
+def test_the_page_checks_each_number_as_it_is_typed(home: Path) -> None:
+    need_chromium()
+    paper = handed(*DRAWN, "variant=[matrix]", "seed=1")
+    right = {blank.stage: np.round(blank.right[0], 2) for blank in paper.blanks}
+    wrong = right["weights"].copy()
+    wrong[0, 0] += 0.3
+    numbers = {**right, "weights": wrong, "output": np.round(wrong @ right["v"], 2)}
+    typed = [float(cell) for blank in paper.blanks for cell in numbers[blank.stage].ravel()]
+    script = f"""
+    const typed = {typed};
+    sheet.inputs.forEach((input, place) => {{ input.value = typed[place]; }});
+    sheet.check();
+    return {{ states: sheet.inputs.map((input) => input.className), csv: sheet.csv() }};
+    """
+    found = visit(Path("one/sheet.html").read_text(), script, home)
+    assert found.console == []
+    states = dict(zip(right, np.split(np.array(found.answer["states"]), np.cumsum([16] * 6)), strict=True))
+    assert set(states["q"]) | set(states["scores"]) | set(states["logits"]) == {"right"}
+    assert list(states["weights"]).count("wrong") == 1
+    assert set(states["output"]) <= {"right", "follows"}
+    assert "follows" in states["output"][:4]
+    Path("mine.csv").write_text(found.answer["csv"])
+    (line,) = result("mine.csv")
+    assert int(line["of"]) - int(line["points"]) == 1
