@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import machine
+from attn_exp.config.another_input import meant
 
 SECTIONS = ("embeddings", "projections")
 ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given")
@@ -32,6 +33,8 @@ def named(section: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yield the settings of a section that name files, and the files."""
     for name in names(section):
         value, key = item(section, name), f"{path}.{name}"
+        if name == "memory" and isinstance(value, str):
+            value = meant(value, key)
         if is_file(key) and isinstance(value, str) and value:
             yield key, value
         elif name != "names" and names(value):

@@ -12,6 +12,7 @@ import numpy as np
 from attn_exp.config import large
 from attn_exp.config.drawn import Projections
 from attn_exp.config.schema import Config, Embeddings
+from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, brief, first_line
 from attn_exp.problem import input_files
 from attn_exp.problem.problem import Problem
@@ -83,23 +84,35 @@ def as_projected(problem: Problem) -> Projections:
 
 def as_started(problem: Problem) -> Embeddings:
     """Return the settings of an input that starts at the arrays of a problem."""
+    tokens = problem.key_tokens if problem.past else problem.tokens
+    vectors = None if problem.memory is None else problem.memory.tolist()
+    others = problem.past == 0 and problem.key_tokens != problem.tokens
+    memory = Embeddings(tokens=problem.key_tokens, vectors=vectors) if others or vectors else None
     if problem.x is not None:
-        return Embeddings(tokens=problem.tokens, vectors=problem.x.tolist())
+        return Embeddings(tokens=tokens, vectors=problem.x.tolist(), memory=memory)
     stages = ("weights", "v") if problem.weights is not None else ("q", "k", "v")
     arrays: dict[str, Any] = {name: getattr(problem, name) for name in stages}
-    return Embeddings(
-        tokens=problem.tokens, **{name: array.tolist() for name, array in arrays.items() if array is not None}
-    )
+    lists = {name: array.tolist() for name, array in arrays.items() if array is not None}
+    return Embeddings(tokens=tokens, memory=memory, **lists)
 
 
 def renamed(words: Sequence[str], config: Config, settings: Iterable[str]) -> tuple[str, ...]:
     """Return the words of a command, with the names of the arrays where files stood that are no more."""
     gone = set(settings)
     sections = {setting.partition(".")[0] for setting in gone}
-    left = [word for word in words if word.partition("=")[0].lstrip("+") not in gone]
+    memory = config.embeddings.memory if "embeddings" in sections else None
+    left = [word for word in words if not is_gone(word.partition("=")[0].lstrip("+"), gone, memory is not None)]
     given = config.projections.given if "projections" in sections else {}
     stages = [field.name for field in fields(Embeddings) if field.name in STAGES and "embeddings" in sections]
     arrays = {f"embeddings.{name}": getattr(config.embeddings, name) for name in stages}
     arrays |= {f"++projections.given.{name}": matrix for name, matrix in given.items()}
+    if memory is not None:
+        left.append(f"embeddings.memory.tokens={spelled(memory.tokens)}")
+        arrays["embeddings.memory.vectors"] = memory.vectors
     named = {key: large.stored(large.name_of(np.array(array))) for key, array in arrays.items() if array is not None}
     return (*left, *(f"{key}={name}" for key, name in named.items()))
+
+
+def is_gone(key: str, gone: set[str], memory: bool) -> bool:
+    """Say whether a word of a command is about a file that is no more, or about a `memory` that is written anew."""
+    return key in gone or (memory and f"{key}.".startswith("embeddings.memory."))

@@ -25,6 +25,10 @@ RUNS: list[tuple[str, ...]] = [
     (*FILES, "bias=true", "projections.file=biased.npz"),
     (*FILES, "projections.turned=true", "embeddings.columns=true", "embeddings.file=turned.npy"),
     (*FILES, "embeddings.tokens=tokens.txt"),
+    (*FILES, "past=1", "mask=causal"),
+    ("embeddings=she_likes_coffee", "embeddings.memory=words.csv", "head=2"),
+    ("embeddings=file", "embeddings.file=words.csv", "embeddings.memory.file=turned.npy"),
+    ("embeddings=file", "embeddings.file=late.npz", "projections=none", "past=1"),
     ("embeddings=file", "embeddings.file=late.npz", "projections=none"),
     ("embeddings=inline", "embeddings.vectors=turned.npy", "embeddings.columns=true", "+projections.given.W_q=q.npy"),
 ]
