@@ -1,6 +1,6 @@
 """A real model: its forward pass against PyTorch's, and one layer's report against the default run.
 
-Run it as `python benchmarks/models.py`, with `pip install -e .[libraries,models]`. It takes processor time in pairs, one
+Run it as `python benchmarks/models.py`, with `pip install -e .[libraries,models]`. It takes processor time, one
 thread each, and prints medians; MiniLM has 6 layers, and 128 tokens go in.
 """
 

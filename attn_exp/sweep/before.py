@@ -13,7 +13,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.compare import prepared
 from attn_exp.runs.store import check_writable
-from attn_exp.sweep import kinds_of_plots, manifest, parquet
+from attn_exp.sweep import by_head, kinds_of_plots, manifest, parquet
 from attn_exp.sweep.engines import engine
 from attn_exp.sweep.plan import Plan, index_of
 from attn_exp.sweep.space import Space
@@ -41,7 +41,7 @@ def check(plan: Plan, folder: Path, config: Config) -> None:
 
 
 def more_metrics(space: Space) -> tuple[str, ...]:
-    """Return the metrics that the sweep adds to a row's own; other checks make tables that a sweep has no place for.
+    """Return the metrics that the sweep adds to a row's own, and those of heads; other checks make tables of their own.
 
     Raises:
         UserError: another check, or metrics that are not the same everywhere.
@@ -53,7 +53,7 @@ def more_metrics(space: Space) -> tuple[str, ...]:
         asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
     if len(asked) > 1 or any(axis.key in ("check", "dtype", "metrics") for axis in space.axes):
         raise UserError("metrics, check and dtype belong to the whole sweep and take one value")
-    return tuple(name for name in asked.pop() if name not in row_columns())
+    return (*(name for name in asked.pop() if name not in row_columns()), *by_head.columns(space))
 
 
 def check_points(plan: Plan) -> None:

@@ -9,8 +9,10 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from attn_exp.report.lettering import drawable
+from attn_exp.sweep import by_head
 from attn_exp.sweep.panels import ends, in_order, labels, level, name_ticks, panels, spoken
 from attn_exp.sweep.totals import Summary
 
@@ -97,3 +99,39 @@ def strokes(
         most = max(map(len, shared.values()))
         for (left, right), means in shared.items():
             yield (at, left), (at + 1, right), sum(means) / len(means), len(means) / most
+
+
+def by_layers(summary: Summary) -> Figure | None:
+    """Draw the patterns of heads: layers down, heads across, a panel for each pattern; None where there are none.
+
+    Several points of one layer are drawn as their mean, and of several variants the first.
+    """
+    places = [place for name in summary.most if (place := by_head.parsed(name))]
+    if not places or by_head.LAYER not in summary.axes:
+        return None
+    axis, heads = summary.axes.index(by_head.LAYER), max(head for head, _ in places)
+    layers, patterns = in_order(labels(summary, axis)), list(dict.fromkeys(pattern for _, pattern in places))
+    figure, axes = panels(len(patterns), 3, max(1.0, 0.13 * len(layers) + 0.5))
+    for panel, pattern in zip(axes, patterns, strict=True):
+        matrix = pattern_map(summary, axis, (layers, heads), pattern)
+        panel.imshow(matrix, cmap=MAP, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        name_ticks(panel.xaxis, [str(head + 1) for head in range(heads)], 8)
+        name_ticks(panel.yaxis, layers, 14)
+        panel.set_title(pattern)
+        panel.set_xlabel("head")
+        panel.set_ylabel("layer")
+    figure.colorbar(ScalarMappable(Normalize(0, 1), MAP), ax=axes, label="share", shrink=0.8)
+    return figure
+
+
+def pattern_map(summary: Summary, axis: int, shape: tuple[Sequence[str], int], pattern: str) -> NDArray[np.float64]:
+    """Return one pattern of the first variant, `[layer head]`, NaN where nothing was measured."""
+    layers, heads = shape
+    sums, counts = np.zeros((len(layers), heads)), np.zeros((len(layers), heads))
+    for key, cell in summary.cells.items():
+        for head in range(heads):
+            moments = cell.get(by_head.column(head + 1, pattern))
+            if moments is not None and key[-1] == summary.variants[0]:
+                sums[layers.index(key[axis]), head] += moments.mean
+                counts[layers.index(key[axis]), head] += 1
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)

@@ -30,6 +30,7 @@ CAPTIONS = {
     "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
     "heat": "Means over two swept keys, one panel for each variant.",
     "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
+    "heads": "Every head of every layer, a map for each pattern: what share of its weight a head gives to it.",
     "spread": "How the numbers of each variant spread over the seeds: quartiles are estimated as mean ± 0.674 s.",
 }
 """What each kind of plot shows."""

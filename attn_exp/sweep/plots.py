@@ -15,7 +15,7 @@ from matplotlib.ticker import NullLocator
 
 from attn_exp.report.drawing import COLOURS, MARKERS, STYLE, encoded
 from attn_exp.report.lettering import drawable, fonts_for
-from attn_exp.sweep import forest
+from attn_exp.sweep import forest, maps
 from attn_exp.sweep.answers.effects import FEW
 from attn_exp.sweep.explore import spaced_by_factors
 from attn_exp.sweep.kinds_of_plots import NEEDS
@@ -40,7 +40,9 @@ def draw(about: Mapping[str, Any], summary: Summary) -> dict[str, Figure]:
     texts = {text for key in summary.cells for text in key}
     with matplotlib.rc_context({"font.family": fonts_for(texts)}, STYLE):
         effects = forest.effects(summary.answers, metrics[:2])
-        figures = ({"effects": effects} if effects else {}) | fitting(summary, metrics, places)
+        heads = maps.by_layers(summary)
+        figures = ({"heads": heads} if heads else {}) | ({"effects": effects} if effects else {})
+        figures |= fitting(summary, metrics, places)
         for name in about.get("sweep", {}).get("plot", ()):
             if name not in figures and name in NEEDS:
                 figures |= named(summary, metrics, places, name)

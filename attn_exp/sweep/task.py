@@ -24,6 +24,7 @@ from attn_exp.experiment.row import Row
 from attn_exp.registry import Origin
 from attn_exp.runs import records
 from attn_exp.runs.records import cell
+from attn_exp.sweep import by_head
 from attn_exp.sweep.plan import Job, Plan, task_version
 
 OK, FAILED, CRASHED = "ok", "failed", "crashed"
@@ -140,10 +141,13 @@ def ok_lines(plan: Plan, number: int, config: Config, comparison: Comparison) ->
 
 
 def more_numbers(plan: Plan, config: Config, comparison: Comparison) -> dict[tuple[str, str], float]:
-    """Return what `metrics=` asks for, by variant and metric."""
+    """Return what `metrics=` asks for, by variant and metric, and the patterns of heads."""
+    heads = by_head.numbers(comparison, plan.metrics)
+    if all(map(by_head.parsed, plan.metrics)):
+        return heads
     computed = [variant for variant in comparison.variants if not variant.refused]
     records = measures.examine(config, comparison.problem, computed)
-    return {(record.variant, record.metric): record.value for record in records}
+    return heads | {(record.variant, record.metric): record.value for record in records}
 
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attn_exp.experiment.row import COLUMNS
+from attn_exp.sweep import by_head
 from attn_exp.sweep.answers.answers import NONE, Answers, answers
 from attn_exp.sweep.answers.cube import Gatherer
 from attn_exp.sweep.student import t_975
@@ -110,7 +111,7 @@ class Summary:
     @property
     def more(self) -> list[str]:
         """The metrics beyond a row's own that have numbers."""
-        return [name for name in self.most if name not in METRICS]
+        return [name for name in self.most if name not in METRICS and not by_head.parsed(name)]
 
 
 def folds(head: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str, Fold]:
@@ -146,7 +147,7 @@ def summarized(
     `dimensions` groups the places of the axes that move together; without it each stands alone.
     """
     together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
-    gatherer = Gatherer(head, axes, together, metrics)
+    gatherer = Gatherer(head, axes, together, [name for name in metrics if not by_head.parsed(name)])
     summary = totalled(head, gatherer.watching(lines), axes, metrics)
     summary.answers = answers(gatherer.cube())
     return summary

@@ -1,0 +1,56 @@
+"""A sweep over the layers of a model: the patterns of every head in its table, and their picture."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from attn_exp import cli
+from attn_exp.experiment import patterns
+from tests.checkpoints import write_bert, write_tiny_model
+from tests.compose import comparison
+
+
+def swept(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Path:
+    """Run a sweep and return its folder."""
+    monkeypatch.chdir(folder)
+    assert cli.obey(["-m", *words, "sweep.engine=serial"]) == 0
+    (sweep,) = (folder / "outputs" / "sweeps").iterdir()
+    return sweep
+
+
+def test_the_table_holds_what_each_head_of_each_layer_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_bert(tmp_path)
+    words = ("model=bert", f"model.path={tmp_path}", "model.tokens=[1,2,1,2]")
+    sweep = swept(tmp_path, monkeypatch, *words, "model.layer=0,1", "report=full")
+    rows = list(csv.DictReader((sweep / "results.csv").read_text(encoding="utf-8").splitlines()))
+    assert [row["model.layer"] for row in rows] == ["0", "1"]
+    for row in rows:
+        weights = comparison(*words, f"model.layer={row['model.layer']}").traces["multi_head"].weights
+        assert weights is not None
+        for head in (1, 2):
+            assert float(row[f"head_{head}_first"]) == pytest.approx(weights[head - 1, :, 0].mean())
+            assert row[f"head_{head}_delimiter"] in ("", "nan")
+    assert {name for name in rows[0] if name.startswith("head_2_")} == {f"head_2_{name}" for name in patterns.NAMES}
+    assert (sweep / "plots" / "heads.svg").exists()
+    page = (sweep / "report.html").read_text(encoding="utf-8")
+    assert "Every head of every layer" in page
+    assert "head_1_first" not in page
+
+
+def test_layers_that_are_not_there_fail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tiny_model(tmp_path / "tiny.bin")
+    monkeypatch.chdir(tmp_path)
+    words = ["model=llama", f"model.path={tmp_path}/tiny.bin", "model.tokens=[1,0]", "model.layer=1,2", "report=none"]
+    assert cli.obey(["-m", *words, "sweep.engine=serial"]) == 1
+    (sweep,) = (tmp_path / "outputs" / "sweeps").iterdir()
+    rows = list(csv.DictReader((sweep / "results.csv").read_text(encoding="utf-8").splitlines()))
+    assert [row["status"] for row in rows] == ["ok", "failed"]
+    assert rows[1]["message"] == "model.layer=2: the model has 2 layers, 0 to 1"
+
+
+def test_other_sweeps_have_no_such_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = swept(tmp_path, monkeypatch, "head=1,2", "report=none")
+    assert "head_1_first" not in (sweep / "results.csv").read_text(encoding="utf-8").splitlines()[0]
