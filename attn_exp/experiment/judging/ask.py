@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.call import LAYOUTS, Caller
-from attn_exp.experiment.judging.case import Answer, Case, differs, expected
+from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted
 from attn_exp.experiment.judging.cases import core_cases
 from attn_exp.experiment.judging.layers import layer_cases
 from attn_exp.experiment.judging.libraries import DIGITS, DTYPES, Library, library, wanted
@@ -19,6 +19,8 @@ from attn_exp.experiment.judging.modules import Bound, bound
 from attn_exp.experiment.judging.offer import offered
 from attn_exp.experiment.judging.own import Own
 
+LOGITS = 2
+"""Bits that logits of about 6 take from an answer where they are rounded to a half type."""
 Seen = list[tuple[Case, Answer]]
 
 
@@ -98,31 +100,40 @@ def how_to_call(own: Own, asked: Asked) -> tuple[Caller, Bound, Tried]:
 
 
 def with_its_mask(caller: Caller, function: Bound) -> Caller:
-    """Return the caller that writes masks as the function wants them: as gives the right answer, else any at all."""
+    """Return the caller that writes masks as the function wants them.
+
+    Booleans, where it answers to them; numbers to add, where it adds those booleans to its logits; else, where booleans
+    are an error, the first way that gives the right answer, or any at all.
+    """
     case = mask_case(caller, function)
     if case is None:
         return caller
-    right = expected(case)
-    spoke: dict[int, Caller] = {}
-    for masking in MASKINGS:
-        other = replace(caller, masking=masking)
-        answer = other(case)
-        if answer.output is None or answer.output.shape != right["output"].shape:
-            continue
-        digits = digits_of(caller, answer)
-        if not differs(answer.output, right, digits):
-            return other
-        near = not differs(answer.output, right, min(digits, DIGITS["float32"]))
-        spoke.setdefault(DIGITS["float32"] if near else 0, other)
-    return spoke[max(spoke)] if spoke else caller
+    answer = caller(case)
+    if answer.output is not None:
+        adding = predicted(replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed), case.given)
+        return in_kind(caller, "added") if adding and near(caller, answer, adding) else caller
+    others = [replace(caller, masking=masking) for masking in MASKINGS[1:]]
+    answers = [(other, other(case)) for other in others]
+    right = next((other for other, answer in answers if near(other, answer, expected(case))), None)
+    return right or next((other for other, answer in answers if answer.output is not None), caller)
+
+
+def near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
+    """Say whether an answer is that of these stages, to float32 at most."""
+    digits = min(digits_of(caller, answer), DIGITS["float32"])
+    return answer.output is not None and not differs(answer.output, stages, digits)
+
+
+def in_kind(caller: Caller, kind: str) -> Caller:
+    return replace(caller, masking=replace(caller.masking, kind=kind))
 
 
 def with_added_mask(caller: Caller, function: Bound) -> Caller | None:
-    """Return the caller that gives masks to be added, where the function answers to them, too, and was given others."""
+    """Return the caller that gives masks to be added, where the function answers to them and was given booleans."""
     case = mask_case(caller, function)
     if case is None or caller.masking.kind == "added":
         return None
-    other = replace(caller, masking=replace(caller.masking, kind="added"))
+    other = in_kind(caller, "added")
     return other if other(case).output is not None else None
 
 
@@ -135,16 +146,29 @@ def mask_case(caller: Caller, function: Bound) -> Case | None:
 
 
 def digits_of(caller: Caller, answer: Answer) -> int:
-    """Return how many bits an answer can hold: the fewest of what was given, what came back, and what was asked."""
-    return min(DIGITS.get(answer.dtype, 53), DIGITS[caller.dtype], caller.asked.digits)
+    """Return how many bits an answer can hold: the fewest of what was given, what came back, and what was asked.
+
+    Two less where a half type was given: logits of about 6 are rounded too, and weights move by as much.
+    """
+    given = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
+    return min(DIGITS.get(answer.dtype, 53), given, caller.asked.digits)
+
+
+def is_half(caller: Caller) -> bool:
+    return DIGITS[caller.dtype] < DIGITS["float32"]
 
 
 def ask(caller: Caller, function: Bound, quick: bool, most: int | None = None) -> Seen:
     """Return every question with its answer; inputs are what the function's type holds."""
     return [
         (case, caller(case))
-        for case in islice((rounded(case, caller) for case in cases(caller, function, quick)), most)
+        for case in islice((rounded(case, caller) for case in fitting(caller, function, quick)), most)
     ]
+
+
+def fitting(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
+    """Yield the questions whose answers a function's type can tell: a half one rounds large logits by several units."""
+    return (case for case in cases(caller, function, quick) if case.rung != "large inputs" or not is_half(caller))
 
 
 def rounded(case: Case, caller: Caller) -> Case:

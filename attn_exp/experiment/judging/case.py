@@ -80,7 +80,9 @@ def tolerance(stages: Mapping[str, Array], digits: int) -> float:
     size, keys = stages["q"].shape[-1], stages["k"].shape[-2]
     with np.errstate(all="ignore"):
         logits = np.abs(np.where(np.isfinite(stages["masked"]), stages["masked"], 0.0)).max(initial=0.0)
-        scale = np.nan_to_num(np.abs(stages["weights"]) @ np.abs(np.nan_to_num(stages["v"]))).max(initial=0.0)
+        weights = np.nan_to_num(np.abs(stages["weights"]))
+        scale = np.nan_to_num(weights @ np.abs(np.nan_to_num(stages["v"]))).max(initial=0.0)
+        scale *= max(weights.sum(axis=-1).max(initial=0.0), 1.0)  # shares of sums that nearly vanish
         scale = max(scale, np.nan_to_num(np.abs(stages["output"])).max(initial=0.0))
     if digits >= 24:
         return float(safety * 2.0**-digits * (2 * (size + keys) + 4 * logits) * scale)

@@ -28,6 +28,7 @@ from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Fi
 
 Tell = Callable[[str], None]
 FLOAT64 = 53
+SMALL_FILL = "mask_small_fill"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +67,12 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     caller = ask.with_its_mask(caller, function)
     subject = Subject(own, asked, function, tried, start)
     verdict = questioned(subject, caller, quick, tell)
-    other = None if verdict.passed or len(verdict.mistakes) == 1 else ask.with_added_mask(caller, function)
-    if other is None:
+    # booleans that are added to the logits look like a small fill beside any other mistake
+    other = ask.with_added_mask(caller, function) if SMALL_FILL in verdict.mistakes else None
+    if other is None or len(verdict.mistakes) == 1:
         return verdict
     added = questioned(subject, other, quick, tell)
-    return added if added.passed or len(added.mistakes) == 1 else verdict
+    return added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
 
 
 def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Verdict:
@@ -87,7 +89,7 @@ def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Ver
     again = asked_again(caller, seen, wrong)
     broken = [name for finding, name in behaved if finding.state == BROKEN]
     tell("which mistake it is")
-    diagnosis, computes = named(seen, wrong, behaved, digits, quick)
+    diagnosis, computes = named(seen, wrong, behaved, digits, quick, DIGITS[caller.dtype])
     findings = (
         Finding("it can be called", HELD, manner(caller)),
         *rungs(seen, wrong, caller, digits),

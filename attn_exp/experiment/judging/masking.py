@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-KINDS = ("booleans", "added", "ones and zeros")
+KINDS = ("booleans", "ones and zeros", "added")
 AXES = ("t s", "b 1 t s", "b t s")
 
 

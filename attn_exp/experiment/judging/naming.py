@@ -20,9 +20,9 @@ SINGLE = 24
 
 
 def named(
-    seen: Seen, wrong: Seen, behaved: Sequence[tuple[Finding, str]], digits: int, quick: bool
+    seen: Seen, wrong: Seen, behaved: Sequence[tuple[Finding, str]], digits: int, quick: bool, kept: int = 53
 ) -> tuple[Diagnosis, str]:
-    """Return what explains the answers, and what the function computes, in words."""
+    """Return what explains the answers, and what the function computes, in words; `kept` bits are in its inputs."""
     if not wrong:
         return Diagnosis(), "attention as it was asked for"
     unsteady = [
@@ -31,7 +31,7 @@ def named(
     if unsteady:
         return Diagnosis((unsteady[0],)), words_of((unsteady[0],))
     lost = {id(case) for case, _ in wrong}
-    diagnosis = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick)
+    diagnosis = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick, kept)
     mixed = [name for finding, name in behaved if finding.state == BROKEN and name == "batch_mixed"]
     if not diagnosis.names and mixed:
         diagnosis = Diagnosis((mixed[0],))
@@ -42,8 +42,8 @@ def named(
     return Diagnosis(), unexplained(seen, wrong)
 
 
-def by_numbers(seen: Seen, digits: int, quick: bool) -> Diagnosis:
-    """Return what explains the numbers: exactly, to a half type, or as half precision."""
+def by_numbers(seen: Seen, digits: int, quick: bool, kept: int = 53) -> Diagnosis:
+    """Return what explains the numbers: exactly, to a half type, or as half precision where more was given."""
     diagnosis = exactly(seen, digits, quick)
     kind = representable([answer for _, answer in seen[:4]])
     coarse = {"float16": 11, "bfloat16": 8}.get(kind, 0)
@@ -54,7 +54,7 @@ def by_numbers(seen: Seen, digits: int, quick: bool) -> Diagnosis:
     plain = [pair for pair in seen if pair[0].rung in FEW]
     if diagnosis.names or diagnosis.setting or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
         return diagnosis
-    name = half_mistake(plain)
+    name = half_mistake(plain) if kept >= SINGLE else ""
     return Diagnosis((name,)) if name else diagnosis
 
 

@@ -13,6 +13,7 @@ from attn_exp.experiment.judging.check import check
 from attn_exp.experiment.judging.command import understood
 from attn_exp.experiment.judging.own import given
 from attn_exp.experiment.judging.verdict import Verdict
+from attn_exp.experiment.mistakes._half import rounded
 from tests.long import thinned
 from tests.zoo.case import Case
 from tests.zoo.odd_cases import ODD
@@ -62,3 +63,22 @@ def test_a_default_that_nobody_asked_for_is_turned_off_and_told() -> None:
     assert answer.passed
     assert answer.mistakes == ("dropout_on",)
     assert "its own dropout=0.3 only where asked for" in str(answer)
+
+
+@pytest.mark.parametrize("name", ["hidden_with_large_steps", "forgets_not", "ignores"])
+def test_a_wrong_mask_is_not_excused_by_another_way_to_write_it(name: str) -> None:
+    """With numbers to add these three are right; they took booleans, so they are judged by those."""
+    for case in ODD:
+        if case.function.__name__ == name:
+            assert check(given(case.function), understood(case.settings), quick=True).mistakes == (case.mistake,)
+
+
+def test_two_mistakes_that_cancel_each_other_explain_nothing() -> None:
+    """Right but for float16 inside, to the 8 bits of its answers: no softmax and then two are one."""
+
+    def narrow(q: Any, k: Any, v: Any) -> Any:
+        return rounded(
+            softmax((q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5).astype(np.float16)).astype(float) @ v, "bfloat16"
+        )
+
+    assert attn_exp.check(narrow).mistakes in ((), ("half_softmax",))
