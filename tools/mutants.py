@@ -27,6 +27,7 @@ RULES, RUNS, ONNX = (
 )
 FORMS = ("tests/forms/test_oracle_matrix.py", "-k", "every_rule")
 LENT = ("tests/forms/test_onnxruntime.py",)
+DRAWN = ("tests/problem/test_torch_generator.py", "tests/problem/test_generators.py", "tests/problem/test_drawing.py")
 FAST = ("tests/forms/test_fast_paths.py", "tests/forms/test_choice.py", "tests/forms/test_blockwise.py")
 
 
@@ -92,6 +93,14 @@ MUTANTS = [
     Mutant("ulp of the wrong type", "experiment/measuring.py", "checked, truth, kind", "checked, truth", LENT),
     Mutant("sign of the scale lost", "forms/onnxruntime.py", "q * np.sign(rules.scale), k, v", "q, k, v", LENT),
     Mutant("an overflow is kept", "forms/_blocks/block.py", "return sums if sums is not None and trusted(sums) else", "return sums if sums is not None else", FAST),
+    Mutant("the second of a pair is lost", "problem/generators/torch.py", "self.kept = radius * math.sin(angle)", "self.kept = None", DRAWN),
+    Mutant("a tail is not drawn anew", "problem/generators/torch.py", "blocks(self.fractions(BLOCK), mean, spread)", "blocks(fractions[-BLOCK:], mean, spread)", DRAWN),
+    Mutant("a fused product is rounded twice", "problem/generators/_bits.py", "np.where((error != 0) & even, odd, total)", "product.astype(np.float32) + added", DRAWN),
+    Mutant("a logarithm of the wrong branch", "problem/generators/_cephes.py", "small = half < np.float32(0.707106781186547524)", "small = half < np.float32(0.7)", DRAWN),
+    Mutant("one key for every array", "problem/generators/jax.py", "self.key, key = split(self.key)", "_, key = split(self.key)", DRAWN),
+    Mutant("the output of MHA drawn last", "problem/torch_layers.py", "    output = weight(stream, size, size)\n", "    output = weight(stream, size, size + 1)[:, 1:]\n", DRAWN),
+    Mutant("biases are drawn after all matrices", "problem/orders.py", "default = pairs if", "default = pairs if not", DRAWN),
+    Mutant("heads drawn as one", "problem/orders.py", "names = settings.order_per_head * head + settings.order", "names = settings.order_per_head + settings.order", DRAWN),
     Mutant("causal bent", "rules/masks/causal.py", "grid.key <= grid.query", "grid.key >= grid.query", EXAMPLES),
     Mutant("window bent", "rules/masks/window.py", "ahead <= self.right", "ahead < self.right", EXAMPLES),
     Mutant("document bent", "rules/masks/document.py", "== ids[grid.key]", "!= ids[grid.key]", EXAMPLES),

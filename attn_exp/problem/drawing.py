@@ -22,6 +22,10 @@ Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 
+EXACT = 2**53
+"""Up to here every whole number is a float64."""
+
+
 class Kind(NamedTuple):
     """Which random numbers: `spread * numbers + mean`, with bounds for uniform and whole ones; `key` says them."""
 
@@ -36,20 +40,19 @@ class Kind(NamedTuple):
         """Return the bounds: from 0, or `lowest` for uniform numbers, to 1, or for whole numbers what is said.
 
         Raises:
-            UserError: bounds that are missing, that are no whole numbers where those are drawn, or in no order.
+            UserError: bounds that are missing, in no order, too far apart, or no whole numbers where those are drawn.
         """
-        if self.distribution != "integers":
-            low, high = (lowest if self.low is None else self.low), (1.0 if self.high is None else self.high)
-        elif self.high is None:
+        whole = self.distribution == "integers"
+        if whole and self.high is None:
             raise UserError(f"{self.key}distribution=integers needs {self.key}high, the number that they stay below")
-        else:
-            low, high = (0.0 if self.low is None else self.low), self.high
-            if low != int(low) or high != int(high) or not -(2**63) <= low < high <= 2**63:
-                raise UserError(
-                    f"{self.key}low={low:g} and {self.key}high={high:g}: expected whole numbers, high above low"
-                )
-        if not low < high:
-            raise UserError(f"{self.key}low={low:g} and {self.key}high={high:g}: expected high above low")
+        usual = 0.0 if whole else lowest
+        low, high = (usual if self.low is None else self.low), (1.0 if self.high is None else self.high)
+        exact = max(abs(low), abs(high)) <= EXACT and low == int(low) and high == int(high)
+        expected = "high above low" if not low < high else ""
+        expected = "whole numbers up to 2^53, high above low" if whole and not exact else expected
+        expected = expected or ("bounds less than 1.8e308 apart" if math.isinf(high - low) else "")
+        if expected:
+            raise UserError(f"{self.key}low={low:g} and {self.key}high={high:g}: expected {expected}")
         return low, high
 
 

@@ -170,6 +170,12 @@ def test_whole_numbers_come_from_streams_too_and_change_no_other_array() -> None
             "embeddings.distribution=integers embeddings.low=0.5 embeddings.high=3",
             "embeddings.low=0.5 and embeddings.high=3: expected whole numbers",
         ),
+        ("embeddings.distribution=integers embeddings.high=1e30", "expected whole numbers up to 2^53, high above low"),
+        (
+            "embeddings.distribution=uniform embeddings.low=-1e308 embeddings.high=1e308",
+            "expected bounds less than 1.8e308 apart",
+        ),
+        ("generator=jax embeddings.distribution=integers embeddings.high=4294967296", "expected bounds of 32 bits"),
         ("projections.seed=3", "projections.seed=3 needs projections.generator, such as torch"),
         ("projections=torch_linear projections.generator=jax", "torch_linear is drawn by torch alone"),
         ("projections=torch_linear projections.order=[W_x]", "unknown array of projections 'W_x'"),
