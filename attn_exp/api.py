@@ -15,7 +15,7 @@ from attn_exp.runs.result import Result
 
 if TYPE_CHECKING:
     from attn_exp.experiment.judging.verdict import Verdict
-    from attn_exp.sweep.swept import Swept
+    from attn_exp.sweeps.swept import Swept
 
 
 def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> Result:
@@ -51,8 +51,8 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
     Raises:
         UserError: whatever the command line would refuse, in the same words; or a folder that cannot be written to.
     """
-    from attn_exp.sweep import swept  # noqa: PLC0415 - a run needs none of it
-    from attn_exp.sweep.sweep import sweep as computed  # noqa: PLC0415
+    from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
+    from attn_exp.sweeps.sweep import sweep as computed  # noqa: PLC0415
 
     chosen = [f"{key}={spelled(plain(value))}" for key, value in settings.items()]
     outcome = computed([*words, *chosen], [] if config_dir is None else [str(config_dir)])
@@ -69,7 +69,7 @@ def load(folder: str | Path) -> Result | Swept:
     """
     place = Path(folder)
     if (place / "manifest.json").is_file() and not (place / "run.json").exists():
-        from attn_exp.sweep import swept  # noqa: PLC0415 - a run needs none of it
+        from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
 
         return swept.load(place)
     run = store.load(place)

@@ -111,7 +111,7 @@ def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
     """Run the sweep that the words describe, print its results, and return 1 where points failed."""
     gc.enable()
     os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))  # workers share the processors among themselves
-    from attn_exp.sweep.sweep import sweep  # noqa: PLC0415 - after the BLAS was told; a run needs none of it
+    from attn_exp.sweeps.sweep import sweep  # noqa: PLC0415 - after the BLAS was told; a run needs none of it
 
     outcome = sweep(words, folders)
     if outcome.text:
@@ -124,7 +124,7 @@ def members() -> Mapping[str, Sequence[str]]:
     from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415 - `--help` alone asks
     from attn_exp.problem import generators  # noqa: PLC0415
     from attn_exp.rules import names  # noqa: PLC0415
-    from attn_exp.sweep import engines  # noqa: PLC0415
+    from attn_exp.sweeps import engines  # noqa: PLC0415
 
     conventions = tuple(name for name in library_conventions.CONVENTIONS if name != "none")
     chosen = {"normalizer": names("normalizer"), "convention": conventions, "check": checks.NAMES}
@@ -187,7 +187,7 @@ SHEET = "sheet SETTINGS [names=class.csv] [digits=2] [turned=true] [to=DIR]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [figures.format=pdf] [figures.width=5]", "rerun DIR [POINT] [--own-code]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code]"
-JUDGING, RUNS, SWEEP = "experiment.judging.command", "runs.commands", "sweep.commands"
+JUDGING, RUNS, SWEEP = "experiment.judging.command", "runs.commands", "sweeps.commands"
 
 COMMANDS = {
     "check": Command(f"{JUDGING}:checked", 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"),
@@ -210,7 +210,7 @@ COMMANDS = {
     "status": Command(f"{SWEEP}:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
     "collect": Command(f"{SWEEP}:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"),
     "compare": Command(
-        "sweep.versus.command:compare", 2, 3, COMPARE, "two runs or two sweeps: what differs, and from where on"
+        "sweeps.versus.command:compare", 2, 3, COMPARE, "two runs or two sweeps: what differs, and from where on"
     ),
     "rerun": Command(f"{SWEEP}:rerun", 1, 3, RERUN, "a run again, or a sweep's point as a run"),
 }

@@ -61,7 +61,7 @@ MEMBERS = {
     "tests/experiment/test_measures.py": "every_metric",
     "tests/experiment/test_checks.py": "every_check",
     "tests/report/test_figures.py": "equal_figures",
-    "tests/sweep/test_sweep.py": "engines_workers",
+    "tests/sweeps/test_sweep.py": "engines_workers",
 }
 """The tests that ask something of every member, and which of them ask the new ones."""
 

@@ -24,7 +24,7 @@ ORDER = (
     "experiment",
     "report",
     "runs",
-    "sweep",
+    "sweeps",
     "api", "cli", "__init__", "__main__",
 )  # fmt: skip
 """Every room and every file beside them: each imports only from those above it."""
@@ -104,7 +104,7 @@ def loaded(*arguments: str, folder: Path) -> set[str]:
 NOT_NEEDED = {
     *("pandas", "matplotlib", "jinja2", "hypothesis", "numpy.ma", "difflib"),
     *("attn_exp.experiment.judging", "attn_exp.experiment.mistakes", "attn_exp.experiment.documents"),
-    *("attn_exp.report.documents", "attn_exp.experiment.own_form", "attn_exp.forms._blocks", "attn_exp.sweep"),
+    *("attn_exp.report.documents", "attn_exp.experiment.own_form", "attn_exp.forms._blocks", "attn_exp.sweeps"),
     *("attn_exp.rules.absent", "attn_exp.problem.generators", "attn_exp.problem.models"),
 }
 """What a run of the usual variants without a report has no use for, and must not wait for."""

@@ -12,7 +12,7 @@ import pytest
 
 from tests.report.tab import Tab, tab
 from tests.report.test_report import Reader
-from tests.sweep.command import run, the_sweep
+from tests.sweeps.command import run, the_sweep
 
 PAGES = ("report", "sweep", "index")
 INTRUDERS = """

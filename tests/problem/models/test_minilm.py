@@ -12,7 +12,7 @@ import pytest
 from attn_exp.config.repeat import Repeat
 from attn_exp.runs import store
 from attn_exp.runs.execution import run
-from attn_exp.sweep import rerun
+from attn_exp.sweeps import rerun
 from tests.compose import comparison, config
 
 transformers = pytest.importorskip("transformers", reason="it is not installed: pip install 'attn-exp[libraries]'")

@@ -1,0 +1,81 @@
+"""All that a sweep answers, made once from its cube: what the terminal, the page, the tables and the plots share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from attn_exp.report.papers import Table
+from attn_exp.sweeps.answers.cube import Cube
+from attn_exp.sweeps.answers.effects import Effect, between_variants, effects, inert
+from attn_exp.sweeps.answers.sentences import is_number, name, sentences, signed, unit
+from attn_exp.sweeps.answers.variance import Share, shares
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What each setting does, as sentences and as numbers.
+
+    `effects` and `variants` are paired differences: between two values of a setting, and between a variant and the
+    first. `inert` names, for each setting, the variants in which it changes nothing. `shares` are of the variance.
+    """
+
+    sentences: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    variants: tuple[Effect, ...] = ()
+    shares: tuple[Share, ...] = ()
+    inert: Mapping[str, list[str]] = field(default_factory=dict)
+    cube: Cube | None = None
+
+
+NONE = Answers()
+"""What a sweep answers that has no result, or too many combinations."""
+
+
+def answers(cube: Cube | None) -> Answers:
+    """Return what a sweep answers."""
+    if cube is None:
+        return NONE
+    changes, variants, explained = tuple(effects(cube)), tuple(between_variants(cube)), tuple(shares(cube))
+    still = inert(cube)
+    lines = tuple(sentences(cube, changes, variants, explained, still))
+    return Answers(lines, changes, variants, explained, still, cube)
+
+
+def moving(answers: Answers) -> list[Effect]:
+    """Return the effects that are there: not those of settings that change nothing, or of metrics that do not move."""
+    own = [effect for effect in answers.effects if effect.variant not in answers.inert[effect.setting]]
+    return [effect for effect in (*own, *answers.variants) if not effect.nothing]
+
+
+def effects_table(answers: Answers) -> Table:
+    """Return the paired effects as a table for papers: a line per setting, metric and variant."""
+    head = ("setting", "from", "to", "variant", "metric", "effect", "95% interval", "seeds", "same sign", "pairs")
+    caption = (
+        "Paired effects: the mean over seeds of the differences between rows that share all but one setting, its 95% "
+        "bootstrap interval, and the share of the seeds whose difference has the sign of the mean."
+    )
+    return Table("effects", caption, head, tuple(effect_line(effect) for effect in moving(answers)))
+
+
+def effect_line(effect: Effect) -> tuple[str, ...]:
+    """Return one effect as the cells of a line."""
+    interval = f"{signed(effect.low)} to {signed(effect.high)}" if is_number(str(effect.low)) else ""
+    shown = interval or ", ".join(map(signed, effect.differences))
+    metric = f"{name(effect.metric)}{f' ({suffix})' if (suffix := unit(effect.metric).strip()) else ''}"
+    share = f"{effect.share:.0%}"
+    return (
+        effect.setting, effect.start, effect.end, effect.variant, metric, signed(effect.mean), shown,
+        f"{effect.seeds}", share, f"{effect.pairs}",
+    )  # fmt: skip
+
+
+def shares_table(answers: Answers) -> Table:
+    """Return what explains how much of the variance, as a table for papers: each share of a hundredth or more."""
+    lines = tuple(
+        (name(share.metric), " x ".join(share.settings), f"{share.share:.1%}")
+        for share in answers.shares
+        if share.share >= 0.01
+    )
+    caption = "The share of each metric's variance that each setting explains, and each pair beyond both alone."
+    return Table("shares", caption, ("metric", "explained by", "share"), lines)

@@ -1,0 +1,164 @@
+"""The rows of a sweep as arrays: an axis for each setting, one for the seeds and one for the variants."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment.row import COLUMNS
+from attn_exp.sweeps.task import OK
+
+Array = NDArray[Any]
+
+MOST_POINTS = 50_000
+"""Points that are compared in pairs; of a larger sweep, those of its first seeds."""
+MOST_CELLS = 4_000_000
+METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
+OWN = tuple(name for name in METRICS if name not in ("shift", "cosine"))
+"""Metrics of a variant alone; the others compare it with the first row."""
+PINNED = ("head", "kv_head", "scale", "bias", "mask", "score", "position", "normalizer", "convention", "mistake")
+RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "output_projection", "computed_in")
+"""Columns that hold the settings of a row as the variant has them, whatever the point asked for."""
+
+
+@dataclass(frozen=True)
+class Cube:
+    """What was measured, `[levels of each setting ..., seeds, variants]`; NaN where there is no number.
+
+    `names` and `levels` are the settings that vary and their values; settings that move together are one. `resolved`
+    numbers the settings that rows really had, which `settings` holds by name; `letters` tells which variants of a point
+    compute the same. Both are -1 where a point has no result. `left_out` counts the seeds that were too many.
+    """
+
+    names: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    seeds: tuple[str, ...]
+    variants: tuple[str, ...]
+    numbers: Mapping[str, Array]
+    resolved: Array
+    letters: Array
+    settings: tuple[Mapping[str, str], ...] = ()
+    left_out: int = 0
+
+    @property
+    def seeded(self) -> bool:
+        """Whether there is more than one seed."""
+        return len(self.seeds) > 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether every combination has a result."""
+        return bool((self.resolved >= 0).all())
+
+    def pinned(self, setting: str, variant: str) -> str:
+        """Return the value that a setting always has in a variant, whatever points ask for; nothing if it varies."""
+        numbers = np.unique(self.resolved[..., self.variants.index(variant)])
+        values = {self.settings[number].get(f"variant_{setting}", "") for number in numbers if number >= 0}
+        return values.pop() if len(values) == 1 else ""
+
+    def moved(self, metric: str, place: int, variant: int) -> Array:
+        """Return a metric of one variant as `[levels of one setting, seeds, all other settings]`."""
+        numbers = np.moveaxis(self.numbers[metric][..., variant], place, 0)
+        numbers = np.moveaxis(numbers, -1, 1)
+        return numbers.reshape(*numbers.shape[:2], -1)
+
+
+@dataclass
+class Gatherer:
+    """Takes the lines of a sweep's table one by one, and keeps what a cube needs of them."""
+
+    head: Sequence[str]
+    axes: Sequence[Mapping[str, Any]]
+    dimensions: Sequence[Sequence[int]]
+    metrics: Sequence[str] = ()
+    numbers: dict[str, array[float]] = field(default_factory=dict)
+    places: array[int] = field(default_factory=lambda: array("q"))
+    labels: list[dict[str, int]] = field(default_factory=list)
+    seeds: dict[str, int] = field(default_factory=dict)
+    variants: dict[str, int] = field(default_factory=dict)
+    resolved: dict[tuple[str, ...], int] = field(default_factory=dict)
+    left_out: set[str] = field(default_factory=set)
+
+    def watching(self, lines: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        """Yield the lines on, having taken each."""
+        axes, columns = self.axes, [self.head.index(axis["column"]) for axis in self.axes]
+        alone = [group[0] for group in self.dimensions if len(group) == 1]
+        seed = next((place for place in alone if axes[place]["key"] == "seed"), None)
+        groups = [group for group in self.dimensions if list(group) != [seed]]
+        self.labels = [{} for _ in groups]
+        status, variant = self.head.index("status"), self.head.index("variant")
+        letter = self.head.index("same_as") if "same_as" in self.head else variant
+        kept = [self.head.index(name) for name in self.kept]
+        metrics = [(name, self.head.index(name)) for name in (*METRICS, *self.metrics) if name in self.head]
+        self.numbers = {name: array("d") for name, _ in metrics}
+        most = self.most_seeds(seed)
+        for line in lines:
+            yield line
+            if line[status] != OK:
+                continue
+            named = line[columns[seed]] if seed is not None else ""
+            if named not in self.seeds and len(self.seeds) >= most:
+                self.left_out.add(named)
+                continue
+            at = [
+                numbered(labels, ", ".join(line[columns[place]] for place in group))
+                for labels, group in zip(self.labels, groups, strict=True)
+            ]
+            settings = numbered(self.resolved, tuple(line[column] for column in kept))
+            mark = ord(line[letter][0]) if line[letter] and letter != variant else -1
+            at += [numbered(self.seeds, named), numbered(self.variants, line[variant]), settings, mark]
+            self.places.extend(at)
+            for name, column in metrics:
+                self.numbers[name].append(float(line[column] or "nan"))
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns of the settings that a row really had."""
+        return [name for name in RESOLVED if name in self.head]
+
+    def most_seeds(self, seed: int | None) -> int:
+        """Return how many seeds are compared: all, or as many as `MOST_POINTS` has room for."""
+        groups = [group[0] for group in self.dimensions if list(group) != [seed]]
+        return max(1, MOST_POINTS // prod(int(self.axes[place]["count"]) for place in groups))
+
+    def cube(self) -> Cube | None:
+        """Return what was taken as arrays; None where there is nothing, or far too much."""
+        shape = (*map(len, self.labels), len(self.seeds), len(self.variants))
+        if not self.places or prod(shape) > MOST_CELLS:
+            return None
+        table = np.frombuffer(self.places, dtype=np.int64).reshape(-1, len(shape) + 2)
+        cell = np.ravel_multi_index(tuple(table[:, : len(shape)].T), shape)
+        groups = [
+            [self.axes[place]["column"] for place in group]
+            for group in self.dimensions
+            if len(group) > 1 or self.axes[group[0]]["key"] != "seed"
+        ]
+        return Cube(
+            tuple(", ".join(names) for names in groups),
+            tuple(map(tuple, self.labels)),
+            tuple(self.seeds),
+            tuple(self.variants),
+            {name: spread(np.array(column), cell, shape, np.nan) for name, column in self.numbers.items()},
+            spread(table[:, len(shape)], cell, shape, -1),
+            spread(table[:, len(shape) + 1], cell, shape, -1),
+            tuple(dict(zip(self.kept, values, strict=True)) for values in self.resolved),
+            len(self.left_out),
+        )
+
+
+def numbered(known: dict[Any, int], label: Any) -> int:
+    """Return the number of a label: that which it has, or the next."""
+    return known.setdefault(label, len(known))
+
+
+def spread(values: Array, cell: Array, shape: tuple[int, ...], empty: float) -> Array:
+    """Return the values at their cells of an array of this shape; the others are empty."""
+    spread = np.full(prod(shape), empty, dtype=values.dtype)
+    spread[cell] = values
+    return spread.reshape(shape)

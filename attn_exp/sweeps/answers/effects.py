@@ -1,0 +1,170 @@
+"""What a setting does to a metric: paired differences, seed by seed, and how sure they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.sweeps.answers.cube import OWN, Cube
+from attn_exp.sweeps.student import t_975
+
+Array = NDArray[Any]
+
+RESAMPLES = 2000
+SEED = 20_261
+"""Resampling starts here each time, so that a report is the same each time."""
+FEW = 5
+"""With fewer seeds than these no interval is worth its name; the differences are shown themselves."""
+NOISE = 1e-9
+"""Differences below this share of the numbers, or below 1e-12, are rounding."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What changing a setting from its first value to another does to a metric of a variant.
+
+    `mean` is the mean over seeds of the paired differences: each pair shares its seed and all other settings.
+    `low` and `high` are the ends of its 95 % bootstrap interval over seeds; NaN with fewer than `FEW` seeds. `share` is
+    the share of the seeds whose difference has the sign of the mean; `differences` holds those of few seeds.
+    """
+
+    setting: str
+    start: str
+    end: str
+    variant: str
+    metric: str
+    mean: float
+    low: float
+    high: float
+    share: float
+    seeds: int
+    pairs: int
+    differences: tuple[float, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing changed at all."""
+        return self.mean == 0 and self.share == 1
+
+    @property
+    def sure(self) -> bool:
+        """Whether the interval leaves out zero; with few seeds, whether all agree on the sign."""
+        if self.nothing:
+            return False
+        if math.isnan(self.low):
+            return self.seeds > 1 and self.share == 1
+        return not self.low <= 0 <= self.high
+
+
+def effects(cube: Cube) -> Iterator[Effect]:
+    """Yield the effect of each setting on each metric of each variant, against the first value, or false."""
+    for place, (name, levels) in enumerate(zip(cube.names, cube.levels, strict=True)):
+        for metric in cube.numbers:
+            for variant, label in enumerate(cube.variants):
+                moved, start = cube.moved(metric, place, variant), first_level(levels)
+                for level in [level for level in range(len(levels)) if level != start]:
+                    difference = compared(moved[start], moved[level])
+                    if difference is not None:
+                        yield Effect(name, levels[start], levels[level], label, metric, *difference)
+
+
+def first_level(levels: Sequence[str]) -> int:
+    """Return the place of the value that the others are held against: the first, or false."""
+    return levels.index("false") if set(levels) == {"true", "false"} else 0
+
+
+def between_variants(cube: Cube) -> Iterator[Effect]:
+    """Yield how each variant differs from the first in each metric, at the same seed and settings."""
+    for metric, numbers in cube.numbers.items():
+        rows = np.moveaxis(numbers, (-2, -1), (1, 0)).reshape(len(cube.variants), len(cube.seeds), -1)
+        for variant in range(1, len(cube.variants)):
+            difference = compared(rows[0], rows[variant])
+            if difference is not None:
+                yield Effect(
+                    "variant", cube.variants[0], cube.variants[variant], cube.variants[variant], metric, *difference
+                )
+
+
+def compared(first: Array, second: Array) -> tuple[float, float, float, float, int, int, tuple[float, ...]] | None:
+    """Return mean, interval, share of one sign, seeds, pairs, and the differences of few seeds, of `[seeds, pairs]`."""
+    with np.errstate(invalid="ignore"):
+        differences = second - first
+    there = np.isfinite(differences)
+    if not there.any():
+        return None
+    largest = max(np.abs(first[there]).max(), np.abs(second[there]).max())
+    differences = np.where(np.abs(differences) <= max(NOISE * largest, 1e-12), 0.0, differences)
+    counts = there.sum(axis=1)
+    of_seed = np.where(there, differences, 0.0).sum(axis=1)[counts > 0] / counts[counts > 0]
+    mean = float(of_seed.mean())
+    low, high = interval(of_seed)
+    share = float((np.sign(of_seed) == np.sign(mean)).mean())
+    shown = tuple(of_seed.tolist()) if len(of_seed) < FEW else ()
+    return mean, low, high, share, len(of_seed), int(there.sum()), shown
+
+
+def interval(numbers: Array) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of a mean, widened for small samples; NaN for fewer than `FEW` numbers.
+
+    The percentile interval whose tails are `Phi(-sqrt(n / (n - 1)) t)`, t the 97.5 % point of Student's t with n - 1
+    degrees of freedom: Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section 4.4.
+    """
+    count = len(numbers)
+    if count < FEW:
+        return math.nan, math.nan
+    if np.ptp(numbers) == 0:
+        return float(numbers[0]), float(numbers[0])
+    drawn = np.random.default_rng(SEED).integers(count, size=(RESAMPLES, count)) if count <= 1000 else None
+    if drawn is None:
+        half = t_975(count - 1) * float(numbers.std(ddof=1)) / math.sqrt(count)
+        return float(numbers.mean()) - half, float(numbers.mean()) + half
+    means = numbers[drawn].mean(axis=1)
+    tail = 0.5 * math.erfc(math.sqrt(count / (count - 1)) * t_975(count - 1) / math.sqrt(2))
+    low, high = np.quantile(means, (tail, 1 - tail))
+    return float(low), float(high)
+
+
+def inert(cube: Cube) -> dict[str, list[str]]:
+    """Return, for each setting, the variants in which it changes nothing.
+
+    Either no metric changes with it; or the variant pins what the setting sets, and only the first row, to which it
+    is compared, has changed.
+    """
+    inert: dict[str, list[str]] = {name: [] for name in cube.names}
+    for place, name in enumerate(cube.names):
+        for variant, label in enumerate(cube.variants):
+            settings = np.moveaxis(cube.resolved[..., variant], place, 0)
+            pinned = bool((settings == settings[:1]).all())
+            metrics = OWN if pinned else tuple(cube.numbers)
+            own = [metric for metric in metrics if metric in cube.numbers]
+            if len(cube.levels[place]) > 1 and all(same_numbers(cube.moved(metric, place, variant)) for metric in own):
+                inert[name].append(label)
+    return inert
+
+
+def same_numbers(numbers: Array) -> bool:
+    """Say whether all levels have the numbers of the first, to rounding."""
+    first = numbers[:1]
+    both = np.isnan(numbers) & np.isnan(first)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(numbers - first) <= NOISE * np.abs(first) + 1e-12
+    return bool((near | both).all())
+
+
+def same_functions(cube: Cube) -> list[tuple[str, ...]]:
+    """Return the groups of variants that compute the same function in every point."""
+    letters = cube.letters.reshape(-1, len(cube.variants))
+    groups: list[list[int]] = []
+    for variant in range(len(cube.variants)):
+        known = letters[:, variant] >= 0
+        home = next((group for group in groups if (letters[:, group[0]] == letters[:, variant]).all()), None)
+        if home is None or not known.all():
+            groups.append([variant])
+        else:
+            home.append(variant)
+    return [tuple(cube.variants[variant] for variant in group) for group in groups if len(group) > 1]

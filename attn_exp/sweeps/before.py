@@ -1,0 +1,103 @@
+"""What is refused before a sweep makes a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from pathlib import Path
+
+from attn_exp.config.read import read
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError
+from attn_exp.experiment import checks, metrics
+from attn_exp.experiment.compare import prepared
+from attn_exp.runs.store import check_writable
+<<<<<<< HEAD:attn_exp/sweeps/before.py
+from attn_exp.sweeps import by_head, kinds_of_plots, manifest, parquet
+from attn_exp.sweeps.engines import engine
+from attn_exp.sweeps.plan import Plan, index_of
+from attn_exp.sweeps.space import Space
+from attn_exp.sweeps.task import row_columns
+=======
+from attn_exp.sweeps import kinds_of_plots, manifest, parquet
+from attn_exp.sweeps.engines import engine
+from attn_exp.sweeps.plan import Plan, index_of
+from attn_exp.sweeps.space import Space
+from attn_exp.sweeps.task import row_columns
+>>>>>>> e16aa16 (The room of sweeps is called sweeps, so that attn_exp.sweep is the function):attn_exp/sweeps/before.py
+
+FEW, MOST_TRIED = 16, 256
+"""Axes of up to so many values are tried with each of them, others with three, if that makes no more points."""
+
+
+def check(plan: Plan, folder: Path, config: Config) -> None:
+    """Refuse a sweep that cannot be written, whose engine is missing, or of which every point would fail.
+
+    Raises:
+        UserError: what is in the way.
+    """
+    engine.chosen(config.sweep)
+    kinds_of_plots.check(config.sweep.plot, [manifest.axis_described(axis) for axis in plan.space.axes])
+    if config.sweep.format == "parquet":
+        parquet.check()
+    if not plan.points:
+        raise UserError("no point is left to run: sweep.skip holds for every combination")
+    check_writable(folder.parent.parent)
+    check_writable(folder)
+    check_points(plan)
+
+
+def more_metrics(space: Space) -> tuple[str, ...]:
+    """Return the metrics that the sweep adds to a row's own, and those of heads; other checks make tables of their own.
+
+    Raises:
+        UserError: another check, or metrics that are not the same everywhere.
+    """
+    asked = set()
+    for config in map(read, space.bases.values()):
+        if set(checks.wanted(config)) - {"measures"}:
+            raise UserError("a sweep runs no check and no dtype; run them one at a time, or add hydra/sweeper=basic")
+        asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
+    if len(asked) > 1 or any(axis.key in ("check", "dtype", "metrics") for axis in space.axes):
+        raise UserError("metrics, check and dtype belong to the whole sweep and take one value")
+    return (*(name for name in asked.pop() if name not in row_columns()), *by_head.columns(space))
+
+
+def check_points(plan: Plan) -> None:
+    """Refuse a sweep of which no point can be computed, as far as a few points that stand for all of them tell.
+
+    Raises:
+        UserError: what is wrong with the first.
+    """
+    messages: dict[tuple[int, ...], set[str]] = {}
+    for alike, number in trials(plan):
+        try:
+            prepared(read(plan.space.settings(plan.kept[number])))
+        except UserError as error:
+            messages.setdefault(alike, set()).add(str(error))
+        except Exception:  # a worker will say it, in the point's own line
+            return
+        else:
+            return
+    if messages and all(len(said) == 1 for said in messages.values()):
+        first = next(iter(messages.values())).pop()
+        raise UserError(first if len(messages) == 1 else f"{first}; and no other point of the sweep is any better")
+
+
+def trials(plan: Plan) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield the numbers of points that stand for all, each with the values on short axes that it shares with others.
+
+    Short axes are tried with every value and long ones with three, so that points which differ along a long axis alone
+    and fail with the same words are taken to fail for another reason than the value there.
+    """
+    lengths = plan.space.lengths
+    tried = [list(range(length) if length <= FEW else (0, length // 2, length - 1)) for length in lengths]
+    while prod(map(len, tried)) > MOST_TRIED:
+        longest = max(range(len(tried)), key=lambda place: len(tried[place]))
+        tried[longest] = tried[longest][:: len(tried[longest]) - 1]
+    short = [place for place, places in enumerate(tried) if len(places) == lengths[place]]
+    for places in product(*tried):
+        number = plan.number(index_of(places, lengths))
+        if number is not None:
+            yield tuple(places[place] for place in short), number

@@ -1,0 +1,130 @@
+"""Runs a plan: hands chunks to an engine, writes a part for each, and finds the weak points of chunks that kill."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from attn_exp.sweeps import parts
+from attn_exp.sweeps.engines.engine import Died, Workers
+from attn_exp.sweeps.meter import Progress
+from attn_exp.sweeps.parts import Part, Shelf
+from attn_exp.sweeps.plan import Job, Plan
+from attn_exp.sweeps.task import CRASHED, Done, as_csv, failed_line
+from attn_exp.sweeps.writer import Writer
+
+DEATHS = 2
+"""A job may take its worker with it once, by bad luck; the second time it is looked into."""
+
+
+@dataclass
+class Chunk:
+    """A chunk under way: what is known of its points, and what is still missing."""
+
+    kept: dict[int, list[list[str]]] = field(default_factory=dict)
+    pieces: list[bytes] = field(default_factory=list)
+    missing: int = 0
+    failed: int = 0
+
+
+@dataclass
+class Driver:
+    """One sweep on disk: its plan, where its parts lie, and what has been counted and written so far."""
+
+    plan: Plan
+    shelf: Shelf
+    progress: Progress
+    parts: dict[str, Part]
+    open_chunks: dict[int, Chunk] = field(default_factory=dict)
+    deaths: dict[tuple[int, int], int] = field(default_factory=dict)
+    writer: Writer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = Writer(self.shelf)
+
+    @property
+    def failed(self) -> int:
+        """How many points of the parts that are there failed."""
+        return sum(self.parts[name].failed for name in self.plan.names if name in self.parts)
+
+    def run(self, workers: Workers, todo: deque[Job]) -> bool:
+        """Compute what is missing or failed, and write it; say whether every point now has its row.
+
+        With `fail_fast` the first failure ends it early.
+        """
+        try:
+            self.drain(todo, workers)
+        finally:
+            workers.close()
+            self.keep(self.writer.close())
+        return not self.open_chunks
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield what is left to do, and count what is there already."""
+        for chunk, name in enumerate(self.plan.names):
+            part, numbers = self.parts.get(name), self.plan.numbers(chunk)
+            if part is None:
+                self.open_chunks[chunk] = Chunk(missing=len(numbers))
+                yield Job(chunk, numbers)
+            elif not part.failed:
+                self.progress.cached += len(numbers)
+            else:
+                kept = self.shelf.good_lines(part)
+                again = [number for number in numbers if number not in kept]
+                self.progress.cached += len(kept)
+                self.open_chunks[chunk] = Chunk(kept, missing=len(again))
+                yield Job(chunk, again, whole=False)
+
+    def drain(self, todo: deque[Job], workers: Workers) -> None:
+        """Keep the workers busy until nothing is left."""
+        under_way = 0
+        while todo or under_way:
+            while todo and under_way < workers.capacity:
+                workers.submit(todo.popleft())
+                under_way += 1
+            for ended in workers.finished(0.25):
+                under_way -= 1
+                if isinstance(ended, Died):
+                    todo.extendleft(reversed(list(self.after_death(ended))))
+                else:
+                    self.take(ended)
+                    if ended.failed and self.plan.fail_fast:
+                        return
+            self.keep(self.writer.written())
+            self.progress.show()
+
+    def keep(self, written: Iterable[Part]) -> None:
+        """Count parts that are on disk."""
+        for part in written:
+            self.parts[part.chunk] = part
+
+    def take(self, done: Done) -> None:
+        """Keep the lines of a job, and let the part be written when its chunk is complete."""
+        chunk = self.open_chunks[done.job.chunk]
+        chunk.pieces.append(done.lines)
+        chunk.missing -= done.computed
+        chunk.failed += done.failed
+        stopped = self.plan.fail_fast and done.failed
+        if chunk.missing == 0 or stopped:
+            lines = done.lines if done.job.whole else parts.merged(chunk.pieces, chunk.kept)
+            name = self.plan.names[done.job.chunk]
+            self.writer.put(self.shelf.draft(name, lines, chunk.failed))
+            if not stopped:
+                del self.open_chunks[done.job.chunk]
+        self.progress.add(done.computed, done.failed)
+
+    def after_death(self, died: Died) -> Iterator[Job]:
+        """Yield a job that took its worker with it again, then by halves; a point that does so alone has crashed."""
+        job = died.job
+        key = (job.numbers[0], len(job.numbers))
+        self.deaths[key] = self.deaths.get(key, 0) + 1
+        if self.deaths[key] < DEATHS:
+            yield job
+        elif len(job.numbers) > 1:
+            middle = len(job.numbers) // 2
+            yield Job(job.chunk, job.numbers[:middle], whole=False)
+            yield Job(job.chunk, job.numbers[middle:], whole=False)
+        else:
+            line = failed_line(self.plan, job.numbers[0], CRASHED, f"{died.reason}, twice")
+            self.take(Done(Job(job.chunk, job.numbers, whole=False), as_csv([line]), 1, 1))

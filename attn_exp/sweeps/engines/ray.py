@@ -1,0 +1,78 @@
+"""Ray: workers on this machine, or on a cluster that is running already."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from attn_exp.errors import UserError, first_line
+from attn_exp.sweeps.engines.engine import COUNT_EVERY, Died, Engine
+from attn_exp.sweeps.plan import Job, Plan
+from attn_exp.sweeps.task import Done, elsewhere
+
+HOME = Path(__file__).resolve().parents[3]
+"""Where the package lies: workers import it from there."""
+
+
+class OnRay:
+    """Hands each job to Ray as one task. Ray does not try again by itself, so that the driver counts every death."""
+
+    def __init__(self, plan: Plan, workers: int, address: str | None) -> None:
+        import ray  # noqa: PLC0415 - an extra
+
+        self.ray: Any = ray
+        try:
+            self.ray.init(**({"address": address} if address else self.local(workers)), **self.quiet())
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            where = f"sweep.address={address}: no Ray cluster answers there" if address else "Ray does not start here"
+            raise UserError(f"{where} ({first_line(error)})") from error
+        self.plan = self.ray.put(plan)
+        self.task = self.ray.remote(num_cpus=1, max_retries=0)(elsewhere)
+        self.capacity, self.counted = 2 * workers, 0.0
+        self.jobs: dict[Any, Job] = {}
+
+    @staticmethod
+    def local(workers: int) -> dict[str, Any]:
+        # Without an address Ray would join whatever cluster runs on this machine or stands in RAY_ADDRESS.
+        return {"address": "local", "num_cpus": workers, "include_dashboard": False}
+
+    @staticmethod
+    def quiet() -> dict[str, Any]:
+        path = os.pathsep.join(filter(None, (str(HOME), os.environ.get("PYTHONPATH"))))
+        return {
+            "log_to_driver": False,
+            "logging_level": logging.ERROR,
+            "runtime_env": {"env_vars": {"PYTHONPATH": path}},
+        }
+
+    def submit(self, job: Job) -> None:
+        self.jobs[self.task.remote(self.plan, job)] = job
+
+    def finished(self, seconds: float) -> list[Done | Died]:
+        if time.monotonic() - self.counted > COUNT_EVERY:
+            processors = int(self.ray.cluster_resources().get("CPU", 1))
+            self.capacity, self.counted = max(2, 2 * processors), time.monotonic()
+        ready, _ = self.ray.wait(list(self.jobs), num_returns=1, timeout=seconds)
+        if ready:
+            ready, _ = self.ray.wait(list(self.jobs), num_returns=len(self.jobs), timeout=0)
+        return [self.ended(reference) for reference in ready]
+
+    def ended(self, reference: Any) -> Done | Died:
+        job = self.jobs.pop(reference)
+        lost = (self.ray.exceptions.RaySystemError, self.ray.exceptions.RayError)
+        try:
+            done: Done = self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError:
+            raise
+        except lost as error:
+            return Died(job, f"its worker was lost ({type(error).__name__})")
+        return done
+
+    def close(self) -> None:
+        self.ray.shutdown()
+
+
+ENGINE = Engine(OnRay, library="ray")

@@ -1,0 +1,222 @@
+"""The axes of a sweep as Hydra reads them: its grammar, its groups, its composition, once per choice of groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
+from omegaconf import DictConfig, OmegaConf
+
+from attn_exp.config.compose import composed_once, plain, register_schema
+from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
+from attn_exp.config.kinds import is_finite
+from attn_exp.config.loader import environment, opened
+from attn_exp.config.own_code import Named, is_code, marked
+from attn_exp.config.read import check_seed, read, read_settings
+from attn_exp.config.schema import Config, Sweep
+from attn_exp.config.spelling import key_of
+from attn_exp.errors import UserError, unknown
+from attn_exp.sweeps.limits import MOST_COMPOSED, check_length, check_size
+from attn_exp.sweeps.space import Axis, Space, changed, holds
+
+OF_THE_WHOLE = ("sweep", "output_dir", "strict")
+"""Settings that a sweep has one of."""
+
+INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
+
+
+def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]:
+    """Return the points that the words of `-m` describe, and the settings of the first, all checked.
+
+    Raises:
+        UserError: a value of the wrong kind, an interval, or settings that cannot be swept.
+    """
+    register_schema()
+    with in_users_words(), opened(folders, words) as hydra, environment(any("oc.env" in word for word in words)):
+        loader = hydra.config_loader
+        composer = Composer(loader, words)
+        given = {override.get_key_element(): override for override in parsed(words, loader)}
+        fixed = tuple(str(override.input_line) for override in given.values() if not override.is_sweep_override())
+        axes = tuple(axis_of(override, loader) for override in given.values() if override.is_sweep_override())
+        first = composer.settings([*fixed, *(axis.word(0) for axis in axes)])
+        together = dimensions(axes, read(first).sweep)
+        check_size(axes, together)
+        return composer.space(axes, together, fixed, first), read(first)
+
+
+def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
+    """Yield the words as Hydra's grammar reads them, and refuse what this sweeper would not do."""
+    with what_hydra_stumbles_over():
+        overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
+    for override in overrides:
+        check_range(override)
+        if override.is_interval_sweep():
+            raise UserError(f"{override.input_line}: an interval has no list of values; use range() or write them out")
+        if override.is_hydra_override():
+            raise UserError(
+                f"{override.input_line}: this sweeper does not read it; for Hydra's own add hydra/sweeper=basic"
+            )
+        if override.is_sweep_override() and key_of(str(override.input_line)).split(".")[0] in OF_THE_WHOLE:
+            raise UserError(
+                f"{override.input_line}: {override.key_or_group} belongs to the whole sweep and takes one value"
+            )
+        yield override
+
+
+def check_range(override: Override) -> None:
+    """Refuse a range that never ends, whose ends are no numbers, or of more values than a sweep takes."""
+    swept = override._value
+    if not isinstance(swept, RangeSweep):
+        return
+    start, stop, step = swept.start, swept.stop, swept.step
+    if start is None or stop is None or not (step and all(map(is_finite, (start, stop, step)))):
+        raise UserError(
+            f"{override.input_line}: expected range(start,stop,step) of finite numbers, and a step that is not 0"
+        )
+    check_length(str(override.input_line), start, stop, step)
+
+
+def axis_of(override: Override, loader: ConfigLoader) -> Axis:
+    """Return one swept key: words for a group and for what only Hydra can put in its place, else plain values."""
+    swept = override._value
+    if isinstance(swept, ChoiceSweep | RangeSweep):
+        swept.shuffle = False  # results are in the order of the values
+    with what_hydra_stumbles_over():
+        group = bool(loader.get_group_options(override.key_or_group)) or override.package is not None
+    values = () if group else plain_values(override)
+    key, sign = override.get_key_element().lstrip("+"), "+" * override.get_key_element().count("+")
+    if isinstance(values, range):
+        axis = Axis(key, values, sign=sign)
+    elif group or any(isinstance(value, dict) or "${" in str(value) or value == "???" for value in values):
+        values = tuple(override.sweep_string_iterator())
+        axis = Axis(key, values, composed=True, sign=sign)
+    else:
+        axis = Axis(key, named(key, values), sign=sign)
+    if not values:
+        raise UserError(f"{override.input_line}: no value matches")
+    return axis
+
+
+def named(key: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the values of an axis; those of a form that are code are named here, as they were typed."""
+    form = key.startswith("variant.") and key.endswith(".form")
+    return tuple(Named(value) if form and is_code(value) else value for value in values)
+
+
+def plain_values(override: Override) -> Sequence[Any]:
+    """Return the values of a swept key; even steps of whole numbers stay a range."""
+    swept = override._value
+    steps = swept.range() if isinstance(swept, RangeSweep) else None
+    if isinstance(steps, range):
+        return steps
+    return tuple(Override._convert_value(value) for value in override.sweep_iterator())
+
+
+def dimensions(axes: Sequence[Axis], sweep: Sweep) -> tuple[tuple[int, ...], ...]:
+    """Return which axes move together, in the order of their first."""
+    keys = [axis.key for axis in axes]
+    together = {}
+    for key in sweep.zip:
+        if key not in keys:
+            raise UserError(unknown(key, keys, "key in sweep.zip") if keys else f"sweep.zip: {key} is not swept")
+        together[keys.index(key)] = len(axes[keys.index(key)].values)
+    if len(set(together.values())) > 1:
+        counts = ", ".join(f"{axes[place].key} has {count}" for place, count in together.items())
+        raise UserError(f"sweep.zip needs as many values of each: {counts}")
+    zipped = tuple(sorted(together))
+    return tuple(zipped if place in zipped else (place,) for place in range(len(axes)) if place not in zipped[1:])
+
+
+class Composer:
+    """Hydra's composition of `conf/`, for one set of search paths."""
+
+    def __init__(self, loader: ConfigLoader, typed: Sequence[str]) -> None:
+        self.loader, self.typed = loader, typed
+        self.known: dict[tuple[str, ...], DictConfig] = {}
+
+    def compose(self, words: Sequence[str]) -> DictConfig:
+        if tuple(words) not in self.known:
+            self.known[tuple(words)] = composed_once(words)
+        return self.known[tuple(words)]
+
+    def settings(self, words: Sequence[str]) -> dict[str, Any]:
+        return self.plain(self.compose(words))
+
+    def plain(self, composed: DictConfig) -> dict[str, Any]:
+        return marked(plain(composed), self.typed)
+
+    def space(
+        self,
+        axes: tuple[Axis, ...],
+        together: tuple[tuple[int, ...], ...],
+        fixed: tuple[str, ...],
+        first: Mapping[str, Any],
+    ) -> Space:
+        """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one."""
+        axes = tuple(axis if axis.composed or holds(first, axis.key.split(".")) else composed(axis) for axis in axes)
+        check_size(axes, together)
+        bases, choices, read_by_others = {}, {}, set[int]()
+        for places in base_places(axes, together):
+            config = self.compose([*fixed, *(axis.word(place) for axis, place in zip(axes, places, strict=True))])
+            key = tuple(place for axis, place in zip(axes, places, strict=True) if axis.composed)
+            bases[key] = {name: value for name, value in self.plain(config).items() if name != "sweep"}
+            choices[key] = {name: choice for name, choice in config.hydra.runtime.choices.items() if "/" not in name}
+            read(bases[key])
+            read_by_others |= interpolated(config, axes)
+        if read_by_others:
+            axes = tuple(composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))
+            return self.space(axes, together, fixed, first)
+        check_values(axes, next(iter(bases.values())))
+        return Space(axes, together, bases, fixed, choices)
+
+
+def composed(axis: Axis) -> Axis:
+    """Return the same axis, its values to be composed by Hydra."""
+    if axis.composed:
+        return axis
+    if len(axis.values) > MOST_COMPOSED:
+        raise UserError(
+            f"{axis.key}: {len(axis.values):,} values that other settings read; at most {MOST_COMPOSED:,} are composed"
+        )
+    words = tuple(map(axis.value_word, range(len(axis.values))))
+    return Axis(axis.key, words, composed=True, sign=axis.sign)
+
+
+def base_places(axes: Sequence[Axis], together: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """Yield one point for each combination of choices: the places of all axes, the plain ones at their first value."""
+    ranges = [
+        range(len(axes[group[0]].values)) if any(axes[place].composed for place in group) else range(1)
+        for group in together
+    ]
+    for chosen in product(*ranges):
+        places = [0] * len(axes)
+        for group, place in zip(together, chosen, strict=True):
+            for number in group:
+                places[number] = place
+        yield tuple(places)
+
+
+def interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
+    """Return the places of plain axes that an interpolation in the settings may read; rather one too many."""
+    ours: list[Any] = [key for key in config if key != "hydra"]
+    texts = " ".join(
+        INTERPOLATION.findall(str(OmegaConf.to_container(OmegaConf.masked_copy(config, ours), resolve=False)))
+    )
+    parts = set(re.split(r"[^\w]+", texts))
+    return {place for place, axis in enumerate(axes) if not axis.composed and parts & set(axis.key.split("."))}
+
+
+def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
+    """Read every value of every plain axis once, alone, and raise the error of the first that is wrong."""
+    for axis in axes:
+        if not axis.composed:
+            top, *path = axis.key.split(".")
+            for value in (axis.values[0], axis.values[-1]) if isinstance(axis.values, range) else axis.values:
+                settings = read_settings({top: changed(base[top], path, value) if path else value})
+                if top == "seed" and "generator" not in (other.key for other in axes):
+                    check_seed(settings["seed"], base["generator"])

@@ -1,0 +1,84 @@
+"""What the page of a sweep draws with: the mean of every combination, and which setting runs along x at first."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from attn_exp.experiment.row import COLUMNS
+from attn_exp.sweeps.overview import metrics, varying, worth_plotting
+from attn_exp.sweeps.totals import Moments, Summary
+
+MOST_CELLS = 3000
+"""A page with more numbers than these would be slow; its pictures and its table say the same."""
+NONE = -1
+
+
+def explored(summary: Summary) -> dict[str, Any] | None:
+    """Return the cells of a sweep, ready for JSON; None where there are too many, or nothing varies."""
+    places = varying(summary)
+    if not places or not summary.most or len(summary.cells) > MOST_CELLS:
+        return None
+    names = list(dict.fromkeys((*worth_plotting(summary), *metrics(summary))))
+    axes = [axis(summary, place) for place in (*places, len(summary.axes))]
+    known = [{label: place for place, label in enumerate(axis["labels"])} for axis in axes]
+    keys = [(*places, -1)] * len(summary.cells)
+    cells = [
+        {
+            "at": [known[order][key[place]] for order, place in enumerate(at)],
+            "numbers": [interval(cell.get(name)) for name in names],
+        }
+        for at, (key, cell) in zip(keys, summary.cells.items(), strict=True)
+    ]
+    titles = [COLUMNS[name].title if name in COLUMNS else name for name in names]
+    return {"axes": axes, "metrics": titles, "cells": cells, "start": start(axes)}
+
+
+def axis(summary: Summary, place: int) -> dict[str, Any]:
+    """Return a setting, or the variant as the last: its values in order, and whether they are numbers."""
+    named = place < len(summary.axes)
+    labels = list(dict.fromkeys(key[place if named else -1] for key in summary.cells))
+    values = numbers(labels) if named else None
+    if values is not None:
+        labels = [label for _, label in sorted(zip(values, labels, strict=True))]
+        values = sorted(values)
+    name = summary.axes[place] if named else "variant"
+    return {"name": name, "labels": labels, "values": values, "log": values is not None and spaced_by_factors(values)}
+
+
+def numbers(labels: Sequence[str]) -> list[float] | None:
+    """Return labels as numbers; None where one is a word, or a stretch of numbers."""
+    try:
+        values = [float(label) for label in labels]
+    except ValueError:
+        return None
+    return values if all(map(math.isfinite, values)) else None
+
+
+def spaced_by_factors(values: Sequence[float]) -> bool:
+    """Say whether numbers in order grow by factors rather than by steps, so that a logarithmic axis spreads them."""
+    if len(values) < 3 or values[0] <= 0:
+        return False
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    return max(steps) >= 3 * min(steps) and steps[-1] >= 1.5 * steps[0]
+
+
+def start(axes: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return what is drawn at first: the setting of most numbers along x, a colour a variant, a panel for a third."""
+    settings = list(range(len(axes) - 1))
+    along = max(settings, key=lambda place: (axes[place]["values"] is not None, len(axes[place]["labels"])))
+    others = [place for place in settings if place != along]
+    variants = len(axes) - 1
+    if len(axes[variants]["labels"]) == 1 and others:
+        return {"x": along, "colour": others[0], "panel": others[1] if len(others) > 1 else NONE}
+    return {"x": along, "colour": variants, "panel": others[0] if others else NONE}
+
+
+def interval(moments: Moments | None) -> list[float] | None:
+    """Return mean, half of the interval, count and range of a cell's numbers; None where there are none."""
+    if moments is None:
+        return None
+    half = 0.0 if math.isnan(moments.half_width) else moments.half_width
+    return [moments.mean, half, moments.count, moments.least, moments.most]

@@ -1,0 +1,79 @@
+"""The effect of each setting as a picture: a mark for the mean of the paired differences, a line for its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attn_exp.report.lettering import drawable
+from attn_exp.sweeps.answers.answers import Answers, moving
+from attn_exp.sweeps.answers.effects import Effect
+from attn_exp.sweeps.answers.sentences import alike, change, is_number, listed
+from attn_exp.sweeps.panels import legend, panels, spoken
+
+MOST = 24
+"""Lines that a panel has room for: those of the largest effects."""
+SURE, UNSURE = "#0072B2", "0.55"
+
+
+def effects(answers: Answers, metrics: Sequence[str]) -> Figure | None:
+    """Draw the effects on each metric, the largest above; None where no setting moves any of them."""
+    drawn = {metric: chosen(answers, metric) for metric in metrics}
+    drawn = {metric: lines for metric, lines in drawn.items() if lines}
+    if not drawn:
+        return None
+    tallest = max(map(len, drawn.values()))
+    figure, axes = panels(len(drawn), 1, 0.5 + 0.2 * tallest)
+    for panel, (metric, lines) in zip(axes, drawn.items(), strict=True):
+        draw(panel, lines)
+        panel.set_xlabel(f"change of the {spoken(metric)}")
+    legend(figure, axes[0])
+    return figure
+
+
+def chosen(answers: Answers, metric: str) -> list[list[Effect]]:
+    """Return the effects on a metric that are drawn, the largest first; variants that share one are together.
+
+    Of a setting of numbers that is the whole way, from its first value to its last.
+    """
+    moved = [effect for effect in moving(answers) if effect.metric == metric]
+    ways = {(effect.setting, effect.variant): effect for effect in moved}
+    drawn = [effect for effect in moved if not is_number(effect.end) or ways[effect.setting, effect.variant] == effect]
+    changes: dict[tuple[str, str], list[Effect]] = {}
+    for effect in drawn:
+        changes.setdefault((effect.setting, effect.end if effect.setting != "variant" else ""), []).append(effect)
+    groups = [group for effects in changes.values() for group in alike(effects)]
+    return sorted(groups, key=lambda group: -abs(group[0].mean))[:MOST]
+
+
+def draw(panel: Axes, groups: Sequence[Sequence[Effect]]) -> None:
+    """Draw effects under each other: the mean and its interval, or the differences themselves where seeds are few."""
+    lines = [group[0] for group in groups]
+    panel.axvline(0, color="0.3", linewidth=0.6)
+    for sure, colour in ((True, SURE), (False, UNSURE)):
+        rows = [row for row, effect in enumerate(lines) if effect.sure == sure]
+        means = np.array([lines[row].mean for row in rows])
+        ends = np.array([(ends_of(lines[row])) for row in rows]).reshape(-1, 2).T
+        interval = "95% interval leaves out 0" if any(not effect.differences for effect in lines) else "all seeds agree"
+        name = interval if sure else "not sure"
+        if rows:
+            panel.errorbar(means, rows, xerr=abs(ends - means), fmt="o", color=colour, markersize=4, label=name)
+    for row, effect in enumerate(lines):
+        panel.plot(effect.differences, [row] * len(effect.differences), "|", color="0.3", markersize=7)
+    panel.set_yticks(range(len(lines)), list(map(label, groups)), parse_math=False)
+    panel.set_ylim(len(lines) - 0.5, -0.5)
+
+
+def ends_of(effect: Effect) -> tuple[float, float]:
+    """Return the ends of an effect's line: its interval, or nothing but the mean."""
+    return (effect.mean, effect.mean) if math.isnan(effect.low) else (effect.low, effect.high)
+
+
+def label(group: Sequence[Effect]) -> str:
+    """Return what changes, and in which variants."""
+    effect, names = group[0], listed([effect.variant for effect in group])
+    return drawable(f"{names}, not {effect.start}" if effect.setting == "variant" else f"{change(effect)}: {names}")

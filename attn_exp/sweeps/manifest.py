@@ -1,0 +1,190 @@
+"""`manifest.json`: what a sweep is, from the files alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from attn_exp import machine
+from attn_exp.config.repeat import Repeat
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError
+from attn_exp.runs import folders, input_files, json_file, own_code, own_members
+from attn_exp.runs.json_file import DamagedError
+from attn_exp.sweeps.plan import Plan
+from attn_exp.sweeps.space import Axis
+from attn_exp.sweeps.task import columns, tally_columns
+
+FILE = "manifest.json"
+
+SHAPE = {
+    **folders.DESCRIPTION,
+    "clock": float, "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int, "fixed": [str],
+    "axes": [{
+        "key": str, "sign": str, "column": str, "count": int, "kind": str, "low?": float, "high?": float,
+        "range?": [int], "words?": [str],
+    }],
+    "dimensions": [[int]], "skipped": int, "columns": [str], "tally?": [str], "sealed?": bool, "metrics": [str],
+    "format": str, "report": {"tables": bool, "figures": bool, "pages": bool}, "kept": [[int]], "parts": [str],
+    "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str], "told?": str,
+    "disagreeing?": int,
+    "results?": {"bytes?": int, "sha256?": str}, "code?": [own_code.RECORD],
+    "with?": [own_members.RECORD], "inputs?": [input_files.RECORD],
+}  # fmt: skip
+"""What a manifest holds, as far as something reads it."""
+
+KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
+
+
+def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
+    """Return all that a reader of the folder needs: the axes, and the parts in order."""
+    return {
+        "status": "running",
+        "command": command.line,
+        "words": list(command.words),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "clock": time.time(),
+        "folders": [str(Path(folder).resolve()) for folder in command.folders],
+        "title": title(plan),
+        "points": plan.points,
+        "chunk": plan.chunk,
+        "fixed": list(plan.space.fixed),
+        "axes": [axis_described(axis) for axis in plan.space.axes],
+        "dimensions": plan.space.dimensions,
+        "skipped": plan.space.size - plan.points,
+        "columns": columns(plan),
+        "tally": tally_columns(plan),
+        "sealed": True,
+        "metrics": plan.metrics,
+        "format": config.sweep.format,
+        "sweep": asdict(config.sweep),
+        "report": asdict(config.report),
+        "version": plan.version,
+        "kept": ranges(plan.kept),
+        "parts": list(plan.names),
+        **own_code.recorded([own_code.by_name(name) for name in plan.code]),
+        **own_members.recorded(config),
+        **input_files.recorded(config, [(axis.key, value) for axis in plan.space.axes for value in listed(axis)]),
+    }
+
+
+def listed(axis: Axis) -> Sequence[Any]:
+    """Return the values of an axis that may be texts."""
+    return () if isinstance(axis.values, range) else axis.values
+
+
+def title(plan: Plan) -> str:
+    """Return the title that all points share, if they do."""
+    titles = {str(base["title"]) for base in plan.space.bases.values()}
+    return titles.pop() if len(titles) == 1 else ""
+
+
+def axis_described(axis: Axis) -> dict[str, Any]:
+    """Describe one axis: how many values, their range where all are numbers, and the words that choose them."""
+    count, values = len(axis.values), axis.values
+    kinds = {int} if isinstance(values, range) else {type(value) for value in values}
+    description: dict[str, Any] = {"key": axis.key, "sign": axis.sign, "column": axis.column, "count": count}
+    description["kind"] = next((name for name, types in KINDS.items() if kinds <= types), "text")
+    if description["kind"] in ("int", "float"):
+        ends = (values[0], values[-1]) if isinstance(values, range) else values
+        description |= {"low": min(ends), "high": max(ends)}
+    steps = even(values)
+    if steps is not None:
+        return description | {"range": [steps.start, steps.step]}
+    return description | {"words": [axis.value_word(place) for place in range(count)]}
+
+
+MOST_RUNS = 1_000_000
+LONG = 1000
+"""Ranges of more values are never written out, whichever way they run."""
+
+
+def even(values: Sequence[Any]) -> range | None:
+    """Return whole numbers at even steps as a range; None for any others."""
+    if isinstance(values, range) and len(values) > LONG:
+        return values
+    if len(values) < 2 or any(type(value) is not int for value in values):
+        return None
+    steps = range(values[0], values[-1] + 1, values[1] - values[0]) if values[1] > values[0] else range(0)
+    return steps if len(steps) == len(values) and tuple(steps) == tuple(values) else None
+
+
+def ranges(numbers: Sequence[int]) -> list[list[int]]:
+    """Write ascending numbers as runs: [first, one after the last]."""
+    if isinstance(numbers, range):
+        return [[numbers.start, numbers.stop]]
+    if not numbers:
+        return []
+    whole = np.asarray(numbers, dtype=np.uint64)
+    breaks = np.flatnonzero(np.diff(whole) != 1) + 1
+    if len(breaks) > MOST_RUNS:
+        raise UserError(f"sweep.skip leaves {len(breaks) + 1:,} separate runs of points; a plan holds {MOST_RUNS:,}")
+    return [[int(run[0]), int(run[-1]) + 1] for run in np.split(whole, breaks)]
+
+
+def write(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write the manifest, whole, so that it survives a loss of power."""
+    text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+    machine.write(folder / FILE, text.encode("utf-8", "backslashreplace"), sync=True)
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """Return what the manifest of a sweep says, checked: somebody else may have written it.
+
+    Raises:
+        UserError: no sweep there, or a manifest that cannot be read.
+    """
+    if not os.path.lexists(folder / FILE) and (folder / "run.json").is_file():
+        raise UserError(f"{folder} is a run; for a sweep name a folder with a {FILE}")
+    try:
+        about = json_file.read(folder / FILE, SHAPE)
+        check(about)
+    except FileNotFoundError as error:
+        raise UserError(f"{folder}: no sweep there ({FILE}: {error.strerror})") from error
+    except OSError as error:
+        raise UserError(f"{folder}: its {FILE} cannot be read ({error.strerror})") from error
+    except DamagedError as error:
+        raise UserError(f"{folder}: its {FILE} cannot be read ({error})") from error
+    return about
+
+
+def check(about: Mapping[str, Any]) -> None:
+    """Refuse a manifest whose counts do not fit each other.
+
+    Raises:
+        DamagedError: what does not fit.
+    """
+    axes, columns = about["axes"], about["columns"]
+    places = [place for together in about["dimensions"] for place in together]
+    fits = {
+        "points": about["points"] >= 0 and about["points"] == sum(stop - first for first, stop in pairs(about["kept"])),
+        "chunk": about["chunk"] > 0 and len(about["parts"]) == -(-about["points"] // max(1, about["chunk"])),
+        "parts": all(re.fullmatch("[0-9a-f]{24}", name) for name in about["parts"]),
+        "dimensions": sorted(places) == list(range(len(axes))) and all(about["dimensions"]),
+        "columns": {"point", "status", "message", "variant", *(axis["column"] for axis in axes)} <= set(columns),
+        "axes": all(map(axis_fits, axes)),
+        "format": about["format"] in ("csv", "parquet"),
+    }
+    for name, fine in fits.items():
+        if not fine:
+            raise DamagedError(f"{name} does not fit the rest")
+
+
+def pairs(kept: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return runs of numbers as pairs; one that is none, or runs backwards, is as long as no plan."""
+    return [(run[0], run[1]) if len(run) == 2 and run[0] <= run[1] else (0, -1) for run in kept]
+
+
+def axis_fits(axis: Mapping[str, Any]) -> bool:
+    """Say whether an axis has as many values as it says, and numbers for ends if it is one of numbers."""
+    values = len(axis["range"]) == 2 if "range" in axis else len(axis.get("words", ())) == axis["count"]
+    return values and axis["count"] > 0 and ("low" in axis) == ("high" in axis)

@@ -1,0 +1,220 @@
+"""What readers of a sweep want to know, as plain data that the terminal and the reports share."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attn_exp.config.repeat import Repeat
+from attn_exp.experiment.row import COLUMNS
+from attn_exp.report.numbers import brief
+from attn_exp.report.plain import plain
+from attn_exp.report.terminal import table as drawn
+from attn_exp.sweeps.merging import ANY, merged, numbers
+from attn_exp.sweeps.meter import span
+from attn_exp.sweeps.points import command, files, point_words
+from attn_exp.sweeps.totals import Summary
+
+IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
+SHORT = {name: column.short for name, column in COLUMNS.items() if column.short}
+TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
+DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda name: COLUMNS[name].drawn)
+
+
+CAPTIONS = {
+    "effects": "What each setting does, compared seed by seed: the mean difference and its 95% interval; "
+    "the largest is first, and few seeds are drawn one by one.",
+    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a band.",
+    "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
+    "heat": "Means over two swept keys, one panel for each variant.",
+    "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
+    "heads": "Every head of every layer, a map for each pattern: what share of its weight a head gives to it.",
+    "spread": "How the numbers of each variant spread over the seeds: quartiles are estimated as mean ± 0.674 s.",
+}
+"""What each kind of plot shows."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the table: settings that differ, variant, how many printed results agree where there are any, and
+    each metric's mean and 95 % interval."""
+
+    settings: tuple[str, ...]
+    variant: str
+    count: int
+    numbers: tuple[str, ...]
+    command: str
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """Where a metric is least or largest."""
+
+    metric: str
+    which: str
+    number: str
+    variant: str
+    settings: str
+    command: str
+
+
+def sentence(about: Mapping[str, Any], summary: Summary) -> str:
+    """Say how many points there are, how many failed, how long it took, and whether anything is missing."""
+    parts = [f"{summary.points:,} of {about['points']:,} points"] if partial(about, summary) else []
+    parts = parts or [f"{summary.points:,} points"]
+    parts.append(f"{summary.failed:,} failed")
+    if "seconds" in about:
+        parts.append(span(about["seconds"]) if about["seconds"] >= 10 else f"{about['seconds']:.1f} s")
+    text = ", ".join(parts)
+    if partial(about, summary):
+        text = f"Partial ({about['status']}): {text}. The same command continues it"
+    return " ".join([f"{text}.", *agreement(summary)])
+
+
+def agreement(summary: Summary) -> Iterator[str]:
+    """Say how many printed results agree, where any is printed, and in how many points one does not."""
+    if summary.tally.printed:
+        yield f"{summary.tally} published results agree."
+    if summary.disagreeing:
+        points = "1 point disagrees" if summary.disagreeing == 1 else f"{summary.disagreeing:,} points disagree"
+        yield f"{points} with a published result."
+
+
+def partial(about: Mapping[str, Any], summary: Summary) -> bool:
+    """Say whether points are missing."""
+    return bool(summary.points < about["points"])
+
+
+def varying(summary: Summary) -> list[int]:
+    """Return the places of the axes that differ between the cells."""
+    return [place for place in range(len(summary.axes)) if len({key[place] for key in summary.cells}) > 1]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The table: the settings that its rows differ in, its heads, its rows, and how many rows there are in all."""
+
+    heads: tuple[str, ...]
+    lines: tuple[Line, ...]
+    count: int
+
+
+def table(about: Mapping[str, Any], summary: Summary, most: int) -> Lines:
+    """Return the table, with no more than `most` rows; a setting that changes no row has no column."""
+    names = metrics(summary)
+    rows = merged(summary, names)
+    places = [place for place in varying(summary) if any(row.labels[place] != ANY for row in rows)]
+    lines = tuple(
+        Line(
+            tuple(row.labels[place] for place in places),
+            row.labels[-1],
+            row.count,
+            (*[str(row.tally or "")] * bool(summary.tallies), *numbers(row, names)[1:]),
+            repeat(about, summary, row.key),
+        )
+        for row in rows[:most]
+    )
+    agree = ["agree"] * bool(summary.tallies)
+    heads = [*(summary.axes[place] for place in places), "variant", "points", *agree]
+    return Lines((*heads, *(SHORT.get(name, name) for name in names)), lines, len(rows))
+
+
+def metrics(summary: Summary) -> list[str]:
+    """Return the metrics that the table shows."""
+    return [name for name in TABLE if name in summary.most] + summary.more
+
+
+def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> str:
+    """Return the command that repeats a row of the table: its points over all seeds, or its first point."""
+    first = summary.first[key]
+    seeds = [axis for axis in about["axes"] if axis["key"] == "seed"]
+    alone = all(len(together) == 1 for together in about["dimensions"])
+    if not (seeds and alone and not any(".." in label for label in key[:-1])):
+        return command(about, first).line
+    words, folders = point_words(about, first)
+    words = [seed_word(seeds[0]) if word.startswith("seed=") else word for word in words]
+    return Repeat(tuple(words), tuple(folders), many=True, own=files(about)).line
+
+
+def seed_word(axis: Mapping[str, Any]) -> str:
+    """Write the swept seeds as they can be typed."""
+    if "range" not in axis:
+        return f"seed={','.join(axis['words'])}"
+    start, step = axis["range"]
+    stop = start + step * axis["count"]
+    return f"seed=range({start},{stop})" if step == 1 else f"seed=range({start},{stop},{step})"
+
+
+def extremes(about: Mapping[str, Any], summary: Summary) -> Iterator[Extreme]:
+    """Yield where each metric is least and largest, with the command that repeats the point."""
+    for name in metrics(summary):
+        for which, rows in (("least", summary.least[name]), ("largest", summary.most[name])):
+            number, point, variant = rows[0]
+            if summary.least[name][0][0] != summary.most[name][0][0]:
+                settings = " ".join(swept_words(about, point))
+                yield Extreme(name, which, brief(number), variant, settings, command(about, point).line)
+
+
+def swept_words(about: Mapping[str, Any], point: int) -> list[str]:
+    """Return the words of a point that vary over the sweep."""
+    words, _ = point_words(about, point)
+    return words[len(words) - len(about["axes"]) :]
+
+
+def disagreements(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, str, str]]:
+    """Yield the points that disagree with a printed result: their settings, how many agree, and what repeats them."""
+    for point, tally in summary.disagreements.items():
+        yield " ".join(swept_words(about, point)), str(tally), command(about, point).line
+
+
+def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, int, str, str]]:
+    """Yield each error, the commonest first: how many points it struck, what they share, what repeats the first."""
+    for message, failure in sorted(summary.failures.items(), key=lambda pair: -pair[1].count)[:20]:
+        varied = [axis for axis in about["axes"] if axis["count"] > 1]
+        shared = " ".join(
+            f"{axis['key']}={failure.shared[axis['column']]}" for axis in varied if axis["column"] in failure.shared
+        )
+        yield message, failure.count, shared if failure.count > 1 else "", command(about, failure.first).line
+
+
+def terminal(about: Mapping[str, Any], summary: Summary) -> str:
+    """Return what a sweep prints: one table, the failures, what disagrees with printed results, one sentence."""
+    shown = table(about, summary, IN_TERMINAL)
+    parts = ["\n".join(wrapped(sentence) for sentence in summary.answers.sentences)] * bool(summary.answers.sentences)
+    if shown.lines:
+        rows = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
+        parts.append(drawn(list(shown.heads), rows))
+    if shown.count > len(shown.lines):
+        parts.append(f"{len(shown.lines)} of {shown.count:,} rows; the report has more, the results have all.")
+    struck = [
+        f"{count:,} x {plain(message, 100)}{f' (all with {shared})' if shared else ''}\n    {again}"
+        for message, count, shared, again in failures(about, summary)
+    ]
+    if struck:
+        parts.append("\n".join(struck[:5]))
+    odd = [
+        f"{plain(words, 100)}: {tally} published results agree\n    {again}"
+        for words, tally, again in disagreements(about, summary)
+    ]
+    if odd:
+        parts.append("\n".join(odd[:5]))
+    return "\n\n".join([*parts, sentence(about, summary)])
+
+
+def wrapped(sentence: str) -> str:
+    """Break a sentence into lines that a terminal shows."""
+    return textwrap.fill(plain(sentence, 500), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def worth_plotting(summary: Summary) -> Sequence[str]:
+    """Return up to four metrics that differ by more than rounding, between the cells or over the seeds of the only."""
+    chosen = []
+    for name in (*summary.more, *DRAWN):
+        means = [cell[name].mean for cell in summary.cells.values() if name in cell]
+        if len(summary.cells) == 1 and means:
+            means = [summary.least[name][0][0], summary.most[name][0][0]]
+        if means and max(means) - min(means) > 1e-9 * max(map(abs, means)):
+            chosen.append(name)
+    return chosen[:4]

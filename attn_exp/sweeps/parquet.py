@@ -1,0 +1,89 @@
+"""Parts as Parquet files: a data set that DuckDB and others query without loading it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from io import BytesIO
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from attn_exp import machine
+from attn_exp.errors import UserError
+from attn_exp.experiment.row import Row
+from attn_exp.runs.records import cell
+from attn_exp.sweeps.task import row_columns
+
+MISSING = "sweep.format=parquet is not installed; pip install 'attn-exp[parquet]'"
+
+
+def check() -> None:
+    """Refuse the format, before anything starts, where its library is missing.
+
+    Raises:
+        UserError: there is no pyarrow.
+    """
+    try:
+        import pyarrow.parquet  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise UserError(MISSING) from error
+
+
+def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, str]:
+    """Return the type of each column: those of a row as its fields say, an axis of numbers as numbers, else texts."""
+    known = {int: "int64", float: "double", bool: "bool"}
+    hints = get_type_hints(Row)
+    types = dict.fromkeys(columns, "string") | {"point": "int64"}
+    types |= {
+        name: known.get(hints[field.name], "string") for name, field in zip(row_columns(), fields(Row), strict=True)
+    }
+    types |= dict.fromkeys(metrics, "double")
+    swept = {"int": "int64", "float": "double", "bool": "bool"}
+    types |= {axis["column"]: swept.get(axis["kind"], "string") for axis in axes}
+    return types
+
+
+def encoded(text: bytes, types: Mapping[str, str]) -> bytes:
+    """Turn CSV into Parquet; only an empty cell is null."""
+    import pyarrow  # noqa: PLC0415
+    from pyarrow import csv, parquet  # noqa: PLC0415
+
+    aliases = {
+        "string": pyarrow.string(),
+        "int64": pyarrow.int64(),
+        "double": pyarrow.float64(),
+        "bool": pyarrow.bool_(),
+    }
+    convert = csv.ConvertOptions(
+        column_types={name: aliases[kind] for name, kind in types.items()}, null_values=[""], strings_can_be_null=False
+    )
+    read = csv.ReadOptions(use_threads=False)
+    parse = csv.ParseOptions(newlines_in_values=True)
+    table = csv.read_csv(BytesIO(text), convert_options=convert, read_options=read, parse_options=parse)
+    stream = BytesIO()
+    parquet.write_table(table, stream)
+    return stream.getvalue()
+
+
+def is_table(path: Path, head: Sequence[str]) -> bool:
+    """Say whether a file is a table of these columns, which can be read to its end.
+
+    Raises:
+        OSError, ValueError: it cannot.
+    """
+    from pyarrow import parquet  # noqa: PLC0415
+
+    with machine.opened(path) as file:
+        return bool(parquet.read_table(file).column_names == list(head))
+
+
+def lines(paths: Sequence[Path]) -> Iterator[list[str]]:
+    """Yield the rows of parts as lines of CSV have them; DuckDB reads them, a part at a time."""
+    import duckdb  # noqa: PLC0415 - an extra
+
+    with duckdb.connect() as connection:
+        for path in paths:
+            rows = connection.execute("SELECT * FROM read_parquet(?)", [str(path)])
+            while batch := rows.fetchmany(1000):
+                for row in batch:
+                    yield [value if isinstance(value, str) else cell(value) for value in row]

@@ -1,0 +1,240 @@
+"""The plots of a sweep, chosen by the kind of its axes; drawn from the summary's cells, never from single rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from attn_exp.report.drawing import COLOURS, MARKERS, STYLE, encoded
+from attn_exp.report.lettering import drawable, fonts_for
+<<<<<<< HEAD:attn_exp/sweeps/plots.py
+from attn_exp.sweeps import forest, maps
+from attn_exp.sweeps.answers.effects import FEW
+from attn_exp.sweeps.explore import spaced_by_factors
+from attn_exp.sweeps.kinds_of_plots import NEEDS
+from attn_exp.sweeps.maps import PANELS, heat, parallel
+from attn_exp.sweeps.overview import varying, worth_plotting
+from attn_exp.sweeps.panels import half, is_number, labels, legend, number, panels, same_scale, spoken
+from attn_exp.sweeps.totals import Moments, Summary
+=======
+from attn_exp.sweeps import forest
+from attn_exp.sweeps.answers.effects import FEW
+from attn_exp.sweeps.explore import spaced_by_factors
+from attn_exp.sweeps.kinds_of_plots import NEEDS
+from attn_exp.sweeps.maps import PANELS, heat, parallel
+from attn_exp.sweeps.overview import varying, worth_plotting
+from attn_exp.sweeps.panels import half, is_number, labels, legend, number, panels, same_scale, spoken
+from attn_exp.sweeps.totals import Moments, Summary
+>>>>>>> e16aa16 (The room of sweeps is called sweeps, so that attn_exp.sweep is the function):attn_exp/sweeps/plots.py
+
+__all__ = ["draw", "encoded"]
+
+LINES = 7
+
+
+def draw(about: Mapping[str, Any], summary: Summary) -> dict[str, Figure]:
+    """Return the plot of the effects, and the one that fits the axes that vary.
+
+    That is lines or points for one axis, heat maps for two, else coordinates.
+    """
+    metrics, places = worth_plotting(summary), varying(summary)
+    if not metrics:
+        return {}
+    texts = {text for key in summary.cells for text in key}
+    with matplotlib.rc_context({"font.family": fonts_for(texts)}, STYLE):
+        effects = forest.effects(summary.answers, metrics[:2])
+        heads = maps.by_layers(summary)
+        figures = ({"heads": heads} if heads else {}) | ({"effects": effects} if effects else {})
+        figures |= fitting(summary, metrics, places)
+        for name in about.get("sweep", {}).get("plot", ()):
+            if name not in figures and name in NEEDS:
+                figures |= named(summary, metrics, places, name)
+        return figures
+
+
+def fitting(summary: Summary, metrics: Sequence[str], places: Sequence[int]) -> dict[str, Figure]:
+    """Return the plot that fits the axes that vary."""
+    if not places:
+        return named(summary, metrics, places, "spread")
+    numeric = of_numbers(summary, places)
+    if len(places) == 1:
+        return named(summary, metrics, places, "against" if numeric else "choices")
+    if numeric and few(summary, in_roles(summary, places)[1:]) and (len(places) == 3 or len(numeric) == 1):
+        return named(summary, metrics, places, "against")
+    return named(summary, metrics, places, "heat" if len(places) == 2 else "parallel")
+
+
+def named(summary: Summary, metrics: Sequence[str], places: Sequence[int], name: str) -> dict[str, Figure]:
+    """Return the plot of a name; nothing where the axes that vary cannot be drawn so."""
+    least, most, _ = NEEDS[name]
+    if not least <= len(places) <= most or (name == "against" and not of_numbers(summary, places)):
+        return {}
+    draws: dict[str, Callable[[], Figure]] = {
+        "against": lambda: against(summary, metrics, in_roles(summary, places)),
+        "choices": lambda: choices(summary, metrics),
+        "heat": lambda: heat(summary, metrics[0], places),
+        "parallel": lambda: parallel(summary, metrics[0], places),
+        "spread": lambda: spread(summary, metrics),
+    }
+    return {name: draws[name]()} if name in draws else {}
+
+
+def of_numbers(summary: Summary, places: Sequence[int]) -> list[int]:
+    """Return the axes whose values are all numbers."""
+    return [place for place in places if all(map(is_number, labels(summary, place)))]
+
+
+def in_roles(summary: Summary, places: Sequence[int]) -> list[int]:
+    """Return the axes with that of the most numbers first: it runs along x, and the others make the panels."""
+    along = max(of_numbers(summary, places), key=lambda place: len(labels(summary, place)), default=None)
+    return [*([along] if along is not None else []), *(place for place in places if place != along)]
+
+
+def few(summary: Summary, places: Sequence[int]) -> bool:
+    """Say whether the settings beside the one along x have few enough combinations for a panel each."""
+    return math.prod(len(labels(summary, place)) for place in places) <= PANELS
+
+
+def against(summary: Summary, metrics: Sequence[str], places: Sequence[int]) -> Figure:
+    """Draw each metric against one key of numbers, a line per variant; or one, with a panel for each of the others."""
+    along, others = places[0], places[1:]
+    groups = list(itertools.product(*(labels(summary, place) for place in others)))
+    shown = [(metric, group) for metric in (metrics[:1] if others else metrics) for group in groups]
+    figure, axes = panels(len(shown), min(2 if len(shown) < 5 else 3, len(shown)))
+    for panel, (metric, group) in zip(axes, shown, strict=True):
+        lines = {
+            variant: line(summary, metric, along, variant, dict(zip(others, group, strict=True)))
+            for variant in summary.variants
+        }
+        (bundle if len(lines) > LINES else curves)(panel, lines)
+        panel.set_xlabel(drawable(summary.axes[along]), parse_math=False)
+        if panel is axes[0] or not others:
+            panel.set_ylabel(spoken(metric))
+        name_numbers(panel, labels(summary, along))
+        if group:
+            words = (f"{summary.axes[place]}={label}" for place, label in zip(others, group, strict=True))
+            panel.set_title("\n".join(map(drawable, words)), parse_math=False, fontsize=8)
+    same_scale(axes if others else [])
+    legend(figure, axes[0])
+    return figure
+
+
+def name_numbers(panel: Axes, names: Sequence[str]) -> None:
+    """Name the values of a key of numbers, if they are few; those that grow by factors stand on a logarithmic axis."""
+    if spaced_by_factors(sorted(map(number, names))):
+        panel.set_xscale("log")
+        panel.xaxis.set_minor_locator(NullLocator())
+    if len(names) <= LINES:
+        panel.set_xticks([number(name) for name in names], [f"{number(name):g}" for name in names])
+
+
+def line(
+    summary: Summary, metric: str, place: int, variant: str, others: Mapping[int, str]
+) -> list[tuple[float, float, float, float, bool]]:
+    """Return the points of one line: the key's number, the mean, where its interval ends, and if numbers are few.
+
+    Few numbers have no interval worth its name: there it is from the least to the most.
+    """
+    points = [
+        (number(key[place]), cell[metric].mean, *ends_of(cell[metric]), cell[metric].count < FEW)
+        for key, cell in summary.cells.items()
+        if key[-1] == variant and metric in cell and all(key[other] == label for other, label in others.items())
+    ]
+    return sorted(points)
+
+
+def ends_of(moments: Moments) -> tuple[float, float]:
+    """Return the ends of the interval of a mean, or the least and the most of few numbers."""
+    if moments.count < FEW:
+        return moments.least, moments.most
+    return moments.mean - half(moments), moments.mean + half(moments)
+
+
+def curves(panel: Axes, lines: Mapping[str, Sequence[tuple[float, float, float, float, bool]]]) -> None:
+    """Draw a few lines, each with its band, or a stroke where numbers are few; marks part lines that coincide."""
+    for place, (name, points) in enumerate(lines.items()):
+        if points:
+            x, mean, low, high, are_few = np.array(points).T
+            colour = COLOURS[place % len(COLOURS)]
+            mark = MARKERS[place % len(MARKERS)] if len(points) <= 40 else ""
+            panel.plot(
+                x, mean, color=colour, marker=mark, markersize=6 - place % 4, fillstyle="none", label=drawable(name)
+            )
+            if are_few.any():
+                panel.vlines(x, low, high, color=colour, linewidth=1, alpha=0.6)
+            else:
+                panel.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def bundle(panel: Axes, lines: Mapping[str, Sequence[tuple[float, float, float, float, bool]]]) -> None:
+    """Draw many lines as their median and the bands that hold half and nine tenths of them."""
+    by_key: dict[float, list[float]] = {}
+    for points in lines.values():
+        for key, mean, *_ in points:
+            by_key.setdefault(key, []).append(mean)
+    x = sorted(by_key)
+    bands = np.array([np.quantile(by_key[value], (0.05, 0.25, 0.5, 0.75, 0.95)) for value in x])
+    low, lower, middle, upper, high = bands.T
+    panel.fill_between(
+        x, low, high, color=COLOURS[0], alpha=0.15, linewidth=0, label=f"nine tenths of {len(lines)} variants"
+    )
+    panel.fill_between(x, lower, upper, color=COLOURS[0], alpha=0.3, linewidth=0, label="half of them")
+    panel.plot(x, middle, color=COLOURS[0], label="median")
+
+
+def choices(summary: Summary, metrics: Sequence[str]) -> Figure:
+    """Draw each metric at each choice of one key of words, a mark per variant."""
+    (place,) = varying(summary)
+    names = labels(summary, place)
+    figure, axes = panels(len(metrics), min(2, len(metrics)), max(1.75, 0.16 * len(names) + 0.6))
+    variants = summary.variants[:LINES]
+    for panel, metric in zip(axes, metrics, strict=True):
+        for order, variant in enumerate(variants):
+            cells = {
+                key[place]: cell[metric] for key, cell in summary.cells.items() if key[-1] == variant and metric in cell
+            }
+            rows = np.array([names.index(name) for name in cells]) + 0.6 * ((order + 0.5) / len(variants) - 0.5)
+            panel.errorbar(
+                [moments.mean for moments in cells.values()],
+                rows,
+                xerr=[half(moments) for moments in cells.values()],
+                fmt=MARKERS[order % len(MARKERS)],
+                color=COLOURS[order % len(COLOURS)],
+                markersize=4,
+                linewidth=1,
+                label=drawable(variant),
+            )
+        step = max(1, len(names) // 60)
+        panel.set_yticks(range(0, len(names), step), [drawable(name) for name in names[::step]], parse_math=False)
+        panel.invert_yaxis()
+        panel.set_xlabel(spoken(metric))
+    legend(figure, axes[0])
+    return figure
+
+
+def spread(summary: Summary, metrics: Sequence[str]) -> Figure:
+    """Draw how each metric spreads over the seeds: range, half of all numbers if they are normal, and the mean."""
+    figure, axes = panels(len(metrics), min(2, len(metrics)), max(1.2, 0.2 * len(summary.variants) + 0.6))
+    for panel, metric in zip(axes, metrics, strict=True):
+        for row, variant in enumerate(summary.variants):
+            moments = next(
+                (cell[metric] for key, cell in summary.cells.items() if key[-1] == variant and metric in cell), None
+            )
+            if moments is not None:
+                deviation = 0.674 * math.sqrt(moments.squares / max(1, moments.count - 1))
+                box = [max(moments.least, moments.mean - deviation), min(moments.most, moments.mean + deviation)]
+                panel.plot([moments.least, moments.most], [row, row], color="0.6", linewidth=1)
+                panel.plot(box, [row, row], color=COLOURS[0], linewidth=5, solid_capstyle="butt")
+                panel.plot([moments.mean], [row], "o", color="black", markersize=3)
+        panel.set_yticks(range(len(summary.variants)), [drawable(name) for name in summary.variants], parse_math=False)
+        panel.set_ylim(len(summary.variants) - 0.5, -0.5)
+        panel.set_xlabel(spoken(metric))
+    return figure

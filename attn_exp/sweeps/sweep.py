@@ -1,0 +1,161 @@
+"""One sweep from its command to its results."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attn_exp import registry
+from attn_exp.config.repeat import Repeat
+from attn_exp.config.schema import Config
+from attn_exp.config.spelling import quoted
+from attn_exp.errors import UserError, printable
+from attn_exp.runs import index, seal
+from attn_exp.runs.folders import COMPLETE
+from attn_exp.runs.provenance import Git, ask_git, origin
+from attn_exp.runs.store import USER_ERRORS
+from attn_exp.sweeps import before, collect, home, lock, manifest, parts
+from attn_exp.sweeps.driver import Driver
+from attn_exp.sweeps.engines import engine
+from attn_exp.sweeps.engines.engine import Workers
+from attn_exp.sweeps.expand import expand
+from attn_exp.sweeps.meter import Progress
+from attn_exp.sweeps.parts import Inventory
+from attn_exp.sweeps.plan import Job, Plan, identity, make_plan
+from attn_exp.sweeps.preview import preview
+
+DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
+RAW = "sweep.skip="
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a sweep ended: what the terminal shows, the exit code, and its folder."""
+
+    text: str
+    code: int
+    folder: Path
+
+
+def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
+    """Run the sweep that the words of `-m` describe, and return what it found, as text, and its folder.
+
+    Raises:
+        UserError: a mistake in the words, found before anything starts, or a folder that cannot be written to.
+    """
+    space, first = expand([skip_quoted(word) for word in words], folders)
+    plan = make_plan(space, first.sweep, before.more_metrics(space))
+    folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
+    before.check(plan, folder, first)
+    about = manifest.described(plan, first, Repeat(tuple(words), tuple(folders), many=True, own=registry.files()))
+    if first.sweep.dry_run:
+        inventory = collect.shelf(folder, about).find(plan.names)
+        missing = [chunk for chunk, name in enumerate(plan.names) if name not in inventory.whole]
+        text = preview(plan, folder, first, [part.failed for part in inventory.whole.values()], missing)
+        return Outcome(text, DONE, folder)
+    try:
+        with home.made(folder), lock.held(folder), interruptible(), ask_git() as git:
+            return run(plan, folder, first, about, git)
+    except OSError as error:
+        if error.errno not in USER_ERRORS:
+            raise
+        hint = "what is done is kept: make room and run the same command again"
+        complain(f"error: {folder}: cannot be written to ({error.strerror}); {hint}")
+        return Outcome("", SOME_FAILED, folder)
+
+
+def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Git | None) -> Outcome:
+    """Compute what is missing, and write the table and the report of what there is, however it ends."""
+    parts.tidy(folder / "parts", plan.names)
+    shelf = collect.shelf(folder, about)
+    inventory = shelf.find(plan.names)
+    say_damaged(inventory)
+    driver = Driver(plan, shelf, Progress(plan.points), dict(inventory.whole))
+    todo = deque(driver.jobs())
+    if not todo and (last := finished(folder, about)) is not None:
+        driver.progress.show(last=True)
+        return Outcome(last["told"], exit_code(driver, config, last["disagreeing"]), folder)
+    workers = engine.start(plan, config.sweep, len(todo)) if todo else None
+    about |= origin(git)
+    manifest.write(folder, about)
+    return ended(driver, workers, todo, folder, about, config)
+
+
+def ended(
+    driver: Driver, workers: Workers | None, todo: deque[Job], folder: Path, about: dict[str, Any], config: Config
+) -> Outcome:
+    """Let the workers compute, write what there is, and return how it ended."""
+    status = collect.PARTIAL
+    try:
+        if workers is None or driver.run(workers, todo):
+            status = COMPLETE
+    except KeyboardInterrupt:
+        status = "interrupted"
+    finally:
+        driver.progress.show(last=True)
+        about |= {"status": status, "seconds": time.time() - about["clock"]}
+        text, disagreeing = collect.write(folder, about, driver.parts)
+        with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
+            index.rebuild(Path(config.output_dir))
+    return Outcome(text, INTERRUPTED if status == "interrupted" else exit_code(driver, config, disagreeing), folder)
+
+
+def exit_code(driver: Driver, config: Config, disagreeing: int) -> int:
+    """Return 1 where points failed, or disagree with a printed result where they must not."""
+    return SOME_FAILED if driver.failed or (config.strict and disagreeing) else DONE
+
+
+def finished(folder: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the manifest of the folder, if its table and report are those of this very sweep, complete."""
+    try:
+        last = manifest.load(folder)
+        same = all(last.get(key) == about[key] for key in ("parts", "report", "format", "columns"))
+        if not same or last["status"] != COMPLETE:
+            return None
+        table = collect.results(folder, about)
+        sealed = last.get("results", {})
+        whole = table.is_dir() if about["format"] == "parquet" else seal.of_file(table, sealed.get("bytes")) == sealed
+    except (UserError, OSError):
+        return None
+    return last if whole and {"told", "disagreeing"} <= last.keys() else None
+
+
+def say_damaged(inventory: Inventory) -> None:
+    """Say on stderr which parts are not as they were written."""
+    if inventory.damaged:
+        names = ", ".join(inventory.damaged[:3]) + ", ..." * (len(inventory.damaged) > 3)
+        parts_are = "1 part is" if len(inventory.damaged) == 1 else f"{len(inventory.damaged):,} parts are"
+        complain(f"{parts_are} damaged and computed again: {names}")
+
+
+def complain(message: str) -> None:
+    """Print one line on stderr."""
+    print(f"attn_exp: {printable(message)}", file=sys.stderr)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let a polite kill end a sweep as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # where Python takes no signals
+        yield
+        return
+    handler = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def skip_quoted(word: str) -> str:
+    """Quote the expression of `sweep.skip`, which Hydra's grammar has no words for."""
+    if not word.startswith(RAW) or word[len(RAW) :][:1] in ("'", '"'):
+        return word
+    return RAW + quoted(word[len(RAW) :])

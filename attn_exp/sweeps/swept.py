@@ -1,0 +1,161 @@
+"""A sweep from Python: its table as a frame, its answers, and its plots; from a folder, or computed now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.row import COLUMNS, Row
+from attn_exp.report.escapes import html
+from attn_exp.sweeps import collect, manifest, overview
+from attn_exp.sweeps.answers.answers import effects_table, shares_table
+from attn_exp.sweeps.parquet import kinds
+from attn_exp.sweeps.task import row_columns
+from attn_exp.sweeps.totals import Summary, summarized
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from attn_exp.report.notebook import Drawing
+    from attn_exp.report.papers import Table
+
+TYPES = {"int64": "Int64", "bool": "boolean", "string": "string"}
+"""Types of pandas that know what is missing, by the kind of a column."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep found. In a notebook it shows its answers and the means of every combination.
+
+    `folder` is where it lies, `about` what its manifest says.
+    """
+
+    folder: Path
+    about: Mapping[str, Any]
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The means of every combination, the extremes and the answers, read once."""
+        shelf, parts = self.parts
+        about = self.about
+        return summarized(shelf.head, shelf.lines(parts), about["axes"], about["metrics"], about["dimensions"])
+
+    @property
+    def parts(self) -> tuple[Any, Sequence[Any]]:
+        """Where the parts lie, and those that are whole, in order."""
+        shelf = collect.shelf(self.folder, self.about)
+        whole = shelf.find(self.about["parts"]).whole
+        return shelf, [whole[name] for name in self.about["parts"] if name in whole]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per point and variant: what was swept, how it ended, the row's settings and numbers.
+
+        Columns have their types, and `table.attrs["units"]` the units of those that have one.
+        """
+        import pandas as pd  # noqa: PLC0415 - slow to import
+
+        shelf, parts = self.parts
+        columns = self.about["columns"]
+        cells = list(zip(*(line[: len(columns)] for line in shelf.lines(parts)), strict=True)) or [()] * len(columns)
+        types = kinds(columns, self.about["axes"], self.about["metrics"])
+        frame = pd.DataFrame({name: typed(texts, types[name]) for name, texts in zip(columns, cells, strict=True)})
+        named = zip(row_columns(), (field.name for field in fields(Row)), strict=True)
+        units = {name: COLUMNS[field].unit for name, field in named if name in frame}
+        frame.attrs["units"] = {name: unit for name, unit in units.items() if unit}
+        return frame
+
+    @property
+    def effects(self) -> pd.DataFrame:
+        """The paired effect of each setting on each metric of each variant, in full digits."""
+        import pandas as pd  # noqa: PLC0415
+
+        names = ("setting", "start", "end", "variant", "metric", "mean", "low", "high", "share", "seeds", "pairs")
+        effects = (*self.summary.answers.effects, *self.summary.answers.variants)
+        return pd.DataFrame([[getattr(effect, name) for name in names] for effect in effects], columns=list(names))
+
+    @property
+    def shares(self) -> pd.DataFrame:
+        """The share of each metric's variance that each setting, and each pair of settings, explains."""
+        import pandas as pd  # noqa: PLC0415
+
+        lines = [(share.metric, " x ".join(share.settings), share.share) for share in self.summary.answers.shares]
+        return pd.DataFrame(lines, columns=["metric", "explained_by", "share"])
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What the sweep says, a sentence each."""
+        return self.summary.answers.sentences
+
+    def latex(self, name: str = "effects") -> str:
+        """Return a table for a paper in LaTeX: `effects` or `shares`.
+
+        Raises:
+            UserError: there is no such table.
+        """
+        from attn_exp.report import papers  # noqa: PLC0415
+
+        return papers.latex(self.paper(name))
+
+    def paper(self, name: str) -> Table:
+        """Return a table for papers.
+
+        Raises:
+            UserError: there is no such table.
+        """
+        made = {"effects": effects_table, "shares": shares_table}
+        if name not in made:
+            raise UserError(unknown(name, list(made), "table"))
+        return made[name](self.summary.answers)
+
+    def figure(self, name: str = "effects") -> Drawing:
+        """Return a plot, which shows itself in a notebook; its `figure` is Matplotlib's own.
+
+        Raises:
+            UserError: this sweep has no such plot.
+        """
+        from attn_exp.report.notebook import Drawing  # noqa: PLC0415
+        from attn_exp.sweeps import plots  # noqa: PLC0415 - Matplotlib is slow to import
+
+        drawn = plots.draw(self.about, self.summary)
+        if name not in drawn:
+            raise UserError(unknown(name, list(drawn), "plot"))
+        return Drawing(drawn[name])
+
+    def __repr__(self) -> str:
+        return overview.terminal(self.about, self.summary)
+
+    def _repr_html_(self) -> str:
+        shown = overview.table(self.about, self.summary, overview.IN_TERMINAL)
+        said = "".join(f"<li>{html(sentence, 500)}</li>" for sentence in self.sentences)
+        heads = "".join(f"<th>{html(head, 60)}</th>" for head in shown.heads)
+        rows = ([*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines)
+        lines = "".join(f"<tr>{''.join(f'<td>{html(cell, 60)}</td>' for cell in row)}</tr>" for row in rows)
+        end = html(overview.sentence(self.about, self.summary), 500)
+        return f"<div><ul>{said}</ul><table><tr>{heads}</tr>{lines}</table><p>{end}</p></div>"
+
+
+def typed(texts: Sequence[str], kind: str) -> Any:
+    """Return the cells of a column as what they hold, in the types of pandas that know what is missing."""
+    import pandas as pd  # noqa: PLC0415
+
+    if kind == "double":  # Python reads every digit that was written
+        return np.array([float(text) if text else np.nan for text in texts])
+    read: dict[str, Callable[[str], Any]] = {"int64": int, "bool": lambda text: text == "true", "string": str}
+    dtype: Any = TYPES[kind]
+    return pd.array([read[kind](text) if text else None for text in texts], dtype=dtype)
+
+
+def load(folder: Path) -> Swept:
+    """Return the sweep that a folder holds.
+
+    Raises:
+        UserError: no sweep there that can be read.
+    """
+    return Swept(folder, manifest.load(folder))

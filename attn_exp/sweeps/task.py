@@ -1,0 +1,177 @@
+"""What a worker does: a pure function from points to lines of CSV."""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from attn_exp import registry
+from attn_exp.config.read import read, read_settings
+from attn_exp.config.schema import Config
+from attn_exp.config.spelling import bare
+from attn_exp.errors import UserError
+from attn_exp.experiment.checks import measures
+from attn_exp.experiment.compare import tabulate
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Row
+from attn_exp.registry import Origin
+from attn_exp.runs import records
+from attn_exp.runs.records import cell
+<<<<<<< HEAD:attn_exp/sweeps/task.py
+from attn_exp.sweeps import by_head
+from attn_exp.sweeps.plan import Job, Plan, task_version
+=======
+from attn_exp.sweeps.plan import Job, Plan, task_version
+>>>>>>> e16aa16 (The room of sweeps is called sweeps, so that attn_exp.sweep is the function):attn_exp/sweeps/task.py
+
+OK, FAILED, CRASHED = "ok", "failed", "crashed"
+LONGEST = 300
+"""Characters of an error that a table keeps."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The lines of a job's points, without a head, and how many points failed."""
+
+    job: Job
+    lines: bytes
+    computed: int
+    failed: int
+
+
+TALLY = ("agreeing", "printed")
+"""Columns of parts that the results do not show: how many printed figures agree, and of how many."""
+
+
+def columns(plan: Plan) -> list[str]:
+    """Return the head of the results: the point, what was swept, how it went, and the row of each variant."""
+    swept = [axis.column for axis in plan.space.axes]
+    return ["point", *swept, "status", "message", "agree", *row_columns(), *plan.metrics]
+
+
+def tally_columns(plan: Plan) -> list[str]:
+    """Return the columns that parts have beyond the results: none where nothing is printed."""
+    return list(TALLY) if any(base.get("published") for base in plan.space.bases.values()) else []
+
+
+@cache
+def row_columns() -> tuple[str, ...]:
+    """Return the columns of a variant's row; one named as a setting of the run holds what the variant made of it."""
+    settings = {field.name for field in fields(Config)} - {"variant"}
+    return tuple(f"variant_{field.name}" if field.name in settings else field.name for field in fields(Row))
+
+
+def compute(plan: Plan, job: Job) -> Done:
+    """Compute the points of a job; a point that fails is a line with its error."""
+    with known(plan.own):
+        return computed(plan, job)
+
+
+def computed(plan: Plan, job: Job) -> Done:
+    """Compute the points of a job, all that they name being known."""
+    lines: list[list[str]] = []
+    failed = count = 0
+    bases = {key: read(base) for key, base in plan.space.bases.items()}
+    for number in job.numbers:
+        count += 1
+        try:
+            config = config_of(plan, plan.kept[number], bases)
+            lines += ok_lines(plan, number, config, tabulate(config))
+        except Exception as error:
+            failed += 1
+            lines.append(failed_line(plan, number, FAILED, in_one_line(error)))
+            if plan.fail_fast:
+                break
+    return Done(job, as_csv(lines), count, failed)
+
+
+def known(own: Sequence[Origin]) -> AbstractContextManager[object]:
+    """Let a worker know members from outside the package; one that the driver has forked knows them already."""
+    if all(origin in registry.origins() for origin in own):
+        return nullcontext()
+    from attn_exp.experiment.own_members import again  # noqa: PLC0415 - few sweeps name any
+
+    return again(own)
+
+
+def config_of(plan: Plan, index: int, bases: Mapping[tuple[int, ...], Config]) -> Config:
+    """Return the configuration of a point: that of its base, with the swept settings read anew."""
+    settings = plan.space.settings(index)
+    swept = {axis.key.split(".")[0] for axis in plan.space.axes if not axis.composed}
+    base = bases[plan.space.base_key(plan.space.places(index))]
+    return replace(base, **read_settings({key: settings[key] for key in swept}))
+
+
+def alone(plan: Plan, job: Job) -> Done:
+    """Compute a job with the BLAS held to one thread, whatever the process had before."""
+    with threadpool_limits(1):
+        return compute(plan, job)
+
+
+def elsewhere(plan: Plan, job: Job) -> Done:
+    """Compute a job in a process that another machine may have started.
+
+    Raises:
+        UserError: its program is not the driver's, so that its numbers could differ.
+    """
+    if own_version() != plan.version:
+        where = f"{socket.gethostname()}, {Path(__file__).parent.parent}"
+        raise UserError(f"a worker ({where}) has another version of attn_exp or NumPy; install the driver's there")
+    return alone(plan, job)
+
+
+@cache
+def own_version() -> str:
+    return task_version()
+
+
+def ok_lines(plan: Plan, number: int, config: Config, comparison: Comparison) -> Iterator[list[str]]:
+    """Yield a line for each variant of a point; `agree` says how many printed figures agree, as in 6 of 6."""
+    agreeing, printed = sum(figure.agrees for figure in comparison.published), len(comparison.published)
+    start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
+    names = [field.name for field in fields(Row)]
+    more = more_numbers(plan, config, comparison) if plan.metrics else {}
+    tally = [str(agreeing), str(printed)] if tally_columns(plan) else []
+    for row in comparison.rows:
+        numbers = (cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
+        yield [*start, *(cell(getattr(row, name)) for name in names), *numbers, *tally]
+
+
+def more_numbers(plan: Plan, config: Config, comparison: Comparison) -> dict[tuple[str, str], float]:
+    """Return what `metrics=` asks for, by variant and metric, and the patterns of heads."""
+    heads = by_head.numbers(comparison, plan.metrics)
+    if all(map(by_head.parsed, plan.metrics)):
+        return heads
+    computed = [variant for variant in comparison.variants if not variant.refused]
+    records = measures.examine(config, comparison.problem, computed)
+    return heads | {(record.variant, record.metric): record.value for record in records}
+
+
+def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
+    """Return the line of a point without results."""
+    empty = [""] * (1 + len(row_columns()) + len(plan.metrics) + len(tally_columns(plan)))
+    return [*settings_cells(plan, number), status, cell(message), *empty]
+
+
+def settings_cells(plan: Plan, number: int) -> list[str]:
+    values = plan.space.values(plan.kept[number])
+    return [str(number), *(cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values)]
+
+
+def in_one_line(error: Exception) -> str:
+    """Return an error in one line: a user's mistake in its own words, any other with its kind."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    text = first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def as_csv(lines: Sequence[Sequence[str]]) -> bytes:
+    """Return lines as CSV in UTF-8; half a surrogate pair, which it cannot hold, becomes its number."""
+    return records.as_csv(lines).encode("utf-8", "backslashreplace")

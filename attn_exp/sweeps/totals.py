@@ -1,0 +1,234 @@
+"""A sweep's results in few numbers: streamed from its parts, a cell per combination of settings and variant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from attn_exp.experiment.row import COLUMNS
+<<<<<<< HEAD:attn_exp/sweeps/totals.py
+from attn_exp.sweeps import by_head
+from attn_exp.sweeps.answers.answers import NONE, Answers, answers
+from attn_exp.sweeps.answers.cube import Gatherer
+from attn_exp.sweeps.student import t_975
+from attn_exp.sweeps.tally import Tally, tallying
+from attn_exp.sweeps.task import OK
+=======
+from attn_exp.sweeps.answers.answers import NONE, Answers, answers
+from attn_exp.sweeps.answers.cube import Gatherer
+from attn_exp.sweeps.student import t_975
+from attn_exp.sweeps.tally import Tally, tallying
+from attn_exp.sweeps.task import OK
+>>>>>>> e16aa16 (The room of sweeps is called sweeps, so that attn_exp.sweep is the function):attn_exp/sweeps/totals.py
+
+METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
+MOST_CELLS = 20_000
+KEPT = 5
+"""How many of the best, the worst and the failed points are named."""
+MOST_ERRORS = 100
+NAMED = 20
+"""How many of the points that disagree with a printed result are named."""
+
+
+@dataclass
+class Moments:
+    """Count, mean, sum of squared deviations and range of numbers, one pass (Welford 1962)."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    least: float = math.inf
+    most: float = -math.inf
+
+    def add(self, number: float) -> None:
+        """Take one more number."""
+        self.count += 1
+        step = number - self.mean
+        self.mean += step / self.count
+        self.squares += step * (number - self.mean)
+        self.least, self.most = min(self.least, number), max(self.most, number)
+
+    @property
+    def half_width(self) -> float:
+        """Half of the 95 % confidence interval of the mean, `t s / sqrt(n)`; NaN for a single number."""
+        if self.count < 2:
+            return math.nan
+        return t_975(self.count - 1) * math.sqrt(self.squares / (self.count - 1) / self.count)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """How an axis becomes a label of a cell: its own value, or one of `bins` equal stretches from `low` to `high`."""
+
+    column: int
+    bins: int = 0
+    low: float = 0.0
+    high: float = 0.0
+
+    def label(self, text: str) -> str:
+        """Return the label of a value."""
+        if not self.bins:
+            return text
+        width = (self.high - self.low) / self.bins
+        place = min(self.bins - 1, int((float(text) - self.low) / width))
+        return f"{self.low + place * width:g}..{self.low + (place + 1) * width:g}"
+
+
+@dataclass
+class Failure:
+    """The points that one error struck: how many, the first of them, and the settings that all of them share."""
+
+    count: int
+    first: int
+    shared: dict[str, str]
+
+    def add(self, settings: Mapping[str, str]) -> None:
+        """Count one more point."""
+        self.count += 1
+        self.shared = {name: value for name, value in self.shared.items() if settings[name] == value}
+
+
+@dataclass
+class Summary:
+    """What a report says of a sweep.
+
+    `cells` maps the labels of each axis but the seed, and the variant, to the moments of each metric; `least` and
+    `most` hold the extreme rows of each metric as (number, point, variant); `first` holds the first point of each cell;
+    `failures` the points of each error. `tally` counts printed results, each point's once, and `tallies` those
+    of each cell; `disagreements` holds the first points of which one disagrees, `disagreeing` how many there are.
+    """
+
+    axes: tuple[str, ...]
+    seeds: int = 1
+    points: int = 0
+    failed: int = 0
+    variants: list[str] = field(default_factory=list)
+    cells: dict[tuple[str, ...], dict[str, Moments]] = field(default_factory=dict)
+    first: dict[tuple[str, ...], int] = field(default_factory=dict)
+    least: dict[str, list[tuple[float, int, str]]] = field(default_factory=dict)
+    most: dict[str, list[tuple[float, int, str]]] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    tallies: dict[tuple[str, ...], Tally] = field(default_factory=dict)
+    disagreeing: int = 0
+    disagreements: dict[int, Tally] = field(default_factory=dict)
+    answers: Answers = NONE
+
+    @property
+    def more(self) -> list[str]:
+        """The metrics beyond a row's own that have numbers."""
+        return [name for name in self.most if name not in METRICS and not by_head.parsed(name)]
+
+
+def folds(head: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str, Fold]:
+    """Return the fold of each axis but the seed, so that there are at most `MOST_CELLS` cells for a variant.
+
+    An axis is described by its column, how many values it has, and the least and most where all are numbers. The
+    longest axes are cut into stretches; one of too many words is left out.
+    """
+    shown = [axis for axis in axes if axis["key"] != "seed"]
+    counts = {axis["column"]: int(axis["count"]) for axis in shown}
+    while math.prod(counts.values()) > MOST_CELLS:
+        longest = max(counts, key=lambda name: counts[name])
+        counts[longest] = max(1, counts[longest] // 2)
+    folded = {}
+    for axis in shown:
+        name, bins = axis["column"], counts[axis["column"]]
+        if bins == axis["count"]:
+            folded[name] = Fold(head.index(name))
+        elif axis.get("low") is not None:
+            folded[name] = Fold(head.index(name), bins, axis["low"], axis["high"])
+    return folded
+
+
+def summarized(
+    head: Sequence[str],
+    lines: Iterable[Sequence[str]],
+    axes: Sequence[Mapping[str, Any]],
+    metrics: Sequence[str] = (),
+    dimensions: Sequence[Sequence[int]] | None = None,
+) -> Summary:
+    """Return the summary of result lines, read once and not kept; `metrics` are those beyond a row's own.
+
+    `dimensions` groups the places of the axes that move together; without it each stands alone.
+    """
+    together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
+    gatherer = Gatherer(head, axes, together, [name for name in metrics if not by_head.parsed(name)])
+    summary = totalled(head, gatherer.watching(lines), axes, metrics)
+    summary.answers = answers(gatherer.cube())
+    return summary
+
+
+def totalled(
+    head: Sequence[str], lines: Iterable[Sequence[str]], axes: Sequence[Mapping[str, Any]], metrics: Sequence[str]
+) -> Summary:
+    """Return the summary of result lines but for what they answer."""
+    folded = folds(head, axes)
+    seeds = [int(axis["count"]) for axis in axes if axis["key"] == "seed"]
+    summary = Summary(tuple(folded), math.prod(seeds))
+    columns = [(name, head.index(name)) for name in (*METRICS, *metrics) if name in head]
+    swept = [(axis["column"], head.index(axis["column"])) for axis in axes]
+    status, message, variant = (head.index(name) for name in ("status", "message", "variant"))
+    tally_of = tallying(head)
+    last = ""
+    for line in lines:
+        new = line[0] != last
+        if new:
+            last = line[0]
+            summary.points += 1
+        if line[status] != OK:
+            settings = {name: line[column] for name, column in swept}
+            count_failure(summary, int(line[0]), f"{line[status]}: {line[message]}", settings)
+            continue
+        if line[variant] not in summary.variants:
+            summary.variants.append(line[variant])
+        key = (*(fold.label(line[fold.column]) for fold in folded.values()), line[variant])
+        cell = summary.cells.get(key)
+        if cell is None:
+            cell = summary.cells[key] = {}
+            summary.first[key] = int(last)
+        if (tally := tally_of(line)).printed:
+            note_agreement(summary, key, tally, int(last), new)
+        for name, column in columns:
+            number = float(line[column] or "nan")
+            if math.isfinite(number):
+                moments = cell.get(name) or cell.setdefault(name, Moments())
+                moments.add(number)
+                note_extremes(summary, name, number, last, line[variant])
+    return summary
+
+
+def note_agreement(summary: Summary, key: tuple[str, ...], tally: Tally, point: int, new: bool) -> None:
+    """Count the printed results of a line: with its cell, and once for a new point, which is kept if one disagrees."""
+    summary.tallies.setdefault(key, Tally()).add(tally)
+    if not new:
+        return
+    summary.tally.add(tally)
+    if tally.agree < tally.printed:
+        summary.disagreeing += 1
+        if len(summary.disagreements) < NAMED:
+            summary.disagreements[point] = tally
+
+
+def note_extremes(summary: Summary, name: str, number: float, point: str, variant: str) -> None:
+    """Keep a row if it is among the `KEPT` largest or smallest of a metric; of equals, the first."""
+    most, least = summary.most.setdefault(name, []), summary.least.setdefault(name, [])
+    if len(most) < KEPT or number > most[-1][0]:
+        most.append((number, int(point), variant))
+        most.sort(key=lambda extreme: -extreme[0])
+        del most[KEPT:]
+    if len(least) < KEPT or number < least[-1][0]:
+        least.append((number, int(point), variant))
+        least.sort(key=lambda extreme: extreme[0])
+        del least[KEPT:]
+
+
+def count_failure(summary: Summary, point: int, message: str, settings: Mapping[str, str]) -> None:
+    """Count a failed point with its error; of errors of very many kinds, those that came first."""
+    summary.failed += 1
+    if message in summary.failures:
+        summary.failures[message].add(settings)
+    elif len(summary.failures) < MOST_ERRORS:
+        summary.failures[message] = Failure(1, point, dict(settings))

@@ -1,0 +1,86 @@
+"""`attn-exp compare A B`: two runs, or two sweeps, side by side."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from attn_exp import machine
+from attn_exp.errors import UserError, first_line
+from attn_exp.runs import folders, store
+from attn_exp.sweeps import collect, manifest
+from attn_exp.sweeps.versus import page, two_runs, two_sweeps
+from attn_exp.sweeps.versus.two_sweeps import Side
+from attn_exp.sweeps.versus.versus import Versus
+
+OPTION = "--exit-code"
+PAGES, OUTPUTS = "comparisons", "outputs"
+
+
+def compare(words: Sequence[str]) -> tuple[str, bool]:
+    """Compare two folders, write the page, and return what to print, and False where a number moved and it matters.
+
+    Raises:
+        UserError: not two folders, one of a run and one of a sweep, or one that cannot be read.
+    """
+    names = [word for word in words if word != OPTION]
+    if len(names) != 2:
+        raise UserError(f"attn-exp compare {' '.join(words)}: expected attn-exp compare DIR DIR [{OPTION}]")
+    places = [machine.folder(name) for name in names]
+    versus = side_by_side(places[0], places[1])
+    written = write(versus, places)
+    return f"{page.text(versus)}\n\n{written}", not (OPTION in words and versus.moved)
+
+
+def side_by_side(first: Path, second: Path) -> Versus:
+    """Return two folders side by side.
+
+    Raises:
+        UserError: one of a run and one of a sweep, or one that cannot be read.
+    """
+    kinds = [is_sweep(place) for place in (first, second)]
+    if kinds[0] != kinds[1]:
+        sweep, run = (first, second) if kinds[0] else (second, first)
+        raise UserError(f"{sweep} is a sweep and {run} is a run; compare two of a kind")
+    names = str(first), str(second)
+    if kinds[0]:
+        try:
+            return two_sweeps.versus(side(first), side(second))
+        except UserError:
+            raise
+        except (OSError, ValueError, csv.Error) as error:  # which of the two is damaged, its name says
+            raise UserError(f"{first}, {second}: their parts cannot be read ({first_line(error)})") from error
+    return two_runs.versus(names, store.load(first), store.load(second))
+
+
+def is_sweep(folder: Path) -> bool:
+    """Say whether a folder holds a sweep."""
+    return (folder / manifest.FILE).is_file() and not (folder / "run.json").exists()
+
+
+def side(folder: Path) -> Side:
+    """Return a sweep as one side of a comparison, its lines yet to be read."""
+    about = manifest.load(folder)
+    shelf = collect.shelf(folder, about)
+    whole = shelf.find(about["parts"]).whole
+    parts = [whole[name] for name in about["parts"] if name in whole]
+    return Side(str(folder), about, shelf.head, iter(shelf.lines(parts)))
+
+
+def write(versus: Versus, places: Sequence[Path]) -> Path:
+    """Write the page beside the runs and sweeps of the first folder, and return its path.
+
+    Raises:
+        UserError: it cannot be written there.
+    """
+    home = places[0].parent
+    outputs = home.parent if home.name in folders.KINDS else Path(OUTPUTS)
+    target = outputs / PAGES / f"{'-'.join(place.absolute().name for place in places)}.html"
+    try:
+        outputs.mkdir(parents=True, exist_ok=True)
+        machine.own_folder(target.parent)
+        machine.write(target, page.page(versus).encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
+    return target

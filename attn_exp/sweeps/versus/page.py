@@ -1,0 +1,31 @@
+"""Two folders side by side as text, and as one page that needs nothing else."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from attn_exp.report.compiled import templates
+from attn_exp.report.inline import inline, policy, template_text
+from attn_exp.report.numbers import kinds
+from attn_exp.report.terminal import table
+from attn_exp.sweeps.versus.versus import Versus
+
+MOST = 24
+"""Lines of a table that a terminal shows."""
+
+
+def text(versus: Versus) -> str:
+    """Return what the terminal shows: the sentences, and the tables behind them."""
+    parts = ["\n".join(versus.sentences)]
+    for shown in versus.tables:
+        more = f"\n{MOST} of {len(shown.lines):,} lines" if len(shown.lines) > MOST else ""
+        parts.append(f"{shown.caption}\n{table(shown.head, shown.lines[:MOST])}{more}")
+    return "\n\n".join(parts)
+
+
+def page(versus: Versus) -> str:
+    """Return the page."""
+    environment = templates(autoescape=True)
+    environment.filters |= {"kinds": kinds}
+    style = inline(template_text("report.css"))
+    return environment.get_template("versus.html").render(versus=versus, style=Markup(style), policy=policy(style))

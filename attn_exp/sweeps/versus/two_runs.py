@@ -1,0 +1,150 @@
+"""Two runs side by side: their settings, their rows, and the stage at which each variant parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.row import COLUMNS
+from attn_exp.experiment.sameness import DIFFERENT, IDENTICAL, compared
+from attn_exp.forms import coarser
+from attn_exp.forms.trace import Trace
+from attn_exp.report.numbers import brief
+from attn_exp.report.papers import Table
+from attn_exp.sweeps.versus.versus import Versus, counted, differing, made_by, settings_table
+
+ROUNDED = ("error", "error_ulp", "row_sum_error")
+"""Columns that hold rounding alone; a variant that is the same to rounding may differ in them."""
+
+
+@dataclass(frozen=True)
+class Parting:
+    """How near a variant's stages are in two runs: in a word, from which stage on they differ, and where most."""
+
+    variant: str
+    word: str
+    stage: str = ""
+    where: str = ""
+    first: float = math.nan
+    second: float = math.nan
+    identical: int = 0
+    stages: int = 0
+
+
+def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
+    """Return two runs side by side."""
+    a, b = one.comparison, other.comparison
+    settings = settings_table(asdict(a.config), asdict(b.config))
+    shared = [name for name in a.traces if name in b.traces]
+    partings = [parting(name, one, other) for name in shared]
+    alone = [*(f"{name} is in the first alone" for name in a.traces if name not in b.traces)]
+    alone += [f"{name} is in the second alone" for name in b.traces if name not in a.traces]
+    moved = bool(alone) or any(parting.word == DIFFERENT for parting in partings)
+    sentences = (
+        verdict(partings, bool(alone)),
+        *map(parting_line, partings),
+        *(f"{text}." for text in alone),
+        differing(settings),
+        made_by(one.about, other.about),
+    )
+    tables = (settings, rows_table(one, other, {parting.variant: parting.word for parting in partings}))
+    return Versus(*names, moved, tuple(filter(None, sentences)), tuple(table for table in tables if table.lines))
+
+
+def parting(name: str, one: Run, other: Run) -> Parting:
+    """Return how near the stages of a variant are in two runs."""
+    first, second = one.comparison.traces[name], other.comparison.traces[name]
+    kind = coarser(*(np.dtype(row_type(run, name)) for run in (one, other)))
+    theirs = dict(second.stages())
+    words = {stage: compared(array, theirs[stage], kind) for stage, array in first.stages() if stage in theirs}
+    same = sum(word == IDENTICAL for word in words.values())
+    far = next((stage for stage, word in words.items() if word == DIFFERENT), "")
+    near = next((stage for stage, word in words.items() if word != IDENTICAL), "")
+    if not words:
+        return Parting(name, DIFFERENT, "output", "no stage is in both")
+    if not near:
+        return Parting(name, IDENTICAL, identical=same, stages=len(words))
+    if not far:
+        return Parting(name, words[near], near, identical=same, stages=len(words))
+    where, here, there = farthest(one, first, far, theirs[far])
+    return Parting(name, DIFFERENT, far, where, here, there, same, len(words))
+
+
+def row_type(run: Run, variant: str) -> str:
+    """Return the type of numbers that a variant was computed in."""
+    return next((row.computed_in for row in run.comparison.rows if row.variant == variant), "float64")
+
+
+def farthest(run: Run, trace: Trace, stage: str, other: Any) -> tuple[str, float, float]:
+    """Return where two arrays of a stage are farthest apart, in the words of the report, and both numbers there."""
+    array = dict(trace.stages())[stage]
+    if array.shape != other.shape:
+        return f"shapes {list(array.shape)} and {list(other.shape)}", math.nan, math.nan
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(np.asarray(array, float) - np.asarray(other, float))
+    place = np.unravel_index(int(np.argmax(np.where(np.isnan(apart), np.inf, apart))), apart.shape)
+    return named(run, stage, place, array.shape), float(array[place]), float(other[place])
+
+
+def named(run: Run, stage: str, place: tuple[Any, ...], shape: tuple[int, ...]) -> str:
+    """Name a place of a stage `[h t s]`, `[h t d]` or `[t m]`: head, token, and key or column, counted from 1."""
+    problem = run.comparison.problem
+    *head, row, column = (int(index) for index in place)
+    tokens = problem.key_tokens if stage in ("k", "v") else problem.tokens
+    keys = problem.key_tokens if stage in ("scores", "logits", "weights") else ()
+    parts = [f"head {head[-1] + 1}"] * bool(head) + [tokens[row] if row < len(tokens) else f"row {row + 1}"]
+    return ", ".join([*parts, keys[column] if column < len(keys) else f"column {column + 1}"])
+
+
+def verdict(partings: list[Parting], alone: bool) -> str:
+    """Say whether any number moved."""
+    different = sum(parting.word == DIFFERENT for parting in partings)
+    if different or alone:
+        return f"Numbers differ in {different} of {counted(len(partings), 'variant')} that both have."
+    if all(parting.word == IDENTICAL for parting in partings):
+        stages, variants = (
+            counted(sum(parting.stages for parting in partings), "array"),
+            counted(len(partings), "variant"),
+        )
+        return f"No number moved: {stages} of {variants} are the same to the bit."
+    return f"No number moved beyond rounding, in {counted(len(partings), 'variant')}."
+
+
+def parting_line(parting: Parting) -> str:
+    """Say how near a variant's stages are."""
+    if parting.word == IDENTICAL:
+        return f"{parting.variant}: the same to the bit."
+    if parting.word != DIFFERENT:
+        return f"{parting.variant}: {parting.word}, from {parting.stage} on; before that the same to the bit."
+    numbers = (
+        ""
+        if math.isnan(parting.first) and math.isnan(parting.second)
+        else f": {parting.first:.6g} and {parting.second:.6g}"
+    )
+    return f"{parting.variant}: differs from {parting.stage} on, most at {parting.where}{numbers}."
+
+
+def rows_table(one: Run, other: Run, words: dict[str, str]) -> Table:
+    """Return the cells of the comparison table that differ; rounding is left out where a variant is the same."""
+    first, second = ({row.variant: row for row in run.comparison.rows} for run in (one, other))
+    lines: list[tuple[str, ...]] = []
+    for name, row in first.items():
+        if name in second:
+            lines += ((name, *cell) for cell in cells(row, second[name], words.get(name, DIFFERENT) == DIFFERENT))
+    return Table("rows", "Cells of the comparison that differ.", ("variant", "column", "first", "second"), tuple(lines))
+
+
+def cells(row: Any, other: Any, different: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield the columns in which two rows differ, and both values."""
+    for name, column in COLUMNS.items():
+        here, there = getattr(row, name), getattr(other, name)
+        rounding = isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=1e-12)
+        both_missing = here != here and there != there  # noqa: PLR0124 - NaN differs from itself
+        if here == there or both_missing or (not different and (rounding or name in ROUNDED)):
+            continue
+        yield column.title, brief(here), brief(there)

@@ -1,0 +1,270 @@
+"""A sweep whose files were damaged, or lost with the power: what does not fit is computed again, and said."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attn_exp import cli
+from attn_exp.errors import UserError
+from attn_exp.machine import SPARE
+from tests.long import thinned
+from tests.sweeps.command import run, start, the_sweep, wait_until
+
+WORDS = ("-m", "seed=range(40)", "head=1,2", "variant=[matrix,multi_head]", "report=none", "sweep.chunk=10",
+         "sweep.engine=serial")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished sweep of eighty points in eight parts."""
+    folder = tmp_path_factory.mktemp("swept")
+    run(folder, *WORDS)
+    return folder
+
+
+def parts(folder: Path) -> list[Path]:
+    return sorted((the_sweep(folder) / "parts").iterdir())
+
+
+def cut_in_a_number(folder: Path) -> None:
+    path = parts(folder)[0]
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def without_its_last_line(folder: Path) -> None:
+    path = parts(folder)[1]
+    path.write_bytes(path.read_bytes()[: path.read_bytes().rstrip().rindex(b"\n") + 1])
+
+
+def emptied_to_its_head(folder: Path) -> None:
+    path = parts(folder)[2]
+    path.write_bytes(path.read_bytes().partition(b"\n")[0] + b"\n")
+
+
+def emptied(folder: Path) -> None:
+    parts(folder)[3].write_bytes(b"")
+
+
+def of_another_chunk(folder: Path) -> None:
+    parts(folder)[4].write_bytes(parts(folder)[5].read_bytes())
+
+
+def under_the_name_of_another_chunk(folder: Path) -> None:
+    one, other = parts(folder)[:2]
+    one.replace(one.with_name(one.name[:24] + other.name[24:]))
+    shutil.copy(other, one.with_name(one.name[:24] + other.name[24:]))
+
+
+def in_another_order(folder: Path) -> None:
+    path = parts(folder)[5]
+    head, *lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([head, *reversed(lines)]))
+
+
+def one_bit(folder: Path) -> None:
+    data = bytearray(parts(folder)[6].read_bytes())
+    data[-3] ^= 1
+    parts(folder)[6].write_bytes(data)
+
+
+DAMAGES = [cut_in_a_number, without_its_last_line, emptied_to_its_head, emptied, of_another_chunk,
+           under_the_name_of_another_chunk, in_another_order, one_bit]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", thinned(DAMAGES, 5))
+def test_a_damaged_part_is_computed_again_and_said(damage: Callable[[Path], None], swept: Path, tmp_path: Path) -> None:
+    shutil.copytree(swept / "outputs", tmp_path / "outputs")
+    folder = the_sweep(tmp_path)
+    expected = (folder / "results.csv").read_bytes()
+    damage(tmp_path)
+    said, _ = run(tmp_path, "status", str(folder))
+    assert "70 of 80 points, 0 failed; 7 of 8 parts, 1 damaged, to be computed again" in said
+    assert "damaged since it was complete; the same command continues" in said
+    said, _ = run(tmp_path, "collect", str(folder))
+    assert "damaged and left out: " in said
+    assert "Partial (partial): 70 of 80 points" in said
+    assert (folder / "results.csv").read_bytes() != expected
+    said, told = run(tmp_path, *WORDS)
+    assert "attn_exp: 1 part is damaged and computed again: " in told
+    assert "80 of 80 points" in told and "70 cached" in told
+    assert (folder / "results.csv").read_bytes() == expected
+    assert len(parts(tmp_path)) == 8
+
+
+def test_a_table_that_was_damaged_is_joined_again(swept: Path, tmp_path: Path) -> None:
+    shutil.copytree(swept / "outputs", tmp_path / "outputs")
+    table = the_sweep(tmp_path) / "results.csv"
+    expected = table.read_bytes()
+    for damaged in (expected[:-20], b"", expected.replace(b"ok", b"OK", 1)):
+        table.write_bytes(damaged)
+        run(tmp_path, *WORDS)
+        assert table.read_bytes() == expected
+
+
+def test_parts_from_before_names_sealed_them_are_collected(swept: Path, tmp_path: Path) -> None:
+    shutil.copytree(swept / "outputs", tmp_path / "outputs")
+    folder = the_sweep(tmp_path)
+    expected = (folder / "results.csv").read_bytes()
+    for path in parts(tmp_path):
+        path.replace(path.with_name(f"{path.name[:24]}.csv"))
+    about = json.loads((folder / "manifest.json").read_text())
+    before = {key: about[key] for key in about if key not in ("sealed", "tally", "words", "results")}
+    (folder / "manifest.json").write_text(json.dumps(before))
+    said, _ = run(tmp_path, "collect", str(folder))
+    assert "80 points, 0 failed" in said
+    assert (folder / "results.csv").read_bytes() == expected
+    emptied(tmp_path)
+    said, _ = run(tmp_path, "collect", str(folder))
+    assert "70 of 80 points" in said
+
+
+def test_parquet_parts_from_before_names_sealed_them_are_collected(tmp_path: Path) -> None:
+    words = ("-m", "head=1,2", "seed=0,1", "sweep.format=parquet", "sweep.chunk=2", "sweep.engine=serial")
+    run(tmp_path, *words, "report=none")
+    folder = the_sweep(tmp_path)
+    for path in parts(tmp_path):
+        path.replace(path.with_name(f"{path.name[:24]}.parquet"))
+    about = json.loads((folder / "manifest.json").read_text())
+    before = {key: about[key] for key in about if key not in ("sealed", "tally", "words", "results")}
+    (folder / "manifest.json").write_text(json.dumps(before))
+    said, _ = run(tmp_path, "collect", str(folder))
+    assert "4 points, 0 failed" in said
+    cut_in_a_number(tmp_path)
+    said, _ = run(tmp_path, "collect", str(folder))
+    assert "2 of 4 points" in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("git", {}, ""),
+        ("tally", ["agreeing", "printed"], "parts cannot be read ("),
+        ("columns", ["point", "status", "message", "variant", "head", "seed"], "parts cannot be read ("),
+    ],
+)
+def test_a_manifest_that_does_not_fit_its_parts_is_said_in_a_line(
+    key: str, value: object, message: str, swept: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(swept / "outputs", tmp_path / "outputs")
+    folder = the_sweep(tmp_path)
+    about = json.loads((folder / "manifest.json").read_text())
+    about["report"] |= {"tables": True}
+    (folder / "manifest.json").write_text(json.dumps(about | {key: value}))
+    for words in (["collect", str(folder)], ["compare", str(folder), str(folder)]):
+        if message:
+            with pytest.raises(UserError, match=re.escape(message)):
+                cli.obey(words)
+        else:
+            assert cli.obey(words) == cli.DONE
+
+
+def test_a_lock_that_is_no_file_is_said_in_a_line(swept: Path, tmp_path: Path) -> None:
+    shutil.copytree(swept / "outputs", tmp_path / "outputs")
+    folder = the_sweep(tmp_path)
+    (folder / "lock").unlink()
+    os.mkfifo(folder / "lock")
+    for command in ("collect", "report"):
+        _, said = run(tmp_path, command, str(folder), code=2)
+        assert said == f"attn_exp: error: {folder}: cannot be written to (its lock is no file of its own)\n"
+
+
+def test_parts_from_before_they_had_a_tally_still_say_how_many_printed_results_agree(tmp_path: Path) -> None:
+    words = ("-m", "experiment=the_cat_sat", "embeddings.vectors.0.0=1,9", "report=none", "sweep.engine=serial")
+    said, _ = run(tmp_path, *words)
+    sentence = said.strip().splitlines()[-3]
+    assert "published results agree. 1 point disagrees with a published result." in sentence
+    folder = the_sweep(tmp_path)
+    for path in parts(tmp_path):
+        lines = list(csv.reader(path.read_text().splitlines()))
+        path.unlink()
+        with path.with_name(f"{path.name[:24]}.csv").open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(line[:-2] for line in lines)
+    about = json.loads((folder / "manifest.json").read_text())
+    before = {key: about[key] for key in about if key not in ("sealed", "tally", "words", "results", "disagreeing")}
+    (folder / "manifest.json").write_text(json.dumps(before))
+    again, _ = run(tmp_path, "collect", str(folder))
+    assert sentence in again
+
+
+JOURNAL = """
+import os, stat
+real = os.fsync
+def fsync(descriptor):
+    real(descriptor)
+    path = os.readlink(f"/proc/self/fd/{descriptor}")
+    names = " ".join(sorted(os.listdir(path))) if os.path.isdir(path) else str(os.fstat(descriptor).st_size)
+    with open(os.environ["JOURNAL"], "a") as journal:
+        journal.write(f"{os.fstat(descriptor).st_ino} {names}\\n")
+os.fsync = fsync
+from attn_exp.sweeps.parts import Shelf
+whole = Shelf.write
+def write(shelf, drafts):
+    whole(shelf, drafts)
+    with open(os.environ["JOURNAL"], "a") as journal:
+        journal.writelines(f"counted {draft.part.path.name}\\n" for draft in drafts)
+Shelf.write = write
+"""
+"""A file system's view: which file held how much, and which folder which names, when it was synced; and which parts the
+sweep then took for safe."""
+
+
+def cut_power(folder: Path, journal: Path, chance: random.Random) -> set[str]:
+    """Leave of a folder what a loss of power may leave: what was synced, and any part of what was not.
+
+    Returns the parts that lost something.
+    """
+    synced = {line.split(" ", 1)[0]: line.split(" ", 1)[1].strip() for line in journal.read_text().splitlines()}
+    lost = set()
+    for path in [*folder.rglob("*")]:
+        about = path.lstat()
+        if not path.is_file() or path.name == "lock":
+            continue
+        if path.name not in synced.get(str(path.parent.stat().st_ino), "").split() and chance.random() < 0.5:
+            path.unlink()  # its name was never synced
+            lost.add(path.name)
+        elif str(about.st_ino) not in synced and about.st_size:
+            with path.open("r+b") as file:
+                file.truncate(chance.randrange(about.st_size))
+            lost.add(path.name)
+    return lost
+
+
+@pytest.mark.parametrize("seed", thinned(range(20), 10))
+def test_a_loss_of_power_costs_no_row(seed: int, swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, journal = random.Random(seed), tmp_path / "journal"
+    journal.touch()
+    monkeypatch.setenv("JOURNAL", str(journal))
+    here = tmp_path / "here"
+    here.mkdir()
+    with start(here, *WORDS, patch=JOURNAL) as driver:
+        wanted = chance.randrange(9)
+        wait_until(lambda: driver.poll() is not None or len(list(here.glob("outputs/sweeps/*/parts/*.csv"))) >= wanted)
+        driver.kill()
+    if here.joinpath("outputs", "sweeps").exists():
+        lines = journal.read_text().splitlines()
+        counted = {line.removeprefix("counted ") for line in lines if line.startswith("counted ")}
+        assert not counted & cut_power(the_sweep(here), journal, chance)
+    run(here, *WORDS)
+    assert (the_sweep(here) / "results.csv").read_bytes() == (the_sweep(swept) / "results.csv").read_bytes()
+    assert not [path for path in the_sweep(here).rglob("*") if SPARE.fullmatch(path.name)]
+
+
+@pytest.mark.parametrize("seed", thinned(range(20), 10))
+def test_parts_truncated_at_random_cost_no_row(seed: int, swept: Path, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    shutil.copytree(swept / "outputs", tmp_path / "outputs")
+    files = [path for path in the_sweep(tmp_path).rglob("*") if path.is_file()]
+    for path in chance.sample(files, chance.randrange(1, len(files))):
+        with path.open("r+b") as file:
+            file.truncate(chance.randrange(1 + path.stat().st_size))
+    run(tmp_path, *WORDS)
+    assert (the_sweep(tmp_path) / "results.csv").read_bytes() == (the_sweep(swept) / "results.csv").read_bytes()

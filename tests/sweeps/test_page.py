@@ -1,0 +1,106 @@
+"""A sweep's page as a reader meets it: in a browser, with a mouse, a keyboard, a small screen, and on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.letters import WIDTHS, set_in
+from tests.report.tab import Tab, tab
+from tests.sweeps.command import run, the_sweep
+
+ANGRY = "<script>alert(1)</script><img src=x onerror=alert(1)>" + "x" * 500
+SHOWN = "[...document.querySelectorAll('.again code')].filter((each) => each.checkVisibility()).length"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a sweep of which a third failed."""
+    folder = tmp_path_factory.mktemp("sweep")
+    run(folder, "-m", "head=1,2,3", "scale=true,false", "seed=0,1,2", f"title='{ANGRY}'", code=1)
+    return the_sweep(folder) / "report.html"
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with tab(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def opened(reader: Tab, page: Path) -> Tab:
+    reader.screen(1100)
+    reader.console.clear()
+    reader.requests.clear()
+    reader.open(page)
+    return reader
+
+
+def test_it_opens_without_a_complaint_or_a_request_and_runs_nothing(opened: Tab, page: Path) -> None:
+    assert opened.ask("document.querySelector('h1').textContent") == ANGRY
+    assert opened.ask("document.querySelectorAll('script').length") == 0
+    assert opened.console == []
+    assert [each for each in opened.requests if not each.startswith("data:")] == [page.as_uri()]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_violation(opened: Tab, scheme: str) -> None:
+    opened.screen(1100, scheme=scheme)
+    assert opened.violations() == []
+
+
+@pytest.mark.parametrize("letters", WIDTHS)
+@pytest.mark.parametrize("width", [1100, 360])
+def test_nothing_is_wider_than_the_screen(opened: Tab, width: int, letters: str) -> None:
+    opened.screen(width)
+    set_in(opened, letters)
+    assert opened.ask("document.documentElement.clientWidth") == width
+    assert opened.overflow() <= 0
+
+
+@pytest.mark.parametrize("letters", WIDTHS)
+def test_the_results_fit_a_laptop(opened: Tab, letters: str) -> None:
+    set_in(opened, letters)
+    assert opened.overflow("#results .scroll") == 0
+    assert opened.overflow("#extremes .scroll") == 0
+
+
+BROKEN = """(() => {
+  const texts = [...document.querySelectorAll("#results tbody td:not(.again)")].flatMap((cell) => [...cell.childNodes]);
+  const lines = (text) => {
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    return new Set([...range.getClientRects()].map((box) => box.top)).size;
+  };
+  return texts.filter((text) => lines(text) > 1).map((text) => text.textContent);
+})()"""
+TALLEST = "Math.max(...[...document.querySelectorAll('#results tbody tr')].map((row) => row.clientHeight))"
+
+
+def test_a_mean_is_parted_from_its_interval_where_room_is_scarce_and_no_number_is_broken(opened: Tab) -> None:
+    set_in(opened, "narrow")
+    one_line = opened.ask(TALLEST)
+    set_in(opened, "wide")
+    assert opened.ask(TALLEST) > 1.5 * one_line
+    assert opened.ask(BROKEN) == []
+
+
+def test_a_command_opens_by_mouse_and_by_keyboard(opened: Tab) -> None:
+    assert opened.ask(SHOWN) == 0
+    opened.click("#results summary")
+    assert opened.ask(SHOWN) == 1
+    opened.press("Tab")
+    assert opened.ask("document.activeElement.tagName") == "SUMMARY"
+    opened.press("Enter")
+    assert opened.ask(SHOWN) == 2
+
+
+@pytest.mark.parametrize("letters", WIDTHS)
+def test_paper_shows_whole_tables(opened: Tab, letters: str) -> None:
+    opened.screen(700, media="print")
+    set_in(opened, letters)
+    assert opened.ask("document.querySelector('.again').checkVisibility()") is False
+    assert opened.ask("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
+    assert opened.overflow() <= 0

@@ -1,0 +1,92 @@
+"""`sweep.skip` against Python's own meaning of the same expressions, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from attn_exp.errors import UserError
+from attn_exp.sweeps.skip import condition, d_model, holds, look_up
+
+NAMES = {"head": 4, "scale": True, "seed": 7, "title": "a b", "kv_head": None}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "head > 2", "head > 4", "2 < head <= 4 < seed", "head % 2 == 0 and seed in [6, 7]", "not scale or head == 3",
+        "seed not in (1, 2)", "title == 'a b'", "kv_head is_none", "-head + 2 * seed // 3 >= 0", "head / 8 < 0.6",
+        "scale", "head != 4 or (seed > 3 and scale)",
+    ],
+)  # fmt: skip
+def test_expressions_mean_what_they_mean_in_python(text: str) -> None:
+    text = text.replace("kv_head is_none", "kv_head == null")
+    test, _ = condition(text)
+    expected = bool(eval(text, {"null": None}, dict(NAMES)))  # the meaning to hold ours to
+    assert holds(test, NAMES, text) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')", "head.__class__()", "[x for x in (1, 2)]", "lambda: 1", "head ** 9",
+        "f'{head}'", "head if seed else 1", "head[0]", "{1: 2}", "(head := 3)", "head << 99", "1j > 0", "b'x'", "...",
+        "head is None",
+    ],
+)  # fmt: skip
+def test_nothing_else_is_understood(text: str) -> None:
+    with pytest.raises(UserError, match=r"is not part of what an expression may hold|is no setting"):
+        condition(text)
+
+
+@pytest.mark.parametrize("text", ["head >", "", "head > 2; seed", "head = 2", "(" * 5000])
+def test_what_cannot_be_parsed_is_told(text: str) -> None:
+    with pytest.raises(UserError, match="not an expression such as head > d_model"):
+        condition(text)
+
+
+@pytest.mark.parametrize("text", ["title > 3", "head / (seed - 7) > 1", "kv_head < 2"])
+def test_what_cannot_be_decided_names_the_values(text: str) -> None:
+    with pytest.raises(UserError, match=r"cannot be decided for .*="):
+        holds(condition(text)[0], NAMES, text)
+
+
+def test_names_are_settings_choices_and_d_model() -> None:
+    settings: dict[str, Any] = {
+        "embeddings": {"tokens": 3, "vectors": [[1, 2], [3, 4], [5, 6]], "columns": False},
+        "head": 2,
+    }
+    choices = {"embeddings": "inline"}
+    assert look_up("embeddings", settings, choices) == "inline"
+    assert look_up("embeddings.tokens", settings, choices) == 3
+    assert look_up("d_model", settings, choices) == 2
+    with pytest.raises(UserError, match=r"unknown name in sweep\.skip 'heads'; did you mean head"):
+        look_up("heads", settings, choices)
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "size"),
+    [
+        ({"d_model": 5}, 5), ({"vectors": [[1, 2], [3, 4], [5, 6]], "columns": True}, 3),
+        ({"q": [[1, 2, 3]]}, 3), ({}, None),
+    ],
+)  # fmt: skip
+def test_d_model_as_far_as_the_settings_tell(embeddings: dict[str, Any], size: int | None) -> None:
+    assert d_model(embeddings) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["not " * 4000 + "head", "(" * 90 + "head" + ")" * 90 + " + 1" * 4000, "-" * 3000 + "1"]
+)
+def test_what_is_nested_too_deeply_is_one_short_line(text: str) -> None:
+    with pytest.raises(UserError, match=r"nested more than 100 deep|not an expression") as refused:
+        condition(text)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("text", ["title * 1000000000 == 'x'", "[head] * 1000000000 == [1]", "title % head == 'x'"])
+def test_only_numbers_are_computed_with(text: str) -> None:
+    test, _ = condition(text)
+    with pytest.raises(UserError, match="only numbers are computed with"):
+        holds(test, NAMES, text)

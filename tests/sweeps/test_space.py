@@ -1,0 +1,181 @@
+"""The points of a sweep are those of Hydra's own sweeper: its splitting and its composition are the expected values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
+
+from attn_exp.config.choices import conf_dir
+from attn_exp.config.compose import plain, register_schema
+from attn_exp.config.repeat import Repeat
+from attn_exp.errors import UserError
+from attn_exp.sweeps import skip
+from attn_exp.sweeps.expand import expand
+from attn_exp.sweeps.manifest import described, ranges
+from attn_exp.sweeps.plan import identity, left, make_plan, values_at
+from tests.long import thinned
+
+SWEEPS = [
+    ["head=1,2", "scale=true,false", "seed=0,1"],
+    ["seed=range(1,6,3)", "scale=range(0.5,1.5,0.5)", "bias=true"],
+    ["seed=shuffle(0,1)", "head=sort(2,1)", "bias=choice(true,false)"],
+    ["embeddings=she_likes_coffee,the_cat_sat", "head=1,2"],
+    ["embeddings=glob(*,exclude=[inline,random,file,udl*])"],
+    ["experiment=glob(udl*)"],
+    ["variant=[looped,matrix],[multi_head]", "head=1,2"],
+    ["title='a,b',\"c d\",plain"],
+    ["notes=[a,b],[],[',']"],
+    ["scale=true,0.5,1", "seed=3"],
+    ["embeddings=random", "embeddings.tokens=2,3"],
+    ["variant.looped.head=1,2", "+variant.looped.scale=false"],
+    ["head=1,2", "seed=0", "head=4,2"],
+    ["++head=1,2", "++variant.looped.scale=2"],
+    ["embeddings.vectors=[[1,2],[3,4]],[[0.5,1],[1,0.5]]", "embeddings.tokens=[a,b]"],
+    ["seed=${head},7", "head=1"],
+    ["title=seed-${seed}", "seed=0,1"],
+    ["mask=causal,none"],
+    ["embeddings.tokens=[a,b,c],['1','2','3']"],
+]
+
+
+@pytest.fixture
+def hydra() -> Iterator[None]:
+    register_schema()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        yield
+
+
+def by_hydra(words: list[str]) -> list[dict[str, Any]]:
+    """Return the settings of every job of Hydra's own sweeper."""
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    overrides = parser.parse_overrides(words)
+    for each in overrides:
+        if isinstance(each._value, ChoiceSweep | RangeSweep):
+            each._value.shuffle = False
+    (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
+    return [plain(compose("config", job)) for job in jobs]
+
+
+@pytest.mark.parametrize("words", thinned(SWEEPS, 3), ids=" ".join)
+def test_points_are_those_of_hydra(words: list[str], hydra: None) -> None:
+    expected = by_hydra(words)
+    GlobalHydra.instance().clear()
+    space, _ = expand(words, [])
+    settings = [dict(space.settings(index)) for index in range(space.size)]
+    for each in expected:
+        del each["sweep"]
+    assert settings == expected
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        composed = plain(compose("config", space.words(space.size - 1)))
+    del composed["sweep"]
+    assert composed == settings[-1]
+
+
+def test_zipped_keys_move_together() -> None:
+    space, _ = expand(["embeddings=random", "embeddings.tokens=2,3,4", "seed=0,1", "head=1,2,4", "embeddings.d_model=8",
+                       "sweep.zip=[head,embeddings.tokens]"], [])  # fmt: skip
+    assert [space.values(index) for index in range(space.size)] == [
+        (2, 0, 1), (2, 1, 1), (3, 0, 2), (3, 1, 2), (4, 0, 4), (4, 1, 4)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["head=1,two"], "head=two: expected a whole number of at least 1"),
+        (["head=1,2", "seed=0,-1"], "seed=-1: expected a whole number"),
+        (["head=interval(1,4)"], "an interval has no list of values"),
+        (["head=1,2", "sweep.zip=[head,seed]"], "unknown key in sweep.zip 'seed'"),
+        (["head=1,2", "seed=0,1,2", "sweep.zip=[head,seed]"], "as many values of each: head has 2, seed has 3"),
+        (["sweep.workers=1,2"], "belongs to the whole sweep"),
+        (["head=1,2", "hydra.sweep.dir=here"], "for Hydra's own add hydra/sweeper=basic"),
+        (["head=1,2", "sweep.name=../x"], "sweep.name=../x: expected a folder's name"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else " ".join(each),
+)
+def test_mistakes_are_told(words: list[str], message: str) -> None:
+    with pytest.raises(UserError) as told:
+        expand(words, [])
+    assert message in str(told.value)
+
+
+def test_a_users_folder_of_yaml_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "embeddings").mkdir()
+    (tmp_path / "embeddings" / "mine.yaml").write_text("tokens: [a, b]\nvectors: [[1, 0], [0, 1]]\n")
+    space, _ = expand(["embeddings=mine,she_likes_coffee", "head=1"], [str(tmp_path)])
+    assert [space.settings(index)["embeddings"]["tokens"] for index in range(2)] == [
+        ["a", "b"],
+        ["she", "likes", "coffee"],
+    ]
+
+
+TOO_LARGE = [
+    (["seed=range(0,100000000)"], "100,000,000 values; a sweep takes at most 50,000,000"),
+    (["scale=range(0,1,1e-17)"], "about 1e16 values that are no whole numbers"),
+    (["seed=range(0,100000)", "head=range(1,100001)"], "10,000,000,000 points; a sweep takes at most 50,000,000"),
+    (["seed=range(0,100000)", "title='run ${seed}'"], "seed: 100,000 values that other settings read"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), TOO_LARGE, ids=range(len(TOO_LARGE)))
+def test_what_is_too_large_is_counted_and_refused_at_once(words: list[str], message: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(UserError, match=message):
+        expand(words, [])
+    assert time.monotonic() - start < 2
+
+
+def test_the_largest_plan_starts_in_seconds() -> None:
+    start = time.monotonic()
+    space, config = expand(["seed=range(0,50000000)"], [])
+    plan = make_plan(space, config.sweep)
+    assert (plan.points, plan.chunks, len(set(plan.names))) == (50_000_000, 500, 500)
+    assert identity(space, config.sweep, []) and described(plan, config, Repeat())["kept"] == [[0, 50_000_000]]
+    assert time.monotonic() - start < 10
+
+
+SKIPS = ["head > 2", "seed == 1 and head == 2", "not scale", "head > d_model", "embeddings == 'random' and head == 1"]
+
+
+@pytest.mark.parametrize("text", SKIPS)
+def test_a_skip_decided_by_combination_leaves_the_points_for_which_it_does_not_hold(text: str) -> None:
+    words = ["embeddings=she_likes_coffee,random", "embeddings.d_model=2,4", "head=1,2,4", "scale=true,false,0.5"]
+    space, _ = expand([*words, "seed=range(3)"], [])
+    test, names = skip.condition(text)
+    one_by_one = [index for index in range(space.size) if not skip.holds(test, values_at(space, index, names), text)]
+    assert list(left(space, text)) == one_by_one
+    assert ranges(left(space, text)) == ranges_by_hand(one_by_one)
+
+
+def ranges_by_hand(numbers: list[int]) -> list[list[int]]:
+    """Return ascending numbers as runs, one number after the other."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number:
+            runs[-1][1] = number + 1
+        else:
+            runs.append([number, number + 1])
+    return runs
+
+
+def test_a_chunk_is_named_by_all_of_its_values() -> None:
+    space, config = expand(["head=1,2,4", "seed=range(40)", "scale=true,false"], [])
+    plan = make_plan(space, replace(config.sweep, chunk=7))
+    for chunk, name in enumerate(plan.names):
+        numbers = plan.numbers(chunk)
+        places = [space.places(plan.kept[number]) for number in numbers]
+        touched = space.touched(plan.kept[numbers[0]], plan.kept[numbers[-1]])
+        for axis, run in enumerate(touched):
+            length = len(space.axes[axis].values)
+            assert {place[axis] for place in places} <= {place % length for place in run}
+        assert plan.names.count(name) == 1

@@ -1,0 +1,161 @@
+"""Two runs, or two sweeps, side by side: what moved, and where, against numbers put there by hand."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+from attn_exp.errors import UserError
+from attn_exp.experiment.comparison import Run
+from attn_exp.runs import store
+from attn_exp.sweeps import manifest
+from attn_exp.sweeps.sweep import sweep
+from attn_exp.sweeps.versus import page, two_runs, two_sweeps
+from attn_exp.sweeps.versus.command import compare, side_by_side
+from attn_exp.sweeps.versus.two_sweeps import Side
+from attn_exp.sweeps.versus.versus import Versus
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of two variants."""
+    result = attn_exp.run("report=none", variant=["matrix", "multi_head"])
+    return result.save(tmp_path_factory.mktemp("saved"))
+
+
+def bent(run: Run, variant: str, stage: str, change: Callable[[Any], Any]) -> Run:
+    """The run with one stage of one variant changed."""
+    traces = dict(run.comparison.traces)
+    traces[variant] = replace(traces[variant], **{stage: change(np.array(getattr(traces[variant], stage)))})
+    return replace(run, comparison=replace(run.comparison, traces=traces))
+
+
+def test_a_run_and_itself_are_the_same_to_the_bit(saved: Path) -> None:
+    versus = side_by_side(saved, saved)
+    assert not versus.moved
+    assert versus.sentences[0].startswith("No number moved: ")
+    assert versus.sentences[1:] == (
+        "matrix: the same to the bit.", "multi_head: the same to the bit.", "All settings are the same."
+    )  # fmt: skip
+    assert versus.tables == ()
+
+
+def test_a_number_that_moved_is_found_in_its_cell(saved: Path) -> None:
+    run = store.load(saved)
+
+    def raised(weights: Any) -> Any:
+        weights[1, 2, 0] += 0.25
+        return weights
+
+    versus = two_runs.versus(("a", "b"), run, bent(run, "multi_head", "weights", raised))
+    tokens, before = run.comparison.problem.tokens, run.comparison.traces["multi_head"].weights
+    assert before is not None
+    number = before[1, 2, 0]
+    assert versus.moved
+    assert versus.sentences[0] == "Numbers differ in 1 of 2 variants that both have."
+    assert versus.sentences[2] == (
+        f"multi_head: differs from weights on, most at head 2, {tokens[2]}, {tokens[0]}: "
+        f"{number:.6g} and {number + 0.25:.6g}."
+    )
+
+
+def test_the_last_bit_is_rounding_and_no_move(saved: Path) -> None:
+    run = store.load(saved)
+    versus = two_runs.versus(("a", "b"), run, bent(run, "matrix", "logits", lambda array: np.nextafter(array, 9.0)))
+    assert not versus.moved
+    assert versus.sentences[0] == "No number moved beyond rounding, in 2 variants."
+    assert versus.sentences[1] == "matrix: within 1 ulp, from logits on; before that the same to the bit."
+
+
+def test_settings_that_differ_are_listed_by_name(saved: Path, tmp_path: Path) -> None:
+    other = attn_exp.run("report=none", variant=["matrix", "looped"], seed=3).save(tmp_path)
+    versus = side_by_side(saved, other)
+    (settings,) = [table for table in versus.tables if table.name == "settings"]
+    assert ("seed", "0", "3") in settings.lines
+    assert {"multi_head is in the first alone.", "looped is in the second alone."} <= set(versus.sentences)
+    assert not [line for line in settings.lines if line[0].startswith(("output_dir", "report"))]
+
+
+def swept(folder: Path, *words: str) -> Path:
+    assert (
+        sweep([*words, f"output_dir={folder}", "sweep.engine=process", "sweep.workers=1", "report=none"], []).code == 0
+    )
+    return next((folder / "sweeps").iterdir())
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sweep of six points."""
+    return swept(tmp_path_factory.mktemp("swept"), "seed=range(0,3)", "head=1,2", "variant=[multi_head]")
+
+
+def changed(folder: Path, change: Callable[[dict[str, str]], None]) -> Versus:
+    """A sweep beside itself with some lines changed."""
+    about = manifest.load(folder)
+    with (folder / "results.csv").open(newline="") as file:
+        head, *lines = csv.reader(file)
+    others = [dict(zip(head, line, strict=True)) for line in lines]
+    for line in others:
+        change(line)
+    second = Side("b", about, head, iter([list(line.values()) for line in others]))
+    return two_sweeps.versus(Side("a", about, head, iter(lines)), second)
+
+
+def test_a_sweep_and_itself_are_the_same_to_the_bit(table: Path) -> None:
+    versus = side_by_side(table, table)
+    assert (versus.moved, versus.sentences[0]) == (False, "No number moved: 6 rows in both are the same to the bit.")
+
+
+def test_a_cell_that_moved_is_named_with_its_point(table: Path) -> None:
+    def raise_one(line: dict[str, str]) -> None:
+        if line["seed"] == "1" and line["head"] == "2":
+            line["entropy"] = repr(float(line["entropy"]) + 0.5)
+
+    versus = changed(table, raise_one)
+    assert versus.sentences[0] == "Numbers moved in 1 of 6 rows that both have: entropy."
+    (line,) = versus.tables[0].lines
+    assert line[:6] == ("entropy", "6", "5", "1", "0.5000", "seed=1 head=2 variant=multi_head")
+
+
+def test_rounding_of_a_sweep_is_no_move(table: Path) -> None:
+    versus = changed(table, lambda line: line.update(entropy=repr(float(np.nextafter(float(line["entropy"]), 9)))))
+    assert (versus.moved, versus.sentences[0]) == (False, "No number moved beyond rounding, in 6 rows that both have.")
+
+
+def test_points_of_one_side_alone_are_counted(table: Path, tmp_path: Path) -> None:
+    other = swept(tmp_path, "seed=range(1,5)", "head=1,2", "variant=[multi_head]")
+    versus = side_by_side(table, other)
+    assert versus.moved
+    assert versus.sentences[0] == "No number moved: 4 rows in both are the same to the bit."
+    assert {"2 rows are in the first alone.", "4 rows are in the second alone."} <= set(versus.sentences)
+
+
+def test_the_page_says_what_the_terminal_says(saved: Path, table: Path) -> None:
+    text, passed = compare([str(saved), str(saved)])
+    place = Path(text.splitlines()[-1])
+    written = place.read_text()
+    assert passed
+    assert place.parent.name == "comparisons"
+    assert "the same to the bit" in written
+    assert "<script" not in written
+    assert page.text(side_by_side(table, table)) in compare([str(table), str(table), "--exit-code"])[0]
+
+
+def test_exit_code_says_that_a_number_moved(saved: Path, tmp_path: Path) -> None:
+    other = attn_exp.run("report=none", variant=["matrix", "multi_head"], seed=3).save(tmp_path)
+    assert compare([str(saved), str(other)])[1]
+    assert not compare([str(saved), str(other), "--exit-code"])[1]
+
+
+def test_a_run_is_not_compared_with_a_sweep(saved: Path, table: Path) -> None:
+    with pytest.raises(UserError, match=r"is a sweep and .* is a run; compare two of a kind"):
+        side_by_side(saved, table)
+    with pytest.raises(UserError, match="expected attn-exp compare DIR DIR"):
+        compare([str(saved)])
