@@ -32,7 +32,7 @@ from attn_exp.errors import UserError, brief
 
 NO_WORD = re.compile(r"(null|true|false|[+-]?[\d._]+)", re.IGNORECASE)
 ENVIRONMENT = "oc.env"
-SENTENCES = ("embeddings.text", "model.text")
+SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and marks mean nothing."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 READ_ALREADY = re.compile(

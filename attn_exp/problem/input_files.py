@@ -13,7 +13,7 @@ from attn_exp import machine
 from attn_exp.config.another_input import meant
 
 SECTIONS = ("embeddings", "projections")
-ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given")
+ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory")
 """Settings whose value, or each of whose values, is a file where it is a text."""
 
 INDEX = ".safetensors.index.json"

@@ -68,12 +68,10 @@ def state(file: str, record: Record | None) -> str:
     return "" if now == record["sha256"] else f"{brief(file)} has changed since"
 
 
-def kept(config: Config, problem: Problem, settings: Iterable[str]) -> Config:
-    """Return the settings with the arrays that a run kept in the place of the files that these settings name."""
-    sections = {setting.partition(".")[0] for setting in settings}
-    if "embeddings" in sections:
-        config = replace(config, embeddings=as_started(problem))
-    return replace(config, projections=as_projected(problem)) if "projections" in sections else config
+def kept(config: Config, problem: Problem) -> Config:
+    """Return the settings with the arrays that a run kept in the place of all that it read or drew."""
+    projections = as_projected(problem) if problem.projections else config.projections
+    return replace(config, embeddings=as_started(problem), projections=projections, draws=None)
 
 
 def as_projected(problem: Problem) -> Projections:

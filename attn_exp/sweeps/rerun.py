@@ -76,7 +76,7 @@ def with_its_own_arrays(
     problem = input_files.problem_of(folder)
     for sentence in changes.values():
         print(f"attn_exp: {printable(sentence)}; this run takes the arrays that {folder} kept", file=sys.stderr)
-    kept = input_files.kept(config, problem, changes)
+    kept = input_files.kept(config, problem)
     return kept, input_files.renamed(words, kept, changes)
 
 

@@ -30,6 +30,8 @@ RUNS: list[tuple[str, ...]] = [
     ("embeddings=file", "embeddings.file=words.csv", "embeddings.memory.file=turned.npy"),
     ("embeddings=file", "embeddings.file=late.npz", "projections=none", "past=1"),
     ("embeddings=file", "embeddings.file=late.npz", "projections=none"),
+    (*FILES, "embeddings.memory=memory.csv"),
+    ("embeddings=random", "embeddings.d_model=4", "embeddings.memory.file=memory.csv", "generator=torch"),
     ("embeddings=inline", "embeddings.vectors=turned.npy", "embeddings.columns=true", "+projections.given.W_q=q.npy"),
 ]
 
@@ -40,6 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lines = [",".join([name, *map(repr, row)]) for name, row in zip(("she", "likes", "tea"), X.tolist(), strict=True)]
     Path("words.csv").write_text("\n".join(lines), encoding="utf-8")
     Path("tokens.txt").write_text("a\nb\nc\n", encoding="utf-8")
+    Path("memory.csv").write_text("elle,1,2,0.5,-1\naime,0,1,0,1\n", encoding="utf-8")
     np.savez("weights.npz", **MATRICES)
     np.savez("biased.npz", **MATRICES, **BIASES)
     np.savez("late.npz", q=X, k=2 * X, v=3 * X)
