@@ -1,12 +1,7 @@
 """A real model: its forward pass against PyTorch's, and one layer's report against the default run.
 
-<<<<<<< HEAD
 Run it as `python benchmarks/models.py`, with `pip install -e .[libraries,models]`. It takes processor time, one
 thread each, and prints medians; MiniLM has 6 layers, and 128 tokens go in.
-=======
-Run it as `python benchmarks/models.py`, with `pip install -e .[libraries,models]`. It takes processor time in pairs, on
-one thread each, and prints medians; MiniLM has 6 layers, and 128 tokens go in.
->>>>>>> e16aa16 (The room of sweeps is called sweeps, so that attn_exp.sweep is the function)
 """
 
 from __future__ import annotations

@@ -13,19 +13,11 @@ from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.compare import prepared
 from attn_exp.runs.store import check_writable
-<<<<<<< HEAD:attn_exp/sweeps/before.py
 from attn_exp.sweeps import by_head, kinds_of_plots, manifest, parquet
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.plan import Plan, index_of
 from attn_exp.sweeps.space import Space
 from attn_exp.sweeps.task import row_columns
-=======
-from attn_exp.sweeps import kinds_of_plots, manifest, parquet
-from attn_exp.sweeps.engines import engine
-from attn_exp.sweeps.plan import Plan, index_of
-from attn_exp.sweeps.space import Space
-from attn_exp.sweeps.task import row_columns
->>>>>>> e16aa16 (The room of sweeps is called sweeps, so that attn_exp.sweep is the function):attn_exp/sweeps/before.py
 
 FEW, MOST_TRIED = 16, 256
 """Axes of up to so many values are tried with each of them, others with three, if that makes no more points."""

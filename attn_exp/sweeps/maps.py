@@ -12,14 +12,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attn_exp.report.lettering import drawable
-<<<<<<< HEAD:attn_exp/sweeps/maps.py
 from attn_exp.sweeps import by_head
 from attn_exp.sweeps.panels import ends, in_order, labels, level, name_ticks, panels, spoken
 from attn_exp.sweeps.totals import Summary
-=======
-from attn_exp.sweeps.panels import ends, in_order, labels, level, name_ticks, panels, spoken
-from attn_exp.sweeps.totals import Summary
->>>>>>> e16aa16 (The room of sweeps is called sweeps, so that attn_exp.sweep is the function):attn_exp/sweeps/maps.py
 
 Key = tuple[str, ...]
 

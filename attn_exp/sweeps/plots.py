@@ -15,7 +15,6 @@ from matplotlib.ticker import NullLocator
 
 from attn_exp.report.drawing import COLOURS, MARKERS, STYLE, encoded
 from attn_exp.report.lettering import drawable, fonts_for
-<<<<<<< HEAD:attn_exp/sweeps/plots.py
 from attn_exp.sweeps import forest, maps
 from attn_exp.sweeps.answers.effects import FEW
 from attn_exp.sweeps.explore import spaced_by_factors
@@ -24,16 +23,6 @@ from attn_exp.sweeps.maps import PANELS, heat, parallel
 from attn_exp.sweeps.overview import varying, worth_plotting
 from attn_exp.sweeps.panels import half, is_number, labels, legend, number, panels, same_scale, spoken
 from attn_exp.sweeps.totals import Moments, Summary
-=======
-from attn_exp.sweeps import forest
-from attn_exp.sweeps.answers.effects import FEW
-from attn_exp.sweeps.explore import spaced_by_factors
-from attn_exp.sweeps.kinds_of_plots import NEEDS
-from attn_exp.sweeps.maps import PANELS, heat, parallel
-from attn_exp.sweeps.overview import varying, worth_plotting
-from attn_exp.sweeps.panels import half, is_number, labels, legend, number, panels, same_scale, spoken
-from attn_exp.sweeps.totals import Moments, Summary
->>>>>>> e16aa16 (The room of sweeps is called sweeps, so that attn_exp.sweep is the function):attn_exp/sweeps/plots.py
 
 __all__ = ["draw", "encoded"]
 

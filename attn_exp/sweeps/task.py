@@ -24,12 +24,8 @@ from attn_exp.experiment.row import Row
 from attn_exp.registry import Origin
 from attn_exp.runs import records
 from attn_exp.runs.records import cell
-<<<<<<< HEAD:attn_exp/sweeps/task.py
 from attn_exp.sweeps import by_head
 from attn_exp.sweeps.plan import Job, Plan, task_version
-=======
-from attn_exp.sweeps.plan import Job, Plan, task_version
->>>>>>> e16aa16 (The room of sweeps is called sweeps, so that attn_exp.sweep is the function):attn_exp/sweeps/task.py
 
 OK, FAILED, CRASHED = "ok", "failed", "crashed"
 LONGEST = 300

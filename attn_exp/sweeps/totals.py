@@ -8,20 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attn_exp.experiment.row import COLUMNS
-<<<<<<< HEAD:attn_exp/sweeps/totals.py
 from attn_exp.sweeps import by_head
 from attn_exp.sweeps.answers.answers import NONE, Answers, answers
 from attn_exp.sweeps.answers.cube import Gatherer
 from attn_exp.sweeps.student import t_975
 from attn_exp.sweeps.tally import Tally, tallying
 from attn_exp.sweeps.task import OK
-=======
-from attn_exp.sweeps.answers.answers import NONE, Answers, answers
-from attn_exp.sweeps.answers.cube import Gatherer
-from attn_exp.sweeps.student import t_975
-from attn_exp.sweeps.tally import Tally, tallying
-from attn_exp.sweeps.task import OK
->>>>>>> e16aa16 (The room of sweeps is called sweeps, so that attn_exp.sweep is the function):attn_exp/sweeps/totals.py
 
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 MOST_CELLS = 20_000
