@@ -106,7 +106,8 @@ def opened(path: Path, key: str) -> Checkpoint:
         folder = path if path.is_dir() else path.parent
         if not path.exists():
             raise UserError(f"{key}: not there; {EXPECTED}")
-        return Checkpoint(folder, config(folder, key), weights(path, key), key)
+        tensors = weights(path, key)
+        return Checkpoint(folder, config(folder, key), tensors, key)
     except (OSError, ValueError) as error:
         if isinstance(error, UserError):
             raise

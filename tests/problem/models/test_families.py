@@ -18,6 +18,8 @@ transformers = pytest.importorskip("transformers", reason="it is not installed: 
 
 Array = NDArray[Any]
 
+pytestmark = pytest.mark.long
+
 IDS = [5, 3, 17, 3, 11, 0, 29, 5, 3, 8]
 LAYERS, WIDTH, HEADS = 3, 24, 4
 SIZES = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 40}

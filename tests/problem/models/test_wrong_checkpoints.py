@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,6 +178,7 @@ def test_files_that_are_not_what_they_should_be(
     assert not Path("boom").exists()
 
 
+@pytest.mark.long
 def test_the_line_that_converts_a_pickle_does(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
     write_bert(tmp_path)
@@ -183,15 +186,8 @@ def test_the_line_that_converts_a_pickle_does(tmp_path: Path) -> None:
     torch.save({name: torch.from_numpy(array) for name, array in arrays.items()}, tmp_path / "model.bin")
     emptied(tmp_path)
     line = refused(tmp_path).partition(": python -c ")[2]
-    subprocess.run(f"python3 -c {line}".replace("python3", _python()), shell=True, check=True, cwd=tmp_path)
+    subprocess.run(f"python3 -c {line}".replace("python3", sys.executable), shell=True, check=True, cwd=tmp_path)
     assert comparison("model=bert", f"model.path={tmp_path}", "model.tokens=[1,2]").rows[0].error < 1e-12
-
-
-def _python() -> str:
-    """Return the interpreter of the tests."""
-    import sys  # noqa: PLC0415
-
-    return sys.executable
 
 
 @pytest.mark.parametrize("path", ["nowhere", "zero\0", "x" * 300, ""])
@@ -252,3 +248,36 @@ def test_what_the_user_says_wins(tmp_path: Path) -> None:
     other = comparison(*words, "embeddings=random", "embeddings.tokens=5")
     assert len(other.problem.tokens) == 5
     assert np.array_equal(other.problem.projections["W_q"], plain.problem.projections["W_q"])
+
+
+@pytest.mark.long
+def test_a_large_checkpoint_takes_no_more_memory_than_its_layers_in_use(tmp_path: Path) -> None:
+    """Half a gigabyte of zeros that the disk does not hold either; one layer of it is 13 MB."""
+    width, hidden, layers = 1024, 1024, 40
+    shapes = {"model.embed_tokens.weight": [2000, width]}
+    for number in range(layers):
+        start = f"model.layers.{number}."
+        shapes |= {f"{start}{name}_layernorm.weight": [width] for name in ("input", "post_attention")}
+        shapes |= {f"{start}self_attn.{letter}_proj.weight": [width, width] for letter in "qkvo"}
+        shapes |= {f"{start}mlp.{name}_proj.weight": [hidden, width] for name in ("gate", "up", "down")}
+    header, end = dict[str, Any](), 0
+    for name, shape in shapes.items():
+        size = 2 * math.prod(shape)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    with (tmp_path / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + end)
+    sizes = {"hidden_size": width, "num_attention_heads": 16, "num_hidden_layers": layers}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **sizes}), encoding="utf-8")
+    assert end > 500_000_000
+    code = (
+        "import resource, sys; from attn_exp.cli import obey; obey(sys.argv[1:]);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    words = ("model=llama", f"model.path={tmp_path}", "model.tokens=[1,2]", "model.layer=39", "report=none")
+    answer = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=100
+    )
+    assert int(answer.stdout.split()[-1]) < 300_000  # KiB, of which Python and its libraries take a third
