@@ -23,7 +23,7 @@ KEYS = [
     "d_model", "file", "distribution", "legacy_seed", "shape", "projections", "given", "W_q", "published",
     "quantity", "printed", "stage", "notes", "title", "seed", "mask", "variant", "sweep", "hydra", "callbacks",
     "_target_", "defaults", "<<", "1", "true", "null", "''", "a.b", "a/b", "é", "\"\\ud800\"", "? [a]",
-    "experiment", "strict", "report", "figures",
+    "experiment", "strict", "report", "figures", "generator", "draws", "low", "high", "rows", "entry", "order", "width",
 ]  # fmt: skip
 VALUES = [
     "1", "0", "-1", "2", "0.5", "1e400", ".nan", ".inf", "true", "null", "~", "", "a", "'a b'", "\"\\ud800\"",
