@@ -40,15 +40,16 @@ class Outcome:
 OUTCOMES = {
     "A mask": Outcome(
         "looped and matrix compute the same function (A)",
-        "\nmask: array, causal, document, none, padding, prefix, strided, window\n",
+        "\nmask: array, causal, document, model, none, padding, prefix, strided, window\n",
     ),
-    "A score": Outcome(ONE_FUNCTION, "\nscore: added, alibi, kerple, none, sink,"),
-    "A position": Outcome(ONE_FUNCTION, "\nposition: none, rope, sinusoidal, temperature\n"),
+    "A score": Outcome(ONE_FUNCTION, "\nscore: added, additive, alibi, kerple, none, sink,"),
+    "A position": Outcome(ONE_FUNCTION, "\nposition: model, none, rope, sinusoidal, temperature\n"),
     "A form": Outcome("looped, matrix and einsum compute the same function (A)", " decode, einsum, linear,"),
     "A metric": Outcome("  brightest  0.3954", "\nbrightest ", "python -m attn_exp.experiment.metrics"),
     "A check": Outcome("0 of 4 variants share out 1 in each row.", "precision or shares"),
     "A figure": Outcome("peaks.svg", "](figures/peaks.svg)", "cat outputs/latest/report.md"),
     "A source of embeddings": Outcome(ONE_FUNCTION, " random, she_likes_coffee, sines, the_cat_sat,"),
+    "A generator": Outcome(ONE_FUNCTION, ": jax, jax_key, jax_split, legacy, minimal, numpy or torch"),
     "A sweep engine": Outcome("4 points, 0 failed", " ray, serial or thread "),
 }
 
@@ -91,9 +92,9 @@ def run_tests(folder: Path, files: str, only: str) -> subprocess.CompletedProces
     return run(folder, f"python -m pytest {files} --all -n0 -q -rA -p no:cacheprovider -k '{only}'")
 
 
-def test_there_are_nine_recipes() -> None:
+def test_there_are_ten_recipes() -> None:
     assert set(RECIPES) == set(OUTCOMES)
-    assert len(RECIPES) == 9
+    assert len(RECIPES) == 10
 
 
 @pytest.mark.parametrize("title", RECIPES)
