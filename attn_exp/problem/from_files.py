@@ -12,6 +12,7 @@ from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import files, names
 from attn_exp.problem.files.format import Held
 from attn_exp.problem.layouts import Sizes, laid_out, parted
+from attn_exp.problem.matrices import PRINTED, as_printed
 
 Array = NDArray[Any]
 
@@ -19,7 +20,9 @@ NEEDED = ("W_q", "W_k", "W_v")
 
 
 def one(file: str, key: str, wanted: str = "") -> Array:
-    """Return the array of a file that holds one, or that calls one as the setting does, such as `W_q`."""
+    """Return the array of a file that holds one, or calls one as the setting does, such as `W_q`; or of a print."""
+    if PRINTED.match(file):
+        return as_printed(file, key)
     held = files.look(file, key)
     alike = [name for name in held.arrays if wanted and (names.projection(name) or ("",))[0] == wanted]
     alike = alike or [name for name in held.arrays if name == wanted]

@@ -11,6 +11,7 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.config.another_input import meant
+from attn_exp.problem.matrices import PRINTED
 
 SECTIONS = ("embeddings", "projections")
 ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory")
@@ -35,7 +36,7 @@ def named(section: Any, path: str) -> Iterator[tuple[str, str]]:
         value, key = item(section, name), f"{path}.{name}"
         if name == "memory" and isinstance(value, str):
             value = meant(value, key)
-        if is_file(key) and isinstance(value, str) and value:
+        if is_file(key) and isinstance(value, str) and value and not PRINTED.match(value):
             yield key, value
         elif name != "names" and names(value):
             yield from named(value, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -47,6 +48,23 @@ def array(given: Any, key: str) -> Array:
         return finite(np.array(given, dtype=np.float64), key)
     except OverflowError:
         raise UserError(f"{key} holds a number beyond 1.8e308, the largest of a 64-bit float") from None
+
+
+PRINTED = re.compile(r"\s*(?:\w+\()?\[")
+"""How a matrix begins that NumPy or PyTorch has printed, perhaps as array([[...]]) or tensor([[...]])."""
+
+
+def as_printed(text: str, key: str) -> Array:
+    """Return a matrix as NumPy or PyTorch prints it: a pair of brackets for each row, commas or not.
+
+    Raises:
+        UserError: what is no matrix of numbers, and where.
+    """
+    rows = [row.replace(",", " ").split() for row in re.findall(r"\[([^\[\]]*)\]", text)]
+    return array([[float(cell) if NUMBER.fullmatch(cell) else cell for cell in row] for row in rows], key)
+
+
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 
 
 def check_widths(rows: Sequence[Sequence[Any]], key: str) -> None:

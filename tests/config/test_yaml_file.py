@@ -58,14 +58,14 @@ def test_every_shipped_file_reads_as_omegaconf_reads_it(path: Path) -> None:
 
 
 def test_large_arrays_arrive_as_they_are_written_and_soon(tmp_path: Path) -> None:
-    drawn = np.random.default_rng(0).standard_normal((5, 300, 300))
+    drawn = np.random.default_rng(0).standard_normal((5, 150, 150))
     x, matrices = drawn[0], dict(zip(("W_q", "W_k", "W_v", "W_o"), drawn[1:], strict=True))
     given = "".join(f"    {name}: {rows(matrix)}\n" for name, matrix in matrices.items())
     head = "defaults:\n  - override /embeddings: inline\n  - override /projections: identity\n"
     written(tmp_path, f"{WHOLE}{head}embeddings:\n  vectors: {rows(x)}\nprojections:\n  given:\n{given}")
     begin = time.process_time()
     config = composed(["experiment=mine"], [str(tmp_path)])
-    assert time.process_time() - begin < 15  # it took minutes, number by number
+    assert time.process_time() - begin < 8  # number by number it took half a minute
     np.testing.assert_array_equal(config.embeddings.vectors, x)
     for name, matrix in matrices.items():
         np.testing.assert_array_equal(config.projections.given[name], matrix)
