@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import yaml
 
 from attn_exp.experiment.comparison import Comparison
+from attn_exp.problem import left
 from tests import ROOT
-from tests.compose import comparison
+from tests.checkpoints import write_tiny_model
+from tests.compose import comparison, config
 
 CONF = ROOT / "conf"
 SHAPE = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=24", "head=4", "bias=true")
@@ -95,11 +99,17 @@ def test_multi_query_shares_the_mean_of_the_heads() -> None:
 
 
 @pytest.mark.parametrize("group", ["mask", "score", "position"])
-def test_every_yaml_of_a_rule_runs(group: str) -> None:
+def test_every_yaml_of_a_rule_runs(group: str, tmp_path: Path) -> None:
+    """What is left to a model gets one."""
+    write_tiny_model(tmp_path / "tiny.bin")
+    model = ["embeddings=model", "model=llama", f"model.path={tmp_path}/tiny.bin", "model.tokens=[1,0,2]"]
     for path in (CONF / group).glob("*.yaml"):
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert settings == {} or set(settings) == {path.stem}
-        confirmed(comparison(f"{group}={path.stem}", "variant=[matrix]"))
+        words = [f"{group}={path.stem}", "variant=[multi_head]"]
+        compared = comparison(*words, *(model if left.asked(config(*words)) else []))
+        confirmed(compared)
+        assert compared.rows[0].error < 1e-13, path.stem
 
 
 def test_flash_aligns_to_the_sequence_and_not_to_its_filler() -> None:
