@@ -34,6 +34,8 @@ def main() -> None:
     try:
         code = obey(sys.argv[1:])
         sys.stdout.flush()
+        if not gc.isenabled():  # nor where it ends: before it exits, the interpreter would walk all of it once more
+            gc.freeze()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader, such as head, had enough; there is nobody to tell
@@ -103,7 +105,6 @@ def execute(config: Config, repeat: Repeat) -> int:
 
     outcome = execution.run(config, repeat)
     say(outcome.text)
-    gc.freeze()  # nor where it ends: before it exits, the interpreter would walk all of it once more
     return FAILED if config.strict and not outcome.agrees else DONE
 
 

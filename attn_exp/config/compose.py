@@ -121,15 +121,28 @@ def untyped_key(kind: Any, described: Field[Any]) -> tuple[Any, Any]:
 
 def plain(composed: DictConfig) -> dict[str, Any]:
     """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers."""
-    ours: list[Any] = [key for key in composed if key != "hydra"]
     with what_hydra_stumbles_over():
-        settings = OmegaConf.to_container(OmegaConf.masked_copy(composed, ours), resolve=True)
-    assert isinstance(settings, dict)
+        settings = without_hydra(composed)
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     arrays = getattr(hydra.config_loader, "arrays", {})
     filled = {str(key): large.put_in(value, arrays) if arrays else value for key, value in settings.items()}
     return own_choices.closed(filled)
+
+
+def without_hydra(composed: DictConfig) -> dict[Any, Any]:
+    """Return the composed values of which no interpolation sees Hydra's own.
+
+    The values are lent to a second configuration, not copied for it, which would take as long as all the rest.
+    """
+    ours: list[Any] = [key for key in composed if key != "hydra"]
+    values = dict(composed.items_ex(resolve=False, keys=ours))
+    try:
+        settings = OmegaConf.to_container(DictConfig(values, flags={"no_deepcopy_set_nodes": True}), resolve=True)
+    finally:
+        composed._re_parent()
+    assert isinstance(settings, dict)
+    return settings
 
 
 def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:

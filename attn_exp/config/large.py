@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-Array = NDArray[Any]
+    Array = NDArray[Any]
 
 MOST_NUMBERS = 1000
 """Lists of more numbers are named by their hash."""
@@ -19,6 +19,8 @@ MARK = "array"
 
 def name_of(array: Array) -> str:
     """Return what tells an array from all others: a hash of its type, its shape and its numbers."""
+    import numpy as np  # noqa: PLC0415 - few settings hold a large array, and `--cfg` needs NumPy for nothing else
+
     digest = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
     digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]
@@ -26,10 +28,13 @@ def name_of(array: Array) -> str:
 
 def as_numbers(value: Any) -> Array | None:
     """Return an array, or nested lists, of more than `MOST_NUMBERS` numbers as an array; None for anything else."""
-    if isinstance(value, np.ndarray):
-        return value if value.size > MOST_NUMBERS else None
-    if count(value) <= MOST_NUMBERS:
+    listed = isinstance(value, list | tuple)
+    if (listed and count(value) <= MOST_NUMBERS) or not (listed or hasattr(value, "shape")):
         return None
+    import numpy as np  # noqa: PLC0415 - as above
+
+    if not listed:
+        return value if isinstance(value, np.ndarray) and value.size > MOST_NUMBERS else None
     try:
         array = np.array(value)
     except (ValueError, OverflowError):  # rows of unequal lengths, or a number that no array holds

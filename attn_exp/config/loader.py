@@ -138,7 +138,11 @@ def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]
     store = ConfigStore.instance()
     named: dict[str, dict[str, dict[str, Any]]] = {"variant": {name: {name: {}} for name in own_code.variants(words)}}
     nodes = {group: own_choices.nodes(group) | named.get(group, {}) for group in own_choices.GROUPS}
-    new = [(group, name) for group in nodes for name in nodes[group].keys() - set(written(group, folders))]
+    new = [
+        (group, name)
+        for group, members in nodes.items()
+        for name in (members.keys() - set(written(group, folders)) if members else ())  # mostly there are none
+    ]
     for group, name in new:
         store.store(group=group, name=name, node=nodes[group][name])
     try:
