@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.splits import settled_as
 from attn_exp.report import columns, partings, walk, whose
+from attn_exp.report.flow import flow
 from attn_exp.report.numbers import brief
 from attn_exp.report.sums import sums
 from attn_exp.report.verdict import agreed, sentence
@@ -57,13 +58,16 @@ def checked(finding: Finding) -> dict[str, Any]:
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute, the input in the first walk only."""
+    """Return one walk for each function that the variants compute, the input in the first walk that uses it."""
     rows = views.comparison.rows
     leaders = {row.same_as: row.variant for row in reversed(rows) if row.same_as}
-    return [
-        walk_of(views, leaders[letter], " = ".join(row.variant for row in rows if row.same_as == letter), not place)
-        for place, letter in enumerate(sorted(leaders, key=order))
-    ]
+    found = list[dict[str, Any]]()
+    places: dict[str, str] = {}
+    for letter in sorted(leaders, key=order):
+        title = " = ".join(row.variant for row in rows if row.same_as == letter)
+        found.append(walk_of(views, leaders[letter], title, f"walk-{len(found) + 1}", places))
+        places |= found[-1]["places"]
+    return found
 
 
 def order(letter: str) -> tuple[int, str]:
@@ -71,14 +75,23 @@ def order(letter: str) -> tuple[int, str]:
     return len(letter), letter
 
 
-def walk_of(views: Views, variant: str, title: str, first: bool) -> dict[str, Any]:
-    """Return the walk through one variant."""
-    comparison = views.comparison
-    steps = [step for step in walk.steps(comparison, variant) if first or not walk.is_input(step)]
+def walk_of(views: Views, variant: str, title: str, name: str, shown: Mapping[str, str]) -> dict[str, Any]:
+    """Return the walk through one variant; what `shown` has of the input, by its place, is not shown again."""
+    comparison, settled = views.comparison, settled_as(views.comparison, variant)
+    whole = walk.steps(comparison, variant)
+    steps = [step for step in whole if step.stage not in shown or not walk.is_input(step)]
+    places = {**shown, **{step.stage: f"{name}-{step.stage}" for step in steps}}
     groups = [list(group) for _, group in groupby(steps, key=walk.beside)]
     panel = next((place for place, panel in enumerate(views.panels) if variant in panel.variants), "")
-    written = sums(comparison, settled_as(comparison, variant))
-    return {"title": title, "panel": panel, "steps": steps, "groups": groups, "sums": written}
+    return {
+        "title": title,
+        "panel": panel,
+        "steps": steps,
+        "groups": groups,
+        "sums": sums(comparison, settled),
+        "places": places,
+        "flow": flow(comparison.problem, settled, comparison.traces[variant], whole, places),
+    }
 
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from attn_exp.report import walk
 from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles, unbroken
 from attn_exp.report.compiled import templates
 from attn_exp.report.explain import spoken
+from attn_exp.report.flow import hue
 from attn_exp.report.inline import inline, policy, template_text
 from attn_exp.report.numbers import brief, decimals_of, kinds
 from attn_exp.report.page_data import page_data
@@ -27,6 +28,7 @@ FILTERS = {
     "short": brief,
     "spoken": spoken,
     "shape": walk.shape,
+    "hue": hue,
     "kinds": kinds,
     "unbroken": unbroken,
     "cells": cells,
@@ -52,7 +54,8 @@ def page(both: Mapping[str, Any], views: Views, figures: Sequence[Shown] = ()) -
     environment = templates(autoescape=True)
     environment.filters |= FILTERS
     end = top(coarse(matrix) for panel in views.panels for matrix in panel.weights)
-    style, script = inline(template_text("report.css"), share_styles()), inline(template_text("report.js"))
+    styles = template_text("report.css"), template_text("flow.css"), share_styles()
+    style, script = inline(*styles), inline(template_text("report.js"))
     return environment.get_template("report.html").render(
         both,
         figures=figures,

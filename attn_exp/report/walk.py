@@ -24,6 +24,9 @@ SIDE = 16
 CELLS = 1200
 """A stage shows as many heads as have this many cells together, and one at least."""
 
+OUTWARD = ("W_o", "b_o")
+"""The projection of the output, which not every variant has."""
+
 BY_KEY = ("scores", "logits", "capped", "masked", "weights")
 """Stages whose columns are keys."""
 
@@ -54,19 +57,26 @@ class Step(NamedTuple):
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
     """Return the stages of one variant in order, those that change nothing left out."""
-    return tuple(
-        step(stage, array, comparison, variant)
-        for stage, array in (*before(comparison), *during(comparison.traces[variant]))
-    )
+    return tuple(step(stage, array, comparison, variant) for stage, array in every(comparison, variant))
+
+
+def every(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
+    """Yield the stages of one variant; the output projection stands where it is used, and only if it is."""
+    mixes = settled_as(comparison, variant).output_projection
+    yield from before(comparison)
+    for stage, array in during(comparison.traces[variant]):
+        if stage == "output" and mixes:
+            yield from (named for named in comparison.problem.projections.items() if named[0] in OUTWARD)
+        yield stage, array
 
 
 def before(comparison: Comparison) -> Iterator[tuple[str, Array]]:
-    """Yield x, the memory and the projections."""
+    """Yield x, the memory and the projections of x."""
     if comparison.problem.x is not None:
         yield "x", comparison.problem.x
         if comparison.problem.memory is not None:
             yield "memory", comparison.problem.memory
-        yield from comparison.problem.projections.items()
+        yield from (named for named in comparison.problem.projections.items() if named[0] not in OUTWARD)
 
 
 def during(trace: Trace) -> Iterator[tuple[str, Array]]:

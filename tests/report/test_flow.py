@@ -1,0 +1,137 @@
+"""The picture of the flow: the run's own shapes, worked out by hand, and a way from each box to its table."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from attn_exp.report.contents import walks
+from attn_exp.report.flow import Flow
+from attn_exp.report.views import seen
+from tests.compose import comparison
+from tests.report.browser import need_chromium
+from tests.report.render import page_of
+from tests.report.tab import tab
+from tests.report.test_report import Reader, a_run
+
+MEMORY = ("embeddings=random", "embeddings.tokens=3", "embeddings.memory.tokens=5", "embeddings.d_model=12", "head=2")
+LATE = ("embeddings=inline", "projections=none", "embeddings.weights=[[0.5,0.5],[1,0]]", "embeddings.v=[[1,2],[3,4]]")
+MANY = ("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=64", "head=16", "position=rope", "mask=causal")
+CASES = {
+    "heads": ("head=2", "mask=causal", "score=softcap", "variant=[looped,multi_head,multi_query]"),
+    "memory": (*MEMORY, "variant=[looped,multi_head]"),
+    "past": ("past=1", "position=rope", "variant=[looped]", "bias=true"),
+    "late": (*LATE, "variant=[matrix]"),
+    "many": (*MANY, "variant=[multi_head,multi_query]"),
+    "blocks": ("variant=[blockwise,linear]", "weights=blocks", "head=2"),
+    "mistakes": ("variant=[multi_head]", "mistake=no_scale"),
+}
+
+
+def flows(*words: str) -> list[Flow]:
+    return [walk["flow"] for walk in walks(seen(comparison(*words)))]
+
+
+def sizes(flow: Flow) -> dict[str, tuple[int, str]]:
+    return {box.name: (box.heads, box.size) for box in flow.boxes}
+
+
+def test_two_heads_of_three_tokens_by_hand() -> None:
+    (flow,) = flows("variant=[multi_head]", "mask=causal")
+    assert sizes(flow) == {
+        **dict.fromkeys(("W_q", "W_k", "W_v", "W_o"), (1, "4 × 4")),
+        **dict.fromkeys(("x", "flat q", "flat k", "flat v", "together", "output"), (1, "3 × 4")),
+        **dict.fromkeys(("q", "k", "v", "context"), (2, "3 × 2")),
+        **dict.fromkeys(("scores", "logits", "masked", "weights"), (2, "3 × 3")),
+    } | {"together": (1, "3 × 4")}
+    said = {box.name: box.lines for box in flow.boxes}
+    assert said["q"] == said["k"] == said["v"] == ("1–2 → head 1", "3–4 → head 2")
+    assert said["together"] == ("head 1 → 1–2", "head 2 → 3–4")
+    assert {arrow.label for arrow in flow.arrows} >= {"Q Kᵀ", "× c = 0.7071", "mask=causal", "softmax"}
+
+
+def test_one_head_is_not_split_and_uses_no_output_projection() -> None:
+    (flow,) = flows("variant=[looped]")
+    names = ["x", "W_q", "W_k", "W_v", "q", "k", "v", "scores", "logits", "weights", "context", "output"]
+    assert list(sizes(flow)) == names
+    assert flow.frame is None
+
+
+def test_a_memory_has_keys_of_its_own() -> None:
+    (flow,) = flows(*MEMORY, "variant=[multi_head]")
+    shown = sizes(flow)
+    assert (shown["x"], shown["memory"]) == ((1, "3 × 12"), (1, "5 × 12"))
+    assert (shown["flat q"], shown["flat k"], shown["weights"]) == ((1, "3 × 12"), (1, "5 × 12"), (2, "3 × 5"))
+
+
+def test_after_a_past_only_new_tokens_ask() -> None:
+    (flow,) = flows("past=1", "variant=[looped]")
+    shown = sizes(flow)
+    assert (shown["x"], shown["q"], shown["k"], shown["weights"]) == (
+        (1, "3 × 4"), (1, "2 × 4"), (1, "3 × 4"), (1, "2 × 3"),
+    )  # fmt: skip
+    assert "new rows" in {arrow.label for arrow in flow.arrows}
+
+
+def test_shared_keys_are_means_of_columns() -> None:
+    (flow,) = flows("embeddings=random", "embeddings.d_model=8", "head=4", "kv_head=2", "variant=[multi_head]")
+    said = {box.name: box.lines for box in flow.boxes}
+    assert said["q"] == ("1–2 → head 1", "3–4 → head 2", "5–6 → head 3", "7–8 → head 4")
+    assert said["k"] == said["v"] == ("1–4 mean → 1", "5–8 mean → 2")
+    assert flow.frame is not None and flow.frame[2] == "in each of 4 heads, 2 share a K and V"
+
+
+def test_what_a_mistake_does_with_columns_is_not_claimed() -> None:
+    (flow,) = flows("variant=[multi_head]", "mistake=no_scale")
+    assert {box.name for box in flow.boxes if box.lines} <= {"together"}
+
+
+@pytest.mark.parametrize("words", CASES.values(), ids=CASES)
+def test_boxes_stand_apart_and_each_leads_to_a_table_of_the_page(words: tuple[str, ...]) -> None:
+    compared = comparison(*words)
+    for walk in walks(seen(compared)):
+        flow: Flow = walk["flow"]
+        for one, other in combinations(flow.boxes, 2):
+            aside = one.left >= other.left + other.width or other.left >= one.left + one.width
+            assert aside or one.top >= other.top + other.height or other.top >= one.top + one.height
+        assert all(box.left >= 0 and box.left + box.width <= flow.width for box in flow.boxes)
+    elements = Reader(page_of(a_run(compared))).elements
+    ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
+    leads = [str(attributes["href"]) for name, attributes in elements if name == "a"]
+    assert {lead.removeprefix("#") for lead in leads} <= set(ids)
+    assert len(leads) > 4 and len(ids) == len(set(ids))
+
+
+def test_the_output_projection_is_a_table_where_it_is_used_alone() -> None:
+    page = page_of(a_run(comparison("variant=[looped,multi_head,multi_query]", "bias=true")))
+    assert re.findall(r'id="(walk-\d-[Wb]_o)"', page) == ["walk-2-W_o", "walk-2-b_o"]
+    assert page.count('href="#walk-2-W_o"') == 2
+
+
+OUTSIDE = """
+Array.from(document.querySelectorAll('.flow a'), (link) => {
+  const card = [...link.querySelectorAll('.card')].pop().getBoundingClientRect();
+  return [...link.querySelectorAll('text')].filter((text) => {
+    const box = text.getBoundingClientRect();
+    return box.left < card.left || box.right > card.right + 1 || box.bottom > card.bottom + 1;
+  }).map((text) => text.textContent);
+}).flat()
+"""
+
+
+def test_words_stay_inside_their_boxes_and_a_click_leads_to_the_table(tmp_path: Path) -> None:
+    need_chromium()
+    with tab(tmp_path) as opened:
+        opened.screen(1280, 900)
+        for name, words in CASES.items():
+            page = re.sub(r"<script>.*?</script>", "", page_of(a_run(comparison(*words))), flags=re.DOTALL)
+            (tmp_path / f"{name}.html").write_text(page, encoding="utf-8")
+            opened.open(tmp_path / f"{name}.html")
+            assert opened.ask(OUTSIDE) == []
+            assert opened.console == []
+        opened.open(tmp_path / "heads.html")
+        opened.click("#walk-2 .flow a[href='#walk-2-weights']")
+        assert opened.ask("document.querySelector(':target h3').textContent").startswith("A weights")
