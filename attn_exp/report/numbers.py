@@ -14,7 +14,7 @@ NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?")
 BLOCKS = re.compile("[█▒·]+")
 """A row of the picture of a mask."""
 
-IN_A_TABLE = re.compile(rf"{NUMBER.pattern}( ± [0-9.e+-]+| \([0-9.e+-]+ to [0-9.e+-]+\))?|-|inf|")
+IN_A_TABLE = re.compile(rf"{NUMBER.pattern}( ± [0-9.e+-]+| \([0-9.e+-]+\))?|-|inf|")
 
 
 def brief(value: object) -> str:

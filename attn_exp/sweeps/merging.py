@@ -67,5 +67,5 @@ def interval(moments: Moments | None) -> str:
     if moments.least == moments.most:
         return brief(moments.mean)
     if moments.count < FEW:
-        return f"{brief(moments.mean)} ({moments.least:.2g} to {moments.most:.2g})"
+        return f"{brief(moments.mean)} ({moments.least:.2g}..{moments.most:.2g})"
     return f"{brief(moments.mean)} ± {moments.half_width:.1g}"

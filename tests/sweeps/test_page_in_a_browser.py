@@ -19,7 +19,7 @@ WORDS = ("scale=true,false", "head=1,2", "embeddings.d_model=8,16,32", "seed=ran
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     need_chromium()
-    given: dict[str, Any] = {"embeddings": "random", "embeddings.tokens": 4, "report": "none", "sweep.workers": 1}
+    given: dict[str, Any] = {"embeddings": "random", "embeddings.tokens": 4, "report": "none", "sweep.engine": "serial"}
     home = str(tmp_path_factory.mktemp("swept"))
     return attn_exp.sweep(*WORDS, variant=["matrix", "multi_head"], output_dir=home, **given)
 

@@ -17,7 +17,7 @@ WORDS = ("head=1,2", "seed=range(0,6)")
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     folder = tmp_path_factory.mktemp("swept")
-    return attn_exp.sweep(*WORDS, "sweep.workers=1", variant=["matrix", "multi_head"], output_dir=str(folder))
+    return attn_exp.sweep(*WORDS, "sweep.engine=serial", variant=["matrix", "multi_head"], output_dir=str(folder))
 
 
 def test_the_frame_is_that_which_pandas_reads_with_types_and_units(swept: Swept) -> None:
