@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -109,7 +111,15 @@ def folder(package: str) -> Sequence[str]:
 
 def module(package: str, name: str) -> ModuleType:
     """Import one module of a package; what is not used costs nothing."""
-    return importlib.import_module(f"{package}.{name}")
+    full = f"{package}.{name}"
+    return sys.modules[full] if full in sys.modules else importlib.import_module(full)
+
+
+def has(package: str, name: str, *, without: Sequence[str] = ()) -> bool:
+    """Say whether a package has a file of that name, without listing all that it has."""
+    if not name.isidentifier() or name.startswith("_") or name in without:
+        return False
+    return f"{package}.{name}" in sys.modules or any(Path(place, f"{name}.py").is_file() for place in folder(package))
 
 
 def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
@@ -131,7 +141,11 @@ def constant(package: str, name: str, kind: type[Kind]) -> Kind:
     """Return the one value of that kind which the module holds, such as its `NORMALIZER`, or the one from outside."""
     if (package, name) in OUTSIDE:
         return OUTSIDE[package, name].value  # type: ignore[no-any-return] # as above
-    values = [value for value in vars(module(package, name)).values() if isinstance(value, kind)]
+    source = vars(module(package, name))
+    usual = source.get(kind.__name__.upper())
+    if isinstance(usual, kind):  # a sweep asks this a hundred times a point
+        return usual
+    values = [value for value in source.values() if isinstance(value, kind)]
     if len(values) != 1:
         raise TypeError(f"{package}.{name} holds {len(values)} values of kind {kind.__name__}; expected one")
     return values[0]

@@ -29,6 +29,12 @@ def names(group: str) -> tuple[str, ...]:
     return (*registry.names(registry.folder(home), without=(group,)), *registry.outside(home))
 
 
+def has(group: str, name: str) -> bool:
+    """Say whether there is a rule of that group and name."""
+    home = package(group)
+    return registry.is_known(home, name) or registry.has(home, name, without=(group,))
+
+
 def package(group: str) -> str:
     """Return the package in which the rules of a group live, one to a file."""
     return f"{__name__}.{group}s"
@@ -45,7 +51,7 @@ def make(group: str, name: str, settings: Any) -> Any:
     Raises:
         UserError: no such rule, a rule of another group, or settings that it does not take.
     """
-    if name not in names(group) and not registry.is_known(package(group), name):
+    if not has(group, name):
         other = next((other for other in KINDS if name in names(other)), None)
         if other is not None:
             raise UserError(f"{group}.{name}: {name} is a {other} rule; use {other}={name}")
@@ -71,7 +77,7 @@ def normalizer(name: str) -> Normalizer:
     Raises:
         UserError: there is none.
     """
-    if name not in names("normalizer") and not registry.is_known(package("normalizer"), name):
+    if not has("normalizer", name):
         raise UserError(unknown(name, names("normalizer"), "normalizer"))
     if registry.is_absent(package("normalizer"), name):
         from attn_exp.rules import absent  # noqa: PLC0415 - as above

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from attn_exp import registry
 from attn_exp.errors import UserError, unknown
@@ -24,16 +23,10 @@ def mistake(name: str) -> Mistake:
     Raises:
         UserError: there is none.
     """
-    if not is_known(name):
+    if not registry.has(__name__, name, without=CONTRACT):
         raise UserError(unknown(name, ("none", *names()), "mistake"))
     member: Mistake = registry.module(__name__, name).MISTAKE
     return member
-
-
-def is_known(name: str) -> bool:
-    """Say whether there is a mistake of that name: one look at its file, since a check asks this thousands of times."""
-    member = name.isidentifier() and not name.startswith("_") and name not in CONTRACT
-    return member and any(Path(folder, f"{name}.py").is_file() for folder in __path__)
 
 
 def usable(name: str) -> Mistake:
