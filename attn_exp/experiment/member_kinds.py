@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
@@ -73,21 +74,30 @@ def kind_of(value: Any) -> Kind | None:
 def in_module(module: ModuleType) -> Iterator[tuple[Kind, str, Any]]:
     """Yield each member of a module, its kind, and the name that it has there: a class, or the constant of its kind.
 
+    What the module imports is none of its members.
+
     Raises:
         UserError: a constant that is something else.
     """
-    constants = {kind.constant: kind for kind in KINDS if kind.constant}
+    own = assigned(module)
+    constants = {kind.constant: kind for kind in KINDS if kind.constant in own}
     for name, value in vars(module).items():
         kind = constants.get(name) or kind_of(value)
         if kind is None or name.startswith("_"):
             continue
-        if kind.constant == name:
+        if name in constants:
             for item in value if isinstance(value, list | tuple) and name == "METRICS" else [value]:
                 if not kind.is_kind_of(item):
                     raise UserError(f"{name} is a {type(item).__name__}; expected {kind.contract.rpartition('.')[2]}")
                 yield kind, name, item
         elif not kind.constant and value.__module__ == module.__name__:
             yield kind, name, value
+
+
+def assigned(module: ModuleType) -> set[str]:
+    """Return the names that the file of a module gives values to, and not those that it imports."""
+    tree = ast.parse(Path(str(module.__file__)).read_bytes())
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def check_contract(kind: Kind, value: Any) -> None:

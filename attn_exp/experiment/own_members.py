@@ -20,6 +20,7 @@ from attn_exp.errors import UserError, first_line
 from attn_exp.experiment import member_kinds as kinds
 from attn_exp.experiment.member_kinds import Kind
 from attn_exp.registry import Origin
+from attn_exp.rules.drawn import turns_keys
 
 OPTION = "--with"
 Value = TypeVar("Value")
@@ -111,6 +112,10 @@ def add_module(module: ModuleType, stem: str, origin: Origin) -> list[str]:
         check(kind, names[0], value, example)
         if example is None and kind.name in kinds.DRAWN:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference asks the same rule, so nothing checks it")
+        if example is not None and kind.name == "position" and turns_keys(value) and not example.keys:
+            notes.append(
+                f"{origin.name}: {own} has a turn_key, and its EXAMPLE no keys; a wrong sign would not be seen"
+            )
         checked.append((kind, names, value))
     for kind, names, value in checked:
         keep(kind, names, value, origin)

@@ -162,4 +162,4 @@ def refuses(rules: Rules) -> str | None:
     return f"blockwise multiplies queries with keys; score={type(rules.pairing).__name__.lower()} does something else"
 
 
-FORM = Form(attend, refuses, matrices=0, takes_rows=True, summarize=summarize, complete=complete)
+FORM = Form(attend, refuses, matrices=0, takes_rows=True, divides_last=True, summarize=summarize, complete=complete)

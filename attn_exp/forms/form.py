@@ -34,6 +34,8 @@ class Form:
     - `bends_last`: whether it can bend logits after masking them.
     - `context_alone`: whether it forms the context and nothing else, so that it needs values.
     - `takes_rows`: whether `attend` has a setting `rows`, the most queries in a block.
+    - `divides_last`: whether it sums powers times values before it divides by the sum of the powers, so that powers too
+      small for its type may be lost; tests then allow for them.
     - `leaks`: why what masked keys hold can reach its answer; forms without it promise that it cannot.
     - `summarize`: `attend` with the summary of weights that the form never has whole, and a `tell` that hears how far
       it is.
@@ -51,6 +53,7 @@ class Form:
     bends_last: bool = False
     context_alone: bool = False
     takes_rows: bool = False
+    divides_last: bool = False
     leaks: str | None = None
     summarize: Callable[..., Trace] | None = None
     complete: Callable[..., Trace] | None = None

@@ -23,7 +23,13 @@ def difference(group: str, rule: Any, example: Example) -> str:
 
     `rule` is a mask, score rule or position with the settings of the example, or a normalizer.
     """
-    return mask_difference(rule, example) if group == "mask" else numbers_difference(group, rule, example)
+    if group == "mask":
+        return mask_difference(rule, example)
+    said = numbers_difference(OUTCOMES[group](rule, example), example.outcome, example.decimals)
+    if said or group != "position" or not (len(example.keys) or len(example.keys_after)):
+        return said
+    said = numbers_difference(placed_keys(rule, example), example.keys_after, example.decimals)
+    return f"of its keys, {said}" if said else ""
 
 
 def mask_difference(rule: Mask, example: Example) -> str:
@@ -40,16 +46,16 @@ def mask_difference(rule: Mask, example: Example) -> str:
     return ""
 
 
-def numbers_difference(group: str, rule: Any, example: Example) -> str:
+def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) -> str:
     """Return the first number that is not the one written."""
-    got, expected = np.asarray(OUTCOMES[group](rule, example), float), np.asarray(example.outcome, float)
+    got, expected = np.asarray(numbers, float), np.asarray(written, float)
     if got.shape != expected.shape:
         return f"its shape is {list(got.shape)}, written is {list(expected.shape)}"
-    apart = ~np.isclose(got, expected, rtol=0, atol=0.51 * 10.0**-example.decimals, equal_nan=True)
+    apart = ~np.isclose(got, expected, rtol=0, atol=0.51 * 10.0**-decimals, equal_nan=True)
     if not apart.any():
         return ""
     place = tuple(int(axis[0]) for axis in np.nonzero(apart))
-    return f"row {place[0]}, column {place[-1]} is {got[place]:.{example.decimals}g}, written is {expected[place]:.12g}"
+    return f"row {place[0]}, column {place[-1]} is {got[place]:.{decimals}g}, written is {expected[place]:.12g}"
 
 
 def started(rule: Score, example: Example, rows: int, keys: int) -> Array:
@@ -73,6 +79,16 @@ def scored(rule: Score, example: Example) -> Array:
 def placed(rule: Position, example: Example) -> Array:
     """Return rows of x, or of one head, after a position."""
     return rule.turn(rule.embed(given(example)), np.arange(len(example.given)) + example.offset)
+
+
+def turns_keys(kind: type[Position]) -> bool:
+    """Say whether a position marks keys otherwise than queries, so that rows of queries show nothing of it."""
+    return kind.turn_key is not Position.turn_key
+
+
+def placed_keys(rule: Position, example: Example) -> Array:
+    """Return rows of keys after a position."""
+    return rule.turn_key(np.array(example.keys, float), np.arange(len(example.keys)) + example.offset)
 
 
 def weighed(rule: Normalizer, example: Example) -> Array:

@@ -17,7 +17,8 @@ class Example(NamedTuple):
             of logits after it, the extra logit last where it has one. A position: rows of x, or of one head, after
             it. A normalizer: rows of weights.
         given: rows of logits, or of x or a head, before it; zeros where nothing is said.
-        keys: rows of keys, where a score rule pairs them with the queries that are given.
+        keys: rows of keys, where a score rule pairs them with the queries that are given, or a position marks keys.
+        keys_after: those keys after a position; a position that marks them otherwise than queries must show them.
         heads: how many heads there are.
         head: the head that is looked at.
         offset: the position of the first query.
@@ -30,6 +31,7 @@ class Example(NamedTuple):
     outcome: Sequence[Any]
     given: Sequence[Sequence[float]] = ()
     keys: Sequence[Sequence[float]] = ()
+    keys_after: Sequence[Sequence[float]] = ()
     heads: int = 1
     head: int = 0
     offset: int = 0

@@ -15,6 +15,7 @@ import attn_exp
 from attn_exp import cli, registry, rules
 from attn_exp.config.kinds import at_least
 from attn_exp.errors import UserError
+from attn_exp.experiment.member_kinds import KINDS
 from attn_exp.experiment.metrics.metric import Metric
 from attn_exp.experiment.own_members import apart, named, snake
 from attn_exp.forms import form
@@ -123,6 +124,28 @@ def test_several_files_are_read_and_one_may_bring_several(here: Path, capsys: py
     assert "both.py: First has no EXAMPLE" in capsys.readouterr().err
 
 
+ONLY_IMPORTED = """
+from attn_exp.experiment.metrics.spread import METRICS
+from attn_exp.forms import matrix as plain
+from attn_exp.forms.form import Form
+from attn_exp.forms.matrix import FORM as MATRIX
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.normalizers.softmax import NORMALIZER
+"""
+
+
+def test_what_a_file_imports_is_none_of_its_members(here: Path) -> None:
+    (here / "form.py").write_text(ONLY_IMPORTED + "FORM = Form(MATRIX.attend, MATRIX.refuses)\n")
+    (here / "again.py").write_text(ONLY_IMPORTED + "FORM = plain.FORM\n")
+    with named(["form.py", "again.py"]) as notes:
+        assert not notes
+        assert set(registry.OUTSIDE) == {("attn_exp.forms", "form"), ("attn_exp.forms", "again")}
+
+
+def test_a_file_that_only_imports_brings_no_member(refused: Any) -> None:
+    assert refused(ONLY_IMPORTED).startswith("wrong.py: it brings no member; expected ")
+
+
 def test_options_are_found_wherever_they_stand() -> None:
     assert apart(["a=1", "--with", "x.py", "-m", "--with=y.py", "b=2", "--with", "x.py"]) == (
         ["x.py", "y.py"],
@@ -153,6 +176,33 @@ def test_options_are_found_wherever_they_stand() -> None:
 )
 def test_a_file_that_is_wrong_is_refused_in_one_line(refused: Any, text: str, line: str) -> None:
     assert refused(text).startswith(line)
+
+
+TURNED = """
+from attn_exp.rules.positions.position import Position
+
+@dataclass(frozen=True)
+class Turned(Position):
+    def turn(self, heads, positions):
+        return heads + positions[:, None]
+
+    def turn_key(self, heads, positions):
+        return heads - positions[:, None]
+
+ROWS = ((1.0, 2.0), (1.0, 2.0))
+"""
+
+
+def test_keys_are_held_to_those_that_a_position_draws(refused: Any, here: Path, capsys: Any) -> None:
+    drawn = "EXAMPLE = Example({}, given=ROWS, outcome=((1, 2), (2, 3)), keys=ROWS, keys_after=((1, 2), (0, 1)))\n"
+    (here / "mine.py").write_text(HEAD + TURNED + drawn)
+    with named(["mine.py"]) as notes:
+        assert not notes
+    said = refused(HEAD + TURNED + drawn.replace("(0, 1)", "(2, 3)"))
+    assert said.startswith("wrong.py: position=wrong does not give its EXAMPLE: of its keys, row 1, column 0 is 0, wri")
+    (here / "mine.py").write_text(HEAD + TURNED + drawn.partition(", keys")[0] + ")\n")
+    with named(["mine.py"]) as notes:
+        assert notes == ("mine.py: Turned has a turn_key, and its EXAMPLE no keys; a wrong sign would not be seen",)
 
 
 def test_a_name_that_is_taken_is_refused(refused: Any, here: Path) -> None:
@@ -195,7 +245,16 @@ def test_help_lists_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "mask.mine.step" in shown
 
 
-@pytest.mark.parametrize("title", [title for title in RECIPES if title != "A sweep engine"])
+def package(title: str) -> str:
+    """Return the package that a recipe adds its file of Python to."""
+    path: str = next(path for path, _ in FILE.findall(RECIPES[title]) if path.endswith(".py"))
+    return path.rpartition("/")[0].replace("/", ".")
+
+
+FROM_OUTSIDE = [title for title in RECIPES if package(title) in {kind.package for kind in KINDS}]
+
+
+@pytest.mark.parametrize("title", FROM_OUTSIDE)
 def test_a_recipe_works_unchanged_from_outside(title: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, text = next((path, text) for path, text in FILE.findall(RECIPES[title]) if path.endswith(".py"))
     name = Path(path).name

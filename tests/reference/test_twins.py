@@ -16,6 +16,8 @@ from attn_exp.report.partings import sentences
 from attn_exp.report.terminal import summary
 from tests.compose import comparison
 
+NAME = "xposofatest"
+"""A name that no file of a user's own has."""
 XPOS = '''
 """xPos: rotary positions whose products also fade with distance (Sun et al. 2022, section 2.2)."""
 
@@ -28,7 +30,7 @@ from attn_exp.rules.positions.position import Position, Twin
 
 
 @dataclass(frozen=True)
-class Xpos(Position):
+class XposOfATest(Position):
     """Pair i is turned by `n / 10000^(2i/d)`, and stretched by `zeta_i^n` in a query, by `zeta_i^-n` in a key."""
 
     relative = True
@@ -73,13 +75,13 @@ import numpy as np
 from attn_exp.rules.normalizers.normalizer import Normalizer
 
 
-def squared(masked, extra=None):
+def squared_of_a_test(masked, extra=None):
     squares = np.maximum(masked, 0) ** 2
     total = squares.sum(axis=-1, keepdims=True)
     return squares / np.where(total == 0, 1, total)
 
 
-NORMALIZER = Normalizer(weigh=squared)
+NORMALIZER = Normalizer(weigh=squared_of_a_test)
 '''
 RANDOM = ("embeddings=random", "embeddings.d_model=8", "variant=[looped,matrix,multi_head]")
 Adding = Callable[[str, str, str], None]
@@ -102,35 +104,35 @@ def adding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Adding]:
 
 
 def test_a_new_position_with_a_twin_is_checked_with_every_form(adding: Adding) -> None:
-    adding("positions", "xpos", XPOS + XPOS_TWIN)
-    compared = comparison(*RANDOM, "+position.xpos.gamma=0.3", "mask=causal", "kv_head=1")
+    adding("positions", NAME, XPOS + XPOS_TWIN)
+    compared = comparison(*RANDOM, f"+position.{NAME}.gamma=0.3", "mask=causal", "kv_head=1")
     assert all(row.error < 1e-13 and row.checked == 6 and not row.note for row in compared.rows)
 
 
 def test_its_twin_tells_when_it_is_wrong(adding: Adding) -> None:
     adding(
-        "positions", "xpos", XPOS.replace("self.moved(heads, positions, -1)", "self.turn(heads, positions)") + XPOS_TWIN
+        "positions", NAME, XPOS.replace("self.moved(heads, positions, -1)", "self.turn(heads, positions)") + XPOS_TWIN
     )
-    assert comparison(*RANDOM, "+position.xpos={}").rows[0].error > 1e-3
+    assert comparison(*RANDOM, f"+position.{NAME}={{}}").rows[0].error > 1e-3
 
 
 def test_a_position_without_a_twin_is_not_called_wrong(adding: Adding) -> None:
-    adding("positions", "xpos", XPOS)
-    compared = comparison(*RANDOM, "+position.xpos={}")
+    adding("positions", NAME, XPOS)
+    compared = comparison(*RANDOM, f"+position.{NAME}={{}}")
     for row in compared.rows:
         assert (row.checked, row.same_as) == (0, "A" if row.variant == "matrix" else row.same_as)
         assert np.isnan(row.error) and np.isnan(row.error_ulp) and not np.isnan(row.entropy)
-        assert row.note == "nothing was checked, since position=xpos brings no scalar twin"
-    assert "matrix: nothing was checked, since position=xpos brings no scalar twin" in summary(compared)
+        assert row.note == f"nothing was checked, since position={NAME} brings no scalar twin"
+    assert f"matrix: nothing was checked, since position={NAME} brings no scalar twin" in summary(compared)
     assert "was not computed" not in summary(compared)
     assert sentences(compared)[-1] == "No variant was checked."
 
 
 def test_a_normalizer_without_a_twin_is_not_called_wrong(adding: Adding) -> None:
-    adding("normalizers", "squared", SQUARED)
-    row = comparison(*RANDOM, "normalizer=squared", "check=invariants").rows[1]
-    assert row.checked == 0 and np.isnan(row.error) and row.normalizer == "squared"
-    assert row.note == "nothing was checked, since normalizer=squared brings no scalar twin"
+    adding("normalizers", "squared_of_a_test", SQUARED)
+    row = comparison(*RANDOM, "normalizer=squared_of_a_test", "check=invariants").rows[1]
+    assert row.checked == 0 and np.isnan(row.error) and row.normalizer == "squared_of_a_test"
+    assert row.note == "nothing was checked, since normalizer=squared_of_a_test brings no scalar twin"
 
 
 def test_x_is_projected_once_for_all_that_mark_it_alike(monkeypatch: pytest.MonkeyPatch) -> None:

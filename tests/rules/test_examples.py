@@ -14,7 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from attn_exp import registry, rules
+from attn_exp.rules.drawn import turns_keys
 from attn_exp.rules.example import Example
+from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, whole_grid
 
 Array = NDArray[Any]
@@ -61,6 +63,12 @@ def position(name: str, wanted: Example) -> Array:
     return np.asarray(rule.turn(rule.embed(before), places))
 
 
+def keys(name: str, wanted: Example) -> Array:
+    """Return the keys of an example after a position."""
+    rule, places = rules.make("position", name, wanted.settings), np.arange(len(wanted.keys)) + wanted.offset
+    return np.asarray(rule.turn_key(np.array(wanted.keys, float), places))
+
+
 def normalizer(name: str, wanted: Example) -> Array:
     return rules.normalizer(name).weigh(np.array(wanted.given, float), None)
 
@@ -80,8 +88,8 @@ def twin(group: str, name: str, wanted: Example) -> list[list[float]] | None:
     return [scalar.turn(scalar.embed(row, at), at) for at, row in enumerate(wanted.given, wanted.offset)]
 
 
-def close(outcome: Any, wanted: Example) -> None:
-    np.testing.assert_allclose(outcome, wanted.outcome, rtol=0, atol=0.51 * 10.0**-wanted.decimals)
+def close(outcome: Any, written: Any, wanted: Example) -> None:
+    np.testing.assert_allclose(outcome, written, rtol=0, atol=0.51 * 10.0**-wanted.decimals)
 
 
 @pytest.mark.parametrize(("group", "name"), MEMBERS)
@@ -90,7 +98,8 @@ def test_a_member_gives_what_its_file_draws(group: str, name: str) -> None:
         if group == "mask":
             assert mask(name, wanted) == list(wanted.outcome)
         else:
-            close({"score": score, "position": position, "normalizer": normalizer}[group](name, wanted), wanted)
+            numbers = {"score": score, "position": position, "normalizer": normalizer}[group](name, wanted)
+            close(numbers, wanted.outcome, wanted)
 
 
 @pytest.mark.parametrize(("group", "name"), [member for member in MEMBERS if member[0] != "mask"])
@@ -98,7 +107,50 @@ def test_its_scalar_twin_gives_the_same(group: str, name: str) -> None:
     for wanted in both(group, name):
         outcome = twin(group, name, wanted)
         if outcome is not None:
-            close(outcome, wanted)
+            close(outcome, wanted.outcome, wanted)
+
+
+DRAW_KEYS = [(group, name) for group, name in MEMBERS if group == "position" and example(group, name).keys]
+
+
+@pytest.mark.parametrize(("group", "name"), DRAW_KEYS)
+def test_a_position_and_its_twin_turn_keys_as_its_file_draws(group: str, name: str) -> None:
+    wanted = example(group, name)
+    close(keys(name, wanted), wanted.keys_after, wanted)
+    scalar = rules.make(group, name, wanted.settings).twin()
+    if scalar is not None:
+        close(
+            [scalar.turn_key(row, at) for at, row in enumerate(wanted.keys, wanted.offset)], wanted.keys_after, wanted
+        )
+
+
+@pytest.mark.parametrize("name", rules.names("position"))
+def test_a_position_that_turns_keys_in_its_own_way_draws_them(name: str) -> None:
+    """Rows of queries show nothing of a `turn_key`: its sign would be right by definition."""
+    if turns_keys(rules.kind("position", name)):
+        assert len(example("position", name).keys) > 1, f"position={name} has a turn_key, and its EXAMPLE no keys"
+
+
+def test_which_positions_turn_keys_in_their_own_way() -> None:
+    class Apart(Position):
+        def turn_key(self, heads: Array, positions: Array) -> Array:
+            return -heads
+
+    assert turns_keys(Apart)
+    assert not turns_keys(Position) and not turns_keys(rules.kind("position", "rope"))
+
+
+def drawn_position(name: str) -> Any:
+    """Return a position with the settings of its example."""
+    return rules.make("position", name, example("position", name).settings)
+
+
+@pytest.mark.parametrize("name", [name for name in rules.names("position") if drawn_position(name).relative])
+def test_products_after_a_relative_position_know_the_distance_alone(name: str) -> None:
+    rule, size = drawn_position(name), np.shape(example("position", name).given)[-1]
+    queries, marked = np.random.default_rng(3).standard_normal((2, 4, size))
+    first, moved = (rule.turn(queries, np.arange(4) + by) @ rule.turn_key(marked, np.arange(4) + by).T for by in (0, 9))
+    np.testing.assert_allclose(moved, first, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("group", "name"), MEMBERS)

@@ -34,9 +34,6 @@ from tools.fuzz._cases import FEW, Array, Case, drawn
 ROWS = 8
 """Rows that the loops compute of a problem that is not small."""
 
-DIVIDED_LAST = ("auto", "blockwise")
-"""What sums powers times values before it divides by their total."""
-
 SMALL = ((tasks, "KEYS", 16), (tasks, "PLACES", 512), (tasks, "SLIVER", 3), (asked, "ROWS", 8), (asked, "LEAST", 4),
          (asked, "WORTH", 32), (block, "PIECE", 32), (plain, "ALONE", 64), (plain, "UNHELD", 64))  # fmt: skip
 """Tiles so small that small problems have many."""
@@ -178,7 +175,7 @@ def lost(name: str, case: Case, place: tuple[int, int, int]) -> float:
     """
     limits = np.finfo(computed_in(name, case))
     least = float(limits.smallest_subnormal)
-    if name not in DIVIDED_LAST:
+    if name != "auto" and not forms.form(name).divides_last:
         return least
     return 2 * least * min(1 / float(limits.eps), float(np.exp(min(largest(case, place), 700.0))))
 
