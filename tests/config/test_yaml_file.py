@@ -57,6 +57,7 @@ def test_every_shipped_file_reads_as_omegaconf_reads_it(path: Path) -> None:
     assert repr({} if got is None else got) == repr(OmegaConf.to_container(OmegaConf.load(path)))
 
 
+@pytest.mark.long
 def test_large_arrays_arrive_as_they_are_written_and_soon(tmp_path: Path) -> None:
     drawn = np.random.default_rng(0).standard_normal((5, 150, 150))
     x, matrices = drawn[0], dict(zip(("W_q", "W_k", "W_v", "W_o"), drawn[1:], strict=True))

@@ -135,6 +135,7 @@ def test_the_engine_tells_which_part_is_done() -> None:
         assert sorted(parts)[-1] == 1.0 and len(parts) >= 4
 
 
+@pytest.mark.long
 def test_sixteen_thousand_tokens_stay_small(tmp_path: Path) -> None:
     """A quarter of the length and a quarter of the memory of what the documentation promises of 65,536 tokens."""
     code = (

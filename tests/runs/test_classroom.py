@@ -58,8 +58,15 @@ def test_the_known_answer_of_a_document_is_right(home: Path) -> None:
     assert (line["points"], line["what it is"]) == (line["of"], "all right")
 
 
-def test_every_common_mistake_shows_and_is_named(home: Path) -> None:
-    paper = handed(*DRAWN, "variant=[multi_head]", "head=2", "mask=causal", "seed=3")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["variant=[matrix]", "mask=causal", "stages=[logits,weights,output]"],
+        pytest.param(["variant=[multi_head]", "head=2", "mask=causal"], marks=pytest.mark.long),
+    ],
+)
+def test_every_common_mistake_shows_and_is_named(words: Sequence[str], home: Path) -> None:
+    paper = handed(*DRAWN, *words, "seed=3")
     told = {one.name: one for one in foretold(paper)}
     assert possible(paper) <= set(told)
     Path("all").mkdir()
@@ -68,9 +75,8 @@ def test_every_common_mistake_shows_and_is_named(home: Path) -> None:
         made = {stage: array if array.ndim == 3 else array[None] for stage, array in told[name].made.items()}
         Path(f"all/{name}.csv").write_text(written(paper, made))
     names = {line["student"]: line["mistake"] for line in result("all")}
-    alike = {"scale_by_sqrt_d_model", "scale_by_sqrt_keys", "scale_twice", "mask_ignored", "mask_transposed"}
-    assert {name for name in fitting if names[name] != name} <= alike  # the same numbers as another mistake's
-    assert all(names[name] for name in fitting)
+    for name in fitting:  # or another mistake that gives the very same numbers
+        assert names[name] == name or Path(f"all/{name}.csv").read_text() == Path(f"all/{names[name]}.csv").read_text()
 
 
 def fits(paper: Paper, made: dict[str, np.ndarray]) -> bool:

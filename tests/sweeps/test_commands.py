@@ -6,11 +6,14 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.sweeps.command import HELD, results, run, start, the_sweep, wait_until
 
 SLOW = ("-m", "embeddings=random", "embeddings.tokens=20", "embeddings.d_model=8", "seed=range(160)", "report=none")
 
 
+@pytest.mark.long
 def test_status_while_it_runs_and_after(tmp_path: Path) -> None:
     with start(tmp_path, *SLOW, patch=HELD) as driver:
         wait_until(lambda: bool(list(tmp_path.glob("outputs/sweeps/*/parts/*.csv"))))

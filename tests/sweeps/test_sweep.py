@@ -68,6 +68,7 @@ def test_each_point_has_the_rows_of_its_own_run(tmp_path: Path, quick: Quick) ->
     assert [line["variant_head"] for line in mine] == [str(row.head) for row in rows]
 
 
+@pytest.mark.long
 def test_engines_workers_and_chunks_agree_to_the_last_byte(tmp_path: Path) -> None:
     words = ("-m", "head=1,2,3", "seed=range(5)", "bias=true,false", "report=none")
     tables = set()

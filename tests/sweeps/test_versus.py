@@ -84,9 +84,7 @@ def test_settings_that_differ_are_listed_by_name(saved: Path, tmp_path: Path) ->
 
 
 def swept(folder: Path, *words: str) -> Path:
-    assert (
-        sweep([*words, f"output_dir={folder}", "sweep.engine=serial", "report=none"], []).code == 0
-    )
+    assert sweep([*words, f"output_dir={folder}", "sweep.engine=serial", "report=none"], []).code == 0
     return next((folder / "sweeps").iterdir())
 
 

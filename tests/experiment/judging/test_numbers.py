@@ -420,6 +420,7 @@ def test_a_mistake_of_the_user_is_one_line(words: tuple[str, ...], message: str)
     assert message in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 def test_a_name_that_fits_by_chance_is_not_claimed() -> None:
     """Three numbers of one digit: of a hundred mistakes, and thousands of pairs, some give them."""
     few = attn_exp.explain("embeddings=the_cat_sat", weights="[[1,0,0]]")
