@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ def documents(run: Run) -> dict[str, bytes]:
     """
     wanted = run.comparison.config.report
     views = seen(run.comparison, splits_up_to(wanted))
-    figures = list(drawn(views)) if wanted.figures else []
+    figures = drawn(views) if wanted.figures else []
     files = {name: content for figure in figures for name, content in figure.files.items()}
     both = said(run, views) if wanted.tables or wanted.pages else {}
     if wanted.tables:
@@ -49,16 +49,24 @@ def splits_up_to(wanted: Report) -> float:
     return MOST_NUMBERS if wanted.pages else 0
 
 
-def drawn(views: Views) -> Iterator[Drawn]:
-    """Yield every figure."""
-    from attn_exp.report.drawing import encoded  # noqa: PLC0415 - `report=none` loads no matplotlib
+def drawn(views: Views) -> list[Drawn]:
+    """Return every figure, its bytes made in one look: to set it takes as long as to write a small figure."""
+    from attn_exp.report.drawing import look, saved  # noqa: PLC0415 - `report=none` loads no matplotlib
     from attn_exp.report.figures import draw, figures  # noqa: PLC0415
 
-    forms, known = views.comparison.config.figures.format, figures()
-    for name, drawing in draw(views).items():
-        svg = encoded(drawing, "svg")
-        contents = {form: svg if form == "svg" else encoded(drawing, form) for form in forms}
-        yield Drawn(name, known[name].caption, svg, {f"figures/{name}.{form}": contents[form] for form in forms})
+    wanted, known = dict.fromkeys(("svg", *views.comparison.config.figures.format)), figures()
+    drawings = draw(views)
+    with look():
+        made = {name: {form: saved(drawing, form) for form in wanted} for name, drawing in drawings.items()}
+    return [
+        Drawn(name, known[name].caption, files["svg"], as_files(name, files, views.comparison.config.figures.format))
+        for name, files in made.items()
+    ]
+
+
+def as_files(name: str, contents: Mapping[str, bytes], forms: Sequence[str]) -> dict[str, bytes]:
+    """Return a figure in the formats that were asked for, by the names of its files."""
+    return {f"figures/{name}.{form}": contents[form] for form in forms}
 
 
 def tables(run: Run) -> dict[str, bytes]:

@@ -59,13 +59,18 @@ def look(further: Mapping[str, Any] = MappingProxyType({})) -> AbstractContextMa
 
 def encoded(figure: Figure, form: str) -> bytes:
     """Return the bytes of a figure as `png`, `svg` or `pdf`, equal for equal figures."""
+    with look():
+        return saved(figure, form)
+
+
+def saved(figure: Figure, form: str) -> bytes:
+    """Return the bytes of a figure in the look that holds now."""
     stream = BytesIO()
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}}
-    with look():
-        FigureCanvasAgg(figure)
-        sharpen(figure, "none" if form == "svg" else "nearest")
-        options: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if form == "png" else {}  # faster, as small
-        figure.savefig(stream, format=form, dpi=160, metadata=dates.get(form), **options)
+    FigureCanvasAgg(figure)
+    sharpen(figure, "none" if form == "svg" else "nearest")
+    options: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if form == "png" else {}  # faster, as small
+    figure.savefig(stream, format=form, dpi=160, metadata=dates.get(form), **options)
     return stream.getvalue()
 
 
