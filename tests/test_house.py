@@ -102,10 +102,15 @@ def loaded(*arguments: str, folder: Path) -> set[str]:
 
 
 NOT_NEEDED = {
-    *("pandas", "matplotlib", "jinja2", "hypothesis", "numpy.ma", "difflib"),
+    *("pandas", "matplotlib", "jinja2", "hypothesis", "numpy.ma", "difflib", "html.entities"),
     *("attn_exp.experiment.judging", "attn_exp.experiment.mistakes", "attn_exp.experiment.documents"),
     *("attn_exp.report.documents", "attn_exp.experiment.own_form", "attn_exp.forms._blocks", "attn_exp.sweeps"),
-    *("attn_exp.rules.absent", "attn_exp.problem.generators", "attn_exp.problem.models"),
+    *(
+        "attn_exp.rules.absent",
+        "attn_exp.problem.generators",
+        "attn_exp.problem.models",
+        "attn_exp.problem.sources.words",
+    ),
 }
 """What a run of the usual variants without a report has no use for, and must not wait for."""
 

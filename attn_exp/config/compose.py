@@ -30,14 +30,12 @@ from attn_exp.config.schema import Config
 from attn_exp.config.spelling import known_to_hydra, quoted
 from attn_exp.errors import UserError, brief
 
-NO_WORD = re.compile(r"(null|true|false|[+-]?[\d._]+)", re.IGNORECASE)
+NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"
 ENVIRONMENT = "oc.env"
 SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and marks mean nothing."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-READ_ALREADY = re.compile(
-    rf"""\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*""", re.DOTALL
-)
+READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
 """What a user has quoted, a list of words, or another setting's value: no bare sentence."""
 
 
@@ -76,7 +74,7 @@ def composed_once(words: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConf
 def with_quotes(word: str) -> str:
     """Return a word whose value is a sentence with quotes around it, whatever commas and marks stand in it."""
     key, equals, value = word.partition("=")
-    if key.lstrip("+") not in SENTENCES or not equals or READ_ALREADY.fullmatch(value):
+    if key.lstrip("+") not in SENTENCES or not equals or re.fullmatch(READ_ALREADY, value):
         return word
     return f"{key}={quoted(value)}"
 
@@ -164,5 +162,5 @@ def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
             continue
         if key in ONE_CHOICE and choice.startswith("["):
             raise UserError(f"{word}: {key} takes one choice; to run several, sweep with -m {key}={choice.strip('[]')}")
-        if any(NO_WORD.fullmatch(name.strip()) for name in choice.strip("[]").split(",")):
+        if any(re.fullmatch(NO_WORD, name.strip()) for name in choice.strip("[]").split(",")):
             raise UserError(f"{word}: expected the name of a choice, one of {', '.join(names)}; ~{key} leaves it out")

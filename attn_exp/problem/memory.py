@@ -11,7 +11,6 @@ from attn_exp.config.schema import Config, Embeddings
 from attn_exp.errors import UserError
 from attn_exp.problem import sources
 from attn_exp.problem.drawing import Numbers
-from attn_exp.problem.sources import words
 
 Array = NDArray[Any]
 
@@ -71,6 +70,8 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
         UserError: it says more, or not as many names as there are keys.
     """
     if memory.text is not None:
+        from attn_exp.problem.sources import words  # noqa: PLC0415 - few memories are a sentence
+
         memory = replace(memory, tokens=words.listed(memory.text), text=None)
     if sources.said(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
         raise UserError(f"{PATH}: the keys are given; {PATH}.tokens names them, and there is nothing to project")

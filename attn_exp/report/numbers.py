@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?")
-BLOCKS = re.compile("[█▒·]+")
+NUMBER = r"-?[0-9.]+(e[+-]?[0-9]+)?"
+BLOCKS = "[█▒·]+"
 """A row of the picture of a mask."""
 
-IN_A_TABLE = re.compile(rf"{NUMBER.pattern}( ± [0-9.e+-]+| \([0-9.e+-]+\))?|-|inf|")
+IN_A_TABLE = rf"{NUMBER}( ± [0-9.e+-]+| \([0-9.e+-]+\))?|-|inf|"
 
 
 def brief(value: object) -> str:
@@ -34,7 +34,7 @@ def brief(value: object) -> str:
 
 def is_number(text: str) -> bool:
     """Say whether a cell of a table for papers is a number."""
-    return NUMBER.fullmatch(text) is not None
+    return re.fullmatch(NUMBER, text) is not None
 
 
 def kinds(lines: Sequence[Sequence[str]]) -> list[str]:
@@ -44,9 +44,9 @@ def kinds(lines: Sequence[Sequence[str]]) -> list[str]:
 
 def kind(column: Sequence[str]) -> str:
     """Say what a column holds, in the word that the style sheet knows."""
-    if all(IN_A_TABLE.fullmatch(cell) for cell in column):
+    if all(re.fullmatch(IN_A_TABLE, cell) for cell in column):
         return "number"
-    return "blocks" if all(BLOCKS.fullmatch(cell) for cell in column) else "word"
+    return "blocks" if all(re.fullmatch(BLOCKS, cell) for cell in column) else "word"
 
 
 def decimal(value: float, places: int) -> str:

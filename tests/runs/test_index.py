@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import re
 import shutil
-from html import unescape
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,11 @@ def table(text: str) -> list[list[str]]:
     """Return the texts of the page's table, heads first."""
     lines = [re.findall(r"<t[hd].*?</t[hd]>", line) for line in re.findall(r"<tr>(.*?)</tr>", text)]
     return [[unescape(re.sub("<[^>]*>", "", cell)) for cell in line] for line in lines]
+
+
+def test_texts_are_escaped_as_the_standard_library_has_it() -> None:
+    text = """<a href="x" title='y'>&amp; &lt;"""
+    assert index.safe(text) == escape(text)
 
 
 def test_runs_show_the_settings_in_which_they_differ_newest_first(tmp_path: Path) -> None:
