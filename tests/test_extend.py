@@ -58,6 +58,10 @@ MEMBERS = {
     "tests/rules/test_examples.py": "strided or kerple or temperature",
     "tests/forms/test_oracle_matrix.py": "einsum or yaml or looped-1-1-3 or matrix-1-1-3",
     "tests/forms/test_properties.py": "einsum",
+    "tests/forms/test_fuzz.py": "einsum or answer_differs",
+    "tests/problem/test_generators.py": "minimal",
+    "tests/experiment/test_documents.py": "sines",
+    "tests/experiment/test_ruled_runs.py": "every_yaml",
     "tests/experiment/test_contracts.py": "a_check_shows or every_metric",
     "tests/experiment/test_measures.py": "every_metric",
     "tests/experiment/test_checks.py": "every_check",
@@ -103,6 +107,12 @@ def test_a_recipe_is_at_most_one_file_of_python_and_one_of_yaml(title: str) -> N
     assert suffixes in ([".py"], [".py", ".yaml"])
 
 
+def test_the_last_section_names_the_tests_of_every_member() -> None:
+    named = set(re.findall(r"`(tests/\S+\.py)`", SECTIONS[-1]))
+    assert set(MEMBERS) <= named
+    assert [path for path in sorted(named) if not (ROOT / path).is_file()] == []
+
+
 @pytest.mark.parametrize("title", thinned(RECIPES, 9))
 def test_its_commands_run_and_its_member_is_listed(title: str, tmp_path: Path) -> None:
     folder, outcome = added(tmp_path, RECIPES[title]), OUTCOMES[title]
@@ -119,7 +129,17 @@ def test_the_tests_of_every_member_pass_with_all_of_them(tmp_path: Path) -> None
     done = run_tests(folder, " ".join(MEMBERS), " or ".join(MEMBERS.values()))
     assert done.returncode == 0, done.stdout
     passed = re.findall(r"^PASSED \S+\[(\S+)\]$", done.stdout, re.MULTILINE)
-    for name in ("mask-strided", "score-kerple", "position-temperature", "einsum", "shares", "peaks.py", "sines.py"):
+    for name in (
+        "mask-strided",
+        "score-kerple",
+        "position-temperature",
+        "einsum",
+        "shares",
+        "peaks.py",
+        "sines.py",
+        "minimal",
+        "sines",
+    ):
         assert any(name in ids for ids in passed), name
 
 

@@ -94,3 +94,15 @@ def test_a_seed_that_a_library_does_not_take_is_refused(name: str, seed: int, me
     with pytest.raises(UserError) as error:
         generators.begin(name, Start(seed))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", generators.NAMES)
+def test_a_generator_repeats_itself_after_its_seed_and_keeps_to_its_bounds(name: str) -> None:
+    seed = max(1, generators.find(name).least)
+    one, again, other = (generators.begin(name, Start(start)) for start in (seed, seed, seed + 1))
+    for draw in ("uniform", "normal", "integers"):
+        numbers = getattr(one, draw)((40, 5), 3, 9)
+        assert_array_equal(numbers, getattr(again, draw)((40, 5), 3, 9))
+        assert numbers.shape == (40, 5) and not np.array_equal(numbers, getattr(other, draw)((40, 5), 3, 9))
+        assert draw == "normal" or (numbers.min() >= 3 and numbers.max() < 9)
+        assert draw != "integers" or set(np.unique(numbers)) == {3, 4, 5, 6, 7, 8}
