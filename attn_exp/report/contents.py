@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from attn_exp.experiment.comparison import Run
+from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.splits import settled_as
+from attn_exp.experiment.variant import Settled
+from attn_exp.forms.trace import Trace
 from attn_exp.report import columns, partings, walk, whose
 from attn_exp.report.flow import flow
 from attn_exp.report.numbers import brief
@@ -90,8 +92,17 @@ def walk_of(views: Views, variant: str, title: str, name: str, shown: Mapping[st
         "groups": groups,
         "sums": sums(comparison, settled),
         "places": places,
+        "facts": facts(comparison, settled, comparison.traces[variant]),
         "flow": flow(comparison.problem, settled, comparison.traces[variant], whole, places),
     }
+
+
+def facts(comparison: Comparison, settled: Settled, trace: Trace) -> dict[str, Any]:
+    """Return what a page needs to say how a cell came about: `share` is how many query heads read the same keys."""
+    share = 1 if trace.q is None or trace.k is None else len(trace.q) // len(trace.k)
+    mixed = "yes" if settled.output_projection and "W_o" in comparison.problem.projections else ""
+    name, past = settled.rules.normalizer.name, comparison.problem.past
+    return {"c": settled.multiplier, "normalizer": name, "share": share, "mixed": mixed, "past": past}
 
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

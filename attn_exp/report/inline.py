@@ -15,8 +15,8 @@ def template_text(name: str) -> str:
 
 
 def inline(*texts: str) -> str:
-    """Return style sheets or scripts as they stand in their element."""
-    return "\n".join(("", *texts, ""))
+    """Return style sheets or scripts as they stand in their element, without what indents their lines."""
+    return "\n".join(("", *(line.lstrip() for text in texts for line in text.splitlines()), ""))
 
 
 def policy(style: str, script: str = "") -> str:

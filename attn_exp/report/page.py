@@ -54,8 +54,8 @@ def page(both: Mapping[str, Any], views: Views, figures: Sequence[Shown] = ()) -
     environment = templates(autoescape=True)
     environment.filters |= FILTERS
     end = top(coarse(matrix) for panel in views.panels for matrix in panel.weights)
-    styles = template_text("report.css"), template_text("flow.css"), share_styles()
-    style, script = inline(*styles), inline(template_text("report.js"))
+    style = inline(template_text("report.css"), template_text("flow.css"), share_styles())
+    script = inline(template_text("report.js"), template_text("cells.js"))
     return environment.get_template("report.html").render(
         both,
         figures=figures,

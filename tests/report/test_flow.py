@@ -113,7 +113,7 @@ def test_the_output_projection_is_a_table_where_it_is_used_alone() -> None:
 
 OUTSIDE = """
 Array.from(document.querySelectorAll('.flow a'), (link) => {
-  const card = [...link.querySelectorAll('.card')].pop().getBoundingClientRect();
+  const card = [...link.querySelectorAll('rect')].pop().getBoundingClientRect();
   return [...link.querySelectorAll('text')].filter((text) => {
     const box = text.getBoundingClientRect();
     return box.left < card.left || box.right > card.right + 1 || box.bottom > card.bottom + 1;

@@ -1,0 +1,152 @@
+"""A cell of a walk says how it came about: its words are worked out again here, and held to the run's own numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.compose import comparison
+from tests.report.browser import need_chromium
+from tests.report.render import page_of
+from tests.report.tab import Tab, tab
+from tests.report.test_report import a_run
+
+STAGES = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
+SAID = """
+Array.from(document.querySelectorAll('.why-table tbody td'), (cell) => {
+  cell.dispatchEvent(new FocusEvent('focusin', {bubbles: true}));
+  return [cell.closest('.step').id, cell.textContent, document.querySelector('.why').textContent];
+})
+"""
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Tab]:
+    need_chromium()
+    with tab(tmp_path) as browser:
+        browser.screen(1280)
+        yield browser
+
+
+def show(opened: Tab, folder: Path, *words: str) -> None:
+    (folder / "page.html").write_text(page_of(a_run(comparison(*words))), encoding="utf-8")
+    opened.open(folder / "page.html")
+
+
+def said(opened: Tab, row: int, column: int, step: str) -> str:
+    """Click on a cell and return what it says."""
+    opened.click(f"#{step} tbody tr:nth-child({row}) td:nth-child({column + 1})")
+    return str(opened.ask("document.querySelector('.why').textContent"))
+
+
+def test_the_sums_are_those_that_a_student_would_write(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped]", "mask=causal")
+    score = "0.3020 × 0.588 + 0.8100 × 0.586 + 0.4063 × 0.544 + 0.0904 × (−0.134)"
+    assert said(opened, 2, 1, "walk-1-scores") == f"S[likes, she] = {score} = 0.861"
+    lit = "Array.from(document.querySelectorAll('.source'), (cell) => cell.textContent).join(' ')"
+    assert opened.ask(lit) == "0.3020 0.8100 0.4063 0.0904 0.588 0.586 0.544 −0.134"
+    assert said(opened, 2, 1, "walk-1-logits") == "L[likes, she] = 0.5 × 0.861 = 0.4305"
+    weight = "exp(0.4305) / (exp(0.4305) + exp(0.3849)) = 1.5380 / 3.0075 = 0.511"
+    assert said(opened, 2, 1, "walk-1-weights") == f"A[likes, she] = {weight}"
+    assert said(opened, 1, 2, "walk-1-masked").endswith("this query may not see this key = −∞")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("variant=[looped,multi_head]", "mask=causal", "bias=true"),
+        ("variant=[multi_head]", "embeddings=random", "embeddings.d_model=8", "head=4", "kv_head=2", "past=2"),
+        ("variant=[matrix]", "embeddings=random", "embeddings.memory.tokens=5", "normalizer=sigmoid"),
+    ],
+    ids=["heads", "grouped", "memory"],
+)
+def test_every_sum_is_right(opened: Tab, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The arithmetic comes out at the table's own number, as exactly as its digits allow, in every cell."""
+    show(opened, tmp_path, *words)
+    found = opened.ask(SAID)
+    assert {step.split("-", 2)[2] for step, *_ in found} >= set(STAGES) - {"masked"}
+    assert opened.console == []
+    for step, shown, text in found:
+        assert "the table has" not in text
+        if "not shown here" in text:  # the mean of several heads has no such sum
+            assert "kv_head=2" in words and step in ("walk-1-k", "walk-1-v")
+        elif "−∞" not in shown:
+            assert computed(text) == pytest.approx(plain(shown), rel=3e-3, abs=2e-3), text
+
+
+def plain(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def computed(text: str) -> float:
+    """Return what the arithmetic between the first and the last equals sign comes to."""
+    inner = re.split(r" = ", text, maxsplit=1)[1].split(" = ")[0]
+    if inner.startswith("C") or "−∞" in inner:
+        return plain(text.rsplit(" = ", 1)[1]) if inner.startswith("C") else 0.0
+    sum_of = inner.replace("−", "-").replace("×", "*")
+    assert re.fullmatch(r"(exp|[-+*/(). 0-9])+", sum_of), text
+    return arithmetic(sum_of)
+
+
+def arithmetic(text: str) -> float:
+    """Compute numbers, signs, brackets and exp, and nothing else."""
+    tokens = re.findall(r"exp|\d+\.?\d*|[-+*/()]", text)
+
+    def atom() -> float:
+        token = tokens.pop(0)
+        if token == "-":
+            return -atom()
+        if token == "exp":
+            return math.exp(atom())
+        if token == "(":
+            value = total()
+            assert tokens.pop(0) == ")"
+            return value
+        return float(token)
+
+    def term() -> float:
+        value = atom()
+        while tokens and tokens[0] in "*/":
+            value = value * atom() if tokens.pop(0) == "*" else value / atom()
+        return value
+
+    def total() -> float:
+        value = term()
+        while tokens and tokens[0] in "+-":
+            value = value + term() if tokens.pop(0) == "+" else value - term()
+        return value
+
+    return total()
+
+
+def test_what_a_position_or_a_mistake_changes_is_said(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped]", "position=rope")
+    assert "; the table has " in said(opened, 2, 1, "walk-1-q") and "position=rope" in said(opened, 2, 1, "walk-1-q")
+    show(opened, tmp_path, "variant=[looped]", "mistake=no_scale")
+    assert said(opened, 2, 1, "walk-1-logits").startswith("L[likes, she] = 0.5 × 0.861 = 0.4305; the table has 0.861")
+
+
+def test_keys_that_are_not_shown_still_take_their_share(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped]", "embeddings=random", "embeddings.tokens=20", "embeddings.d_model=20")
+    weight = said(opened, 1, 1, "walk-1-weights")
+    assert " of keys that are not shown) = " in weight
+    numbers = re.search(r"= ([0-9.]+) / ([0-9.]+) = ([0-9.]+)$", weight)
+    assert numbers and float(numbers[1]) / float(numbers[2]) == pytest.approx(float(numbers[3]), abs=1e-3)
+    assert " of 4 more that are not shown" in said(opened, 1, 1, "walk-1-scores")
+    assert said(opened, 1, 1, "walk-1-context").count("×") == 16
+
+
+def test_arrows_move_and_escape_ends(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped]")
+    said(opened, 1, 1, "walk-1-scores")
+    opened.press("ArrowRight", "ArrowRight", "ArrowRight")
+    assert opened.ask("document.querySelector('.why').textContent").startswith("S[she, coffee] = ")
+    stops = "document.querySelectorAll('#walk-1-scores td[tabindex=\"0\"]').length"
+    assert opened.ask(stops) == 1
+    opened.press("Escape")
+    assert opened.ask("document.querySelectorAll('.why, .source, .asked').length") == 0
+    assert opened.violations() == []
