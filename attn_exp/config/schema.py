@@ -10,7 +10,7 @@ from attn_exp.config.another_input import another_input
 from attn_exp.config.drawn import DISTRIBUTIONS, DRAWS, STREAMS, Array, Draw, Projections
 from attn_exp.config.fields import array_or, optional
 from attn_exp.config.kinds import FLAG, NUMBER, Says, any_seed, at_least, between, choice, file_name, folder, multiplier
-from attn_exp.config.several import mapping_of, sentence, token_names, words, words_of
+from attn_exp.config.several import mapping_of, text_or_words, token_names, words, words_of
 from attn_exp.config.trained import Model, or_left
 
 ROUNDED = ("x", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v")
@@ -42,7 +42,7 @@ class Embeddings:
     generator: str | None = None
     seed: int | None = None
     file: str | None = None
-    text: Annotated[str | tuple[str, ...], sentence()] | None = None
+    text: Annotated[str | tuple[str, ...], text_or_words()] | None = None
     array: str | None = None
     columns: bool = False
     q: Array = None

@@ -60,7 +60,7 @@ def token_names() -> Kind:
     return Kind(read)
 
 
-def sentence() -> Kind:
+def text_or_words() -> Kind:
     """Take a text, or a list of its words."""
 
     def read(value: Any, key: str) -> str | tuple[str, ...]:

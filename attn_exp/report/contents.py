@@ -14,7 +14,7 @@ from attn_exp.report import columns, partings, walk, whose
 from attn_exp.report.flow import flow
 from attn_exp.report.numbers import brief
 from attn_exp.report.sums import sums
-from attn_exp.report.verdict import agreed, sentence
+from attn_exp.report.verdict import agreed, who_agrees
 from attn_exp.report.views import Views
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def contents(run: Run, views: Views) -> dict[str, Any]:
     comparison, config = run.comparison, run.comparison.config
     return {
         "title": config.title or whose.title(comparison.problem),
-        "sentence": sentence(comparison.rows),
-        "more": [*filter(None, [whose.sentence(comparison.problem)]), *partings.sentences(comparison)],
+        "sentence": who_agrees(comparison.rows),
+        "more": [*filter(None, [whose.whose_tokens(comparison.problem)]), *partings.sentences(comparison)],
         "column": whose.axis(comparison.problem),
         "notes": config.notes,
         "command": str(run.about.get("command", "")),

@@ -17,7 +17,7 @@ from attn_exp.report.escapes import html
 from attn_exp.report.numbers import brief
 from attn_exp.report.pixels import INK, picture
 from attn_exp.report.plain import label
-from attn_exp.report.verdict import agreed, sentence
+from attn_exp.report.verdict import agreed, who_agrees
 from attn_exp.report.views import Views, heads_of, seen, top
 
 MOST_CELLS = 12
@@ -54,8 +54,8 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
 
 def page(comparison: Comparison, timings: Sequence[Timing]) -> str:
     """Return the comparison, the sentence, what documents print, and the maps of the weights."""
-    parts = [table(comparison, timings), paragraph(sentence(comparison.rows))]
-    parts += [paragraph(words) for words in filter(None, [whose.sentence(comparison.problem)])]
+    parts = [table(comparison, timings), paragraph(who_agrees(comparison.rows))]
+    parts += [paragraph(words) for words in filter(None, [whose.whose_tokens(comparison.problem)])]
     if comparison.published:
         parts.append(paragraph(agreed(comparison.published)))
     return f"<div>{''.join(parts)}{maps(seen(comparison, 0))}</div>"

@@ -10,7 +10,7 @@ from attn_exp.experiment.row import COLUMNS
 from attn_exp.report import whose
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain, visible
-from attn_exp.report.verdict import agreed, sentence
+from attn_exp.report.verdict import agreed, who_agrees
 
 if TYPE_CHECKING:
     from attn_exp.experiment.documents.agreement import Agreement
@@ -24,8 +24,8 @@ def summary(comparison: Comparison) -> str:
     ordinary = all(row.computed_in == "float64" for row in comparison.rows)
     names = [name for name in NAMES if name != "computed_in" or not ordinary]
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
-    parts = [table([COLUMNS[name].short or name for name in names], cells), visible(sentence(comparison.rows))]
-    parts += filter(None, [whose.sentence(comparison.problem)])
+    parts = [table([COLUMNS[name].short or name for name in names], cells), visible(who_agrees(comparison.rows))]
+    parts += filter(None, [whose.whose_tokens(comparison.problem)])
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:

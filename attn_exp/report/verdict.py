@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from attn_exp.experiment.documents.agreement import Agreement
 
 
-def sentence(rows: Sequence[Row]) -> str:
+def who_agrees(rows: Sequence[Row]) -> str:
     """Say which variants compute the same function, and how far the others are from the first."""
     groups: dict[str, list[Row]] = {}
     computed = [row for row in rows if row.same_as]

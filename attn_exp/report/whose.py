@@ -10,7 +10,7 @@ from attn_exp.problem.problem import Problem
 from attn_exp.report.plain import label
 
 
-def sentence(problem: Problem) -> str:
+def whose_tokens(problem: Problem) -> str:
     """Say whose tokens ask and whose are looked at; nothing where they are the same."""
     queries, keys = len(problem.tokens), problem.keys
     if problem.memory is not None:

@@ -82,6 +82,6 @@ def sight(seen: Array, names: Sequence[str]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def sentence(query: str, seen: Array, names: Sequence[str], verb: str = "sees") -> str:
+def seen_by(query: str, seen: Array, names: Sequence[str], verb: str = "sees") -> str:
     """Say what one query sees, such as `likes sees she, likes`."""
     return f"{query} {verb} {sight(seen, names)}"

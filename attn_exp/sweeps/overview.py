@@ -60,7 +60,7 @@ class Extreme:
     command: str
 
 
-def sentence(about: Mapping[str, Any], summary: Summary) -> str:
+def closing(about: Mapping[str, Any], summary: Summary) -> str:
     """Say how many points there are, how many failed, how long it took, and whether anything is missing."""
     parts = [f"{summary.points:,} of {about['points']:,} points"] if partial(about, summary) else []
     parts = parts or [f"{summary.points:,} points"]
@@ -200,7 +200,7 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     ]
     if odd:
         parts.append("\n".join(odd[:5]))
-    return "\n\n".join([*parts, sentence(about, summary)])
+    return "\n\n".join([*parts, closing(about, summary)])
 
 
 def wrapped(sentence: str) -> str:

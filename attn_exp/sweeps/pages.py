@@ -53,7 +53,7 @@ def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, s
     answers = summary.answers
     return {
         "title": about["title"] or "Sweep over " + (", ".join(axis["key"] for axis in about["axes"]) or "one point"),
-        "sentence": overview.sentence(about, summary),
+        "sentence": overview.closing(about, summary),
         "partial": overview.partial(about, summary),
         "command": about["command"],
         "axes": [axis_told(axis) for axis in about["axes"]],

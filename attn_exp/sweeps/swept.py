@@ -137,7 +137,7 @@ class Swept:
         heads = "".join(f"<th>{html(head, 60)}</th>" for head in shown.heads)
         rows = ([*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines)
         lines = "".join(f"<tr>{''.join(f'<td>{html(cell, 60)}</td>' for cell in row)}</tr>" for row in rows)
-        end = html(overview.sentence(self.about, self.summary), 500)
+        end = html(overview.closing(self.about, self.summary), 500)
         return f"<div><ul>{said}</ul><table><tr>{heads}</tr>{lines}</table><p>{end}</p></div>"
 
 

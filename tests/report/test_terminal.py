@@ -68,7 +68,7 @@ MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", shift=0.8897)
     ],
 )
 def test_the_sentence_says_what_agrees(rows: list[Row], expected: str) -> None:
-    assert verdict.sentence(rows) == expected
+    assert verdict.who_agrees(rows) == expected
 
 
 def test_the_table_lines_up() -> None:

@@ -27,7 +27,7 @@ def test_a_report_says_whose_tokens_ask_and_whose_are_looked_at() -> None:
         assert said in text
     said = "The first 2 of 4 tokens are past: they have keys and values, and only the last 2 have queries."
     assert said in terminal.summary(comparison(*PAST)) and said in page_of(as_run(*PAST))
-    assert whose.sentence(comparison("variant=[matrix]").problem) == ""
+    assert whose.whose_tokens(comparison("variant=[matrix]").problem) == ""
 
 
 def test_rows_are_queries_and_columns_keys() -> None:

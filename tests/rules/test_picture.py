@@ -8,7 +8,7 @@ import pytest
 from attn_exp.errors import UserError
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.picture import density, picture, places, sentence
+from attn_exp.rules.picture import density, picture, places, seen_by
 from tests.compose import comparison
 
 NAMES = [f"k{place}" for place in range(12)]
@@ -36,7 +36,7 @@ def test_a_mask_larger_than_a_page_is_drawn_in_larger_blocks() -> None:
     ],
 )
 def test_what_a_query_sees(seen: list[int], said: str) -> None:
-    assert sentence("q", np.isin(np.arange(12), list(seen)), NAMES) == said
+    assert seen_by("q", np.isin(np.arange(12), list(seen)), NAMES) == said
 
 
 def test_density() -> None:

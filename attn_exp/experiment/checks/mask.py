@@ -12,8 +12,7 @@ from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.grid import Array
-from attn_exp.rules.picture import EMPTY, FULL, PARTIAL, block_size, density, picture, places
-from attn_exp.rules.picture import sentence as seen_by
+from attn_exp.rules.picture import EMPTY, FULL, PARTIAL, block_size, density, picture, places, seen_by
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def mistaken(sheet: Sheet, explanation: Explanation, chance: bool = False) -> Ve
         alike = (tuple(sorted(explanation.names)), *explanation.alike)
         return Verdict("", False, (), TOO_FEW, tuple(consequences(sheet)), alike=alike)
     setting = f"attention with {explanation.setting}, which was not asked for"
-    computes = suspects.sentence(explanation.names) if explanation.names else setting
+    computes = suspects.what_it_computes(explanation.names) if explanation.names else setting
     return Verdict("", False, explanation.names, computes, tuple(consequences(sheet)), alike=explanation.alike)
 
 

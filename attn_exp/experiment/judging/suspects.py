@@ -147,6 +147,6 @@ def distinct(sheet: Sheet, candidates: Sequence[Candidate], case: Case) -> list[
     return kept
 
 
-def sentence(names: Sequence[str]) -> str:
+def what_it_computes(names: Sequence[str]) -> str:
     """Return what mistakes do, in one line."""
     return f"attention with {' and '.join(names)}: {' '.join(mistakes.mistake(name).says for name in names)}"
