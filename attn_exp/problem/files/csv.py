@@ -17,7 +17,7 @@ from attn_exp.problem.matrices import array
 def look(path: Path, said: str) -> Held:
     """Return the one array of a table, and the names in its first column where those are no numbers."""
     rows = split(text(path))
-    if rows and len(rows[0]) == 1 and len(rows[0][0].split()) > 1:
+    if rows and len(rows[0]) == 1 and len(rows[0][0].replace(";", " ").split()) > 1:
         raise UserError(f"{said}: its first line has no comma, {brief(rows[0][0], 40)!r}; put one after each number")
     return table(rows, said)
 
@@ -58,16 +58,30 @@ def below_head(rows: Sequence[Sequence[str]]) -> tuple[Sequence[Sequence[str]], 
     """Return the lines below one that names columns, and whether it says that the first holds names.
 
     No number stands in such a line and numbers alone below it, but for the first column; or it begins with an empty
-    cell, as pandas writes it above the names of rows.
+    cell, as pandas writes it above the names of rows; or it counts the columns; or, as word2vec writes it, it holds the
+    number of words and that of their numbers.
     """
     first, below = rows[:1], rows[1:]
     if not below or len(first[0]) < 2:
         return rows, False
+    if counts(first[0], below) or list(first[0]) == [str(len(below)), str(len(below[0]) - 1)]:
+        return below, False
     if not first[0][0].strip() and all(row[0].strip() for row in below):
         return below, True
     words = not any(is_number(cell) for cell in first[0])
     head = words and all(len(row) > 1 and all(map(is_number, row[1:])) for row in below)
     return (below, False) if head else (rows, False)
+
+
+def counts(head: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Say whether a line counts three columns or more, as pandas does that have no names: 0, 1, 2 above 0.5, 2.0, 1e-3.
+
+    Below it no number may be whole, or the line could be one of them.
+    """
+    start = 0 if is_number(head[0]) else 1
+    columns = [cell.strip() for cell in head[start:]]
+    counted = len(columns) > 2 and columns == [str(number) for number in range(len(columns))]
+    return counted and not any(cell.strip().lstrip("+-").isdecimal() for row in below for cell in row[start:])
 
 
 def is_number(cell: str) -> bool:

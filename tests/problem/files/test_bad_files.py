@@ -269,6 +269,22 @@ def test_the_line_that_converts_arrays_of_numpy_does(
     assert cli.obey(["report=none", "variant=matrix", *words_for("w.npz")[0]]) == cli.DONE
 
 
+def test_the_line_that_converts_a_checkpoint_says_the_whole_path_and_the_name_that_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("mine", "sentence-transformers/all-MiniLM-L6-v2"):
+        Path(folder).mkdir(parents=True)
+        Path(folder, "pytorch_model.bin").write_bytes(pickle.dumps(Boom()))
+    words = ["model=bert", "model.tokens=[1]"]
+    line = told([*words, "model.path=mine"], monkeypatch, capsys)
+    assert "torch.load('mine/pytorch_model.bin'," in line
+    assert line.endswith(",'mine/model.safetensors')\"\n")
+    line = told([*words, "model.path=sentence-transformers/all-MiniLM-L6-v2"], monkeypatch, capsys)
+    assert "convert it, in its folder: python" in line
+    assert "torch.load('pytorch_model.bin'," in line
+    assert line.endswith(",'model.safetensors')\"\n")
+
+
 def turned(data: bytes, place: int) -> bytes:
     """Return the bytes with one of them turned over."""
     return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]

@@ -34,6 +34,13 @@ WRITERS: dict[str, tuple[str, Any, bool]] = {
     "csv": ("x.csv", lambda path: path.write_text(lines(",")), True),
     "csv without names": ("x.csv", lambda path: path.write_text(lines(",", names=False)), False),
     "csv with a head": ("x.csv", lambda path: path.write_text(lines(",", head="token,a,b,c,d\n")), True),
+    "csv whose head counts": ("x.csv", lambda path: path.write_text(lines(",", head="token,0,1,2,3\n")), True),
+    "csv whose head counts, without names": (
+        "x.csv",
+        lambda path: path.write_text(lines(",", head="0,1,2,3\n", names=False)),
+        False,
+    ),
+    "word2vec": ("x.txt", lambda path: path.write_text(lines(" ", head="3 4\n")), True),
     "csv in capitals": ("x.CSV", lambda path: path.write_text(lines(", ")), True),
     "tsv": ("x.tsv", lambda path: path.write_text(lines("\t")), True),
     "word vectors": ("x.txt", lambda path: path.write_text(lines(" ")), True),
@@ -78,6 +85,15 @@ def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
     assert started.x.dtype == np.float64
     np.testing.assert_array_equal(started.x, X)
     assert started.tokens == (TOKENS if named else ("x0", "x1", "x2"))
+
+
+@pytest.mark.parametrize("content", ["0,1,2\n0.5,1,0.5\n", "0,1\n0.5,0.5\n", "a,0,1,2\nb,0.5,1,0.5\n"])
+def test_a_first_line_that_may_be_numbers_stays_one(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(content)
+    started = begin(f"embeddings.file={path}")
+    assert started.x is not None
+    assert len(started.x) == 2
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "int8", "uint16", "int64", "longdouble"])
