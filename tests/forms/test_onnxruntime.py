@@ -17,7 +17,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.sameness import compared
 from attn_exp.report import partings
 from attn_exp.report.terminal import summary
-from attn_exp.report.verdict import sentence
+from attn_exp.report.verdict import who_agrees
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
@@ -82,7 +82,7 @@ def test_a_row_in_float32_says_so_wherever_it_is_judged() -> None:
     row = found.rows[1]
     assert row.sameness.startswith("within ") and row.sameness.endswith(" of float32")
     assert [each.sameness for each in found.distances] == [row.sameness]
-    assert sentence(found.rows) == "matrix and onnxruntime compute the same function (A), onnxruntime in float32."
+    assert who_agrees(found.rows) == "matrix and onnxruntime compute the same function (A), onnxruntime in float32."
     first, second = partings.accuracy(list(found.rows)).split("; ")
     assert first.startswith("matrix in float64 is within ") and second.startswith("onnxruntime in float32 is within ")
     head, _, line = summary(found).splitlines()[:3]
@@ -92,7 +92,7 @@ def test_a_row_in_float32_says_so_wherever_it_is_judged() -> None:
 
 def test_a_row_in_float32_alone_is_right() -> None:
     found = comparison(*RANDOM, "variant=[onnxruntime]")
-    assert sentence(found.rows) == "onnxruntime stands alone."
+    assert who_agrees(found.rows) == "onnxruntime stands alone."
     assert partings.accuracy(list(found.rows)).startswith("Every variant is within ")
 
 
@@ -231,7 +231,7 @@ def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch, missing:
     monkeypatch.setitem(sys.modules, missing, None)
     found = comparison(*RANDOM, BOTH)
     assert found.rows[1].note == "ONNX Runtime is not installed: pip install onnxruntime onnx"
-    assert "onnxruntime was not computed: ONNX Runtime is not installed" in sentence(found.rows)
+    assert "onnxruntime was not computed: ONNX Runtime is not installed" in who_agrees(found.rows)
 
 
 @pytest.mark.parametrize("version", ["1.24.4", "1.27.0"])
