@@ -76,7 +76,8 @@ def unread(word: str) -> str:
         key = place[1] if "." in place[1] else home(place[1]) or place[1]
         numbers = place[2].replace("[", ".").replace("]", "")
         return f"cannot read {word!r}; one number of an array is {key}{numbers}={place[3]}"
-    return f"cannot read {word!r}; write key=value, without spaces, other letters as key='välue'"
+    letters = "key=[a,'välue']" if "=[" in word else "key='välue'"
+    return f"cannot read {word!r}; write key=value, without spaces, other letters as {letters}"
 
 
 COMMANDS_ELSEWHERE = {"list": "runs", "ls": "runs", "show": "open", "diff": "compare", "sweep": "-m"}
