@@ -10,7 +10,7 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.report import columns, partings, walk, whose
+from attn_exp.report import columns, letters, partings, walk, whose
 from attn_exp.report.flow import flow
 from attn_exp.report.numbers import brief
 from attn_exp.report.sums import sums
@@ -29,7 +29,11 @@ def contents(run: Run, views: Views) -> dict[str, Any]:
     return {
         "title": config.title or whose.title(comparison.problem),
         "sentence": who_agrees(comparison.rows),
-        "more": [*filter(None, [whose.whose_tokens(comparison.problem)]), *partings.sentences(comparison)],
+        "more": [
+            *filter(None, [whose.whose_tokens(comparison.problem)]),
+            *letters.reasons(comparison),
+            *partings.sentences(comparison),
+        ],
         "column": whose.axis(comparison.problem),
         "notes": config.notes,
         "command": str(run.about.get("command", "")),
@@ -100,7 +104,7 @@ def walk_of(views: Views, variant: str, title: str, name: str, shown: Mapping[st
 def facts(comparison: Comparison, settled: Settled, trace: Trace) -> dict[str, Any]:
     """Return what a page needs to say how a cell came about: `share` is how many query heads read the same keys."""
     share = 1 if trace.q is None or trace.k is None else len(trace.q) // len(trace.k)
-    mixed = "yes" if settled.output_projection and "W_o" in comparison.problem.projections else ""
+    mixed = "yes" if walk.is_mixed(comparison, settled.name) else ""
     name, past = settled.rules.normalizer.name, comparison.problem.past
     return {"c": settled.multiplier, "normalizer": name, "share": share, "mixed": mixed, "past": past}
 

@@ -108,7 +108,7 @@ def hue(stage: str) -> str:
 def flow(problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step], places: Mapping[str, str]) -> Flow:
     """Return the picture of one variant; `steps` are its stages, `places` the addresses of their tables."""
     split = splitting(problem, settled, trace)
-    rows = [row for row in levels(problem, settled, steps, split) if row]
+    rows = [row for row in levels(settled, steps, split) if row]
     boxes = placed([[box._replace(href=places.get(box.stage, "")) for box in row] for row in rows])
     known = {box.name: box for box in boxes}
     arrows = tuple(
@@ -119,7 +119,7 @@ def flow(problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step]
     return Flow(max((box.top + box.height for box in boxes), default=0) + 8, boxes, arrows, frame(boxes, split))
 
 
-def levels(problem: Problem, settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterator[list[Box]]:
+def levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterator[list[Box]]:
     """Yield the boxes that stand on one level, from the input down to the output."""
     by = {step.stage: step for step in steps}
     yield [box(by[name], NARROW, middle) for name, middle in sources(by).items()]
@@ -142,7 +142,7 @@ def levels(problem: Problem, settled: Settled, steps: Sequence[Step], split: Spl
         if split.heads > 1:
             yield [side_by_side_box(by["context"], split)]
     if "output" in by:
-        mixed = [box(by["W_o"], NARROW, RIGHT)] if "W_o" in by and settled.output_projection else []
+        mixed = [box(by["W_o"], NARROW, RIGHT)] if "W_o" in by else []
         yield [box(by["output"], BROAD, ALONG), *mixed]
 
 

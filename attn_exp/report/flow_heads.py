@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from attn_exp import forms
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
@@ -35,7 +36,7 @@ def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
     heads = 1 if traced is None else len(traced)
     share = settled.heads
     parts = {"q": share.query, "k": share.given, "v": share.given}
-    known = not settled.mistakes and settled.own is None
+    known = not settled.mistakes and not forms.is_own(settled.form)
     flat = {name: side.shape[-1] for name, side in sides.items() if side is not None}
     turns = share.given // share.shared
     return Splitting(heads, flat, parts, turns, settled.tiled, known, words(heads, settled))

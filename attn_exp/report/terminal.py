@@ -26,6 +26,7 @@ def summary(comparison: Comparison) -> str:
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
     parts = [table([COLUMNS[name].short or name for name in names], cells), visible(who_agrees(comparison.rows))]
     parts += filter(None, [whose.whose_tokens(comparison.problem)])
+    parts += filter(None, [spot_checked(comparison)])
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:
@@ -33,6 +34,16 @@ def summary(comparison: Comparison) -> str:
         cells = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
         parts += [table(list(heads.values()), cells), visible(finding.sentence)]
     return "\n\n".join(parts)
+
+
+def spot_checked(comparison: Comparison) -> str:
+    """Say how right the variants are where the reference was not asked at every query; the table shows the errors."""
+    rows, queries = [row for row in comparison.rows if row.checked], len(comparison.problem.tokens)
+    if all(row.checked == queries for row in rows):
+        return ""
+    from attn_exp.report.partings import accuracy  # noqa: PLC0415 - most runs are checked whole
+
+    return accuracy(rows, queries)
 
 
 def published(agreements: Sequence[Agreement]) -> str:

@@ -62,12 +62,18 @@ def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
 
 def every(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
     """Yield the stages of one variant; the output projection stands where it is used, and only if it is."""
-    mixes = settled_as(comparison, variant).output_projection
+    mixes = is_mixed(comparison, variant)
     yield from before(comparison)
     for stage, array in during(comparison.traces[variant]):
         if stage == "output" and mixes:
             yield from (named for named in comparison.problem.projections.items() if named[0] in OUTWARD)
         yield stage, array
+
+
+def is_mixed(comparison: Comparison, variant: str) -> bool:
+    """Say whether a variant ends in W_o, as its row has it: a run that is opened again has no code to ask."""
+    rows = (row for row in comparison.rows if row.variant == variant)
+    return "W_o" in comparison.problem.projections and any(row.output_projection for row in rows)
 
 
 def before(comparison: Comparison) -> Iterator[tuple[str, Array]]:
