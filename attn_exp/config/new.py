@@ -14,7 +14,9 @@ from attn_exp.errors import UserError, brief
 
 USAGE = "new [DIR/]NAME [--config-dir DIR]"
 OPTION, FOLDER = "--config-dir", "mine"
-NAME = re.compile(r"[A-Za-z_][\w-]*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+NO_NAMES = ("null", "true", "false", "none", "nan", "inf")
+"""What a command line reads as something else than a name."""
 
 TEMPLATE = """\
 # @package _global_
@@ -116,7 +118,7 @@ def understood(words: Sequence[str]) -> tuple[Path, str]:
 
 def check_name(name: str) -> None:
     """Refuse a name that could not be chosen as `experiment=NAME`."""
-    if not NAME.fullmatch(name) or name.lower() in ("null", "true", "false", "none"):
+    if not NAME.fullmatch(name) or name.lower() in NO_NAMES:
         raise UserError(f"attn-exp new {brief(name)!r}: expected a name of letters, digits and _, such as my_notebook")
     if name in choices("experiment"):
         raise UserError(f"attn-exp new {name}: this name is a preset of the project's own; choose another")

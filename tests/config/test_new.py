@@ -70,6 +70,8 @@ def test_it_names_every_array_and_every_stage(capsys: pytest.CaptureFixture[str]
         ("..", "expected a name of letters"),
         ("a/", "expected a name of letters"),
         ("null", "expected a name of letters"),
+        ("nan", "expected a name of letters"),
+        ("café", "expected a name of letters"),
         ("the_cat_sat", "this name is a preset of the project's own; choose another"),
         ("there", "mine/experiment/there.yaml: is there already; choose another name, or edit it"),
         ("a_file/x", "a_file/experiment/x.yaml: cannot be written"),
