@@ -133,7 +133,12 @@
     if (!table.caption) table.setAttribute("aria-label", stage);
     table.querySelector("tbody td").tabIndex = 0;
   }));
-  document.querySelectorAll(".flow figcaption").forEach((caption) => caption.append(" Click on a number of a table to see how it came about; arrows go on, Escape ends."));
+  document.querySelectorAll(".flow figcaption").forEach((caption) => {
+    const hint = document.createElement("span");
+    hint.className = "touch"; // not on paper
+    hint.textContent = " Click on a number of a table to see how it came about; arrows go on, Escape ends.";
+    caption.append(hint);
+  });
   document.addEventListener("click", (event) => enter(explained(event.target)));
   document.addEventListener("focusin", (event) => { const cell = explained(event.target); if (cell) show(cell); });
   document.addEventListener("keydown", (event) => {
