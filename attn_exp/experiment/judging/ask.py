@@ -9,14 +9,14 @@ from typing import Any
 
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.judging.asked import Asked
-from attn_exp.experiment.judging.call import LAYOUTS, Caller
+from attn_exp.experiment.judging.call import LAYOUTS, WIDE, Caller
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted
 from attn_exp.experiment.judging.cases import core_cases
 from attn_exp.experiment.judging.layers import layer_cases
 from attn_exp.experiment.judging.libraries import DIGITS, DTYPES, Library, library, wanted
 from attn_exp.experiment.judging.masking import MASKINGS
 from attn_exp.experiment.judging.modules import Bound, bound
-from attn_exp.experiment.judging.offer import offered
+from attn_exp.experiment.judging.offer import Offer, offered
 from attn_exp.experiment.judging.own import Own
 
 LOGITS = 2
@@ -35,10 +35,10 @@ class Tried:
 
 def ways(own: Own, asked: Asked, function: Bound) -> Iterator[Tried]:
     """Yield every way to call a function, the likeliest first: libraries, layouts and types."""
-    offer = offered(function.call, own.name) if function.offer is None else function.offer
+    offer = offer_of(own, function)
     for name in (asked.takes,) if asked.takes else wanted(function.origin):
         lent = library(name, asked.device)
-        for layout in layouts(asked, offer.core, function):
+        for layout in layouts(asked, offer, function):
             for dtype in types(asked, lent):
                 caller = Caller(function.call, offer, lent, asked, layout, dtype)
                 case = next(cases(caller, function, quick=True))
@@ -48,6 +48,11 @@ def ways(own: Own, asked: Asked, function: Bound) -> Iterator[Tried]:
                     break
 
 
+def offer_of(own: Own, function: Bound) -> Offer:
+    """Return what a function takes."""
+    return offered(function.call, own.name) if function.offer is None else function.offer
+
+
 def types(asked: Asked, lent: Library) -> tuple[str, ...]:
     """Return the types to try: the one that was asked for, else the library's widest and those below it."""
     if asked.dtype and asked.dtype not in DTYPES:
@@ -55,16 +60,17 @@ def types(asked: Asked, lent: Library) -> tuple[str, ...]:
     return (asked.dtype,) if asked.dtype else DTYPES[DTYPES.index(lent.widest) :]
 
 
-def layouts(asked: Asked, core: bool, function: Bound) -> tuple[str, ...]:
+def layouts(asked: Asked, offer: Offer, function: Bound) -> tuple[str, ...]:
     """Return the layouts to try."""
     if asked.layout and asked.layout not in LAYOUTS:
         raise UserError(unknown(asked.layout, LAYOUTS, "layout"))
-    if not core:
+    if not offer.core:
         return ("bhtd",) if function.inside is not None else ("td", "bhtd")
     if asked.layout:
         return (asked.layout,)
     many = asked.kv_head is not None or (asked.head or 1) > 1
-    return tuple(layout for layout in LAYOUTS if not (many and layout == "td"))
+    usual = tuple(layout for layout in LAYOUTS if layout != WIDE and not (many and layout == "td"))
+    return (WIDE, *usual) if offer.takes("heads") else usual
 
 
 def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:

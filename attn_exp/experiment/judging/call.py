@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.errors import UserError
 from attn_exp.experiment.judging import keywords
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Answer, Case
@@ -17,9 +16,13 @@ from attn_exp.experiment.judging.libraries import Library
 from attn_exp.experiment.judging.masking import MASKINGS, Masking
 from attn_exp.experiment.judging.offer import Offer
 from attn_exp.experiment.judging.own import error_line
+from attn_exp.experiment.judging.refusal import refuses
 
 Array = NDArray[Any]
-LAYOUTS = ("bhtd", "bthd", "htd", "td")
+LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
+"""Axes: b batch, h heads, t tokens, d numbers of a head, m the numbers of all heads side by side."""
+WIDE = "btm"
+"""The layout of those who split heads themselves, by a keyword that says how many there are."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,22 @@ class Caller:
             with np.errstate(all="ignore"):  # each thread has its own; what overflows is seen in the answer
                 said = called(self.function, self.offer, arguments)
         except (Exception, SystemExit) as error:
-            return Answer(None, error=error_line(error), refused=isinstance(error, NotImplementedError | UserError))
+            return Answer(None, error=error_line(error), refused=self.refuses(error, arguments))
         return self.read(said, case)
+
+    def refuses(self, error: BaseException, arguments: Mapping[str, Any]) -> bool:
+        """Say whether an error refuses a keyword, and is no slip."""
+        needed = {role for role in arguments if role in self.offer.parameters and role not in self.offer.defaults}
+        said = {role: value for role, value in arguments.items() if role not in needed}
+        plain = {role: value for role, value in arguments.items() if role in needed}
+
+        def answers() -> bool:
+            try:
+                return bool(parts_of(called(self.function, self.offer, plain)))
+            except (Exception, SystemExit):
+                return False
+
+        return refuses(error, self.offer, said, answers)
 
     def arguments(self, case: Case) -> dict[str, Any]:
         """Return the arguments of a case, by role."""
@@ -62,7 +79,7 @@ class Caller:
             assert case.given.x is not None
             given = {"x": case.given.x[0] if self.layout == "td" else case.given.x, **case.given.arrays}
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
-        extra = keywords.for_case(case, self.offer, self.asked)
+        extra = keywords.for_case(case, self.offer, self.asked, self.layout == WIDE)
         if "mask" in extra:
             extra["mask"] = self.masking.written(extra["mask"], keywords.at_of(case).batch)
         return arrays | {role: self.given(value) for role, value in extra.items()}
@@ -81,7 +98,7 @@ class Caller:
         except Exception as error:
             return Answer(None, error=f"what it returned is no array: {error_line(error)}")
         first = next(iter(arrays))
-        output = unlaid(arrays.pop(first), self.layout, self.offer.core)
+        output = unlaid(arrays.pop(first), self.layout, self.offer.core, case.recipe.heads)
         return Answer(output, arrays, self.library.dtype(parts[first]))
 
     def in_type(self, dtype: str) -> Caller:
@@ -112,14 +129,19 @@ def parts_of(said: Any) -> dict[str, Any]:
 def laid(array: Array | None, layout: str) -> Array:
     """Return heads `[b h t d]` in another layout."""
     assert array is not None
+    if layout == WIDE:
+        return np.ascontiguousarray(array.swapaxes(1, 2)).reshape(len(array), array.shape[2], -1)
     if layout == "bthd":
         return np.ascontiguousarray(array.swapaxes(1, 2))
     chosen: Array = {"bhtd": array, "htd": array[0], "td": array[0, 0]}[layout]
     return chosen
 
 
-def unlaid(array: Array, layout: str, core: bool) -> Array:
+def unlaid(array: Array, layout: str, core: bool, heads: int) -> Array:
     """Return an answer as `[b h t e]`, or `[b t m]` of a layer; one that has other axes stays as it is."""
+    if core and layout == WIDE:
+        whole = array.ndim == 3 and array.shape[-1] % heads == 0
+        return array.reshape(*array.shape[:2], heads, -1).swapaxes(1, 2) if whole else array
     missing = {"htd": 1, "td": 2 if core else 1}.get(layout, 0)
     if array.ndim == (4 if core else 3) - missing:
         array = array[(None,) * missing]

@@ -41,6 +41,7 @@ def core_cases(asked: Asked, offer: Offer, layout: str, quick: bool) -> Iterator
     yield maker.shaped("equal inputs", 8, 8, np.zeros_like)
     yield maker.shaped("tiny inputs", 6, 6, lambda draw: draw * 1e-6)
     yield maker.whole_numbers("whole numbers", 7, 7)
+    yield maker.shaped("equal inputs", 7, 7, np.zeros_like)  # a half type holds 1/8, and rounds 1/7
     if not quick:
         yield maker.case("one token", 1, 1)
         for length in (19, 37, 67, 131):
@@ -89,7 +90,7 @@ def score_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
 
 def shared_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
     """Yield a question with shared key/value heads where the function says that it can have them."""
-    if maker.asked.kv_head is None and offer.takes("shared"):
+    if maker.asked.kv_head is None and (offer.takes("shared") or offer.takes("kv_heads")):
         yield maker.case("shared heads", 7, 7, groups=2)
         yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
 
@@ -100,9 +101,10 @@ class Maker:
     def __init__(self, asked: Asked, layout: str) -> None:
         self.asked = asked
         self.rng = np.random.default_rng(np.random.SeedSequence([asked.seed, 12]))
-        self.batch = 2 if layout in ("bhtd", "bthd") else 1
+        self.batch = 2 if layout in ("bhtd", "bthd", "btm") else 1
         self.heads = 1 if layout == "td" else asked.head or (6 if asked.kv_head is None else 3 * asked.kv_head)
         self.groups = asked.kv_head or self.heads
+        self.wide = layout == "btm"
         self.size = 8
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
@@ -110,7 +112,7 @@ class Maker:
         rows, keys, kept = self.fitted(other.get("masks", self.asked.masks), rows, keys)
         rules = replace(self.asked.rules(self.size, rows, keys), masks=kept)
         rules = replace(rules, **{name: other[name] for name in ("scores", "scale") if name in other})
-        recipe = Recipe(rules, self.heads, other.get("groups", self.groups), self.asked.positions)
+        recipe = Recipe(rules, self.heads, other.get("groups", self.groups), self.asked.positions, wide=self.wide)
         given = Given(self.draw(self.heads, rows), self.draw(recipe.groups, keys), self.values(recipe.groups, keys))
         return Case(rung, recipe, given, optional=optional, explicit_scale=not isinstance(self.asked.scale, bool))
 

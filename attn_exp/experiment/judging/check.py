@@ -14,11 +14,11 @@ from attn_exp.experiment.judging import ask
 from attn_exp.experiment.judging.ask import Seen, Tried, failing
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.behaviour import behaviours
-from attn_exp.experiment.judging.call import Caller
+from attn_exp.experiment.judging.call import WIDE, Caller
 from attn_exp.experiment.judging.case import Answer, Case, expected
 from attn_exp.experiment.judging.gradients import gradients
 from attn_exp.experiment.judging.libraries import DIGITS
-from attn_exp.experiment.judging.modules import Bound
+from attn_exp.experiment.judging.modules import Bound, bound
 from attn_exp.experiment.judging.naming import SINGLE, named
 from attn_exp.experiment.judging.own import Own
 from attn_exp.experiment.judging.precision import error, only_rounded, representable
@@ -51,10 +51,17 @@ def check(own: Own, asked: Asked, quick: bool = False, tell: Tell = lambda rung:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
         verdict = judged(own, asked, quick, tell)
-        if verdict.passed or verdict.mistakes or asked.layout:
-            return verdict
-        other = judged(own, replace(asked, layout="bthd"), quick, tell)
-        return other if other.mistakes else verdict
+        for layout in () if verdict.passed or verdict.mistakes or asked.layout else unlikely(own, asked):
+            other = judged(own, replace(asked, layout=layout), quick, tell)
+            if other.mistakes:
+                return other
+        return verdict
+
+
+def unlikely(own: Own, asked: Asked) -> tuple[str, ...]:
+    """Return the layouts in which a mistake may have a name, where the likeliest names none."""
+    offer = ask.offer_of(own, bound(own, asked))
+    return (("bhtd", "bthd") if offer.takes("heads") else ("bthd",)) if offer.core else ()
 
 
 def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
@@ -89,7 +96,7 @@ def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Ver
     again = asked_again(caller, seen, wrong)
     broken = [name for finding, name in behaved if finding.state == BROKEN]
     tell("which mistake it is")
-    diagnosis, computes = named(seen, wrong, behaved, digits, quick, DIGITS[caller.dtype])
+    diagnosis, computes = named(seen, wrong, behaved, digits, quick, DIGITS[caller.dtype], caller)
     findings = (
         Finding("it can be called", HELD, manner(caller)),
         *rungs(seen, wrong, caller, digits),
@@ -133,9 +140,14 @@ def silent(own: Own, asked: Asked, tried: Tried, seconds: float) -> Verdict:
 
 def manner(caller: Caller) -> str:
     """Say how a function is called."""
-    what = f"q, k, v [{' '.join(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
+    what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
     masks = f", {caller.masking}" if str(caller.masking) else ""
     return f"with {what}, {caller.library.name}, {caller.dtype}{masks}{overridden(caller)}"
+
+
+def axes(layout: str) -> str:
+    """Return a layout's axes, as people write them."""
+    return "b t h*d" if layout == WIDE else " ".join(layout)
 
 
 def overridden(caller: Caller) -> str:

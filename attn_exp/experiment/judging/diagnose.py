@@ -43,6 +43,11 @@ class Diagnosis:
     alike: tuple[tuple[str, ...], ...] = ()
     setting: str = ""
 
+    @property
+    def found(self) -> bool:
+        """Whether anything explains the answers."""
+        return bool(self.names or self.setting)
+
 
 def diagnose(seen: Sequence[Seen], digits: int, pairs: bool = True) -> Diagnosis:
     """Return the one explanation of all that was seen: a mistake, another setting, or a pair of mistakes; else none."""
@@ -210,7 +215,7 @@ def features(cases: Sequence[Case]) -> set[str]:
         words |= {"position"} if recipe.positions else set()
         words |= {"shared"} if recipe.groups != recipe.heads else set()
         words |= {"batch"} if batch_of(case) > 1 else set()
-        words |= {"layer"} if case.given.x is not None else set()
+        words |= {"layer"} if case.given.x is not None or recipe.wide else set()
         words |= {"output"} if "W_o" in case.given.arrays else set()
         words |= {"bias"} if any(name.startswith("b_") for name in case.given.arrays) else set()
     return words

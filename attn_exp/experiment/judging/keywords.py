@@ -29,14 +29,14 @@ OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengt
 """The keyword that says a mask by itself."""
 
 
-def for_case(case: Case, offer: Offer, asked: Asked) -> dict[str, Any]:
-    """Return the keywords of a case, by role."""
+def for_case(case: Case, offer: Offer, asked: Asked, wide: bool = False) -> dict[str, Any]:
+    """Return the keywords of a case, by role; `wide`: the function splits heads itself, as a layer does."""
     at = at_of(case)
     return {
         **unasked(at, offer),
         **spoken_masks(case.recipe, at, offer, asked),
         **spoken_scores(case.recipe, at, offer),
-        **spoken_heads(case, at, offer),
+        **spoken_heads(case, at, offer, wide or case.given.x is not None),
     }
 
 
@@ -127,12 +127,12 @@ def spoken_scores(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
     return said
 
 
-def spoken_heads(case: Case, at: At, offer: Offer) -> dict[str, Any]:
+def spoken_heads(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, Any]:
     """Return the keywords for heads, the scale, and dropout, which is always off."""
     said: dict[str, Any] = {}
-    if offer.takes("heads") and case.given.x is not None:
+    if offer.takes("heads") and (wide or "heads" not in offer.defaults):
         said["heads"] = case.recipe.heads
-    if offer.takes("kv_heads") and case.given.x is not None:
+    if offer.takes("kv_heads") and (wide or "kv_heads" not in offer.defaults):
         said["kv_heads"] = case.recipe.groups
     if offer.takes("shared") and at.groups != at.heads:
         said["shared"] = True

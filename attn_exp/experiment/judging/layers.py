@@ -53,6 +53,7 @@ def layer_cases(asked: Asked, offer: Offer, quick: bool, inside: Inside | None =
     yield maker.case("large inputs", 6, size=60.0)
     yield maker.case("equal inputs", 8, size=0.0)
     yield maker.case("tiny inputs", 6, size=1e-6)
+    yield maker.case("equal inputs", 7, size=0.0)  # a half type holds 1/8, and rounds 1/7
     if not quick:
         yield maker.case("one token", 1)
         for length in (19, 37, 67):

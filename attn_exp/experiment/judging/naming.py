@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.ask import Seen, failing
-from attn_exp.experiment.judging.case import Answer
+from attn_exp.experiment.judging.case import Answer, Case
 from attn_exp.experiment.judging.diagnose import Diagnosis, diagnose
-from attn_exp.experiment.judging.precision import half_mistake, only_rounded, representable
+from attn_exp.experiment.judging.precision import half_mistake, only_rounded, representable, rough
 from attn_exp.experiment.judging.properties import unexplained
 from attn_exp.experiment.judging.tails import tail_dropped
 from attn_exp.experiment.judging.verdict import BROKEN, Finding
 
 SINGLE = 24
 """Bits of float32."""
+Call = Callable[[Case], Answer]
 
 
 def named(
-    seen: Seen, wrong: Seen, behaved: Sequence[tuple[Finding, str]], digits: int, quick: bool, kept: int = 53
+    seen: Seen, wrong: Seen, behaved: Sequence[tuple[Finding, str]], digits: int, quick: bool, kept: int, call: Call
 ) -> tuple[Diagnosis, str]:
-    """Return what explains the answers, and what the function computes, in words; `kept` bits are in its inputs."""
+    """Return what explains the answers, and what the function computes, in words.
+
+    `kept` bits are in its inputs; `call` asks it once more.
+    """
     if not wrong:
         return Diagnosis(), "attention as it was asked for"
     unsteady = [
@@ -31,7 +35,7 @@ def named(
     if unsteady:
         return Diagnosis((unsteady[0],)), words_of((unsteady[0],))
     lost = {id(case) for case, _ in wrong}
-    diagnosis = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick, kept)
+    diagnosis = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick, kept, call)
     mixed = [name for finding, name in behaved if finding.state == BROKEN and name == "batch_mixed"]
     if not diagnosis.names and mixed:
         diagnosis = Diagnosis((mixed[0],))
@@ -42,26 +46,38 @@ def named(
     return Diagnosis(), unexplained(seen, wrong)
 
 
-def by_numbers(seen: Seen, digits: int, quick: bool, kept: int = 53) -> Diagnosis:
+def by_numbers(seen: Seen, digits: int, quick: bool, kept: int, call: Call) -> Diagnosis:
     """Return what explains the numbers: exactly, to a half type, or as half precision where more was given."""
     diagnosis = exactly(seen, digits, quick)
+    if diagnosis.found:
+        return diagnosis
     kind = representable([answer for _, answer in seen[:4]])
     coarse = {"float16": 11, "bfloat16": 8}.get(kind, 0)
-    if not (diagnosis.names or diagnosis.setting) and digits > SINGLE:
-        diagnosis = diagnose(seen, SINGLE, pairs=False)
-    if not (diagnosis.names or diagnosis.setting) and coarse:
+    diagnosis = diagnose(seen, SINGLE, pairs=False) if digits > SINGLE else diagnosis
+    if coarse and not diagnosis.found:
         diagnosis = exactly(seen, coarse, quick)
-    plain = [pair for pair in seen if pair[0].rung in FEW]
-    if diagnosis.names or diagnosis.setting or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
+    if diagnosis.names not in ((), OVERFLOWS) or diagnosis.setting:
         return diagnosis
-    name = half_mistake(plain) if kept >= SINGLE else ""
+    name = as_half_precision(seen, kind, coarse, call) if kept >= SINGLE else ""
     return Diagnosis((name,)) if name else diagnosis
+
+
+def as_half_precision(seen: Seen, kind: str, coarse: int, call: Call) -> str:
+    """Return the name of the half-precision mistake that gives the numbers, which may be rounded to a half type too."""
+    plain = [pair for pair in seen if pair[0].rung in FEW]
+    off = failing(plain, SINGLE)
+    if not off or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
+        return ""
+    return half_mistake(plain, kind) if rough(call, off[0][0]) else ""
+
+
+OVERFLOWS = ("no_max_subtraction",)
 
 
 def exactly(seen: Seen, digits: int, quick: bool) -> Diagnosis:
     """Return what explains the numbers: one mistake; one that overflows besides; a tail; then two mistakes."""
     diagnosis = diagnose(seen, digits, pairs=False)
-    if diagnosis.names or diagnosis.setting:
+    if diagnosis.found:
         return diagnosis
     if any(case.rung == LARGE and overflowed(answer) for case, answer in seen):
         diagnosis = diagnose(without_large(seen), digits, pairs=False)
@@ -73,7 +89,7 @@ def exactly(seen: Seen, digits: int, quick: bool) -> Diagnosis:
 
 
 LARGE = "large inputs"
-FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole numbers")
+FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole numbers", "one token")
 """Questions of few tokens: sums in half precision stay near the right ones."""
 
 

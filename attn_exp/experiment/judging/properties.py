@@ -9,6 +9,13 @@ import numpy as np
 from attn_exp.experiment.judging.case import Answer, Case, expected
 
 NOTHING = "no known mistake explains it"
+LARGE_ALONE = ". Only large logits go wrong: look at what is subtracted before exp, and at what is divided by"
+LATE_MASK = (
+    ". Only large logits go wrong, and only for queries whose largest logit is hidden: the maximum is taken over "
+    "hidden keys too, and what is seen vanishes beside it. Put -inf where the mask forbids, then take the maximum"
+)
+OFF = 1e-3
+"""Of the largest number: errors above are not those of rounding, in any type."""
 
 
 def unexplained(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case, Answer]]) -> str:
@@ -32,6 +39,8 @@ def constant(outputs: Sequence[np.ndarray]) -> bool:
 def stage(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case, Answer]]) -> str:
     """Say where the mistake must lie, by which questions are answered rightly."""
     lost = {case.rung for case, _ in wrong}
+    if lost == {"large inputs"}:
+        return LATE_MASK if all(only_hidden_maximum(*pair) for pair in wrong) else LARGE_ALONE
     if "equal inputs" in {case.rung for case, _ in seen} and "equal inputs" not in lost:
         return ". With equal inputs it is right: values and the sums of weights are fine, so look at the logits"
     for case, answer in wrong:
@@ -41,6 +50,17 @@ def stage(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case, Answe
                 return f". With equal inputs it is {share:.4g} times the right answer: the weights do not sum to 1"
             return ". With equal inputs it is wrong too: look at masks, the softmax, and how heads are put together"
     return ""
+
+
+def only_hidden_maximum(case: Case, answer: Answer) -> bool:
+    """Say whether just those queries are wrong whose largest logit belongs to a key that they may not see."""
+    stages, output = expected(case), answer.output
+    if output is None or output.shape != stages["context"].shape:
+        return False
+    hidden = stages["capped"].max(axis=-1) > stages["masked"].max(axis=-1)
+    gap = np.nan_to_num(np.abs(output - stages["output"]), nan=np.inf).max(axis=-1)
+    wrong = gap > OFF * np.abs(stages["output"]).max(initial=0.0)
+    return bool(wrong.any() and not (wrong & ~hidden).any())
 
 
 def scale_of(output: np.ndarray, right: np.ndarray) -> float | None:

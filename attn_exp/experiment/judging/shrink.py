@@ -21,6 +21,7 @@ from attn_exp.experiment.judging.stages import beside
 from attn_exp.experiment.judging.verdict import Smallest
 from attn_exp.experiment.mistakes.recipe import Given
 from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.scores.sink import Sink
 
@@ -55,6 +56,7 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
         (heads, rows, keys, size)
         for heads, rows, keys, size in product((1, 2, at.heads), range(1, 5), range(1, 5), (1, 2, 4))
         if (not square or rows == keys)
+        and all(fits(mask, rows, keys) for mask in case.recipe.rules.masks)
         and at.heads in (at.groups, heads)
         and not any(position.misfit(size) for position in case.recipe.positions)
     ]
@@ -65,6 +67,11 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
             masks = cut(case, rows, keys) if fixed else case.recipe.rules.masks
             shared = heads if at.groups == at.heads else next(iter(groups))
             yield made(case, (heads, shared, rows, keys, size), masks, seed)
+
+
+def fits(mask: Mask, rows: int, keys: int) -> bool:
+    """Say whether a mask reaches so far: written ones have sizes of their own."""
+    return not isinstance(mask, Allowed) or (rows <= mask.values.shape[-2] and keys <= mask.values.shape[-1])
 
 
 def cut(case: Case, rows: int, keys: int) -> tuple[Any, ...]:

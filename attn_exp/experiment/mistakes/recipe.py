@@ -63,13 +63,17 @@ class At:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is asked, `rules`, `positions` and heads, and the steps that compute it, in the order of the fields."""
+    """What is asked, `rules`, `positions` and heads, and the steps that compute it, in the order of the fields.
+
+    `wide`: heads that are given lie side by side, `[b t h*d]`, and are cut and put together again, as those of a layer.
+    """
 
     rules: Rules
     heads: int = 1
     groups: int = 1
     positions: tuple[Position, ...] = ()
     output_projection: bool = True
+    wide: bool = False
     project: Step = steps.project
     split: Step = steps.split
     place: Step = steps.place
@@ -108,7 +112,7 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
         }
         stages = weighed(recipe, at, placed["q"], *(recipe.share(at, placed[side]) for side in "kv"))
         if given.x is None:
-            return stages | {"output": stages["context"]}
+            return stages | {"output": again_apart(recipe, at, stages["context"])}
         merged = recipe.merge(at, stages["context"])
         weight, bias = (given.arrays.get(name) for name in ("W_o", "b_o"))
         finished = recipe.finish(at, merged, weight, bias) if recipe.output_projection else merged
@@ -119,7 +123,7 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
     """Return q `[b h t d]`, k and v `[b g s d]`."""
     if given.x is None:
         assert given.q is not None and given.k is not None and given.v is not None
-        return given.q, given.k, given.v
+        return cut(recipe, given.q), cut(recipe, given.k), cut(recipe, given.v)
     x = embedded(recipe, given.x)
     keys = x if given.memory is None else embedded(recipe, given.memory)
     sources = {"q": x[:, given.past :], "k": keys, "v": keys}
@@ -127,6 +131,16 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
     counts = {"q": recipe.heads, "k": recipe.groups, "v": recipe.groups}
     q, k, v = (recipe.split(flat[side], counts[side]) for side in "qkv")
     return q, k, v
+
+
+def cut(recipe: Recipe, heads: Array) -> Array:
+    """Return heads `[b h t d]` as the recipe cuts them, where they lie side by side."""
+    return np.asarray(recipe.split(steps.merge(None, heads), heads.shape[1]) if recipe.wide else heads)
+
+
+def again_apart(recipe: Recipe, at: At, context: Array) -> Array:
+    """Return a context as the recipe puts it together, cut into heads `[b h t e]` again."""
+    return np.asarray(steps.split(recipe.merge(at, context), at.heads) if recipe.wide else context)
 
 
 def embedded(recipe: Recipe, x: Array) -> Array:

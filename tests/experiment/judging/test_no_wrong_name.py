@@ -1,0 +1,162 @@
+"""No name where none is right: a name explains what held as well as what broke, and rounding is no wrong number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import attn_exp
+from attn_exp import registry
+from attn_exp.experiment.judging.verdict import Verdict
+from attn_exp.rules.masks.mask import Mask
+
+Array = NDArray[Any]
+
+
+def state(verdict: Verdict, rung: str) -> str:
+    return next(finding.state for finding in verdict.findings if finding.rung == rung)
+
+
+def exponentials(q: Array, k: Array, scale: float | None = None) -> Array:
+    scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    return np.asarray(np.exp(scores - scores.max(axis=-1, keepdims=True)))
+
+
+def shares(powers: Array, more: float = 0.0) -> Array:
+    return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + more))
+
+
+def late_causal(q: Array, k: Array, v: Array) -> Array:
+    powers = exponentials(q, k)
+    return np.asarray(shares(powers * np.tril(np.ones(powers.shape[-2:]))) @ v)
+
+
+def late_even(q: Array, k: Array, v: Array) -> Array:
+    powers = exponentials(q, k)
+    places = np.arange(powers.shape[-2])[:, None] - np.arange(powers.shape[-1])
+    return np.asarray(shares(powers * (places % 2 == 0)) @ v)
+
+
+def late_given(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
+    powers = exponentials(q, k)
+    return np.asarray(shares(powers if mask is None else powers * mask) @ v)
+
+
+@dataclass(frozen=True)
+class EveryOther(Mask):
+    """Query `i` sees the keys that lie a multiple of 2 away from it."""
+
+    def allows(self, grid: Any) -> Any:
+        return (grid.query - grid.key) % 2 == 0
+
+
+WRITTEN = "mask.array.values=[[true,false,false],[true,true,false],[true,false,true]]"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (late_causal, ("mask=causal",)),
+        (late_given, ("mask=causal",)),
+        (late_given, ("mask=array", WRITTEN)),
+    ],
+)
+def test_a_mask_after_exp_has_no_name_but_its_reason(
+    function: Callable[..., Any], words: tuple[str, ...], seed: int
+) -> None:
+    verdict = attn_exp.check(function, *words, f"seed={seed}", quick=True)
+    assert not verdict.passed
+    assert verdict.mistakes == ()
+    assert state(verdict, "large inputs") == "broken"
+    assert state(verdict, "values") == "held"
+    assert "the maximum is taken over hidden keys too" in verdict.computes
+
+
+def test_a_late_mask_of_ones_own_has_no_name_either() -> None:
+    with registry.kept():
+        attn_exp.register(EveryOther)
+        verdict = attn_exp.check(late_even, "mask=every_other", quick=True)
+    assert (verdict.passed, verdict.mistakes, state(verdict, "values")) == (False, (), "held")
+    assert "the maximum is taken over hidden keys too" in verdict.computes
+
+
+def more_below(q: Array, k: Array, v: Array, more: float) -> Array:
+    return np.asarray(shares(exponentials(q, k), more) @ v)
+
+
+def rounded_scale(q: Array, k: Array, v: Array) -> Array:
+    return np.asarray(shares(exponentials(q, k, 0.3545)) @ v)
+
+
+@pytest.mark.parametrize("more", [1e-2, 1e-3, 1e-4])
+def test_a_number_added_below_is_no_half_precision(more: float) -> None:
+    verdict = attn_exp.check(lambda q, k, v: more_below(q, k, v, more), quick=True)
+    assert (verdict.passed, verdict.mistakes) == (False, ())
+    assert "the weights do not sum to 1" in verdict.computes
+
+
+def test_a_scale_of_few_digits_is_no_half_precision() -> None:
+    verdict = attn_exp.check(rounded_scale, quick=True)
+    assert (verdict.passed, verdict.mistakes) == (False, ())
+
+
+def to_bfloat16(array: Array) -> Array:
+    """Return the nearest numbers of 8 bits, by frexp."""
+    share, power = np.frexp(array)
+    return np.asarray(np.ldexp(np.round(share * 2**8) / 2**8, power))
+
+
+def half_softmax_then_bfloat16(q: Array, k: Array, v: Array) -> Array:
+    logits = (q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])).astype(np.float16)
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return to_bfloat16((powers / powers.sum(axis=-1, keepdims=True)).astype(np.float64) @ v)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_half_softmax_is_not_called_by_the_rounding_of_its_answer(seed: int) -> None:
+    verdict = attn_exp.check(half_softmax_then_bfloat16, f"seed={seed}", quick=True)
+    assert verdict.mistakes in (("half_softmax",), ())
+
+
+def refusing(q: Array, k: Array, v: Array, softcap: Any = None, window: Any = None) -> Array:
+    if softcap is not None:
+        raise AssertionError("softcap is for other kernels")
+    if window is not None:
+        raise ValueError("nothing but whole rows here")
+    return np.asarray(shares(exponentials(q, k)) @ v)
+
+
+def slipping(q: Array, k: Array, v: Array, mask: Any = None) -> Array:
+    powers = exponentials(q, k)
+    return np.asarray(shares(powers if mask is None else powers * mask[..., :3]) @ v)
+
+
+def test_a_keyword_refused_in_words_is_not_offered_and_a_slip_is_broken() -> None:
+    verdict = attn_exp.check(refusing, quick=True)
+    assert (state(verdict, "softcap"), state(verdict, "window")) == ("not offered", "not offered")
+    assert verdict.passed
+    assert state(attn_exp.check(slipping, quick=True), "masks") == "broken"
+
+
+def side_by_side(q: Array, k: Array, v: Array, num_heads: int, merge: bool = True) -> Array:
+    heads = [array.reshape(*array.shape[:2], num_heads, -1).swapaxes(1, 2) for array in (q, k, v)]
+    context = shares(exponentials(heads[0], heads[1])) @ heads[2]
+    return np.asarray((context.swapaxes(1, 2) if merge else context).reshape(q.shape))
+
+
+def merged_wrong(queries: Array, keys: Array, values: Array, n_heads: int = 2) -> Array:
+    return side_by_side(queries, keys, values, n_heads, merge=False)
+
+
+def test_heads_may_lie_side_by_side() -> None:
+    verdict = attn_exp.check(side_by_side, quick=True)
+    assert verdict.passed
+    assert "[b t h*d]" in verdict.findings[0].said
+    assert attn_exp.check(side_by_side, layout="btm", quick=True).passed
+    assert attn_exp.check(merged_wrong, quick=True).mistakes == ("heads_merged_wrong",)
