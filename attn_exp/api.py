@@ -81,8 +81,8 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
     """Check a function, a module or its class, and name the mistake where there is one.
 
     Words and settings say what it should compute, as on the command line: `check(mine, "mask=causal", kv_head=2)`.
-    `layout` is `bhtd`, `bthd`, `htd`, `td` or `btm`, `takes` is `numpy`, `torch` or `jax`, `dtype` and `device` are those
-    of the arrays that it is given; what is not said is tried. `function` may be a name, as in `"mine.py:attention"`.
+    `layout` is `bhtd`, `bthd`, `htd`, `td` or `btm`, `takes` is `numpy`, `torch` or `jax`; `dtype` and `device` are
+    those of the arrays that it is given; what is not said is tried. `function` may be a name: `"mine.py:attention"`.
 
     Raises:
         UserError: what the function takes is not known, or settings that cannot be asked of it.

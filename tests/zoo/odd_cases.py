@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from tests.zoo import odd_numpy as of_numpy
+from tests.zoo import wide_heads
 from tests.zoo.case import Case
 
 TWO = ("head=2",)
@@ -15,6 +16,7 @@ ROPE = ("position=rope",)
 WINDOW = ("mask=window", "mask.window.left=3", "mask.window.right=0")
 
 ODD = [
+    *wide_heads.WRONG,
     Case("no_scale", of_numpy.odd_letters, ("layout=bthd",), "einsum", "a dictionary"),
     Case("no_scale", of_numpy.odd_letters, (), "einsum", "the layout is not said"),
     Case("scale_by_d", of_numpy.ones_by_hand, ("layout=htd",), "loops", same_as=("scale_twice",)),

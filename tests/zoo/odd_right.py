@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.zoo import wide_heads
 from tests.zoo.case import Case
 
 Array = NDArray[Any]
@@ -201,6 +202,7 @@ def batched_layer(x: Array, W_q: Array, W_k: Array, W_v: Array, num_heads: int =
 
 
 RIGHT = [
+    *wide_heads.RIGHT,
     Case("", odd_letters, style="einsum"),
     Case("", positional),
     Case("", many_keywords),

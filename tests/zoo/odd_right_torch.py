@@ -73,6 +73,20 @@ class FloatSoftmax(nn.Module):
         return self.o_proj((weights @ v).transpose(1, 2).flatten(2)), weights
 
 
+class OddWords(nn.Module):
+    """One layer holds [q | k | v], and the number of heads has a name of its own."""
+
+    def __init__(self, embed_dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.parts = num_heads
+        self.qkv, self.proj = nn.Linear(embed_dim, 3 * embed_dim), nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.parts, -1)).permute(2, 0, 3, 1, 4)
+        mixed: Tensor = self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return mixed
+
+
 class EncoderLike(nn.MultiheadAttention):
     """A class of the user's own that inherits all of it."""
 
@@ -95,6 +109,7 @@ RIGHT = [
     Case("", in_parts, style="torch"),
     Case("", grouped, ("layout=bthd",), "torch"),
     Case("", FloatSoftmax, ("head=3", "bias=true"), "module"),
+    Case("", OddWords, style="module"),
     Case("", EncoderLike, ("convention=torch_mha", "head=3", "bias=true"), "module"),
 ]
 if find_spec("jax"):

@@ -113,8 +113,20 @@ def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
         if alone.output is None:
             return Finding(rung, ABSENT, alone.error), ""
         if not same(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
-            return Finding(rung, BROKEN, f"entry {entry + 1} is another alone than in its batch"), "batch_mixed"
+            said = f"entry {entry + 1} is another alone than in its batch"
+            return Finding(rung, BROKEN, said), "batch_mixed" if far(alone.output, whole[entry : entry + 1]) else ""
     return Finding(rung, HELD), ""
+
+
+def far(one: Array, other: Array) -> bool:
+    """Say whether two answers differ by more than what a step of rounding does that is chosen for a whole batch."""
+    with np.errstate(all="ignore"):
+        gap = np.nan_to_num(np.abs(one - other), nan=np.inf) if one.shape == other.shape else np.array(np.inf)
+    return bool(gap.max(initial=0.0) > A_STEP * np.nan_to_num(np.abs(other)).max(initial=0.0))
+
+
+A_STEP = 0.05
+"""Of the largest number."""
 
 
 def entry_of(case: Case, entry: int) -> Case:

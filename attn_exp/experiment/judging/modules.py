@@ -28,6 +28,8 @@ PARTS = {
 FUSED = ("qkv", "qkv_proj", "in_proj", "c_attn", "to_qkv", "Wqkv", "W_qkv", "query_key_value")
 WIDTH = ("embeddim", "dmodel", "dim", "hiddensize", "embedsize", "nembd", "modeldim", "din", "dimin", "embed", "d", "m")
 HEADS = ("numheads", "nheads", "heads", "nhead", "nhead", "h", "numattentionheads")
+MADE_WITH = 3
+"""Heads of a module that is made of its class, where nobody asks for others."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,21 @@ def bound(own: Own, asked: Asked) -> Bound:
         return Bound(function, function)
     module = made(own, asked) if is_class else function
     module = module.double().eval()
-    return of_module(module, own.name)
+    return of_module(module, own.name, asked.head or (MADE_WITH if is_class and takes_heads(own) else None))
+
+
+def takes_heads(own: Own) -> bool:
+    """Say whether a class asks how many heads its module shall have."""
+    return any(plain(given.name) in HEADS for given in parameters_of(own.function, own.name))
 
 
 def made(own: Own, asked: Asked) -> Any:
-    """Return a module of the class, 24 numbers wide and with the heads that were asked for, or 3.
+    """Return a module of the class, with the heads that were asked for, or 3, of 8 numbers each.
 
     Raises:
         UserError: it needs something else.
     """
-    heads, said = asked.head or 3, {}
+    heads, said = asked.head or MADE_WITH, {}
     for given in parameters_of(own.function, own.name):
         word = plain(given.name)
         if word in WIDTH:
@@ -88,14 +95,14 @@ def made(own: Own, asked: Asked) -> Any:
         ) from error
 
 
-def of_module(module: Any, name: str) -> Bound:
-    """Return a module as a layer that holds its own matrices.
+def of_module(module: Any, name: str, told: int | None = None) -> Bound:
+    """Return a module as a layer that holds its own matrices; `told` heads where it has no known word for them.
 
     Raises:
         UserError: it has no projections that are known.
     """
     arrays = matrices(module, name)
-    heads = number(module, HEADS) or 1
+    heads = number(module, HEADS) or told or 1
     size = arrays["W_q"].shape[1] // heads
     inside = Inside(arrays, heads, arrays["W_k"].shape[1] // size)
     forward = parameters_of(module.forward, name)

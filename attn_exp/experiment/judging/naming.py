@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.ask import Seen, failing
-from attn_exp.experiment.judging.case import Answer, Case
+from attn_exp.experiment.judging.case import Answer
 from attn_exp.experiment.judging.diagnose import Diagnosis, diagnose
-from attn_exp.experiment.judging.precision import half_mistake, only_rounded, representable, rough
+from attn_exp.experiment.judging.precision import half_mistake, only_rounded, representable
 from attn_exp.experiment.judging.properties import unexplained
 from attn_exp.experiment.judging.tails import tail_dropped
 from attn_exp.experiment.judging.verdict import BROKEN, Finding
 
 SINGLE = 24
 """Bits of float32."""
-Call = Callable[[Case], Answer]
 
 
 def named(
-    seen: Seen, wrong: Seen, behaved: Sequence[tuple[Finding, str]], digits: int, quick: bool, kept: int, call: Call
+    seen: Seen, wrong: Seen, behaved: Sequence[tuple[Finding, str]], digits: int, quick: bool, kept: int
 ) -> tuple[Diagnosis, str]:
-    """Return what explains the answers, and what the function computes, in words.
-
-    `kept` bits are in its inputs; `call` asks it once more.
-    """
+    """Return what explains the answers, and what the function computes, in words; `kept` bits are in its inputs."""
     if not wrong:
         return Diagnosis(), "attention as it was asked for"
     unsteady = [
@@ -35,7 +31,7 @@ def named(
     if unsteady:
         return Diagnosis((unsteady[0],)), words_of((unsteady[0],))
     lost = {id(case) for case, _ in wrong}
-    diagnosis = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick, kept, call)
+    diagnosis = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick, kept)
     mixed = [name for finding, name in behaved if finding.state == BROKEN and name == "batch_mixed"]
     if not diagnosis.names and mixed:
         diagnosis = Diagnosis((mixed[0],))
@@ -46,7 +42,7 @@ def named(
     return Diagnosis(), unexplained(seen, wrong)
 
 
-def by_numbers(seen: Seen, digits: int, quick: bool, kept: int, call: Call) -> Diagnosis:
+def by_numbers(seen: Seen, digits: int, quick: bool, kept: int) -> Diagnosis:
     """Return what explains the numbers: exactly, to a half type, or as half precision where more was given."""
     diagnosis = exactly(seen, digits, quick)
     if diagnosis.found:
@@ -58,17 +54,16 @@ def by_numbers(seen: Seen, digits: int, quick: bool, kept: int, call: Call) -> D
         diagnosis = exactly(seen, coarse, quick)
     if diagnosis.names not in ((), OVERFLOWS) or diagnosis.setting:
         return diagnosis
-    name = as_half_precision(seen, kind, coarse, call) if kept >= SINGLE else ""
+    name = as_half_precision(seen, kind, coarse) if kept >= SINGLE else ""
     return Diagnosis((name,)) if name else diagnosis
 
 
-def as_half_precision(seen: Seen, kind: str, coarse: int, call: Call) -> str:
+def as_half_precision(seen: Seen, kind: str, coarse: int) -> str:
     """Return the name of the half-precision mistake that gives the numbers, which may be rounded to a half type too."""
     plain = [pair for pair in seen if pair[0].rung in FEW]
-    off = failing(plain, SINGLE)
-    if not off or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
+    if failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
         return ""
-    return half_mistake(plain, kind) if rough(call, off[0][0]) else ""
+    return half_mistake(plain, kind)
 
 
 OVERFLOWS = ("no_max_subtraction",)

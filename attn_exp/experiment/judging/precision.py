@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.case import Answer, Case, expected, predicted
 from attn_exp.experiment.mistakes import _half as half
 
+Array = NDArray[Any]
 FLOOR = 2e-7
 """Errors below are those of float32, which is as exact as it needs to be."""
 MOST_APART = 0.7
 """How far the logarithms of two errors may lie apart: people round at more or fewer places than the mistake does."""
-ROUGH = 0.5
+LEAST_COMMON = 0.2
+"""The least correlation with the errors of a mistake: noise, and rounding to other places, has none."""
 NAMES = ("half_accumulation", "half_softmax")
 
 
@@ -44,52 +47,43 @@ def only_rounded(seen: Sequence[tuple[Case, Answer]], digits: int) -> bool:
 def half_mistake(seen: Sequence[tuple[Case, Answer]], kind: str = "") -> str:
     """Return the half-precision mistake whose errors are like those seen, question by question; none where two are.
 
-    A mistake must be exact where the answers are, and only there. `kind` is the half type that the answers are rounded
-    to: the right ones, and those of the mistakes, are rounded likewise.
+    A mistake must be exact where the answers are, and only there, and its errors must lie as theirs do. `kind` is the
+    half type that the answers are rounded to: the right ones, and those of the mistakes, are rounded likewise.
     """
     asked = [(case, answer.output) for case, answer in seen if answer.output is not None]
-    observed = np.array([apart(output, expected(case)["output"], kind) for case, output in asked])
-    gaps: dict[str, float] = {}
+    rights = [expected(case)["output"] for case, _ in asked]
+    observed = [apart(output, right, kind) for (_, output), right in zip(asked, rights, strict=True)]
+    fits = set()
     for name in NAMES:
         for change in mistakes.mistake(name).changes:
-            stages = [(predicted(change(case.recipe), case.given), expected(case)["output"]) for case, _ in asked]
-            made = np.array([1.0 if wrong is None else apart(wrong["output"], right, kind) for wrong, right in stages])
-            if np.array_equal(made > FLOOR, observed > FLOOR) and (made > FLOOR).any():
-                inexact = made > FLOOR
-                gap = float(np.abs(np.log10(observed[inexact] / made[inexact])).mean())
-                gaps[name] = min(gap, gaps.get(name, np.inf))
-    near = [name for name, gap in gaps.items() if gap < MOST_APART]
-    return near[0] if len(near) == 1 else ""
+            stages = [predicted(change(case.recipe), case.given) for case, _ in asked]
+            if any(wrong is None for wrong in stages):
+                continue
+            outputs = [wrong["output"] for wrong in stages if wrong is not None]
+            made = [apart(output, right, kind) for output, right in zip(outputs, rights, strict=True)]
+            fits |= {name} if alike(observed, made) else set()
+    return fits.pop() if len(fits) == 1 else ""
 
 
-def apart(output: np.ndarray, right: np.ndarray, kind: str) -> float:
-    """Return the mean error of an output over the mean size of the right one, both rounded to a half type or as is."""
+def apart(output: Array, right: Array, kind: str) -> Array:
+    """Return the errors of an output over the mean size of the right one, both rounded to a half type, or neither."""
     if output.shape != right.shape:
-        return 1.0
+        return np.ones_like(right)
     one, other = (half.rounded(array, kind) if kind else array for array in (output, right))
-    gap = np.nan_to_num(np.abs(one - other), nan=1.0, posinf=1.0)
-    return float(gap.mean() / max(np.abs(np.nan_to_num(right)).mean(), 1e-30))
+    gap = np.nan_to_num(one - other, nan=1.0, posinf=1.0, neginf=-1.0)
+    return np.asarray(gap / max(float(np.abs(np.nan_to_num(right)).mean()), 1e-30))
 
 
-def rough(call: Callable[[Case], Answer], case: Case) -> bool:
-    """Say whether errors are those of rounding: inputs near by have quite others; those of a wrong number are alike."""
-    errors = []
-    for seed in range(2):
-        near = jostled(case, seed)
-        output, right = call(near).output, expected(near)["output"]
-        if output is None or output.shape != right.shape:
-            return False
-        errors.append(np.nan_to_num(output - right))
-    size = max(float(np.linalg.norm(error)) for error in errors)
-    return float(np.linalg.norm(errors[0] - errors[1])) > ROUGH * max(size, 1e-300)
-
-
-def jostled(case: Case, seed: int) -> Case:
-    """Return the case with every input moved by up to two places of the coarsest half type."""
-    rng = np.random.default_rng([seed, 14])
-    sides = {side: array for side in ("q", "k", "v", "x") if (array := getattr(case.given, side)) is not None}
-    moved = {side: array * (1 + rng.uniform(-1, 1, array.shape) * 2.0**-7) for side, array in sides.items()}
-    return replace(case, given=replace(case.given, **moved))
+def alike(observed: Sequence[Array], made: Sequence[Array]) -> bool:
+    """Say whether two lists of errors are nothing in the same questions, of a size in the others, and lie as one."""
+    first, second = (np.array([float(np.abs(gap).mean()) for gap in gaps]) for gaps in (observed, made))
+    inexact = second > FLOOR
+    if not inexact.any() or not np.array_equal(first > FLOOR, inexact):
+        return False
+    if np.abs(np.log10(first[inexact] / second[inexact])).mean() > MOST_APART:
+        return False
+    one, other = (np.concatenate([gap.ravel() for gap in gaps]) for gaps in (observed, made))
+    return float(one @ other) > LEAST_COMMON * float(np.linalg.norm(one) * np.linalg.norm(other))
 
 
 def error(output: np.ndarray | None, case: Case) -> float:

@@ -160,3 +160,28 @@ def test_heads_may_lie_side_by_side() -> None:
     assert "[b t h*d]" in verdict.findings[0].said
     assert attn_exp.check(side_by_side, layout="btm", quick=True).passed
     assert attn_exp.check(merged_wrong, quick=True).mistakes == ("heads_merged_wrong",)
+
+
+def by_steps(array: Array, steps: float) -> Array:
+    """Return the array in so many steps of its largest number, as quantized code has it."""
+    step = np.abs(array).max() / steps or 1.0
+    return np.asarray(np.round(array / step) * step)
+
+
+def in_steps(q: Array, k: Array, v: Array) -> Array:
+    return np.asarray(shares(exponentials(q, k)) @ by_steps(v, 127.0))
+
+
+def three_decimals(q: Array, k: Array, v: Array) -> Array:
+    return np.round(shares(exponentials(q, k)) @ v, 3)
+
+
+def with_noise(q: Array, k: Array, v: Array) -> Array:
+    noise = np.random.default_rng(int(abs(q.sum()) * 1e6)).normal(size=v.shape[-1])
+    return np.asarray(shares(exponentials(q, k)) @ v + noise * 1e-3)
+
+
+@pytest.mark.parametrize("function", [in_steps, three_decimals, with_noise])
+def test_errors_as_small_as_those_of_a_half_type_are_not_its_own(function: Callable[..., Any]) -> None:
+    verdict = attn_exp.check(function, quick=True)
+    assert (verdict.passed, verdict.mistakes) == (False, ())
