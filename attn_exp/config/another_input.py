@@ -9,8 +9,9 @@ from typing import Any
 from attn_exp.config.fields import section
 from attn_exp.config.kinds import Kind, is_whole, refuse
 
-FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv")
-"""Ends of words that name a file."""
+FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
+"""Ends of words that name a file; a pickle is none that is read, and none that is a word."""
 EXPECTED = "how many tokens, words, vectors such as [[1,0],[0,1]], a file, or settings such as {tokens: 3}"
 
 
@@ -28,7 +29,7 @@ def meant(value: Any, key: str) -> dict[str, Any]:
     if is_whole(value):
         return {"tokens": value}
     if isinstance(value, str):
-        return {"file" if PurePath(value).suffix.lower() in FILES else "text": value}
+        return {"file" if PurePath(value).suffix.lower() in FILES + PICKLES else "text": value}
     if not isinstance(value, list | tuple) or not value:
         return refuse(value, key, EXPECTED)
     return {"text" if all(isinstance(item, str) for item in value) else "vectors": value}
