@@ -27,9 +27,12 @@ def sum(masked: Array, extra: Array | None = None) -> Array:  # noqa: A001 - a n
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `l_j / (sum_j l_j + sum extra)`, the sums rounded once; zeros where that is 0."""
+    """Return `l_j / (sum_j l_j + sum extra)`, the sums rounded once; zeros where that is 0, or beyond all numbers."""
     scores = [0.0 if logit == -math.inf else logit for logit in logits]
-    total = math.fsum((*scores, *extras))
+    try:
+        total = math.fsum((*scores, *extras))
+    except OverflowError:
+        return [0.0] * len(scores)
     return [score / total if total else 0.0 for score in scores]
 
 
