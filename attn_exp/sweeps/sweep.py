@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from attn_exp import registry
 from attn_exp.config.repeat import Repeat
@@ -141,13 +141,18 @@ def complain(message: str) -> None:
     print(f"attn_exp: {printable(message)}", file=sys.stderr)
 
 
+def stop(*_: object) -> NoReturn:
+    """End as Ctrl-C does, also where a shell has started the command in the background, deaf to Ctrl-C."""
+    raise KeyboardInterrupt
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Let a polite kill end a sweep as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():  # where Python takes no signals
         yield
         return
-    handler = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    handler = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:

@@ -23,7 +23,8 @@ def environment() -> dict[str, str]:
 
 
 HELD = """
-import os, time
+import os, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs do not hear Ctrl-C
 from attn_exp.sweeps import task
 whole = task.tabulate
 def tabulate(config):

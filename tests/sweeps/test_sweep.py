@@ -285,6 +285,16 @@ def test_an_interrupt_leaves_a_partial_table_that_says_so(sign: signal.Signals, 
 
 
 @pytest.mark.long
+def test_a_polite_kill_ends_a_sweep_in_the_background_too(tmp_path: Path) -> None:
+    deaf = f"{HELD}\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"
+    driver = start(tmp_path, *SLOW, patch=deaf)
+    wait_until(lambda: len(list(tmp_path.glob("outputs/sweeps/*/parts/*.csv"))) > 1)
+    driver.send_signal(signal.SIGTERM)
+    driver.communicate(timeout=60)
+    assert driver.returncode == 130
+
+
+@pytest.mark.long
 def test_a_full_disk_is_told_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = ("-m", "seed=range(64)", "report=none", "sweep.chunk=32")
     _, err = run(tmp_path, *words, limit="-f 16", code=1)
