@@ -11,6 +11,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from produce import Page, produced  # noqa: E402 - found by the line above
 
+from attn_exp import registry  # noqa: E402 - as above
+
 project = "attn_exp"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_produced"]
@@ -26,8 +28,8 @@ python_maximum_signature_line_length = 90
 
 
 def run_page(app: Sphinx, name: str, source: list[str]) -> None:
-    """Run what a page shows, in an empty folder of its own."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Run what a page shows, in an empty folder of its own; what it registers is its own, too."""
+    with tempfile.TemporaryDirectory() as folder, registry.kept():
         source[0] = produced(source[0], Page(name, Path(folder), HERE / "_produced"))
 
 
