@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 DONE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+SHORT_SPIN = ("OPENBLAS_THREAD_TIMEOUT", "16")
+"""How long OpenBLAS's threads wait for work before they sleep: 2^16 turns of the processor, not 2^28, a tenth of a
+second, which each of them burns at the start of every run and after every product."""
 LONGEST_MESSAGE = 280
 
 
@@ -30,6 +33,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without these letters gets their numbers
+    os.environ.setdefault(*SHORT_SPIN)
     gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
     try:
         code = obey(sys.argv[1:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from itertools import compress
 
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.rules import Rules
@@ -19,7 +20,7 @@ Matrix = Sequence[Vector]
 
 def project(x: Matrix, weight: Matrix, bias: Vector | None) -> list[list[float]]:
     """Return `y_ij = sum_m x_im W_mj + b_j`."""
-    columns = [[line[j] for line in weight] for j in range(len(weight[0]))]
+    columns = list(zip(*weight, strict=True))
     return [[dot(row, column) + (0.0 if bias is None else bias[j]) for j, column in enumerate(columns)] for row in x]
 
 
@@ -30,12 +31,12 @@ def weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int
     every group of query heads that share it.
     """
     query, groups = part(q[row], heads, head), len(k[0]) * heads // len(q[0])
-    masked = []
-    for key, numbers in enumerate(k):
-        place = Grid(0, head, row, position, key, heads, len(q), len(k))
-        mine = part(numbers, groups, head * groups // heads)
-        score = dot(query, mine) if rules.pairing is None else rules.pairing.pair_twin(query, mine, head)
-        masked.append(judge(rules.scale * score, place, rules))
+    keys = [part(numbers, groups, head * groups // heads) for numbers in k]
+    pair = rules.pairing.pair_twin if rules.pairing is not None else lambda one, other, head: dot(one, other)
+    masked = [rules.scale * pair(query, numbers, head) for numbers in keys]
+    if rules.scores or rules.masks:
+        places = (Grid(0, head, row, position, key, heads, len(q), len(k)) for key in range(len(k)))
+        masked = [judge(logit, place, rules) for logit, place in zip(masked, places, strict=True)]
     extras = [float(extra) for rule in rules.scores if (extra := rule.extra(head)) is not None]
     assert rules.normalizer.twin is not None
     return rules.normalizer.twin(masked, extras)
@@ -70,11 +71,9 @@ def context(weights: Vector, v: Matrix, groups: int, group: int) -> list[float]:
 
     A key of weight zero adds nothing, whatever its value.
     """
-    values = [part(row, groups, group) for row in v]
-    return [
-        math.fsum(weight * value[e] for weight, value in zip(weights, values, strict=True) if weight)
-        for e in range(len(values[0]))
-    ]
+    seen = [weight for weight in weights if weight]
+    columns = zip(*(part(row, groups, group) for row in v), strict=True)
+    return [dot(seen, list(compress(column, weights))) for column in columns]
 
 
 def judge(logit: float, place: Grid, rules: Rules) -> float:

@@ -110,11 +110,8 @@ def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = No
     )
     if v is None:
         return Answer(rows, weights, None)
-    return Answer(
-        rows,
-        weights,
-        np.array([row_output(question, mixing, weights[:, place], v) for place in range(len(rows))]),
-    )
+    contexts = [row_context(question, weights[:, place], v) for place in range(len(rows))]
+    return Answer(rows, weights, np.array(contexts if mixing is None else reference.project(contexts, *mixing)))
 
 
 def output_weights(question: Question, problem: Problem) -> tuple[Any, Any] | None:
@@ -208,13 +205,12 @@ def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int,
     return [filler] * len(weights)
 
 
-def row_output(question: Question, mixing: tuple[Any, Any] | None, weights: Array, v: Any) -> list[float]:
-    """Return one row of the output: the heads' contexts side by side, times W_o where the variant has one."""
+def row_context(question: Question, weights: Array, v: Any) -> list[float]:
+    """Return what one query reads: the heads' contexts side by side."""
     shares = question.heads
     groups = shares.query if question.tiled else shares.shared
-    together = [
+    return [
         number
         for head in range(shares.query)
         for number in reference.context(weights[head].tolist(), v, groups, head * groups // shares.query)
     ]
-    return together if mixing is None else reference.project([together], *mixing)[0]

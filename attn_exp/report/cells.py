@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 
-import numpy as np
 from markupsafe import Markup, escape
 
 from attn_exp.report import walk
@@ -16,15 +15,17 @@ EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
 
 def cells(table: walk.Table, step: walk.Step) -> list[Markup]:
     """Return the cells of each row of a table, coloured by their share of the stage's largest number."""
+    width = table.matrix.shape[1]
+    keys = [f' data-k="{place}"' for place in range(width)] if walk.by_key(step) else [""] * width
     return [
-        Markup("".join(cell(value, step, place) for place, value in enumerate(row))) for row in table.matrix.tolist()
+        Markup("".join(cell(value, step, key) for value, key in zip(row, keys, strict=True)))
+        for row in table.matrix.tolist()
     ]
 
 
-def cell(value: float, step: walk.Step, place: int) -> str:
-    """Return one cell; numbers alone go into it."""
-    key = f' data-k="{place}"' if walk.by_key(step) else ""
-    if not np.isfinite(value):
+def cell(value: float, step: walk.Step, key: str) -> str:
+    """Return one cell; numbers alone go into it, and `key`, the mark of its column."""
+    if not math.isfinite(value):
         return f'<td class="m"{key}>{decimal(value, 0)}</td>'
     share = abs(value) / step.largest if step.largest else 0.0
     kind = share_class(share, "n" if value < 0 else "")
@@ -38,7 +39,9 @@ def share_class(share: float, kind: str = "") -> str:
     The policy of a page allows no style in an element itself.
     """
     hundredths = round(100 * min(1.0, max(0.0, share))) if math.isfinite(share) else 0
-    return " ".join(filter(None, (kind, f"w{hundredths}" if hundredths else "")))
+    if not hundredths:
+        return kind
+    return f"{kind} w{hundredths}" if kind else f"w{hundredths}"
 
 
 def share_styles() -> str:

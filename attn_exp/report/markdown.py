@@ -52,14 +52,19 @@ def printed(agreement: Agreement) -> list[str]:
 def table_of(table: walk.Table, step: walk.Step) -> str:
     """Return one table of a walk."""
     lines = [[decimal(value, step.decimals) for value in row] for row in table.matrix.tolist()]
-    return piped(["", *table.columns], [[name, *line] for name, line in zip(table.rows, lines, strict=True)])
+    named = [[md(name), *line] for name, line in zip(table.rows, lines, strict=True)]  # numbers have nothing to escape
+    return drawn([md(name) for name in ("", *table.columns)], named)
 
 
 def piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown, the first column to the left."""
+    return drawn([md(cell) for cell in head], [[md(cell) for cell in line] for line in lines])
+
+
+def drawn(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table of cells that are Markdown already."""
     rule = [":--", *("--:" for _ in head[1:])]
-    cells = [[md(cell) for cell in head], rule, *([md(cell) for cell in line] for line in lines)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
 
 
 def fenced(text: str) -> str:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 NUMBER = r"-?[0-9.]+(e[+-]?[0-9]+)?"
@@ -51,7 +50,7 @@ def kind(column: Sequence[str]) -> str:
 
 def decimal(value: float, places: int) -> str:
     """Write a number with so many decimals, and a minus sign as wide as a plus."""
-    if not np.isfinite(value):
+    if not math.isfinite(value):
         return "−∞" if value < 0 else str(value)
     return f"{value:.{places}f}".replace("-", "−")
 

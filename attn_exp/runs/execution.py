@@ -9,7 +9,7 @@ from typing import NamedTuple
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
-from attn_exp.experiment import checks
+from attn_exp.experiment import checks, threads
 from attn_exp.experiment.compare import completed, tabulate
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.progress import Progress
@@ -46,8 +46,9 @@ def run(config: Config, command: Repeat) -> Outcome:
 def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
     """Compute and compare every variant, and time each."""
     checks.wanted(config)
-    comparison = completed(tabulate(config, Progress(len(config.variant))))
-    return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
+    with threads.held(config):
+        comparison = completed(tabulate(config, Progress(len(config.variant))))
+        return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
 
 
 def write(run: Run) -> Path:

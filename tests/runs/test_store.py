@@ -67,7 +67,7 @@ def test_a_run_reads_back_as_it_was(tmp_path: Path) -> None:
 def test_reading_back_computes_no_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = store.save(a_run(), tmp_path)
     monkeypatch.setattr("attn_exp.forms.form", lambda name: pytest.fail("a form was asked for"))
-    monkeypatch.setattr("attn_exp.reference.loops.judge", lambda *logits: pytest.fail("the reference was asked"))
+    monkeypatch.setattr("attn_exp.reference.loops.dot", lambda *sides: pytest.fail("the reference was asked"))
     assert len(store.load(folder).comparison.rows) == 2
 
 
