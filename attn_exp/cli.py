@@ -126,14 +126,15 @@ def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
 
 def members() -> Mapping[str, Sequence[str]]:
     """Return the names that some settings may have: those of files of the project."""
-    from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415 - `--help` alone asks
+    from attn_exp.config.figure_presets import PRESETS  # noqa: PLC0415 - `--help` alone asks
+    from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415
     from attn_exp.problem import generators  # noqa: PLC0415
     from attn_exp.rules import names  # noqa: PLC0415
     from attn_exp.sweeps import engines  # noqa: PLC0415
 
     conventions = tuple(name for name in library_conventions.CONVENTIONS if name != "none")
     chosen = {"normalizer": names("normalizer"), "convention": conventions, "check": checks.NAMES}
-    return chosen | {"engine": engines.NAMES, "generator": generators.NAMES}
+    return chosen | {"engine": engines.NAMES, "generator": generators.NAMES, "preset": tuple(PRESETS)}
 
 
 def say(text: str) -> int:
@@ -190,7 +191,7 @@ def command(named: Command, words: Sequence[str]) -> int:
 MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]"
 SHEET = "sheet SETTINGS [names=class.csv] [digits=2] [turned=true] [to=DIR]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
-REPORT, RERUN = "report DIR [figures.format=pdf] [figures.width=5]", "rerun DIR [POINT] [--own-code]"
+REPORT, RERUN = "report DIR [figures.only=weights] [figures.format=pdf]", "rerun DIR [POINT] [--own-code]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code]"
 JUDGING, RUNS, SWEEP = "experiment.judging.command", "runs.commands", "sweeps.commands"
 
@@ -201,7 +202,7 @@ COMMANDS = {
         "config.new:write", 1, 3, "new [DIR/]NAME [--config-dir DIR]", "a YAML of your own numbers, ready to edit"
     ),
     "open": Command(f"{RUNS}:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
-    "report": Command(f"{SWEEP}:render_again", 1, 3, REPORT, "a run's report again, from its results"),
+    "report": Command(f"{SWEEP}:render_again", 1, 9, REPORT, "a run's report again, from its results"),
     "index": Command(f"{RUNS}:index", 0, 1, "index [DIR]", "a page of all runs and sweeps under a folder (outputs)"),
     "runs": Command(f"{RUNS}:runs", 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
     "sheet": Command("runs.classroom.hand_out:sheet", 1, MANY, SHEET, "a worksheet to fill in by hand, and its key"),

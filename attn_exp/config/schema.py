@@ -10,7 +10,7 @@ from attn_exp.config.another_input import another_input
 from attn_exp.config.drawn import DISTRIBUTIONS, DRAWS, STREAMS, Array, Draw, Projections
 from attn_exp.config.fields import array_or, optional
 from attn_exp.config.kinds import FLAG, NUMBER, Says, any_seed, at_least, between, choice, file_name, folder, multiplier
-from attn_exp.config.several import mapping_of, text_or_words, token_names, words, words_of
+from attn_exp.config.several import mapping_of, preset_name, text_or_words, token_names, words, words_of
 from attn_exp.config.trained import Model, or_left
 
 ROUNDED = ("x", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v")
@@ -112,12 +112,19 @@ class Report:
 
 @dataclass(frozen=True)
 class Figures:
-    """How figures are written: in which formats, and how many inches wide."""
+    """How figures are written: in which formats, how large and which; what is left out, the preset says."""
 
     format: Annotated[
         tuple[str, ...], words_of("png", "svg", "pdf"), Says("png, svg, pdf, or several as [svg,pdf]")
     ] = ("svg",)
-    width: Annotated[float, between(3, 20), Says("how many inches wide figures are")] = 6.3
+    preset: Annotated[str, preset_name(), Says("where they are shown: {preset}")] = "paper"
+    width: Annotated[float, between(3, 20), Says("how many inches wide figures are", "the preset's")] | None = None
+    height: Annotated[float, between(2, 20), Says("and how many high", "the preset's, or what each needs")] | None = (
+        None
+    )
+    font: Annotated[str, Says("font of their text", "the preset's")] | None = None
+    font_size: Annotated[float, between(4, 48), Says("its size in points", "the preset's")] | None = None
+    only: Annotated[tuple[str, ...], words(), Says("figures to draw, such as weights or [flow,weights]", "all")] = ()
 
 
 @dataclass(frozen=True)

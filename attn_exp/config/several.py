@@ -154,3 +154,16 @@ def read_names(value: Any, key: str) -> dict[str, Any]:
 
 
 NAMES = Kind(read_names)
+
+
+def preset_name() -> Kind:
+    """Take the name of a preset of figures; the usual one needs no look at the others."""
+
+    def read(value: Any, key: str) -> str:
+        if value == "paper":
+            return "paper"
+        from attn_exp.config.figure_presets import PRESETS  # noqa: PLC0415 - few name one
+
+        return str(choice(*PRESETS).read(value, key))
+
+    return Kind(read)

@@ -7,8 +7,10 @@ equal bytes.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
@@ -32,6 +34,12 @@ WIDTH = 6.3
 STYLE = Path(__file__).with_name("paper.mplstyle")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, told apart by the colour-blind."""
+
+DRAWN_AT = 100
+"""Dots per inch of a drawing that is shown as large as it is drawn; with twice as many it is shown twice as large."""
+
+FONT_SIZE = 8
+"""Points: the size of text in a drawing."""
 
 MARKERS = "osD^vPX"
 LINE = 0.17
@@ -65,13 +73,46 @@ def encoded(figure: Figure, form: str) -> bytes:
 
 def saved(figure: Figure, form: str) -> bytes:
     """Return the bytes of a figure in the look that holds now."""
-    stream = BytesIO()
+    stream, zoom = BytesIO(), figure.dpi / DRAWN_AT
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}}
     FigureCanvasAgg(figure)
     sharpen(figure, "none" if form == "svg" else "nearest")
+    if form == "pdf" and zoom != 1:
+        return larger_pdf(figure, zoom, dates["pdf"])
     options: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if form == "png" else {}  # faster, as small
-    figure.savefig(stream, format=form, dpi=160, metadata=dates.get(form), **options)
-    return stream.getvalue()
+    figure.savefig(stream, format=form, dpi=160 * zoom, metadata=dates.get(form), **options)
+    return larger_svg(stream.getvalue(), zoom) if form == "svg" else stream.getvalue()
+
+
+def larger_svg(svg: bytes, zoom: float) -> bytes:
+    """Return a picture that is shown so many times larger: its coordinates stay."""
+    if zoom == 1:
+        return svg
+    return re.sub(rb'(?:width|height)="([\d.]+)pt"', lambda size: enlarged(size, zoom), svg, count=2)
+
+
+def enlarged(size: re.Match[bytes], zoom: float) -> bytes:
+    """Return `width="2pt"` or `height="2pt"` with so many times as many points."""
+    return size[0].replace(size[1], b"%g" % (zoom * float(size[1])))
+
+
+def larger_pdf(figure: Figure, zoom: float, dates: Mapping[str, None]) -> bytes:
+    """Return a figure as PDF that is shown so many times larger; Matplotlib's own way has no word for that."""
+    pdf: Any = import_module("matplotlib.backends.backend_pdf")  # few are larger; it has no types
+    (width, height), stream = figure.get_size_inches(), BytesIO()
+    file = pdf.PdfFile(stream, metadata=dates)
+    file.newPage(width * zoom, height * zoom)
+    dots = 160 * zoom
+    file.output(zoom, 0, 0, zoom, 0, 0, pdf.Op.concat_matrix)
+    renderer = pdf.MixedModeRenderer(figure, width, height, dots, pdf.RendererPdf(file, dots, height, width))
+    figure.set_dpi(72)  # a PDF counts in points
+    figure.draw(renderer)
+    renderer.finalize()
+    figure.set_dpi(DRAWN_AT * zoom)
+    file.finalize()
+    content = stream.getvalue()
+    file.close()
+    return content
 
 
 def sharpen(figure: Figure, interpolation: str) -> None:
@@ -129,11 +170,12 @@ def name_axis(axis: Any, names: list[str], slanted: bool, length: float) -> None
     axis.set_ticks(places, [names[place] for place in places], rotation=turn, parse_math=False)
 
 
-def plot_below_legend(entries: int, bottom: float, height: float, width: float) -> tuple[Figure, Axes]:
-    """Return a figure with axes `height` inches high and room above for a legend of so many entries."""
-    lines = -(-entries // legend_columns(width))
-    figure = Figure(figsize=(width, bottom + height + 0.1 + LINE * lines))
-    return figure, axes_at(figure, (0.55, bottom, width - 0.7, height))
+def plot_below_legend(entries: int, bottom: float, width: float, height: float | None) -> tuple[Figure, Axes]:
+    """Return a figure, as high as is usual or as is said, with axes and room above for a legend of so many entries."""
+    around = bottom + 0.1 + LINE * -(-entries // legend_columns(width))
+    inside = 1.85 if height is None else max(1.0, height - around)
+    figure = Figure(figsize=(width, around + inside))
+    return figure, axes_at(figure, (0.55, bottom, width - 0.7, inside))
 
 
 def legend_columns(width: float) -> int:

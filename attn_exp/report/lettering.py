@@ -20,10 +20,15 @@ FURTHER = (
 """How the names of fonts begin that hold other scripts; used where installed and needed."""
 
 
-def fonts_for(texts: Iterable[str]) -> list[str]:
+def installed() -> list[str]:
+    """Return the names of the fonts that are there, the one that comes with matplotlib first."""
+    return sorted({entry.name for entry in fontManager.ttflist}, key=lambda name: (name != FIRST, name))
+
+
+def fonts_for(texts: Iterable[str], first: str = FIRST) -> list[str]:
     """Return the fonts, first choice first, that draw these texts as far as the machine can."""
-    missing = {letter for text in texts for letter in text if not has(FIRST, letter)}
-    fonts = [FIRST]
+    fonts = list(dict.fromkeys((first, FIRST)))
+    missing = {letter for text in texts for letter in text if not any(has(font, letter) for font in fonts)}
     for name in sorted(
         {entry.name for entry in fontManager.ttflist if entry.name.startswith(FURTHER)} if missing else ()
     ):

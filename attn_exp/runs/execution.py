@@ -39,13 +39,15 @@ def run(config: Config, command: Repeat) -> Outcome:
         rendering.load_renderers(config.report)
         about = store.about(comparison, command, origin(git))
     folder = write(Run(comparison, timings, about))
-    text = f"{terminal.summary(comparison)}\n\n{rendering.opens_first(folder, config)}"
+    lines = [*filter(None, [rendering.undrawn(folder, config)]), str(rendering.opens_first(folder, config))]
+    text = "\n".join([terminal.summary(comparison), "", *lines])
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
 
 
 def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
     """Compute and compare every variant, and time each."""
     checks.wanted(config)
+    rendering.check(config.figures)
     with threads.held(config):
         comparison = completed(tabulate(config, Progress(len(config.variant))))
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)

@@ -15,7 +15,7 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.config.fields import read_fields
-from attn_exp.config.schema import Figures
+from attn_exp.config.schema import Figures, Report
 from attn_exp.errors import UserError, printable, unknown
 from attn_exp.experiment.comparison import Run
 from attn_exp.runs import folders, index, own_members, rendering, store
@@ -58,8 +58,8 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     """Draw the report of a run anew from its results, computing no attention, and return what to open.
 
     What the run was told to write is written, or everything where it was told `report=none`. Words such as
-    `figures.format=pdf` say how figures are drawn this time, whether the run drew any or not. Files are replaced once
-    all are drawn.
+    `figures.format=pdf` say how figures are drawn this time, whether the run drew any or not; those that `figures.only`
+    names are drawn alone, and nothing else is written. Files are replaced once all are drawn.
 
     Raises:
         UserError: no run there that can be read, a word for something else, or a folder that cannot be written to.
@@ -68,6 +68,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
     changes = figure_settings(words)
     run = drawn_as(wanting_something(store.load(folder)), changes)
+    rendering.check(run.comparison.config.figures)
     draft = folder / f".{secrets.token_hex(4)}"
     try:
         draft.mkdir()
@@ -75,6 +76,8 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
             with own_members.without_code(run.about.get(own_members.KEY, ())):
                 rendering.render(run, draft)
                 lacking = own_members.unnamed()
+            empty = rendering.undrawn(draft, run.comparison.config)
+            alone = sorted(path.name for path in (draft / "figures").glob("*"))
             move_files(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -86,8 +89,10 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     if home.name in folders.KINDS:
         with suppress(UserError):
             index.rebuild(home.parent)
-    if lacking:
-        print(f"attn_exp: {printable(lacking)}", file=sys.stderr)
+    for line in filter(None, (lacking, empty)):
+        print(f"attn_exp: {printable(line)}", file=sys.stderr)
+    if changes.get("only"):
+        return "\n".join(str(folder / "figures" / name) for name in alone)
     return str(rendering.opens_first(folder, run.comparison.config))
 
 
@@ -105,7 +110,7 @@ def figure_settings(words: Sequence[str]) -> dict[str, Any]:
             raise UserError(unknown(key, known, "setting of attn-exp report"))
         if not equals:
             raise UserError(f"{word}: expected {key}=VALUE")
-        values[key.removeprefix("figures.")] = spoken(value)
+        values[key.removeprefix("figures.")] = value if key == "figures.font" else spoken(value)
     return read_fields(Figures, values, "figures.")
 
 
@@ -124,7 +129,9 @@ def drawn_as(run: Run, changes: Mapping[str, Any]) -> Run:
     if not changes:
         return run
     config = run.comparison.config
-    figures, report = replace(config.figures, **changes), replace(config.report, figures=True)
+    whole = not changes.get("only")
+    report = replace(config.report, figures=True) if whole else Report(tables=False, pages=False)
+    figures = replace(config.figures, **changes)
     return replace(run, comparison=replace(run.comparison, config=replace(config, figures=figures, report=report)))
 
 

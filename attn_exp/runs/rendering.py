@@ -6,8 +6,29 @@ from importlib import import_module
 from pathlib import Path
 
 from attn_exp import machine
-from attn_exp.config.schema import Config, Report
+from attn_exp.config.schema import Config, Figures, Report
 from attn_exp.experiment.comparison import Run
+
+
+def check(figures: Figures) -> None:
+    """Refuse figures and fonts that there are not, before anything is computed; most runs name none.
+
+    Raises:
+        UserError: the name, and some that there are.
+    """
+    if figures.only or figures.font is not None:
+        from attn_exp.report.figures import check as refuse_unknown  # noqa: PLC0415 - Matplotlib is slow to import
+
+        refuse_unknown(figures)
+
+
+def undrawn(folder: Path, config: Config) -> str:
+    """Say which figures were asked for by name in which a run has nothing to show; nothing where there are none."""
+    if not config.report.figures:
+        return ""
+    figures = config.figures
+    empty = [name for name in figures.only if not (folder / "figures" / f"{name}.{figures.format[0]}").exists()]
+    return f"figures.only: this run has nothing to show in {' and '.join(empty)}" if empty else ""
 
 
 def load_renderers(wanted: Report) -> None:

@@ -131,13 +131,14 @@ HARD = [
 ]
 
 
-def tokens(names: list[str], width: float = 6.3) -> Comparison:
+def tokens(names: list[str], width: float = 6.3, *words: str) -> Comparison:
     vectors = [[math.sin(row), math.cos(row)] for row in range(len(names))]
     found = comparison(
         "embeddings=inline",
         f"embeddings.vectors={vectors}",
         f"embeddings.tokens={len(names)}",
         f"figures.width={width}",
+        *words,
     )
     problem = type(found.problem)(**(vars(found.problem) | {"tokens": tuple(names), "key_tokens": tuple(names)}))
     return type(found)(**(vars(found) | {"problem": problem}))

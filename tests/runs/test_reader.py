@@ -21,7 +21,10 @@ from attn_exp.runs import execution, reader
 from tests.compose import config
 from tests.long import thinned
 
-KNOWN = "choose one of figures.format, figures.width"
+KNOWN = (
+    "choose one of figures.format, figures.preset, figures.width, figures.height, figures.font, figures.font_size, "
+    "figures.only"
+)
 
 
 def a_run(folder: Path, *words: str) -> Path:
@@ -131,7 +134,7 @@ def test_without_a_report_there_is_nothing_to_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("report", "attn-exp report: expected attn-exp report DIR [figures.format=pdf] [figures.width=5]"),
+        ("report", "attn-exp report: expected attn-exp report DIR [figures.only=weights] [figures.format=pdf]"),
         ("report here title=a", f"unknown setting of attn-exp report 'title'; {KNOWN}"),
         (
             "report here figures.widht=5",

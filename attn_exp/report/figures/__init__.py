@@ -9,9 +9,12 @@ from __future__ import annotations
 from matplotlib.figure import Figure as Drawing
 
 from attn_exp import registry
+from attn_exp.config.schema import Figures
+from attn_exp.errors import UserError, unknown
 from attn_exp.report.drawing import look
+from attn_exp.report.figures import _fitting
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.lettering import fonts_for
+from attn_exp.report.lettering import fonts_for, installed
 from attn_exp.report.views import Views
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("figure",))
@@ -25,10 +28,28 @@ def figures() -> dict[str, Figure]:
 
 
 def draw(views: Views) -> dict[str, Drawing]:
-    """Return every figure that a comparison has something to show in, as wide as its configuration says."""
+    """Return every figure that was asked for and that a comparison has something to show in, as large as asked for."""
     comparison = views.comparison
-    problem = comparison.problem
-    fonts = fonts_for((*problem.tokens, *problem.key_tokens, *comparison.traces))
+    problem, settings = comparison.problem, comparison.config.figures
+    wanted, known = _fitting.size(settings), figures()
+    fonts = fonts_for((*problem.tokens, *problem.key_tokens, *comparison.traces), wanted.font)
     with look({"font.family": fonts}):
-        width = comparison.config.figures.width
-        return {name: member.draw(views, width) for name, member in figures().items() if member.wanted(views)}
+        return {
+            name: _fitting.drawn(member, views, wanted)
+            for name, member in known.items()
+            if name in (settings.only or known) and member.wanted(views)
+        }
+
+
+def check(settings: Figures) -> None:
+    """Refuse figures that there are not, and a font that this machine lacks.
+
+    Raises:
+        UserError: the name, and some that there are.
+    """
+    known = figures()
+    for name in settings.only:
+        if name not in known:
+            raise UserError(unknown(name, list(known), "figure"))
+    if settings.font is not None and settings.font not in installed():
+        raise UserError(f"{unknown(settings.font, installed(), 'figures.font')}, of the fonts that are here")

@@ -44,13 +44,13 @@ def shown(views: Views) -> list[Panel]:
     return [panel for panel, name in firsts if share_out(comparison.traces[name], settled_as(comparison, name).rules)]
 
 
-def draw(views: Views, width: float) -> Drawing:
+def fill(views: Views, width: float, height: float | None) -> Drawing:
     """Show the entropy of each query's weights: the mean over heads as a mark, each head as a faint one."""
     names, panels = labels(views.comparison.problem.tokens), shown(views)
     wide = width - 0.7
     slanted = widest(names) > 0.9 * wide / len(names)
     bottom = 0.2 + (widest(names) if slanted else LINE)
-    drawing, axes = plot_below_legend(len(panels) + 1, bottom, 1.85, width)
+    drawing, axes = plot_below_legend(len(panels) + 1, bottom, width, height)
     for place, panel in enumerate(panels):
         mark_queries(axes, panel, place, 0.6 * ((place + 0.5) / len(panels) - 0.5))
     counts = np.max([keys_seen(views, panel) for panel in panels], axis=0)
@@ -61,6 +61,11 @@ def draw(views: Views, width: float) -> Drawing:
     name_axis(axes.xaxis, names, slanted, wide)
     legend_above(axes, width)
     return drawing
+
+
+def draw(views: Views, width: float) -> Drawing:
+    """Show it as high as is usual."""
+    return fill(views, width, None)
 
 
 def keys_seen(views: Views, panel: Panel) -> Array:
@@ -99,6 +104,7 @@ def mark_queries(axes: Axes, panel: Panel, place: int, aside: float) -> None:
 FIGURE = Figure(
     caption="Entropy of each query's weights.",
     draw=draw,
+    fill=fill,
     wanted=wanted,
     place=40,
 )

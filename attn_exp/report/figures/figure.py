@@ -22,6 +22,7 @@ class Figure:
     `caption`: what it shows, in a sentence that stands below it.
     `draw`: makes it from the views of a comparison, so many inches wide.
     `wanted`: says whether a comparison has something to show in it.
+    `fill`: makes it so many inches wide and high, where it can use the height; others are shown smaller, or centred.
     `place`: where it stands among the others; the smallest comes first.
     """
 
@@ -29,3 +30,4 @@ class Figure:
     draw: Callable[[Views, float], Drawing]
     wanted: Callable[[Views], bool] = always
     place: int = 100
+    fill: Callable[[Views, float, float], Drawing] | None = None

@@ -20,6 +20,9 @@ from attn_exp.report.views import MANY, Panel, Views, maps_in, top
 ACROSS, CELLS = 12, 48
 """Maps in a line, and the most rows and columns of one; more are drawn as the means of neighbours."""
 
+NARROWEST = 0.47
+"""Inches: a narrower map has no room for what stands above it."""
+
 
 def wanted(views: Views) -> bool:
     """Few heads have room for whole maps, which another figure shows."""
@@ -28,21 +31,23 @@ def wanted(views: Views) -> bool:
 
 def draw(views: Views, width: float) -> Drawing:
     """Show a map of each head, queries down, keys across, with its number and its strongest pattern above it."""
-    lines = [(panel, start) for panel in views.panels for start in range(0, len(panel.weights), ACROSS)]
-    across = max(len(panel.weights[start : start + ACROSS]) for panel, start in lines)
-    side = (width - 0.6) / max(across, 6)
+    most = min(ACROSS, int((width - 0.6) / NARROWEST))
+    lines = [(panel, start) for panel in views.panels for start in range(0, len(panel.weights), most)]
+    across = max(len(panel.weights[start : start + most]) for panel, start in lines)
+    side = (width - 0.6) / max(across, min(6, most))
     pitch = side + 3 * LINE
-    height = LINE + pitch * len(lines)
+    height, size = LINE + pitch * len(lines), min(7, 9.8 * side)
     drawing, end = Drawing(figsize=(width, height)), top(panel.weights for panel in views.panels)
     for place, (panel, start) in enumerate(lines):
         below = height - (place + 1) * pitch
         axes = axes_at(drawing, (0.02, below, side * across, side))
-        draw_line(axes, panel.weights[start : start + ACROSS], across, end)
+        draw_line(axes, panel.weights[start : start + most], across, end)
         drawing.text(0.02 / width, (below + side + 1.6 * LINE) / height, fitted(drawable(panel.title), width / 2))
         numbers = numbers_of(views, panel)
-        for head in range(start, min(start + ACROSS, len(panel.weights))):
+        for head in range(start, min(start + most, len(panel.weights))):
             left = 0.02 + side * (head - start + 0.02)
-            drawing.text(left / width, (below + side + 0.02) / height, told(numbers, head), fontsize=5, linespacing=1.1)
+            words = told(numbers, head)
+            drawing.text(left / width, (below + side + 0.02) / height, words, fontsize=size, linespacing=1.1)
     bar = axes_at(drawing, (width - 0.45, height - pitch, 0.1, side))
     colour_scale(bar, end).set_norm(PowerNorm(0.5, 0, end))
     bar.set_title("weight", loc="left")

@@ -17,10 +17,10 @@ def wanted(views: Views) -> bool:
     return any(panel.split is not None for panel in views.panels)
 
 
-def draw(views: Views, width: float) -> Drawing:
+def fill(views: Views, width: float, height: float | None) -> Drawing:
     """Show how the mean entropy of the weights falls as the multiplier of the scores grows; the run's own is marked."""
     shown = curves([(panel.title, panel.split) for panel in views.panels if panel.split is not None])
-    drawing, axes = plot_below_legend(len(shown), 0.42 if width > NARROW else 0.56, 1.85, width)
+    drawing, axes = plot_below_legend(len(shown), 0.42 if width > NARROW else 0.56, width, height)
     for place, curve in enumerate(shown):
         colour = COLOURS[place % len(COLOURS)]
         axes.plot(curve.multipliers, curve.entropy, color=colour, label=drawable(curve.title))
@@ -39,9 +39,15 @@ def draw(views: Views, width: float) -> Drawing:
     return drawing
 
 
+def draw(views: Views, width: float) -> Drawing:
+    """Show it as high as is usual."""
+    return fill(views, width, None)
+
+
 FIGURE = Figure(
     caption=("How the weights sharpen as the multiplier of the scores grows: mean entropy, with 1/sqrt(d) dotted."),
     draw=draw,
+    fill=fill,
     wanted=wanted,
     place=50,
 )

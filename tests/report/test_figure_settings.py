@@ -1,0 +1,172 @@
+"""Figures for paper, slides and posters: how large they and their letters are, which are drawn, in which font."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import cast
+
+import pytest
+from matplotlib.figure import Figure as Drawing
+from matplotlib.text import Text
+from PIL import Image
+
+from attn_exp import registry
+from attn_exp.config.repeat import Repeat
+from attn_exp.errors import UserError
+from attn_exp.report.drawing import encoded
+from attn_exp.report.figures.figure import Figure
+from attn_exp.report.views import Views
+from attn_exp.runs import execution, reader, rendering
+from tests.compose import comparison, config
+from tests.report.render import drawings_of
+from tests.report.test_figures import HARD, tokens
+
+SLIDES = "figures.preset=slides"
+WITH_HEADS = (
+    "embeddings=random",
+    "embeddings.tokens=10",
+    "embeddings.d_model=32",
+    "mask=causal",
+    "variant=[multi_head]",
+)
+
+
+def shown_size(drawing: Drawing) -> tuple[float, float]:
+    """Return how large a figure is where it is shown, in inches: the pixels of its PNG, which has 160 an inch."""
+    width, height = Image.open(io.BytesIO(encoded(drawing, "png"))).size
+    return width / 160, height / 160
+
+
+def letters(drawing: Drawing) -> float:
+    """Return how large the smallest text of a figure is where it is shown, in points."""
+    larger = shown_size(drawing)[0] / drawing.get_figwidth()
+    texts = [text for text in cast("list[Text]", drawing.findobj(Text)) if text.get_text().strip()]
+    return min(float(text.get_fontsize()) for text in texts) * larger
+
+
+def test_slides_are_16_to_9_and_their_text_is_read_from_the_last_row() -> None:
+    """What is said of slides everywhere: letters of 18 points at least where the slide is 540 high, a thirtieth."""
+    for drawing in drawings_of(comparison(SLIDES)).values():
+        width, height = shown_size(drawing)
+        assert width / height == pytest.approx(16 / 9, rel=1e-3) and width == pytest.approx(13.333, abs=0.01)
+        assert letters(drawing) >= 18
+
+
+def test_a_poster_is_larger_than_a_slide_and_paper_is_as_wide_as_the_text_of_a_page() -> None:
+    paper, poster = (drawings_of(comparison(f"figures.preset={name}")) for name in ("paper", "poster"))
+    assert max(shown_size(drawing)[0] for drawing in paper.values()) == pytest.approx(6.3, abs=0.01)
+    assert min(letters(drawing) for drawing in poster.values()) >= 22
+    assert all(
+        drawings_of(comparison())[name].get_size_inches() == pytest.approx(paper[name].get_size_inches())
+        for name in paper
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [
+        ((SLIDES, "figures.width=8"), (8, 7.5)),
+        ((SLIDES, "figures.height=5"), (13.333, 5)),
+        (("figures.height=4",), (6.3, 4)),
+        (("figures.preset=poster", "figures.width=10", "figures.height=10"), (10, 10)),
+        (("figures.height=2", "figures.width=3"), (3, 2)),
+    ],
+)
+def test_a_single_setting_overrides_the_preset(words: tuple[str, ...], size: tuple[float, float]) -> None:
+    for drawing in drawings_of(comparison(*words)).values():
+        assert shown_size(drawing) == pytest.approx(size, abs=0.01)
+
+
+def test_letters_are_as_large_as_asked_for_where_there_is_room() -> None:
+    usual, larger = (drawings_of(comparison(*words))["entropy"] for words in ((), ("figures.font_size=16",)))
+    assert letters(larger) == pytest.approx(2 * letters(usual), rel=0.01)
+
+
+@pytest.mark.parametrize("heads", [2, 8, 32])
+@pytest.mark.parametrize("preset", ["slides", "poster"])
+def test_many_heads_fit_on_one_page(heads: int, preset: str) -> None:
+    for drawing in drawings_of(comparison(*WITH_HEADS, f"head={heads}", f"figures.preset={preset}")).values():
+        inside(drawing)
+
+
+@pytest.mark.parametrize("names", HARD, ids=["long", "marked", "odd"])
+def test_no_label_is_cut_off_on_a_slide(names: list[str]) -> None:
+    for drawing in drawings_of(tokens(names, 6.3, SLIDES)).values():
+        inside(drawing)
+
+
+def inside(drawing: Drawing) -> None:
+    """Hold that all that is drawn lies within the page."""
+    box, (width, height) = drawing.get_tightbbox(), drawing.get_size_inches()
+    assert box.x0 >= -0.01 and box.x1 <= width + 0.01 and box.y0 >= -0.01 and box.y1 <= height + 0.01
+
+
+def test_each_format_is_as_large_as_the_others() -> None:
+    drawing = drawings_of(comparison(SLIDES, "variant=[matrix]"))["weights"]
+    svg, pdf = encoded(drawing, "svg"), encoded(drawing, "pdf")
+    assert re.search(rb'<svg[^>]* width="([\d.]+)pt" height="540pt"', svg)
+    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", pdf)
+    assert box and [float(part) for part in box.groups()] == pytest.approx([959.98, 540], abs=0.01)
+    assert encoded(drawing, "pdf") == pdf
+    assert shown_size(drawing) == pytest.approx((13.333, 7.5), abs=0.01)
+
+
+def plain(views: Views, width: float) -> Drawing:
+    """Draw one line, twice as high as it is wide."""
+    drawing = Drawing(figsize=(width, 2 * width))
+    drawing.add_subplot().plot([1, 2])
+    return drawing
+
+
+def test_a_figure_that_knows_no_height_is_shown_smaller_in_the_middle() -> None:
+    with registry.kept():
+        registry.add("attn_exp.report.figures", "plain", Figure(caption="A line.", draw=plain), registry.Origin())
+        drawing = drawings_of(comparison(SLIDES, "figures.only=plain"))["plain"]
+    assert shown_size(drawing) == pytest.approx((13.333, 7.5), abs=0.01)
+    box = drawing.axes[0].get_position()
+    assert (box.x0 + box.x1) / 2 == pytest.approx(0.5, abs=0.02) and box.width < 0.3
+
+
+def test_figures_that_are_named_are_drawn_alone() -> None:
+    assert list(drawings_of(comparison("figures.only=weights"))) == ["weights"]
+    assert set(drawings_of(comparison("figures.only=[entropy,weights]"))) == {"entropy", "weights"}
+
+
+def test_a_named_figure_is_drawn_again_and_nothing_else_is_written(tmp_path: Path) -> None:
+    folder = execution.run(config(f"output_dir={tmp_path}", "report=tables"), Repeat()).folder
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    said = reader.render_again(folder, ["figures.only=[weights,blocks]", "figures.format=pdf"])
+    assert said == str(folder / "figures" / "weights.pdf")
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert {path: after[path] for path in before} == before
+    assert after.keys() - before.keys() == {folder / "figures" / "weights.pdf"}
+
+
+def test_a_figure_with_nothing_to_show_is_said(tmp_path: Path) -> None:
+    settings = config(f"output_dir={tmp_path}", "figures.only=[weights,blocks]", "variant=[matrix]")
+    assert "this run has nothing to show in blocks\n" in execution.run(settings, Repeat()).text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "figures.only=wieghts",
+            "unknown figure 'wieghts'; did you mean weights? choose one of blocks, overview, weights",
+        ),
+        ("figures.font=Arail Nova", "unknown figures.font 'Arail Nova'; choose one of DejaVu Sans, "),
+    ],
+)
+def test_a_wrong_name_is_refused_before_anything_is_computed(words: str, said: str) -> None:
+    key, _, value = words.partition("=")
+    settings = config(f'{key}="{value}"', "report=none")
+    with pytest.raises(UserError, match=re.escape(said)):
+        rendering.check(settings.figures)
+
+
+def test_an_installed_font_is_used_and_others_stand_in_for_what_it_lacks() -> None:
+    drawing = drawings_of(tokens(HARD[0], 6.3, 'figures.font="DejaVu Serif"'))["weights"]
+    families = drawing.axes[0].title.get_fontfamily()
+    assert families[:2] == ["DejaVu Serif", "DejaVu Sans"]
