@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -11,7 +12,11 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.config.another_input import meant
+from attn_exp.problem.left import asked, item
 from attn_exp.problem.matrices import PRINTED
+
+MODEL = ("model.path", "model.patches")
+"""Settings of a model that name its checkpoint, and what goes in."""
 
 SECTIONS = ("embeddings", "projections")
 ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory")
@@ -20,14 +25,25 @@ ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory")
 INDEX = ".safetensors.index.json"
 """How the file is called that says in which of several safetensors files each array lies."""
 
+CHECKPOINT = ("config.json", "tokenizer.json", "*.safetensors", f"*{INDEX}")
+"""What is read of the folder of a checkpoint."""
+
+MOST_HASHED = 2**30
+"""A checkpoint of more bytes is known by the beginnings, the sizes and the times of its files."""
+
 PIECE = 2**20
 MOST_INDEX = 64 * 2**20
 
 
 def of(settings: Any) -> dict[str, str]:
-    """Return the files that a configuration names, or its plain values, by the settings that name them."""
+    """Return the files that a configuration names, or its plain values, by the settings that name them.
+
+    A model's are among them as long as anything is left to it.
+    """
     sections = {name: item(settings, name) for name in SECTIONS}
-    return {setting: file for name, section in sections.items() for setting, file in named(section, name)}
+    files = {setting: file for name, section in sections.items() for setting, file in named(section, name)}
+    paths = {key: item(item(settings, "model"), key.partition(".")[2]) for key in MODEL if asked(settings)}
+    return files | {key: path for key, path in paths.items() if path is not None}
 
 
 def named(section: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -45,7 +61,8 @@ def named(section: Any, path: str) -> Iterator[tuple[str, str]]:
 def is_file(key: str) -> bool:
     """Say whether a text as the value of this setting names a file."""
     section, _, name = key.rpartition(".")
-    return key.startswith(SECTIONS) and (name == "file" or name in ARRAYS or section.endswith(".given"))
+    own = name == "file" or name in ARRAYS or section.endswith(".given")
+    return key in MODEL or (own and key.startswith(SECTIONS))
 
 
 def names(value: Any) -> list[str]:
@@ -55,24 +72,47 @@ def names(value: Any) -> list[str]:
     return [str(name) for name in value] if isinstance(value, Mapping) else []
 
 
-def item(section: Any, name: str) -> Any:
-    """Return a setting of a section."""
-    return section.get(name) if isinstance(section, Mapping) else getattr(section, name)
+def fingerprint(file: Any, key: str = "") -> str:
+    """Return a hash of what a file holds, and of the files that it is an index of; nothing where it cannot be read.
 
-
-def fingerprint(file: Any) -> str:
-    """Return a hash of what a file holds, and of the files that it is an index of; nothing where it cannot be read."""
+    Of a checkpoint, all its files count; `key` is the setting that names it.
+    """
     if not isinstance(file, str):
         return ""
     try:
+        path = Path(file)
+        files = checkpoint(path) if key == MODEL[0] else [path, *parts(path)]
+        whole = key != MODEL[0] or sum(path.stat().st_size for path in files) <= MOST_HASHED
         digest = hashlib.sha256()
-        for path in (Path(file), *parts(Path(file))):
-            with machine.opened(path) as opened:
-                while piece := opened.read(PIECE):
-                    digest.update(piece)
+        for path in files:
+            for piece in pieces(path) if whole else beginning(path):
+                digest.update(piece)
         return digest.hexdigest()
     except (OSError, ValueError):
         return ""
+
+
+def pieces(path: Path) -> Iterator[bytes]:
+    """Yield what a file holds."""
+    with machine.opened(path) as file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def beginning(path: Path) -> Iterator[bytes]:
+    """Yield the name, the size, the time and the beginning of a file."""
+    with machine.opened(path) as file:
+        state = os.fstat(file.fileno())
+        yield f"{path.name} {state.st_size} {state.st_mtime_ns}".encode()
+        yield file.read(PIECE)
+
+
+def checkpoint(path: Path) -> list[Path]:
+    """Return the files of a checkpoint: of its folder, or of a file and the descriptions beside it."""
+    if path.is_dir():
+        return sorted({file for pattern in CHECKPOINT for file in path.glob(pattern)})
+    beside = [path.with_name(name) for name in CHECKPOINT[:2]]
+    return [path, *parts(path), *(file for file in beside if file.exists())]
 
 
 def parts(path: Path) -> list[Path]:

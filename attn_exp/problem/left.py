@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from attn_exp.config.schema import Config
 from attn_exp.config.trained import LEFT, PLAIN, Model
 from attn_exp.errors import UserError
@@ -27,8 +30,15 @@ def settled(config: Config) -> Config:
     return models.applied(config)
 
 
-def asked(config: Config) -> list[str]:
-    """Return the names of the settings that are left to the model."""
-    groups = {"embeddings": config.embeddings.source, "mask": config.mask, "position": config.position}
-    plain = {"projections": config.projections.source} | {name: getattr(config, name) for name in PLAIN}
+def asked(settings: Any) -> list[str]:
+    """Return the names of the settings that are left to the model, of a configuration or its plain values."""
+    sources = {name: item(item(settings, name), "source") for name in ("embeddings", "projections")}
+    groups = {"embeddings": sources["embeddings"], "mask": item(settings, "mask")}
+    groups["position"] = item(settings, "position")
+    plain = {"projections": sources["projections"]} | {name: item(settings, name) for name in PLAIN}
     return [*(name for name, said in groups.items() if LEFT in said), *(key for key in plain if plain[key] == LEFT)]
+
+
+def item(section: Any, name: str) -> Any:
+    """Return a setting of a section."""
+    return section.get(name) if isinstance(section, Mapping) else getattr(section, name)

@@ -30,7 +30,7 @@ def recorded(settings: Any, swept: Iterable[tuple[str, Any]] = ()) -> dict[str, 
     files = dict.fromkeys(
         [*input_files.of(settings).items(), *((key, file) for key, file in swept if is_one(key, file))]
     )
-    records = [{"setting": key, "file": file, "sha256": input_files.fingerprint(file)} for key, file in files]
+    records = [{"setting": key, "file": file, "sha256": input_files.fingerprint(file, key)} for key, file in files]
     return {KEY: records} if records else {}
 
 
@@ -54,15 +54,15 @@ def problem_of(folder: Path) -> Problem:
 def changed(config: Config, records: Iterable[Record]) -> dict[str, str]:
     """Return, by setting, what became of each file that is not as it was."""
     known = {(record["setting"], record["file"]): record for record in records}
-    states = {key: state(file, known.get((key, file))) for key, file in input_files.of(config).items()}
+    states = {key: state(key, file, known.get((key, file))) for key, file in input_files.of(config).items()}
     return {key: state for key, state in states.items() if state}
 
 
-def state(file: str, record: Record | None) -> str:
+def state(key: str, file: str, record: Record | None) -> str:
     """Say what became of a file since it was recorded; nothing where it is the same."""
     if record is None or not record["sha256"]:
         return f"{brief(file)} was not recorded"
-    now = input_files.fingerprint(file)
+    now = input_files.fingerprint(file, key)
     if not now:
         return f"{brief(file)} is gone"
     return "" if now == record["sha256"] else f"{brief(file)} has changed since"

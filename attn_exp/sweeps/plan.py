@@ -121,7 +121,9 @@ class Plan:
         """Words that name a file of data or of code, and the same with a hash of what it holds."""
         axes = [axis for axis in self.space.axes if input_files.is_file(axis.key)]
         words = {
-            axis.word(place): input_files.fingerprint(value) for axis in axes for place, value in enumerate(axis.values)
+            axis.word(place): input_files.fingerprint(value, axis.key)
+            for axis in axes
+            for place, value in enumerate(axis.values)
         }
         code = {axis.word(place): value for axis in self.space.axes for place, value in named_code(axis)}
         words |= {word: own_files.of_code(value) for word, value in code.items()}
@@ -143,7 +145,7 @@ def fingerprint(base: Mapping[str, Any], space: Space) -> str:
         base = changed(base, path, None) if not axis.composed and holds(base, path) else base
     deciding = {key: value for key, value in base.items() if key not in NO_RESULT}
     text = json.dumps(deciding, sort_keys=True, default=repr)
-    text += "".join(map(input_files.fingerprint, input_files.of(base).values()))
+    text += "".join(input_files.fingerprint(file, key) for key, file in input_files.of(base).items())
     text += "".join(own_files.of_code(variant.get("form")) for variant in base["variant"].values())
     return hashlib.sha256(text.encode()).hexdigest()
 

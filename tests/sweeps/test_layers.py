@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attn_exp import cli
 from attn_exp.experiment import patterns
+from attn_exp.problem import input_files
 from tests.checkpoints import write_bert, write_tiny_model
 from tests.compose import comparison
 
@@ -54,3 +57,50 @@ def test_layers_that_are_not_there_fail_alone(tmp_path: Path, monkeypatch: pytes
 def test_other_sweeps_have_no_such_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = swept(tmp_path, monkeypatch, "head=1,2", "report=none")
     assert "head_1_first" not in (sweep / "results.csv").read_text(encoding="utf-8").splitlines()[0]
+
+
+@pytest.mark.parametrize("most", [2**30, 0], ids=["by its bytes", "by sizes and times"])
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_checkpoint_that_has_changed_is_computed_anew(
+    file: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(input_files, "MOST_HASHED", most)
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "other"):
+        Path(name).mkdir()
+        write_bert(Path(name))
+    for number, axes in enumerate((["model.path=mine", "model.layer=0,1"], ["model.path=other,mine", "model.layer=1"])):
+        words = ["-m", "model=bert", "model.tokens=[1,2,1]", *axes, "sweep.engine=serial", "report=none"]
+        before = entropies(*words, f"sweep.name=it{number}")
+        assert entropies(*words, f"sweep.name=it{number}") == before
+        change(Path("mine") / file)
+        after = entropies(*words, f"sweep.name=it{number}")
+        assert len(after) == 2
+        assert after[1] != before[1]
+        assert number == 0 or after[0] == before[0]
+    capsys.readouterr()
+    assert cli.obey(["rerun", "outputs/sweeps/it1", "1"]) == 0
+    assert capsys.readouterr().err == ""
+    change(Path("mine") / file)
+    assert cli.obey(["rerun", "outputs/sweeps/it1", "1"]) == 0
+    assert capsys.readouterr().err == "attn_exp: mine has changed since; a sweep keeps no arrays\n"
+
+
+def entropies(*words: str) -> list[str]:
+    """Run a sweep under the name that its last word says, and return the entropy of each point."""
+    assert cli.obey(words) == 0
+    table = Path(f"outputs/sweeps/{words[-1].partition('=')[2]}/results.csv").read_text(encoding="utf-8")
+    return [row["entropy"] for row in csv.DictReader(table.splitlines())]
+
+
+def change(file: Path) -> None:
+    """Change a number of a file without a change of its size."""
+    if file.suffix == ".json":
+        settings = json.loads(file.read_text(encoding="utf-8"))
+        settings["layer_norm_eps"] = 0.1 + 10 * settings.get("layer_norm_eps", 0.0)
+        file.write_text(json.dumps(settings), encoding="utf-8")
+        return
+    data = bytearray(file.read_bytes())
+    numbers = np.frombuffer(data, dtype=np.float32, offset=8 + int.from_bytes(data[:8], "little"))
+    numbers[:] = numbers[::-1].copy()
+    file.write_bytes(data)
