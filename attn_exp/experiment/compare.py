@@ -14,7 +14,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError
 from attn_exp.experiment import checks, memory
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.executing import answer, keep
+from attn_exp.experiment.executing import answer, embedded_once, keep
 from attn_exp.experiment.measuring import difference, make_row
 from attn_exp.experiment.metrics.first_row import cosine
 from attn_exp.experiment.own_verdicts import verdicts
@@ -125,13 +125,13 @@ def compute_all(
     variants, of which those have `failed` whose own code gave no answer."""
     traces = {variant.name: Trace() for variant in variants}
     seconds, failed = {}, dict[str, str]()
-    for variant in variants:
+    for variant, given in zip(variants, embedded_once(variants, problem), strict=True):
         if progress:
             progress.begin(variant.name)
         start = perf_counter()
         if not variant.refused:
             try:
-                traces[variant.name] = keep(variant, problem, weights, progress.tell if progress else None)
+                traces[variant.name] = keep(variant, given, weights, progress.tell if progress else None)
                 seconds[variant.name] = perf_counter() - start
             except OwnCodeError as error:
                 failed[variant.name] = str(error)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.heads import pooled, split, together
 from attn_exp.problem.problem import Problem, projected, sides
+from attn_exp.rules.positions.position import Position
 
 Array = NDArray[Any]
 
@@ -72,11 +74,8 @@ def answer(trace: Trace) -> Array:
 
 def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | None, Array | None]:
     """Return q `[h t d]`, k `[g s d]` and v `[g s e]`: positions marked, key/value heads shared as settled."""
-    flat: tuple[Array | None, ...] = (problem.q, problem.k, problem.v)
-    if problem.x is not None and any(position.changes_x for position in settled.positions):
-        marks = settled.positions
-        flat = sides(problem, lambda x: functools.reduce(lambda x, position: position.embed(x), marks, x))
-    shares = settled.heads
+    problem = embedded(settled, problem)
+    flat, shares = (problem.q, problem.k, problem.v), settled.heads
     q = None if flat[0] is None else split(flat[0], shares.query)
     k, v = (None if side is None else pooled(split(side, shares.given), shares.shared) for side in flat[1:])
     for position in settled.positions:
@@ -87,6 +86,32 @@ def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | No
         turns = np.arange(shares.query) % shares.shared
         k, v = k[turns], None if v is None else v[turns]
     return q, k, v
+
+
+def embedded(settled: Settled, problem: Problem) -> Problem:
+    """Return the problem whose q, k and v are projected from x with the variant's positions marked in it.
+
+    It is the same problem where no position changes x, or where they are marked already.
+    """
+    marks = tuple(position for position in settled.positions if position.changes_x)
+    if problem.x is None or problem.marks == marks:
+        return problem
+    q, k, v = sides(problem, lambda x: functools.reduce(lambda x, position: position.embed(x), marks, x))
+    return replace(problem, q=q, k=k, v=v, marks=marks)
+
+
+def embedded_once(variants: Iterable[Settled], problem: Problem) -> Iterator[Problem]:
+    """Yield the problem of each variant; those that mark the same positions share it, so that x is projected once."""
+    problems = list[tuple[tuple[Position, ...], Problem]]()
+    for settled in variants:
+        if settled.mistakes or (settled.own is not None and settled.own.layer):
+            yield problem  # whose recipe, or whose own code, marks x itself
+            continue
+        shared = next((known for positions, known in problems if positions == settled.positions), None)
+        if shared is None:
+            shared = embedded(settled, problem)
+            problems.append((settled.positions, shared))
+        yield shared
 
 
 def first_position(settled: Settled, problem: Problem) -> int:

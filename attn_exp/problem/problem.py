@@ -30,6 +30,7 @@ class Problem:
 
     `tokens` are those of the queries, `key_tokens` those of the keys: the same, or `past` tokens and then the same, or
     those of the `memory` `[s n]`, whose vectors keys and values are made of. `x` holds the past tokens as well.
+    `marks` are the positions that were marked in x before it was projected: q, k and v hold them, `x` does not.
     """
 
     tokens: tuple[str, ...]
@@ -42,6 +43,7 @@ class Problem:
     projections: Mapping[str, Array] = field(default_factory=dict)
     memory: Array | None = None
     past: int = 0
+    marks: tuple[Any, ...] = ()
 
     @property
     def keys(self) -> int:

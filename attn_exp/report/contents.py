@@ -67,13 +67,13 @@ def walks(views: Views) -> list[dict[str, Any]]:
     """Return one walk for each function that the variants compute, the input in the first walk that uses it."""
     rows = views.comparison.rows
     leaders = {row.same_as: row.variant for row in reversed(rows) if row.same_as}
-    found = list[dict[str, Any]]()
+    made = list[dict[str, Any]]()
     places: dict[str, str] = {}
     for letter in sorted(leaders, key=order):
         title = " = ".join(row.variant for row in rows if row.same_as == letter)
-        found.append(walk_of(views, leaders[letter], title, f"walk-{len(found) + 1}", places))
-        places |= found[-1]["places"]
-    return found
+        made.append(walk_of(views, leaders[letter], title, f"walk-{len(made) + 1}", places))
+        places |= made[-1]["places"]
+    return made
 
 
 def order(letter: str) -> tuple[int, str]:

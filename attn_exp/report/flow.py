@@ -136,7 +136,7 @@ def levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterato
         if name in by
     ]
     chain = [box(by[name], BROAD, ALONG) for name in CHAIN if name in by]
-    yield from ([each] for each in chain)
+    yield from ([box] for box in chain)
     if "context" in by:
         yield [box(by["context"], BROAD, ALONG)]
         if split.heads > 1:
@@ -173,8 +173,8 @@ def placed(rows: Sequence[Sequence[Box]]) -> tuple[Box, ...]:
     """Return the boxes of all levels, each level below the one before."""
     boxes, top = list[Box](), 8
     for row in rows:
-        boxes += [each._replace(top=top) for each in row]
-        top += max(each.height for each in row) + GAP
+        boxes += [box._replace(top=top) for box in row]
+        top += max(box.height for box in row) + GAP
     return tuple(boxes)
 
 

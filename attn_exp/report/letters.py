@@ -41,11 +41,11 @@ def pinned_alike(comparison: Comparison, name: str, leader: str) -> str:
     """Return what a variant pins and its letter's first does not: what the run has already, what changes nothing."""
     config, words = comparison.config, settled_as(comparison, name).words
     mine, known = following(config.variant[name], config), pins(config.variant[leader])
-    told = {
+    own_words = {
         key: f"{key}={words.get(key, spelled(mine[key]))}" for key in pins(config.variant[name]) if key not in known
     }
-    already = [word for key, word in told.items() if mine[key] == getattr(config, key)]
-    idle = [word for word in told.values() if word not in already]
+    already = [word for key, word in own_words.items() if mine[key] == getattr(config, key)]
+    idle = [word for word in own_words.values() if word not in already]
     parts = [f"{listed(already)}, which this run has already"] if already else []
     return "; and ".join(parts + ([f"{listed(idle)}, which changes nothing here"] if idle else []))
 

@@ -42,9 +42,9 @@ def page(paper: Paper, student: str, file: str) -> str:
 def key(paper: Paper, student: str) -> str:
     """Return the key: the same boxes with what is right, and what each mistake would give."""
     style = inline(template_text("report.css"), template_text("worksheet.css"))
-    told = [mistake(paper, one) for one in foretold(paper)]
+    mistakes = [mistake(paper, one) for one in foretold(paper)]
     return rendered(
-        "worksheet.html", paper, student, style, "", filled=True, data=None, foretold=told, policy=policy(style)
+        "worksheet.html", paper, student, style, "", filled=True, data=None, foretold=mistakes, policy=policy(style)
     )
 
 

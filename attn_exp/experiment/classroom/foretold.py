@@ -70,12 +70,12 @@ def differs(array: Array, right: Array, digits: int) -> bool:
 def possible(paper: Paper) -> frozenset[str]:
     """Return the common mistakes that change the numbers of a sheet at all, however little."""
     fine = replace(paper, digits=9)
-    return frozenset(told.name for told in foretold(fine)) & frozenset(COMMON)
+    return frozenset(mistake.name for mistake in foretold(fine)) & frozenset(COMMON)
 
 
 def hidden(paper: Paper, possible: frozenset[str]) -> list[str]:
     """Return those of some mistakes that no box of the sheet would show."""
-    shown = {told.name for told in foretold(paper)}
+    shown = {mistake.name for mistake in foretold(paper)}
     return [name for name in COMMON if name in possible - shown]
 
 

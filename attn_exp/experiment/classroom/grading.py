@@ -108,10 +108,10 @@ def diagnosed(sheet: Sheet) -> tuple[tuple[str, ...], str]:
             turned = " (tokens in columns)" if layout is not sheet else ""
             if layout is not sheet and agrees(layout, layout.right):
                 return (), "right, with tokens in columns"
-            found = suspects.one_mistake(layout, suspects.single(layout))
-            if found is not None:
-                said = " ".join(mistakes.mistake(name).says for name in found.names)
-                return found.names, said + turned
+            suspect = suspects.one_mistake(layout, suspects.single(layout))
+            if suspect is not None:
+                said = " ".join(mistakes.mistake(name).says for name in suspect.names)
+                return suspect.names, said + turned
     slips = every_slip(sheet)
     bad = [slip for slip in slips if slip]
     if is_slip(slips):

@@ -83,17 +83,17 @@ def placed(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Numbers:
     """Return the numbers of the blocks of a table."""
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     numbers = {blank.stage: np.full(blank.right.shape, np.nan) for blank in paper.blanks}
-    found = 0
+    blocks_read = 0
     for start, line in enumerate(lines):
         match = CORNER.fullmatch(line[0]) if line else None
         corner = line[0].lower() if match else ""
         if corner not in known:
             continue
-        found += 1
+        blocks_read += 1
         blank, head, rows, columns = known[corner]
         matrix = block(lines[start + 1 : start + 1 + len(rows)], len(rows), len(columns), f"{name}: {corner}")
         numbers[blank.stage][head] = matrix.T if paper.turned else matrix
-    if not found:
+    if not blocks_read:
         raise UserError(f"{name}: another table; expected blocks that begin with {', '.join(list(known)[:3])}, ...")
     return {stage: array for stage, array in numbers.items() if not np.isnan(array).all()}
 

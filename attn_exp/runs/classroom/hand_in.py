@@ -35,10 +35,10 @@ class Handed:
         """The student's line of the table."""
         if self.grade is None:
             return (self.student, "-", "-", "-", "-", self.trouble)
-        found = self.grade
-        said = found.said or ("all right" if found.points == found.most else "no number is wrong; some are missing")
+        grade = self.grade
+        said = grade.said or ("all right" if grade.points == grade.most else "no number is wrong; some are missing")
         return (
-            self.student, f"{found.points}", f"{found.most}", found.first_wrong, " ".join(found.mistakes), said,
+            self.student, f"{grade.points}", f"{grade.most}", grade.first_wrong, " ".join(grade.mistakes), said,
         )  # fmt: skip
 
 

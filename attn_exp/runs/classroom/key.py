@@ -72,12 +72,12 @@ def read(path: Path) -> Key:
         UserError: it cannot be read, or is none.
     """
     try:
-        found = json_file.read(path, SHAPE, most=machine.MOST_BYTES)
+        record = json_file.read(path, SHAPE, most=machine.MOST_BYTES)
     except (OSError, DamagedError, ValueError) as error:
         raise UserError(f"{path}: no key of a sheet ({error})") from error
-    if not 0 <= found["digits"] <= MOST_DIGITS:
-        raise UserError(f"{path}: no key of a sheet (digits={found['digits']})")
+    if not 0 <= record["digits"] <= MOST_DIGITS:
+        raise UserError(f"{path}: no key of a sheet (digits={record['digits']})")
     return Key(
-        found["student"], tuple(found["words"]), found["numbers"], tuple(found["stages"]), found["digits"],
-        found["turned"],
+        record["student"], tuple(record["words"]), record["numbers"], tuple(record["stages"]), record["digits"],
+        record["turned"],
     )  # fmt: skip
