@@ -8,10 +8,13 @@ from typing import Any
 from attn_exp.config.schema import Config
 from attn_exp.config.trained import LEFT, PLAIN, Model
 from attn_exp.errors import UserError
+from attn_exp.problem.passing import Pass
 
 
-def settled(config: Config) -> Config:
+def settled(config: Config, under_way: Pass | None = None) -> Config:
     """Return settings of which none is left to a model: its layer says them. They are as they were where none was.
+
+    `under_way` is the pass of the last point, where several are computed one after the other.
 
     Raises:
         UserError: there is no model to ask, or it cannot be read.
@@ -27,7 +30,7 @@ def settled(config: Config) -> Config:
         )
     from attn_exp.problem import models  # noqa: PLC0415 - most runs have none
 
-    return models.applied(config)
+    return models.applied(config, under_way or Pass())
 
 
 def asked(settings: Any) -> list[str]:

@@ -174,12 +174,27 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
     """
     own = tuple(origin for origin in registry.origins() if origin.name)
     kept: Sequence[int] = left(space, sweep.skip) if sweep.skip else range(space.size)
-    return Plan(space, kept, sweep.chunk or chunk_size(len(kept)), task_version(), sweep.fail_fast, metrics, own)
+    return Plan(
+        space,
+        kept,
+        sweep.chunk or max(chunk_size(len(kept)), together(space)),
+        task_version(),
+        sweep.fail_fast,
+        metrics,
+        own,
+    )
 
 
 def chunk_size(points: int) -> int:
     """Return how many points a chunk gets: the same each time, so that a sweep finds its parts again."""
     return max(1, -(-points // FILES), min(32, points // 16))
+
+
+def together(space: Space) -> int:
+    """Return how many points a chunk should have at least: a quarter of a model's layers, where neighbours differ in
+    them alone and share one pass through it."""
+    last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
+    return -(-len(last.values) // 4) if last is not None and last.key == "model.layer" else 1
 
 
 def left(space: Space, text: str) -> array[int]:

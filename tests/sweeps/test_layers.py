@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from attn_exp import cli
+from attn_exp.config.trained import Model
 from attn_exp.experiment import patterns
-from attn_exp.problem import input_files
+from attn_exp.problem import input_files, models
 from tests.checkpoints import write_bert, write_tiny_model
 from tests.compose import comparison
 
@@ -104,3 +105,33 @@ def change(file: Path) -> None:
     numbers = np.frombuffer(data, dtype=np.float32, offset=8 + int.from_bytes(data[:8], "little"))
     numbers[:] = numbers[::-1].copy()
     file.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("axes", "passes"),
+    [
+        (("model.layer=0,1",), 1),
+        (("model.layer=1,0",), 2),  # a pass does not go back
+        (("model.tokens=[1,2,1],[3,4,3,4]", "model.layer=0,1"), 2),
+        (("model.layer=0,1", "model.tokens=[1,2,1],[3,4,3,4]"), 4),
+    ],
+)
+def test_neighbours_that_differ_in_their_layer_share_one_pass(
+    axes: tuple[str, ...], passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bert(tmp_path)
+    words = ["model=bert", f"model.path={tmp_path}", *["model.tokens=[1,2,1]"] * (len(axes) == 1)]
+    begun: list[Model] = []
+    begin = models.begin
+
+    def counted(settings: Model) -> models.Begun:
+        begun.append(settings)
+        return begin(settings)
+
+    monkeypatch.setattr(models, "begin", counted)
+    folder = swept(tmp_path, monkeypatch, *words, *axes, "report=none", "sweep.chunk=4")
+    rows = list(csv.DictReader((folder / "results.csv").read_text(encoding="utf-8").splitlines()))
+    assert len(begun) == passes + 2  # before any worker: how many heads there are, and whether the first point fits
+    for row in rows:
+        point = [f"{key}={row[key]}" for key in ("model.tokens", "model.layer") if key in row]
+        assert float(row["entropy"]) == comparison(*words, *point).rows[0].entropy

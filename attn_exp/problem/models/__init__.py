@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +26,20 @@ from attn_exp.problem.files.checkpoint import Checkpoint
 from attn_exp.problem.files.tokenizer import encoded
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models.model import Layer
+from attn_exp.problem.passing import Pass
 
 Array = NDArray[Any]
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
 
 
-def applied(config: Config) -> Config:
+def applied(config: Config, under_way: Pass) -> Config:
     """Return settings in which what is left to the model is what the asked layer of it has.
 
     Raises:
         UserError: a checkpoint that cannot be read, or a layer, tokens or text that it does not take.
     """
-    return filled(config, *read(config.model))
+    return filled(config, *read(config.model, under_way))
 
 
 def filled(config: Config, layer: Layer, tokens: tuple[str, ...], title: str) -> Config:
@@ -72,8 +72,18 @@ def put(group: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
     return choices
 
 
-def read(settings: Model) -> tuple[Layer, tuple[str, ...], str]:
-    """Return the asked layer, a name for each token, and what the run is called.
+class Begun(NamedTuple):
+    """A model that is open, and what goes into it: ids or a picture, and a name for each token."""
+
+    family: contract.Model
+    checkpoint: Checkpoint
+    ids: Array
+    tokens: tuple[str, ...]
+    layers: int
+
+
+def begin(settings: Model) -> Begun:
+    """Open the model of a run, and read what goes into it; no layer is computed yet.
 
     Raises:
         UserError: as `applied`.
@@ -81,21 +91,47 @@ def read(settings: Model) -> tuple[Layer, tuple[str, ...], str]:
     family = find(str(settings.family))
     checkpoint = opened(settings, family)
     ids, tokens = given(settings, family, checkpoint)
-    count = family.depth(checkpoint)
-    if settings.layer >= count:
-        raise UserError(f"model.layer={settings.layer}: the model has {count} layers, 0 to {count - 1}")
+    return Begun(family, checkpoint, ids, tokens, family.depth(checkpoint))
+
+
+def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
+    """Return the asked layer, a name for each token, and what the run is called.
+
+    Raises:
+        UserError: as `applied`.
+    """
+    if under_way.model != replace(settings, layer=0) or settings.layer < under_way.number:
+        under_way.begun = begin(settings)
+        under_way.layers = under_way.begun.family.forward(under_way.begun.checkpoint, under_way.begun.ids)
+        under_way.model, under_way.number = replace(settings, layer=0), -1
+    begun: Begun = under_way.begun
+    last = begun.layers - 1
+    if settings.layer > last:
+        raise UserError(f"model.layer={settings.layer}: the model has {begun.layers} layers, 0 to {last}")
+    layer = reached(settings.layer, under_way)
+    check_finite(layer, settings)
+    names = begun.tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
+    title = f"{settings.family}, {Path(str(settings.path)).resolve().name}, layer {settings.layer} of 0 to {last}"
+    return layer, names, title
+
+
+def reached(number: int, under_way: Pass) -> Layer:
+    """Return a layer of a pass, which goes on until it is there.
+
+    Raises:
+        UserError: a checkpoint that cannot be read, or that does not hold what it should.
+    """
+    model, under_way.model = under_way.model, None  # one that fails does not go on
     try:
         with np.errstate(all="ignore"):
-            layer = next(islice(family.forward(checkpoint, ids), settings.layer, None))
+            while under_way.number < number:
+                under_way.layer = next(under_way.layers)
+                under_way.number += 1
     except (OSError, MemoryError) as error:
-        raise UserError(f"{checkpoint.key}: cannot be read ({first_line(error)})") from error
-    check_finite(layer, settings)
-    names = tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
-    return (
-        layer,
-        names,
-        f"{settings.family}, {Path(str(settings.path)).resolve().name}, layer {settings.layer} of 0 to {count - 1}",
-    )
+        raise UserError(f"{under_way.begun.checkpoint.key}: cannot be read ({first_line(error)})") from error
+    under_way.model = model
+    layer: Layer = under_way.layer
+    return layer
 
 
 def check_finite(layer: Layer, settings: Model) -> None:
