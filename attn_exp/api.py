@@ -1,4 +1,4 @@
-"""What Python may ask: `run`, `check`, `explain` and `assert_attention`, in the words of the command line."""
+"""What Python may ask, in the words of the command line: `run`, `sweep`, `load`, `check`, `explain` and more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError
-from attn_exp.runs import execution, store
+from attn_exp.runs import execution, own_members, store
 from attn_exp.runs.given import is_array_name, named_or_spelled, plain, split, starting, with_arrays
 from attn_exp.runs.result import Result
 
@@ -49,15 +49,17 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
     'seed=range(0,10)' variant=[matrix,multi_head]`: the same folder, which continues where it was stopped.
 
     Raises:
-        UserError: whatever the command line would refuse, in the same words; or a folder that cannot be written to.
+        UserError: whatever the command line would refuse, in the same words; a folder that cannot be written to; or
+            `sweep.dry_run=true`, which computes nothing that could be returned.
     """
     from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
     from attn_exp.sweeps.sweep import sweep as computed  # noqa: PLC0415
 
     chosen = [f"{key}={spelled(plain(value))}" for key, value in settings.items()]
     outcome = computed([*words, *chosen], [] if config_dir is None else [str(config_dir)])
-    if not (outcome.folder / "manifest.json").is_file():
-        raise UserError(outcome.text or f"{outcome.folder}: cannot be written to")
+    if not outcome.kept:
+        dry = "sweep.dry_run=true computes nothing; python -m attn_exp -m prints its plan"
+        raise UserError(dry if outcome.text else f"{outcome.folder}: cannot be written to")
     return swept.load(outcome.folder)
 
 
@@ -73,8 +75,8 @@ def load(folder: str | Path) -> Result | Swept:
 
         return swept.load(place)
     run = store.load(place)
-    repeat = Repeat(tuple(run.about["words"]), tuple(run.about["folders"]))
-    return Result(run.comparison, run.timings, repeat)
+    own = tuple(own_members.files(run.about))
+    return Result(run.comparison, run.timings, Repeat(tuple(run.about["words"]), tuple(run.about["folders"]), own=own))
 
 
 def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> Verdict:

@@ -47,6 +47,11 @@ def shown(value: Any) -> str:
     return str(value)
 
 
+def reason(error: Exception) -> str:
+    """Return in a few words why something failed: what the system says of a file, or the first line of the error."""
+    return error.strerror or first_line(error) if isinstance(error, OSError) else first_line(error)
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of what an error says, or its kind where it says nothing."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

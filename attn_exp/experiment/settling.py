@@ -38,11 +38,10 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
     if variant.form not in forms.names() and not is_code(variant.form):
         raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
     chosen = following(variant, config)
-    if chosen["mistake"]:
+    for mistake in chosen["mistake"]:
         from attn_exp.experiment import mistakes  # noqa: PLC0415 - most runs make none
 
-        for mistake in chosen["mistake"]:
-            mistakes.usable(mistake)
+        mistakes.usable(mistake)
     shares = shared(name, variant, chosen, config.head, problem)
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
     multiplier = factor(chosen["scale"], size)
@@ -236,9 +235,8 @@ def check_positions(placed: tuple[Position, ...], size: int, problem: Problem) -
     """Refuse positions that the problem has no place for."""
     for position in placed:
         if position.changes_x and problem.x is None:
-            raise UserError(
-                f"position={type(position).__name__.lower()} is added to x, but this problem starts after x"
-            )
+            name = type(position).__name__.lower()
+            raise UserError(f"position={name} is added to x, but this problem starts after x")
         misfit = position.misfit(size)
         if misfit:
             raise UserError(misfit)

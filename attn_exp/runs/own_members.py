@@ -51,6 +51,11 @@ def names_in(config: Config) -> Iterator[str]:
             yield from (f"{kind.package}:{name}" for name in names)
 
 
+def files(about: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the files of code that a command named, as a description on disk says; none that Python registered."""
+    return tuple(record["name"] for record in about.get(KEY, ()) if record["name"])
+
+
 @contextmanager
 def without_code(records: Sequence[Record]) -> Iterator[None]:
     """Let the members that a run knew be known by name alone, where no file of now brings them: nothing is imported."""

@@ -22,7 +22,7 @@ from attn_exp.config.own_code import is_code
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError, first_line
+from attn_exp.errors import UserError, reason
 from attn_exp.experiment import checks
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.row import Distance, Row
@@ -131,7 +131,7 @@ def load(folder: Path) -> Run:
         with own_members.without_code(about.get(own_members.KEY, ())):
             return Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{folder}: not a finished run that can be read ({first_line(error)})") from error
+        raise UserError(f"{folder}: not a finished run that can be read ({reason(error)})") from error
 
 
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
@@ -178,10 +178,8 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
         about = json_file.read(folder / "run.json", DESCRIPTION)
         stored = results.load(folder / results.FILE) if arrays.are_named(about["config"]) else {}
         return read(arrays.put_back(about["config"], stored)), folders.settings(about), about
-    except OSError as error:
-        raise UserError(f"{folder}: its run.json cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{folder}: its run.json cannot be read ({first_line(error)})") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{folder}: its run.json cannot be read ({reason(error)})") from error
 
 
 def write_data(run: Run, folder: Path) -> list[str]:

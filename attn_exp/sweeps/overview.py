@@ -12,9 +12,10 @@ from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table as drawn
+from attn_exp.runs import own_members
 from attn_exp.sweeps.merging import ANY, merged, numbers
 from attn_exp.sweeps.meter import span
-from attn_exp.sweeps.points import command, files, point_words
+from attn_exp.sweeps.points import command, point_words
 from attn_exp.sweeps.totals import Summary
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
@@ -135,7 +136,7 @@ def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> 
         return command(about, first).line
     words, folders = point_words(about, first)
     words = [seed_word(seeds[0]) if word.startswith("seed=") else word for word in words]
-    return Repeat(tuple(words), tuple(folders), many=True, own=files(about)).line
+    return Repeat(tuple(words), tuple(folders), many=True, own=own_members.files(about)).line
 
 
 def seed_word(axis: Mapping[str, Any]) -> str:

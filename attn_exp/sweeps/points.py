@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attn_exp.config.repeat import Repeat
+from attn_exp.runs import own_members
 
 
 def point_words(about: Mapping[str, Any], point: int) -> tuple[list[str], list[str]]:
@@ -40,9 +41,4 @@ def word(axis: Mapping[str, Any], place: int) -> str:
 def command(about: Mapping[str, Any], point: int) -> Repeat:
     """Return the command that runs one point alone."""
     words, folders = point_words(about, point)
-    return Repeat(tuple(words), tuple(folders), own=files(about))
-
-
-def files(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the files of code whose members the points may name."""
-    return tuple(record["name"] for record in about.get("with", ()))
+    return Repeat(tuple(words), tuple(folders), own=own_members.files(about))

@@ -38,11 +38,12 @@ RAW = "sweep.skip="
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a sweep ended: what the terminal shows, the exit code, and its folder."""
+    """How a sweep ended: what the terminal shows, the exit code, its folder, and whether it lies there to be read."""
 
     text: str
     code: int
     folder: Path
+    kept: bool = True
 
 
 def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
@@ -60,7 +61,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
         inventory = collect.shelf(folder, about).find(plan.names)
         missing = [chunk for chunk, name in enumerate(plan.names) if name not in inventory.whole]
         text = preview(plan, folder, first, [part.failed for part in inventory.whole.values()], missing)
-        return Outcome(text, DONE, folder)
+        return Outcome(text, DONE, folder, kept=False)
     try:
         with home.made(folder), lock.held(folder), interruptible(), ask_git() as git:
             return run(plan, folder, first, about, git)
@@ -69,7 +70,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
             raise
         hint = "what is done is kept: make room and run the same command again"
         complain(f"error: {folder}: cannot be written to ({error.strerror}); {hint}")
-        return Outcome("", SOME_FAILED, folder)
+        return Outcome("", SOME_FAILED, folder, kept=False)
 
 
 def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Git | None) -> Outcome:

@@ -115,6 +115,9 @@ def test_a_run_records_file_hash_and_command(here: Path) -> None:
     assert Path(record["file"]) == here / "mine.py"
     assert record["sha256"] == hashlib.sha256((here / "mine.py").read_bytes()).hexdigest()
     assert about(here)["command"] == "python -m attn_exp --with mine.py mask=mine report=none"
+    loaded = attn_exp.load(newest(here))
+    assert isinstance(loaded, attn_exp.Result)
+    assert loaded.command == about(here)["command"]
 
 
 def test_what_is_on_disk_is_shown_without_any_code(here: Path, ran: Callable[[], bool]) -> None:

@@ -64,6 +64,14 @@ def test_a_mistake_is_that_of_the_command_line(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_python_has_nothing_to_return_where_nothing_is_computed_or_kept(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="computes nothing"):
+        attn_exp.sweep("head=1,2", "sweep.dry_run=true", output_dir=str(tmp_path))
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be written to"):
+        attn_exp.sweep("head=1,2", "sweep.engine=serial", output_dir=str(tmp_path / "file"))
+
+
 def test_a_notebook_sees_the_answers_and_the_means(swept: Swept) -> None:
     page = swept._repr_html_()
     assert swept.sentences[0] in page

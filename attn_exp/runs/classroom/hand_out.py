@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attn_exp import machine
 from attn_exp.config.read import read
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError, reason, unknown
 from attn_exp.experiment.classroom.draw import Numbers, drawn
 from attn_exp.experiment.classroom.foretold import possible
 from attn_exp.experiment.classroom.paper import Paper, paper
@@ -149,7 +149,7 @@ def class_names(path: Path) -> tuple[str, ...]:
     try:
         lines = machine.read_text(path).splitlines()
     except (OSError, ValueError) as error:
-        raise UserError(f"names={path}: cannot be read ({error})") from error
+        raise UserError(f"names={path}: cannot be read ({reason(error)})") from error
     names = [re.split("[,;\t]", line)[0].strip().strip('"') for line in lines]
     names = [name for name in names if name]
     if names and names[0].lower() in ("name", "names", "student", "students"):
