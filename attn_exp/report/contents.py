@@ -91,6 +91,7 @@ def walk_of(views: Views, variant: str, title: str, name: str, shown: Mapping[st
     panel = next((place for place, panel in enumerate(views.panels) if variant in panel.variants), "")
     return {
         "title": title,
+        "variant": variant,
         "panel": panel,
         "steps": steps,
         "groups": groups,

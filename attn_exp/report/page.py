@@ -15,6 +15,7 @@ from attn_exp.report.compiled import templates
 from attn_exp.report.explain import spoken
 from attn_exp.report.flow import hue
 from attn_exp.report.inline import inline, policy, template_text
+from attn_exp.report.live import live
 from attn_exp.report.numbers import brief, decimals_of, kinds
 from attn_exp.report.page_data import page_data
 from attn_exp.report.pixels import coarse, picture
@@ -55,13 +56,14 @@ def page(both: Mapping[str, Any], views: Views, figures: Sequence[Shown] = ()) -
     environment.filters |= FILTERS
     end = top(coarse(matrix) for panel in views.panels for matrix in panel.weights)
     style = inline(template_text("report.css"), template_text("flow.css"), share_styles())
-    script = inline(template_text("report.js"), template_text("cells.js"))
+    leaders = [walk["variant"] for walk in both["walks"]]
+    script = inline(template_text("report.js"), *(template_text(name) for name in ("cells.js", "live.js", "change.js")))
     return environment.get_template("report.html").render(
         both,
         figures=figures,
         top=end,
         maps=[*maps(views, end), *block_maps(views)],
-        data=page_data(views),
+        data=page_data(views) | {"live": live(views.comparison, leaders, {"command": both["command"]})},
         style=Markup(style),
         script=Markup(script),
         policy=policy(style, script),

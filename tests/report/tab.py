@@ -27,8 +27,9 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND",
     "--hide-scrollbars",
 )  # fmt: skip
-KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowRight": 39}
-TYPED = {"Enter": "\r", " ": " "}
+KEYS = {"Backspace": 8, "Tab": 9, "Enter": 13, "Escape": 27, " ": 32}
+KEYS |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "7": 55}
+TYPED = {"Enter": "\r", " ": " ", "7": "7"}
 """Keys that also type something, without which they press no button."""
 
 DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))"
@@ -127,6 +128,15 @@ class Tab:
         where = {"x": middle[0], "y": middle[1], "button": "left", "clickCount": 1}
         for kind in ("mousePressed", "mouseReleased"):
             self.tell("Input.dispatchMouseEvent", type=kind, **where)
+
+    def drag(self, selector: str, down: int) -> None:
+        """Drag the middle of the first element that matches so many pixels down, or up where they are below 0."""
+        self.ask(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})")
+        self.ask(DRAWN)
+        box = self.ask(f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()")
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        for kind, at in (("mousePressed", 0), ("mouseMoved", down // 2), ("mouseMoved", down), ("mouseReleased", down)):
+            self.tell("Input.dispatchMouseEvent", type=kind, x=x, y=y + at, button="left", buttons=1, clickCount=1)
 
     def screen(self, width: int, height: int = 800, scheme: str = "light", media: str = "") -> None:
         """Have a screen so many pixels wide, light or dark, or be paper (`media="print"`)."""

@@ -16,7 +16,7 @@
   const tableAt = (walk, stage, head) => stepAt(walk, stage)?.querySelector(`[data-head="${head}"] table`);
   const cellAt = (walk, stage, head, row, column) => tableAt(walk, stage, head)?.tBodies[0].rows[row]?.cells[column + 1];
   const sizes = (walk, stage) => stepAt(walk, stage).dataset.shape.split(" ").map(Number);
-  const text = (cell) => cell.textContent;
+  const text = (cell) => (cell.querySelector("ins") || cell).textContent; // the new number of a changed cell
   const value = (cell) => Number(text(cell).replace("−", "-").replace("∞", "Infinity"));
   const half = (cell) => 0.5 * 10 ** -(text(cell).split(".")[1] || "").length;
   const short = (number) => (Math.abs(number) >= 1e4 ? number.toExponential(2) : number.toFixed(4)).replace("-", "−");
@@ -118,6 +118,8 @@
     cell.classList.add("asked");
     cell.closest("article").append(said);
   }
+
+  window.attention.explain = () => { const cell = document.querySelector(".asked"); if (cell) show(cell); };
 
   function enter(cell) {
     if (!cell) return;

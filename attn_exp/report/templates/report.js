@@ -224,5 +224,11 @@
   byId("touch").hidden = !(movable.length || variants.length > 1);
   if (movable.length) { remark(); move(movable[0].own > 0 ? movable[0].own : movable[0].standard); } else slider.closest(".controls").hidden = true;
   if (variants.length > 1) { left.addEventListener("change", showMinus); right.addEventListener("change", showMinus); showMinus(); }
-  window.attention = { panels, weightsAt };
+  /** Shows anew what is made of the panels and the answers, after somebody changed them. */
+  function refresh() {
+    if (movable.length) showWeights();
+    if (variants.length > 1) showMinus();
+    if (followed !== null) mark(followed);
+  }
+  window.attention = { data, floats, panels, variants, weightsAt, refresh };
 })();

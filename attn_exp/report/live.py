@@ -1,0 +1,196 @@
+"""What a page needs to compute a walk anew from numbers that a reader changes, or the reason why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp import forms
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.splits import settled_as
+from attn_exp.experiment.variant import Settled
+from attn_exp.problem.problem import Problem
+from attn_exp.report.live_command import command
+from attn_exp.report.page_data import packed
+from attn_exp.report.walk import is_mixed
+from attn_exp.rules.picture import places
+from attn_exp.rules.positions.position import Position
+from attn_exp.rules.positions.rope import Rope
+from attn_exp.rules.positions.sinusoidal import Sinusoidal
+from attn_exp.rules.rules import Rules, whole_grid
+from attn_exp.rules.scores.additive import Additive
+from attn_exp.rules.scores.score import Score
+
+Array = NDArray[Any]
+
+MOST_NUMBERS, MOST_WEIGHTS = 4096, 10_000
+"""So many numbers to start from, and so many weights of one variant, are computed anew in a page."""
+
+NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
+"""What turns logits into weights in the script of the page too."""
+
+
+def live(comparison: Comparison, leaders: Sequence[str], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arrays that a reader may change, the command that says them, and a plan or a reason for each walk."""
+    plans = [reason(comparison, settled) or plan(comparison, settled) for settled in chosen(comparison, leaders)]
+    if all(isinstance(entry, str) for entry in plans):
+        return {"arrays": {}, "command": None, "walks": plans}
+    arrays = {name: {"shape": array.shape, "data": packed(array)} for name, array in starts(comparison.problem).items()}
+    return {"arrays": arrays, "command": command(comparison, about), "walks": plans}
+
+
+def chosen(comparison: Comparison, leaders: Sequence[str]) -> list[Settled]:
+    """Return the variants of the walks."""
+    return [settled_as(comparison, variant) for variant in leaders]
+
+
+def starts(problem: Problem) -> dict[str, Array]:
+    """Return the arrays that a problem starts from, by their names."""
+    first = {"x": problem.x, "memory": problem.memory, **problem.projections}
+    later = {"q": problem.q, "k": problem.k, "v": problem.v, "weights": problem.weights}
+    named = later if problem.x is None else first
+    return {name: array for name, array in named.items() if array is not None}
+
+
+def reason(comparison: Comparison, settled: Settled) -> str:
+    """Say why a page cannot compute a variant, in half a sentence; nothing where it can."""
+    if settled.own is not None or forms.is_own(settled.form):
+        return "this variant is code of your own, which a page does not run"
+    if settled.mistakes:
+        return f"this variant makes a mistake on purpose, {settled.mistake}"
+    if settled.form not in forms.NAMES:
+        return f"form={settled.form} comes from outside the package"
+    if settled.computed_in != np.float64:
+        return f"this variant rounds to {settled.computed_in}, and a page computes in float64"
+    return of_the_input(comparison) or of_the_rules(settled) or of_the_size(comparison.problem, settled)
+
+
+def of_the_input(comparison: Comparison) -> str:
+    """Say what of the input stands against it."""
+    if comparison.config.model.family is not None:
+        return "its numbers are those of a trained model"
+    coarse = {str(array.dtype) for array in starts(comparison.problem).values()} - {"float64"}
+    return f"its numbers are {' and '.join(sorted(coarse))}, and a page computes in float64" if coarse else ""
+
+
+def of_the_rules(settled: Settled) -> str:
+    """Say which rule a page cannot compute."""
+    rules = settled.rules
+    if rules.normalizer.name not in NORMALIZERS:
+        return f"normalizer={rules.normalizer.name} is computed in Python alone"
+    if rules.bend_last or np.ndim(rules.offset):
+        return "its rules are in an order that a page does not know"
+    strange: list[Score | Position] = [rule for rule in rules.scores if not (is_plain(rule) and paired(rule))]
+    strange += [position for position in settled.positions if type(position) not in (Rope, Sinusoidal)]
+    return f"the rule {type(strange[0]).__name__} is computed in Python alone" if strange else ""
+
+
+def is_plain(rule: Score) -> bool:
+    """Say whether a rule leaves each logit as it is, or caps it by a tanh."""
+    return type(rule).bend is Score.bend or rule.bound() is not None
+
+
+def paired(rule: Score) -> bool:
+    """Say whether its scores are products, or sums as in additive attention."""
+    return not rule.pairs or isinstance(rule, Additive)
+
+
+def of_the_size(problem: Problem, settled: Settled) -> str:
+    """Say what is too large to be computed at each key that is pressed."""
+    numbers = sum(array.size for array in starts(problem).values())
+    weights = settled.head * len(problem.tokens) * problem.keys
+    if numbers > MOST_NUMBERS:
+        return f"the run starts from {numbers:,} numbers, and a page computes with up to {MOST_NUMBERS:,}"
+    return f"it has {weights:,} weights, and a page computes up to {MOST_WEIGHTS:,}" if weights > MOST_WEIGHTS else ""
+
+
+def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
+    """Return how the page's script computes a variant: its heads, its rules as numbers, its ends."""
+    problem, shares = comparison.problem, settled.heads
+    row = next(row for row in comparison.rows if row.variant == settled.name)
+    return {
+        "letter": row.same_as,
+        "heads": (shares.query, shares.given, shares.shared),
+        "tiled": settled.tiled,
+        "past": problem.past,
+        "kernel": settled.member.reference == "kernel",
+        "normalizer": settled.rules.normalizer.name,
+        "empty": settled.empty,
+        "mixed": is_mixed(comparison, settled.name),
+        **marked(problem, settled),
+        **ruled(problem, settled),
+    }
+
+
+def marked(problem: Problem, settled: Settled) -> dict[str, Any]:
+    """Return what positions add to x and to the memory, and the cosines and sines by which they turn q and k."""
+    from attn_exp.experiment.executing import first_position  # noqa: PLC0415 - the module imports every form
+
+    added = [position for position in settled.positions if position.changes_x]
+    sources = {"x": problem.x, "memory": problem.memory} if added else {}
+    turns = [position for position in settled.positions if isinstance(position, Rope)]
+    if problem.q is None:
+        turns = []
+    width = 0 if problem.q is None else problem.q.shape[1] // settled.head
+    queries = np.arange(len(problem.tokens)) + (first_position(settled, problem) if turns else 0)
+    return {
+        "marks": {name: packed(summed(added, array)) for name, array in sources.items() if array is not None},
+        "turns": [angles(rope, width, queries, np.arange(problem.keys)) for rope in turns],
+    }
+
+
+def summed(added: Sequence[Position], array: Array) -> Array:
+    """Return what positions add to an array."""
+    total = np.zeros_like(array)
+    for position in added:
+        total = position.embed(total)
+    return total
+
+
+def angles(rope: Rope, width: int, queries: Array, keys: Array) -> dict[str, Any]:
+    """Return the cosines and the sines of each query and key: what becomes of the pair (1, 0)."""
+    size = width if rope.size is None else rope.size
+    first = slice(0, size, 2) if rope.interleaved else slice(0, size // 2)
+    second = slice(1, size, 2) if rope.interleaved else slice(size // 2, size)
+    unit = np.zeros((1, width))
+    unit[:, first] = 1.0
+    turned = {name: rope.turn(np.repeat(unit, len(at), axis=0), at) for name, at in (("q", queries), ("k", keys))}
+    both = {name: [packed(array[:, first]), packed(array[:, second])] for name, array in turned.items()}
+    return {"pairs": size // 2, "interleaved": rope.interleaved, **both}
+
+
+def ruled(problem: Problem, settled: Settled) -> dict[str, Any]:
+    """Return the scale, and the masks and scores as numbers at every place."""
+    rules, heads, rows, keys = settled.rules, settled.head, len(problem.tokens), problem.keys
+    grid = whole_grid(rules, heads, rows, keys)
+    allowed = places(rules.masks, rows, keys, int(rules.offset), heads)
+    biases = [np.asarray(bias) for rule in rules.scores if (bias := rule.bias(grid)) is not None]
+    extras = [extra for rule in rules.scores if (extra := rule.extra(grid.head)) is not None]
+    bounds = [bound for rule in rules.scores if (bound := rule.bound()) is not None]
+    return {
+        "c": settled.multiplier,
+        "caps": bounds,
+        "allowed": None if allowed.all() else "".join("01"[int(seen)] for seen in one_head(allowed).ravel()),
+        "bias": packed(one_head(np.broadcast_to(sum(biases), (heads, rows, keys)))) if biases else None,
+        "extra": np.concatenate(extras, axis=-1).reshape(heads, -1).tolist() if extras else None,
+        "pair": vectors(rules, problem, heads),
+    }
+
+
+def one_head(array: Array) -> Array:
+    """Return an array `[h t s]`, or its first head where all are alike."""
+    return array[:1] if (array == array[:1]).all() else array
+
+
+def vectors(rules: Rules, problem: Problem, heads: int) -> list[list[float]] | None:
+    """Return the vector of each head that weighs sums of a query and a key, or None where scores are products."""
+    rule = rules.pairing
+    if not isinstance(rule, Additive) or problem.q is None:
+        return None
+    size = problem.q.shape[1] // heads
+    whole = rule.weights(size, np.arange(heads)[:, None, None])
+    listed: list[list[float]] = np.broadcast_to(whole.reshape(-1, size), (heads, size)).tolist()
+    return listed

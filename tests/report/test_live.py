@@ -1,0 +1,292 @@
+"""Numbers changed in the page by hand: what follows is what NumPy computes, and so does the command for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.executing import execute
+from attn_exp.experiment.splits import settled_as
+from attn_exp.problem.problem import Problem, with_sides
+from tests import ROOT
+from tests.compose import comparison
+from tests.long import thinned
+from tests.report.browser import need_chromium
+from tests.report.render import page_of
+from tests.report.tab import Tab, tab
+from tests.report.test_report import a_run
+
+Numbers = dict[str, list[list[float]]]
+
+STAGES = """JSON.stringify(attention.live.plans.map((plan) => plan && attention.live.compute(plan, attention.live.now)),
+  (_, value) => (typeof value === 'number' && !Number.isFinite(value) ? String(value) : value))"""
+SHOWN = """Array.from(document.querySelectorAll('.walk > article td ins'), (cell) => [
+  cell.closest('.step').id, Number(cell.closest('[data-head]').dataset.head), cell.closest('tr').sectionRowIndex,
+  cell.parentNode.cellIndex - 1, cell.textContent])"""
+CELLS = "Array.from(document.querySelectorAll('.changing tbody td')).length"
+HELD = """Array.from(document.querySelectorAll('.changing tbody td'), (cell) =>
+  Number((cell.querySelector('ins') || cell).textContent.replace('−', '-')))"""
+TOUCHED = (
+    """(() => { const cell = document.querySelectorAll('.changing tbody td')[%d]; cell.id = 'hand'; return 0; })()"""
+)
+PLAIN = {**os.environ, "PYTHONPATH": str(ROOT)}
+LET_GO = "document.getElementById('hand').removeAttribute('id')"
+SAID = "document.querySelector('.changed [role=status]').textContent"
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    need_chromium()
+    with tab(tmp_path_factory.mktemp("browser")) as browser:
+        browser.screen(1280)
+        yield browser
+
+
+def show(opened: Tab, folder: Path, *words: str) -> Comparison:
+    """Open the page of a run with these words, and return the run."""
+    run = a_run(comparison(*words))
+    run = replace(run, about={**run.about, "command": shlex.join(["python", "-m", "attn_exp", *words])})
+    (folder / "page.html").write_text(page_of(run), encoding="utf-8")
+    opened.open(folder / "page.html")
+    return run.comparison
+
+
+def type_into(opened: Tab, cell: int, text: str) -> None:
+    """Click on a cell that can be changed, type, and press Enter."""
+    opened.ask(TOUCHED % cell)
+    opened.click("#hand")
+    opened.type(text)
+    opened.press("Enter")
+    opened.ask(LET_GO)
+
+
+def changed(problem: Problem, now: Numbers) -> Problem:
+    """Return the problem with the numbers of the page."""
+    arrays = {name: np.array(rows, float) for name, rows in now.items()}
+    if problem.x is None:
+        return replace(problem, **cast("dict[str, Any]", arrays))
+    projections = {
+        name: arrays[name].reshape(array.shape) if name in arrays else array
+        for name, array in problem.projections.items()
+    }
+    return with_sides(replace(problem, x=arrays["x"], memory=arrays.get("memory"), projections=projections))
+
+
+def numbers(nested: Any) -> np.ndarray[Any, Any]:
+    return np.array(json.loads(json.dumps(nested)), dtype=float)
+
+
+def leaders(found: Comparison) -> list[str]:
+    """Return the variant of each walk, in their order."""
+    first = {row.same_as: row.variant for row in reversed(found.rows) if row.same_as}
+    return [first[letter] for letter in sorted(first)]
+
+
+def check(opened: Tab, found: Comparison) -> None:
+    """Hold all that the page has computed, and all that it shows of it, to NumPy."""
+    now = opened.ask("attention.live.now")
+    stages, problem = json.loads(opened.ask(STAGES)), changed(found.problem, now)
+    traces = [execute(settled_as(found, name), problem) for name in leaders(found)]
+    for walk, trace in zip(stages, traces, strict=True):
+        for name, array in trace.stages():
+            apart = numbers(walk[name])
+            wanted = array.T[None] if name == "lse" else array if array.ndim == 3 else array[None]
+            np.testing.assert_allclose(apart, wanted, rtol=1e-12, atol=1e-12, err_msg=name)
+    for step, head, row, column, text in opened.ask(SHOWN):
+        _, walk, stage = step.split("-", 2)
+        array = np.array(now[stage]) if stage in now else getattr(traces[int(walk) - 1], stage)
+        value = np.atleast_2d(array)[row, column] if array.ndim < 3 else array[head, row, column]
+        if np.isfinite(value):
+            assert float(text.replace("−", "-")) == pytest.approx(
+                value, abs=0.51 * 10.0 ** -len(text.partition(".")[2])
+            )
+
+
+WAYS = (
+    ("variant=[looped,unscaled,multi_head]", "mask=causal"),
+    ("variant=[multi_head,multi_query]", "embeddings=random", "embeddings.tokens=4", "bias=true", "scale=0.3"),
+    ("variant=[matrix,multi_head]", "position=rope", "score=alibi", "mask=[causal,window]", "kv_head=1"),
+    ("variant=[matrix]", "embeddings=random", "position=sinusoidal", "score=[softcap,sink]", "past=2", "head=2"),
+    ("variant=[matrix,multi_head]", "embeddings=random", "embeddings.memory.tokens=5", "normalizer=sparsemax"),
+    ("variant=[multi_head]", "embeddings=random", "score=additive", "normalizer=sigmoid", "scale=false"),
+    ("variant=[linear,matrix]", "mask=causal", "scale=false", "normalizer=softmax"),
+    ("experiment=journey_rand",),
+    ("variant=[matrix]", "convention=keras_attention", "mask=padding", "mask.padding.lengths=2", "head=4"),
+    ("experiment=the_cat_sat", "bias=true", "normalizer=sum"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", thinned(WAYS, 4), ids=" ".join)
+def test_twenty_numbers_typed_by_hand_give_what_numpy_computes(
+    opened: Tab, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Ten ways to attend, twenty numbers each, typed one after the other into any cells of X, W and the biases."""
+    found, source = show(opened, tmp_path, *words), random.Random(" ".join(words))
+    assert opened.ask("attention.live.plans.every(Boolean)")
+    cells = opened.ask(CELLS)
+    for _ in range(20):
+        cell, text = source.randrange(cells), f"{source.uniform(-2, 2):.{source.randrange(0, 5)}f}"
+        type_into(opened, cell, text)
+        assert opened.ask(f"{HELD}[{cell}]") == float(text)
+        check(opened, found)
+    assert opened.console == []
+
+
+def start_of(problem: Problem, name: str) -> Any:
+    return problem.projections.get(name, getattr(problem, name, None))
+
+
+COMMANDS = (
+    *WAYS,
+    ("experiment=she_likes_coffee", "variant=[matrix]"),
+    ("experiment=qk_transpose",),
+    ("experiment=attention_times_value",),
+    ("experiment=udl_self_attention",),
+    ("variant=[multi_head]", "embeddings=words", "embeddings.text=a: b, 'c", "generator=torch", "projections=uniform"),
+    ("variant=[matrix]", "embeddings=random", "embeddings.distribution=uniform", "embeddings.memory=4", "bias=true"),
+)
+
+
+@pytest.mark.parametrize("words", thinned(COMMANDS, 5), ids=" ".join)
+def test_the_command_gives_exactly_these_numbers(opened: Tab, tmp_path: Path, words: tuple[str, ...]) -> None:
+    found, source = show(opened, tmp_path, *words), random.Random(7)
+    for cell in source.sample(range(opened.ask(CELLS)), 3):
+        type_into(opened, cell, f"{source.uniform(-2, 2):.3f}")
+    again = comparison(*shlex.split(opened.ask("attention.live.line()"))[3:])
+    wanted = changed(found.problem, opened.ask("attention.live.now"))
+    assert (again.problem.tokens, again.problem.key_tokens) == (wanted.tokens, wanted.key_tokens)
+    assert again.problem.projections.keys() == wanted.projections.keys()
+    for name in ("x", "memory", "q", "k", "v", "weights", *wanted.projections):
+        np.testing.assert_array_equal(start_of(again.problem, name), start_of(wanted, name), err_msg=name)
+    check(opened, again)
+
+
+def test_a_shell_runs_the_command_and_its_run_has_these_numbers(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[matrix]", "mask=causal", "report=none")
+    type_into(opened, 0, "1.25")
+    opened.click(".changed button:nth-of-type(2)")
+    command = opened.ask("document.querySelector('.changed textarea').value")
+    assert opened.ask("document.querySelector('.changed textarea').checkVisibility()")
+    command = command.replace("python", sys.executable, 1)
+    subprocess.run(command, check=True, shell=True, cwd=tmp_path, timeout=120, env=PLAIN)
+    with np.load(tmp_path / "outputs" / "latest" / "results.npz") as stored:
+        x = next(stored[name] for name in stored.files if name.endswith("x"))
+    assert x[0].tolist() == [1.25, 0.9, 0.1, 0.5]
+
+
+X = "#walk-1-x tbody tr:nth-child(%d) td:nth-child(%d)"
+FOCUSED = "document.activeElement.textContent || document.activeElement.value"
+NUMBERS = "attention.live.now.x.flat().join(' ')"
+OWN = "0.2 0.9 0.1 0.5 0.8 0.3 0.7 0.2 0.4 0.6 0.3 0.9"
+
+
+def test_keys_alone_change_a_number_and_take_it_back(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped]")
+    opened.ask("document.querySelector('#walk-1-x td[tabindex=\"0\"]').focus()")
+    opened.press("ArrowRight", "ArrowDown")
+    assert opened.ask(FOCUSED) == "0.3"
+    opened.press("Enter", "ArrowUp", "ArrowUp")
+    assert opened.ask(FOCUSED) == "0.32"
+    opened.press("ArrowDown", "Enter")
+    assert opened.ask(NUMBERS) == OWN.replace("0.8 0.3", "0.8 0.31")
+    assert opened.ask("document.activeElement.innerText") == "0.3 0.31"
+    opened.press("7")
+    assert opened.ask(NUMBERS) == OWN.replace("0.8 0.3", "0.8 7")
+    opened.press("Escape")
+    assert opened.ask(NUMBERS) == OWN.replace("0.8 0.3", "0.8 0.31")
+    opened.press("Backspace")
+    assert opened.ask(NUMBERS) == OWN
+    assert opened.ask("document.querySelectorAll('ins, .moved').length") == 0
+    assert not opened.ask("document.querySelector('.changed').checkVisibility()")
+
+
+def test_what_is_no_number_changes_nothing_and_is_said(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped]")
+    opened.click(X % (1, 2))
+    opened.type("1e")
+    assert opened.ask("document.activeElement.getAttribute('aria-invalid')") == "true"
+    opened.press("Enter")
+    assert opened.ask("document.activeElement.tagName") == "INPUT"
+    opened.press("Tab")
+    assert opened.ask(NUMBERS) == OWN
+    opened.click(X % (1, 2))
+    opened.type("1,5")
+    opened.press("Enter")
+    assert opened.ask(NUMBERS).startswith("1.5 0.9")
+
+
+def test_dragging_up_makes_a_number_larger_and_reset_puts_the_page_back(opened: Tab, tmp_path: Path) -> None:
+    found = show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal")
+    whole = "document.querySelector('main').innerText"
+    before = opened.ask(whole)
+    opened.drag(X % (2, 2), -40)
+    assert opened.ask(NUMBERS) == OWN.replace("0.8 0.3", "0.9 0.3")
+    check(opened, found)
+    assert opened.ask("document.querySelectorAll('input.edit').length") == 0
+    assert "X[likes, 1] 0.8 → 0.9" in opened.ask(SAID)
+    opened.drag(X % (2, 2), 60)
+    assert opened.ask(NUMBERS) == OWN.replace("0.8 0.3", "0.75 0.3")
+    opened.click(".changed button")
+    assert opened.ask(NUMBERS) == OWN
+    assert opened.ask(whole) == before
+
+
+def test_old_and_new_stand_side_by_side_and_cells_explain_the_new_numbers(opened: Tab, tmp_path: Path) -> None:
+    """X[she, 1] = 1.2 instead of 0.2 adds the first row of W_q to the query of she: 0.061 to 0.6642."""
+    show(opened, tmp_path, "variant=[looped]")
+    was = opened.ask("document.querySelector('#walk-1-q tbody td').textContent")
+    opened.click(X % (1, 2))
+    opened.type("1.2")
+    opened.press("Enter")
+    old, new = opened.ask("document.querySelector('#walk-1-q tbody td').innerText").split(" ")
+    step = opened.ask("attention.live.own.W_q[0][0]")
+    assert old == was
+    assert float(new) == pytest.approx(float(was) + step, abs=1e-4)
+    opened.click("#walk-1-q tbody td")
+    assert opened.ask("document.querySelector('.why').textContent").startswith("Q[she, 1] = 1.2 × 0.061")
+    assert opened.ask("document.querySelector('.why').textContent").endswith(f"= {new}")
+    assert opened.ask("document.querySelector('.sums li ins').textContent").startswith("= (")
+
+
+NOT_HERE = {
+    ("mistake=no_scale",): "this variant makes a mistake on purpose, no_scale",
+    ("embeddings=random", "embeddings.tokens=40", "embeddings.d_model=128"): "starts from 70,656 numbers, and a page",
+    ("convention=flash",): "this variant rounds to float32, and a page computes in float64",
+}
+
+
+@pytest.mark.parametrize("words", NOT_HERE, ids=" ".join)
+def test_where_nothing_can_be_changed_the_page_says_why_and_has_no_control(
+    opened: Tab, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    show(opened, tmp_path, "variant=[looped]", *words)
+    assert NOT_HERE[words] in opened.ask("document.querySelector('.walk .note').textContent")
+    assert opened.ask("document.querySelectorAll('.changing, .changed').length") == 0
+    assert opened.console == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_changed_page_is_sound_for_screen_readers_and_asks_for_nothing(
+    opened: Tab, tmp_path: Path, scheme: str
+) -> None:
+    opened.screen(1280, scheme=scheme)
+    show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal", "bias=true")
+    opened.requests.clear()
+    type_into(opened, 3, "2")
+    opened.click(".changed button:nth-of-type(2)")
+    opened.click(X % (1, 2))
+    assert opened.ask("document.activeElement.getAttribute('aria-label')") == "X[she, 1], in the run 0.2"
+    assert opened.violations() == []
+    assert (opened.requests, opened.console) == ([], [])
