@@ -32,7 +32,7 @@ def printed(command: str, folder: Path) -> str:
     """Run a command in an empty folder and return what it prints."""
     words = command.replace("python -m attn_exp", f"{sys.executable} -m attn_exp", 1)
     words = re.sub("^attn-exp", f"{sys.executable} -m attn_exp", words)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120"}
     done = subprocess.run(
         ["bash", "-c", words], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=120
     )

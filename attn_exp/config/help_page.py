@@ -11,7 +11,7 @@ from attn_exp import registry
 from attn_exp.config import own_choices
 from attn_exp.config.choices import groups
 from attn_exp.config.kinds import Says
-from attn_exp.config.schema import Config, Figures, Sweep
+from attn_exp.config.schema import Config, Figures, Report, Sweep
 from attn_exp.errors import shown
 
 PAGE = """attn_exp: attention, computed in several forms, each checked against a reference, and told apart.
@@ -48,7 +48,7 @@ class Line:
 def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands: Sequence[str]) -> str:
     """Return the whole page; `members` are the names that a setting may have, where they are files of the project."""
     settings = [line for line in lines(Config, members) if line.name not in groups()]
-    figures = lines(Figures, members, "figures.")
+    figures = [*lines(Report, members, "report."), *lines(Figures, members, "figures.")]
     return PAGE.format(
         groups="\n".join(f"{group}: {', '.join(names)}" for group, names in groups(folders).items()),
         settings=listed([*settings, *figures]),

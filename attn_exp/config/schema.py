@@ -108,6 +108,9 @@ class Report:
     tables: bool = True
     figures: bool = True
     pages: bool = True
+    depth: Annotated[str, choice("reading", "all"), Says("reading: no ulp, operations or bytes; all: every number")] = (
+        "all"
+    )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, get_type_hints
 
 
@@ -9,25 +10,25 @@ class Column(NamedTuple):
     """How tables show one field of a record; it stands beside the field: `error: Annotated[float, Column(...)]`.
 
     `place`: where it stands among the others, from the left.
-    `name`: its head in a report.
-    `short`: its head on a terminal; where there is none, the name of the field.
+    `name`: its head in a report; a terminal and a file have the name of the field.
     `unit`, `meaning`: for the legend of a report.
     `shown`: the tables that show it whatever it holds: `page`, `terminal`, `paper`, `sweep`.
     `summed`: whether a sweep sums it up over its points.
     `aside`: whether a page shows it only to those who ask for more.
+    `deep`: whether it is left out where `report.depth=reading`: a student has no use for it.
     `exact`: whether it is an error itself, of which two digits say all.
     `drawn`: how early a sweep draws it, from 1; 0 = never.
     """
 
     place: int
     name: str
-    short: str = ""
     unit: str = ""
     meaning: str = ""
     shown: tuple[str, ...] = ()
     summed: bool = False
     aside: bool = False
     exact: bool = False
+    deep: bool = False
     drawn: int = 0
 
     @property
@@ -41,6 +42,11 @@ def columns(*schemas: type) -> dict[str, Column]:
     hints = [pair for schema in schemas for pair in get_type_hints(schema, include_extras=True).items()]
     known = {name: column for name, hint in hints if (column := beside(hint)) is not None}
     return dict(sorted(known.items(), key=lambda pair: pair[1].place))
+
+
+def at_depth(names: Mapping[str, Column], depth: str) -> dict[str, Column]:
+    """Return the columns that a reader of this depth is shown."""
+    return {name: column for name, column in names.items() if depth == "all" or not column.deep}
 
 
 def beside(hint: Any) -> Column | None:

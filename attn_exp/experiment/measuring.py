@@ -64,7 +64,7 @@ def make_row(
 def unmeasured() -> dict[str, Any]:
     """Return the numbers of a variant that was not computed, or not checked."""
     numbers = [name for name, column in COLUMNS.items() if column.summed]
-    return {"checked": 0, "sameness": "", "parts_at": ""} | dict.fromkeys(numbers, math.nan)
+    return {"checked": 0, "sameness": "", "differs_at": ""} | dict.fromkeys(numbers, math.nan)
 
 
 def measured(
@@ -79,7 +79,7 @@ def measured(
         "shift": difference(mine, first),
         "cosine": cosine(mine, first) if mine.shape == first.shape else math.nan,
         "sameness": apart.word,
-        "parts_at": apart.parts_at,
+        "differs_at": apart.differs_at,
         **spread(trace, settled.rules),
     }
 

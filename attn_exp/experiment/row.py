@@ -20,7 +20,7 @@ class Row:
 
     variant: Annotated[str, Column(10, "variant", shown=EVERYWHERE)]
     form: Annotated[str, Column(30, "form", meaning="how it is computed", aside=True)]
-    head: Annotated[int, Column(40, "heads", "head", meaning="query heads", shown=("terminal", "paper"))]
+    head: Annotated[int, Column(40, "heads", meaning="query heads", shown=("terminal", "paper"))]
     scale: Annotated[
         bool | float,
         Column(
@@ -41,7 +41,6 @@ class Row:
         Column(
             20,
             "same as",
-            "same_as",
             meaning="variants with the same letter compute the same function, to rounding",
             shown=EVERYWHERE,
         ),
@@ -62,12 +61,12 @@ class Row:
         Column(
             110,
             "error",
-            "ulp",
             unit="ulp",
             meaning="the same, in units in the last place of the largest number",
             shown=("terminal", "sweep"),
             summed=True,
             aside=True,
+            deep=True,
             drawn=6,
         ),
     ]
@@ -113,7 +112,6 @@ class Row:
         Column(
             180,
             "effective keys",
-            "eff_keys",
             meaning="over how many keys, equally weighted, it would spread as widely",
             shown=("terminal", "paper", "sweep"),
             summed=True,
@@ -126,7 +124,6 @@ class Row:
         Column(
             190,
             "largest weight",
-            "max_weight",
             meaning="mean over heads and queries",
             shown=(*EVERYWHERE, "sweep"),
             summed=True,
@@ -141,12 +138,15 @@ class Row:
             meaning="how far a row of weights is from summing to 1",
             summed=True,
             aside=True,
+            deep=True,
             exact=True,
         ),
     ]
     flops: Annotated[
         int,
-        Column(250, "work", unit="FLOPs", meaning="multiplications and additions of both matrix products", aside=True),
+        Column(
+            250, "multiplications and additions", meaning="of both matrix products, together", aside=True, deep=True
+        ),
     ]
     kv_head: Annotated[int, Column(50, "key/value heads", meaning="heads that the queries share")] = 0
     mask: Annotated[str, Column(101, "mask")] = "none"
@@ -154,17 +154,21 @@ class Row:
     position: Annotated[str, Column(103, "position")] = "none"
     normalizer: Annotated[str, Column(104, "normalizer")] = "softmax"
     convention: Annotated[str, Column(105, "convention")] = "none"
-    sameness: Annotated[str, Column(130, "sameness", meaning="how near the output is to the first row's")] = ""
-    parts_at: Annotated[str, Column(140, "parts at", meaning="the first stage that differs from the first row's")] = ""
+    sameness: Annotated[
+        str, Column(130, "sameness", meaning="how near the output is to the first row's", deep=True)
+    ] = ""
+    differs_at: Annotated[
+        str, Column(140, "differs at", meaning="the first stage that is not the first row's", deep=True)
+    ] = ""
     note: Annotated[str, Column(260, "note")] = ""
     computed_in: Annotated[
         str,
         Column(
             120,
             "computed in",
-            "of",
             meaning="the type of numbers that the form works in: its ulp are this type's",
             shown=("terminal",),
+            deep=True,
         ),
     ] = "float64"
 
@@ -177,7 +181,7 @@ COLUMNS = columns(Row)
 class Distance:
     """How far two variants are apart: the largest absolute difference and the cosine of their answers.
 
-    `sameness` says how near the answers are, in the coarser of the types that they are computed in, `parts_at` which
+    `sameness` says how near the answers are, in the coarser of the types that they are computed in, `differs_at` which
     stage is the first to differ: in its bits where they compute the same function, beyond rounding where they do not.
     """
 
@@ -186,4 +190,4 @@ class Distance:
     difference: float
     cosine: float
     sameness: str = ""
-    parts_at: str = ""
+    differs_at: str = ""

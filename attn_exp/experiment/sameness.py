@@ -29,13 +29,13 @@ class Sameness(NamedTuple):
     """How near two computations are, and the first stage at which they part."""
 
     word: str
-    parts_at: str
+    differs_at: str
 
 
 def sameness(one: Trace, other: Trace, kind: Any = None) -> Sameness:
     """Compare two computations: their answers, then the stages in order, as `compared` does.
 
-    `parts_at` is the first stage that both form and that is not bit-identical; where the answers differ beyond
+    `differs_at` is the first stage that both form and that is not bit-identical; where the answers differ beyond
     rounding, the first stage that does.
     """
     word = compared(answer(one), answer(other), kind)

@@ -34,7 +34,7 @@ class Timing:
     minimum_s: float
     runs: int
     peak_bytes: Annotated[
-        int | None, Column(210, "peak", unit="bytes", meaning="the most memory held at once", aside=True)
+        int | None, Column(210, "peak", unit="bytes", meaning="the most memory held at once", aside=True, deep=True)
     ]
 
 

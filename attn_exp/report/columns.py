@@ -10,10 +10,18 @@ from attn_exp.experiment.column import Column, columns
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.timing import Timing
-from attn_exp.report.numbers import brief
+from attn_exp.report.numbers import brief, kinds
 
 COLUMNS = columns(Row, Timing)
 """The columns of the comparison, in the order in which they are read."""
+
+
+class Shared(NamedTuple):
+    """What is the same for all variants: its name and value, and whether a page can leave it out."""
+
+    name: str
+    value: str
+    deep: bool
 
 
 class Table(NamedTuple):
@@ -21,13 +29,38 @@ class Table(NamedTuple):
 
     head: tuple[Column, ...]
     lines: tuple[tuple[str, ...], ...]
-    shared: tuple[tuple[str, str], ...]
+    shared: tuple[Shared, ...]
 
     def part(self, aside: bool) -> Table:
         """Return the columns that stand aside, or the others, after the variants' names."""
-        places = [place for place, head in enumerate(self.head) if place == 0 or head.aside == aside]
+        return self.chosen([place for place, head in enumerate(self.head) if place == 0 or head.aside == aside])
+
+    @property
+    def kinds(self) -> list[str]:
+        """What each column holds, and whether it is left out for a reader, in the words that the style sheet knows."""
+        return [f"{kind} deep" if head.deep else kind for kind, head in zip(kinds(self.lines), self.head, strict=True)]
+
+    def at_depth(self, depth: str) -> Table:
+        """Return what a reader of this depth is shown."""
+        if depth == "all":
+            return self
+        table = self.chosen([place for place, head in enumerate(self.head) if not head.deep])
+        return table._replace(shared=tuple(shared for shared in self.shared if not shared.deep))
+
+    def chosen(self, places: Sequence[int]) -> Table:
+        """Return some of the columns."""
         lines = tuple(tuple(line[place] for place in places) for line in self.lines)
         return Table(tuple(self.head[place] for place in places), lines, self.shared)
+
+
+def shared(table: Table) -> str:
+    """Return what is the same for all variants, as a list in words."""
+    return ", ".join(f"{shared.name} {shared.value}" for shared in table.shared)
+
+
+def heads(table: Table) -> str:
+    """Return the heads of a table but that of the variants, as a list in words."""
+    return ", ".join(head.title for head in table.head[1:])
 
 
 def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
@@ -46,7 +79,12 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     return Table(
         tuple(COLUMNS[name] for name in apart),
         tuple(tuple(line.get(name, "") for name in apart) for line in values),
-        tuple((" ".join(filter(None, (COLUMNS[name].name, COLUMNS[name].unit))), values[0][name]) for name in shared),
+        tuple(
+            Shared(
+                " ".join(filter(None, (COLUMNS[name].name, COLUMNS[name].unit))), values[0][name], COLUMNS[name].deep
+            )
+            for name in shared
+        ),
     )
 
 

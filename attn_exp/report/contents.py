@@ -38,6 +38,7 @@ def contents(run: Run, views: Views) -> dict[str, Any]:
         "notes": config.notes,
         "command": str(run.about.get("command", "")),
         "comparison": columns.table(comparison, run.timings),
+        "depth": config.report.depth,
         "published": comparison.published,
         "agreement": agreed(comparison.published),
         "checks": [checked(finding) for finding in comparison.checks],

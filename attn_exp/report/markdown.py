@@ -27,11 +27,12 @@ def markdown(both: Mapping[str, Any], figures: Sequence[Shown] = ()) -> str:
     environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
     environment.filters |= {"code": code, "beside": beside}
     environment.filters |= {"markdown_table": table_of, "written": written}
-    heads = [head.title for head in both["comparison"].head]
+    comparison = both["comparison"].at_depth(both["depth"])
+    heads = [head.title for head in comparison.head]
     text = environment.get_template("report.md").render(
-        both,
+        {**both, "comparison": comparison},
         figures=figures,
-        comparison_table=piped(heads, both["comparison"].lines),
+        comparison_table=piped(heads, comparison.lines),
         published_table=piped(PUBLISHED, [printed(agreement) for agreement in both["published"]]),
         check_tables=[piped(check["head"], check["lines"]) for check in both["checks"]],
     )

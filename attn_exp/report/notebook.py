@@ -63,13 +63,13 @@ def page(comparison: Comparison, timings: Sequence[Timing]) -> str:
 
 def table(comparison: Comparison, timings: Sequence[Timing]) -> str:
     """Return the comparison as a table, and below it what all variants share."""
-    shown = columns.table(comparison, timings)
+    shown = columns.table(comparison, timings).at_depth(comparison.config.report.depth)
     heads = "".join(
         f'<th title="{html(head.meaning)}">{html(head.name)}{f" ({html(head.unit)})" if head.unit else ""}</th>'
         for head in shown.head
     )
     lines = "".join(f"<tr>{''.join(f'<td>{html(cell)}</td>' for cell in line)}</tr>" for line in shown.lines)
-    shared = paragraph("All with " + ", ".join(f"{name} {value}" for name, value in shown.shared) + ".")
+    shared = paragraph("All with " + ", ".join(f"{shared.name} {shared.value}" for shared in shown.shared) + ".")
     content = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
     return f'<div style="overflow-x:auto;white-space:nowrap">{content}</div>{shared}'
 

@@ -70,13 +70,13 @@ def explained(name: str) -> tuple[str, str, str]:
 
 
 def parting(stages: tuple[Stage, ...]) -> str:
-    """Say at which stage the function parts from the definition, as far as its stages are known."""
+    """Say at which stage the function first differs from the definition, as far as its stages are known."""
     first = next((stage for stage in stages if stage.parts), None)
     if first is None:
         return ""
     before = [stage for stage in stages[: stages.index(first)] if not stage.mine]
     seen = " at the latest; what it forms before is not known" if before else ""
-    return f"It parts from the definition at the {first.name}{seen}."
+    return f"It first differs from the definition in the {first.name}{seen}."
 
 
 def pairs(stage: Stage) -> tuple[Pair, ...]:

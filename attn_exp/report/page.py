@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from attn_exp.report import walk
+from attn_exp.report import columns, walk
 from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles, unbroken
 from attn_exp.report.compiled import templates
 from attn_exp.report.explain import spoken
@@ -25,8 +25,12 @@ from attn_exp.report.views import FINE, Views, heads_of, top
 SMALL = 12
 """Maps of the weights with at most this many rows and columns are tables with numbers; larger ones are pictures."""
 
+SCRIPTS = ("report.js", "cells.js", "live.js", "change.js", "depth.js")
+
 FILTERS = {
     "short": brief,
+    "shared": columns.shared,
+    "heads": columns.heads,
     "spoken": spoken,
     "shape": walk.shape,
     "hue": hue,
@@ -57,7 +61,7 @@ def page(both: Mapping[str, Any], views: Views, figures: Sequence[Shown] = ()) -
     end = top(coarse(matrix) for panel in views.panels for matrix in panel.weights)
     style = inline(template_text("report.css"), template_text("flow.css"), share_styles())
     leaders = [walk["variant"] for walk in both["walks"]]
-    script = inline(template_text("report.js"), *(template_text(name) for name in ("cells.js", "live.js", "change.js")))
+    script = inline(*map(template_text, SCRIPTS))
     return environment.get_template("report.html").render(
         both,
         figures=figures,

@@ -1,4 +1,4 @@
-"""Where variants part: the first stage at which two computations differ."""
+"""The first stage at which two computations differ, and how right each of them is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """Say of each other function where it parts from the first row's, and of each wrong answer how wrong it is."""
+    """Say of each other function where it first differs from the first row's, and of wrong answers how wrong."""
     rows = [row for row in comparison.rows if row.same_as]
     leaders = {row.same_as: row for row in reversed(rows)}
     others = [row for row in rows if leaders[row.same_as] is row and row.same_as != rows[0].same_as]
@@ -27,14 +27,14 @@ def sentences(comparison: Comparison) -> list[str]:
 
 
 def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
-    """Say at which stage one variant parts from the first, and by how much there."""
-    mine, theirs = (getattr(comparison.traces[side.variant], row.parts_at) for side in (row, first))
-    stage = spoken(row.parts_at)
+    """Say at which stage one variant first differs from the first, and by how much there."""
+    mine, theirs = (getattr(comparison.traces[side.variant], row.differs_at) for side in (row, first))
+    stage = spoken(row.differs_at)
     if mine.shape != theirs.shape:
         heads = f"{row.head} {'head' if row.head == 1 else 'heads'}"
         how = f", which it splits into {heads}" if row.head != first.head else ""
-        return f"{row.variant} parts from {first.variant} at the {stage}{how}."
-    return f"{row.variant} parts from {first.variant} at the {stage}, by up to {apart(mine, theirs):.2g}."
+        return f"{row.variant} first differs from {first.variant} in the {stage}{how}."
+    return f"{row.variant} first differs from {first.variant} in the {stage}, by up to {apart(mine, theirs):.2g}."
 
 
 def apart(mine: Array, theirs: Array) -> float:
@@ -49,14 +49,19 @@ def accuracy(rows: list[Row], queries: int = 0) -> str:
     kinds = list(dict.fromkeys(row.computed_in for row in right))
     groups = [[row for row in right if row.computed_in == kind] for kind in kinds]
     parts = [
-        f"{whom(group, len(rows), bool(wrong))}{f' in {kind}' if kinds[1:] else ''} is within "
-        f"{max(row.error for row in group):.1g} of the scalar reference{some_of(group, queries)}"
+        f"{whom(group, len(rows), bool(wrong))}{f' in {kind}' if kinds[1:] else ''} "
+        f"{near(max(row.error for row in group))}{some_of(group, queries)}"
         for kind, group in zip(kinds, groups, strict=True)
     ]
     for row in wrong:
         why = f" (mistake={row.mistake})" if row.mistake != "none" else ""
         parts.append(f"{row.variant} is wrong by up to {row.error:.2g}{why}")
     return f"{'; '.join(parts)}."
+
+
+def near(error: float) -> str:
+    """Say how near the reference an answer is; to be no distance from it is to equal it."""
+    return f"is within {error:.1g} of the scalar reference" if error else "equals the scalar reference in every digit"
 
 
 def some_of(rows: list[Row], queries: int) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from attn_exp.experiment.column import at_depth
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.report import whose
@@ -15,16 +17,20 @@ from attn_exp.report.verdict import agreed, who_agrees
 if TYPE_CHECKING:
     from attn_exp.experiment.documents.agreement import Agreement
 
-NAMES = [name for name, column in COLUMNS.items() if "terminal" in column.shown]
-"""Fields of a row that fit side by side in 100 columns; the type is left out where it is float64."""
+NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in column.shown}
+"""Fields of a row that a terminal shows side by side; the type is left out where it is float64."""
+
+UNSEEN = 10_000
+"""Columns that a file or another program has room for."""
 
 
 def summary(comparison: Comparison) -> str:
     """Return the table of the variants, the published table where there is one, and the sentence on what agrees."""
     ordinary = all(row.computed_in == "float64" for row in comparison.rows)
-    names = [name for name in NAMES if name != "computed_in" or not ordinary]
+    known = at_depth(NAMES, comparison.config.report.depth)
+    names = [name for name in known if name != "computed_in" or not ordinary]
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
-    parts = [table([COLUMNS[name].short or name for name in names], cells), visible(who_agrees(comparison.rows))]
+    parts = [table(names, cells), visible(who_agrees(comparison.rows))]
     parts += filter(None, [whose.whose_tokens(comparison.problem)])
     parts += filter(None, [spot_checked(comparison)])
     if comparison.published:
@@ -57,13 +63,28 @@ def published(agreements: Sequence[Agreement]) -> str:
 
 
 def table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Return columns as wide as their widest cell: the first to the left, the others to the right."""
-    lines = [list(head), *([plain(cell) for cell in line] for line in cells)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join(
+    """Return columns as wide as their widest cell: the first to the left, the others to the right.
+
+    Names in the head are broken after a `_` where the terminal is too narrow for them; a file has them whole.
+    """
+    lines = [[plain(cell) for cell in line] for line in cells]
+    whole = aligned([list(head), *lines])
+    room = shutil.get_terminal_size((UNSEEN, 24)).columns
+    if max(map(len, whole)) <= room:
+        return "\n".join(whole)
+    parts = [name.replace("_", "_\n").split("\n") for name in head]
+    high = max(map(len, parts))
+    heads = [list(line) for line in zip(*([""] * (high - len(part)) + part for part in parts), strict=True)]
+    return "\n".join(aligned([*heads, *lines]))
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of cells with each column as wide as its widest cell."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return [
         "  ".join(
             cell.rjust(width) if column else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
-    )
+    ]

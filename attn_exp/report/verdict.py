@@ -21,7 +21,7 @@ def who_agrees(rows: Sequence[Row]) -> str:
     parts = [agreement(members) for members in groups.values() if len(members) > 1]
     first = computed[0]
     parts += [departure(members, first) for members in groups.values() if members[0].same_as != first.same_as]
-    parts = parts or [f"{first.variant} stands alone"]
+    parts = parts or [f"Only {first.variant} was computed"]
     parts += [f"{row.variant} was not computed: {row.note}" for row in rows if row.note and not row.same_as]
     parts += [f"{row.variant}: {row.note}" for row in rows if row.note and row.same_as]
     return f"{'; '.join(parts)}."

@@ -9,6 +9,9 @@ from io import StringIO
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+BEFORE = {"parts_at": "differs_at"}
+"""Columns of files that were written under an earlier name, and their name now."""
+
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A text that starts with one of these could run as a formula in a spreadsheet; it is written after an apostrophe."""
 
@@ -53,7 +56,7 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
     """
     lines = list(csv.reader(StringIO(text, newline="")))
     kinds = {field.name: get_type_hints(schema)[field.name] for field in fields(schema)}
-    if not lines or lines[0] != list(kinds):
+    if not lines or [BEFORE.get(name, name) for name in lines[0]] != list(kinds):
         raise ValueError(f"expected the columns {', '.join(kinds)}; found {', '.join(lines[0]) if lines else 'none'}")
     return tuple(schema(*map(value, line, kinds.values())) for line in lines[1:])
 

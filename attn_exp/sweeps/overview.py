@@ -19,7 +19,6 @@ from attn_exp.sweeps.points import command, point_words
 from attn_exp.sweeps.totals import Summary
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
-SHORT = {name: column.short for name, column in COLUMNS.items() if column.short}
 TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
 DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda name: COLUMNS[name].drawn)
 
@@ -119,7 +118,7 @@ def table(about: Mapping[str, Any], summary: Summary, most: int) -> Lines:
     )
     agree = ["agree"] * bool(summary.tallies)
     heads = [*(summary.axes[place] for place in places), "variant", "points", *agree]
-    return Lines((*heads, *(SHORT.get(name, name) for name in names)), lines, len(rows))
+    return Lines((*heads, *names), lines, len(rows))
 
 
 def metrics(summary: Summary) -> list[str]:

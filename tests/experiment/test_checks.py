@@ -145,7 +145,7 @@ def test_conventions_part_where_their_libraries_do() -> None:
     found = check("conventions", "check=conventions", "variant=[matrix]", *CROSS, "mask=causal")
     by_name = {each.convention: each for each in found.records}
     assert {name for name, each in by_name.items() if each.same_as != "A"} == {"flash"}
-    assert by_name["flash"].parts_at == "masked"
+    assert by_name["flash"].differs_at == "masked"
     assert by_name["jax"].sameness.endswith("of float32")
 
 
@@ -292,9 +292,9 @@ def test_sameness_in_words(factor: float, word: str) -> None:
 
 def test_the_first_stage_at_which_rows_part() -> None:
     rows = {each.variant: each for each in comparison("variant=[matrix,scaled,multi_head]", "scale=false").rows}
-    assert (rows["matrix"].sameness, rows["matrix"].parts_at) == ("bit-identical", "")
-    assert (rows["scaled"].sameness, rows["scaled"].parts_at) == ("different", "logits")
-    assert (rows["multi_head"].sameness, rows["multi_head"].parts_at) == ("different", "q")
+    assert (rows["matrix"].sameness, rows["matrix"].differs_at) == ("bit-identical", "")
+    assert (rows["scaled"].sameness, rows["scaled"].differs_at) == ("different", "logits")
+    assert (rows["multi_head"].sameness, rows["multi_head"].differs_at) == ("different", "q")
 
 
 def test_rounding_parts_where_its_bits_do() -> None:

@@ -81,7 +81,7 @@ def test_a_pinned_rule_changes_its_own_row_alone() -> None:
     )
     assert pinned.rows[0].entropy == plain.rows[0].entropy
     assert (pinned.rows[0].mask, pinned.rows[1].mask, pinned.rows[1].normalizer) == ("none", "causal", "sigmoid")
-    assert pinned.rows[1].parts_at == "masked"
+    assert pinned.rows[1].differs_at == "masked"
 
 
 def test_rules_are_named_with_their_settings() -> None:

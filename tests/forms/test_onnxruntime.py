@@ -86,13 +86,13 @@ def test_a_row_in_float32_says_so_wherever_it_is_judged() -> None:
     first, second = partings.accuracy(list(found.rows)).split("; ")
     assert first.startswith("matrix in float64 is within ") and second.startswith("onnxruntime in float32 is within ")
     head, _, line = summary(found).splitlines()[:3]
-    assert head.split()[4:7] == ["error", "ulp", "of"] and line.split()[6] == "float32"
+    assert head.split()[4:7] == ["error", "error_ulp", "computed_in"] and line.split()[6] == "float32"
     assert " of " not in summary(comparison(*RANDOM)).splitlines()[0]
 
 
 def test_a_row_in_float32_alone_is_right() -> None:
     found = comparison(*RANDOM, "variant=[onnxruntime]")
-    assert who_agrees(found.rows) == "onnxruntime stands alone."
+    assert who_agrees(found.rows) == "Only onnxruntime was computed."
     assert partings.accuracy(list(found.rows)).startswith("Every variant is within ")
 
 
@@ -104,7 +104,7 @@ def test_more_than_rounding_in_float32_is_another_function(
     found = comparison(*RANDOM, BOTH)
     assert found.rows[1].same_as == letter
     assert ("onnxruntime is wrong" in partings.accuracy(list(found.rows))) == (letter == "B")
-    assert ("parts from matrix at the context" in " ".join(partings.sentences(found))) == (letter == "B")
+    assert ("first differs from matrix in the context" in " ".join(partings.sentences(found))) == (letter == "B")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from attn_exp.report import terminal, verdict
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain
 from attn_exp.runs.execution import run
+from tests.compose import comparison
 from tests.runs.test_store import config
 
 LOOPED = Row(
@@ -52,7 +53,7 @@ MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", shift=0.8897)
             ),
         ),
         ([LOOPED, MATRIX], "looped and matrix compute the same function (A)."),
-        ([LOOPED], "looped stands alone."),
+        ([LOOPED], "Only looped was computed."),
         ([LOOPED, MULTI_HEAD], "multi_head differs from looped by up to 0.89 in the output."),
         (
             [LOOPED, replace(MULTI_HEAD, shift=float("nan"))],
@@ -104,12 +105,39 @@ def test_published_results_are_counted() -> None:
     assert [line.split()[-1] for line in told.splitlines()[1:3]] == ["yes", "no"]
 
 
+def test_names_in_the_head_are_those_of_the_file_and_broken_where_a_terminal_is_narrow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ["variant", "same_as", "error_ulp", "effective_keys"]
+    monkeypatch.delenv("COLUMNS", raising=False)
+    whole = terminal.table(names, [["looped", "A", "0.3750", "2.9861"]]).splitlines()
+    assert whole[0].split() == names and len(whole) == 2
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = terminal.table(names, [["looped", "A", "0.3750", "2.9861"]]).splitlines()
+    assert [line.split() for line in narrow[:2]] == [
+        ["same_", "error_", "effective_"],
+        ["variant", "as", "ulp", "keys"],
+    ]
+    assert len(narrow) == 3 and max(map(len, narrow)) <= 40
+    assert {narrow[0].index("same_") + 5, narrow[1].index("as") + 2, narrow[2].index("A") + 1} == {14}
+
+
+def test_a_run_fits_a_terminal_of_100_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    table = terminal.summary(comparison()).split("\n\n")[0]
+    assert max(map(len, table.splitlines())) <= 100
+
+
+def test_reading_leaves_out_what_a_student_has_no_use_for() -> None:
+    whole, brief = (terminal.summary(comparison(f"report.depth={depth}")) for depth in ("all", "reading"))
+    assert "error_ulp" in whole and "ulp" not in brief and "shift" in brief
+
+
 def test_a_run_prints_one_table_one_sentence_and_where_it_is(tmp_path: Path) -> None:
     outcome = run(
         config(output_dir=str(tmp_path), report={"tables": False, "figures": False, "pages": False}), Repeat()
     )
     table, sentence, path = outcome.text.split("\n\n")
     assert [line.split()[0] for line in table.splitlines()] == ["variant", "looped", "multi_head"]
-    assert max(map(len, table.splitlines())) <= 100
     assert "multi_head differs from looped" in sentence
     assert path == str(outcome.folder)

@@ -18,7 +18,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """One variant under one convention; `same_as`, `sameness` and `parts_at` are among the rows of this variant."""
+    """One variant under one convention; `same_as`, `sameness` and `differs_at` are among the rows of this variant."""
 
     convention: str
     variant: str
@@ -30,7 +30,7 @@ class Record:
     groups: str
     same_as: str
     sameness: str
-    parts_at: str
+    differs_at: str
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
@@ -67,7 +67,7 @@ def described(variant: str, name: str, letter: str, apart: Sameness) -> Record:
         groups="i mod g" if means.tiled else "i // (h/g)",
         same_as=letter,
         sameness=apart.word,
-        parts_at=apart.parts_at,
+        differs_at=apart.differs_at,
     )
 
 
@@ -96,7 +96,7 @@ CHECK = Check(
         "groups": "groups",
         "same_as": "same_as",
         "sameness": "to the first",
-        "parts_at": "parts at",
+        "differs_at": "differs at",
     },
     examine=examine,
     sentence=sentence,

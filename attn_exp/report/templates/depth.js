@@ -1,0 +1,11 @@
+// What a reader is shown: all numbers, or those that reading needs. The page remembers it as long as it is open.
+{
+  const button = document.getElementById("depth");
+  const page = document.documentElement;
+  button.closest("p").hidden = false;
+  button.addEventListener("click", () => {
+    const reading = page.dataset.depth !== "reading";
+    page.dataset.depth = reading ? "reading" : "all";
+    button.setAttribute("aria-pressed", String(reading));
+  });
+}
