@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from attn_exp.errors import UserError
     from attn_exp.experiment.judging.verdict import Verdict
     from attn_exp.experiment.own_members import register
+    from attn_exp.forms._blocks.memory import keep_memory
     from attn_exp.forms._operator.functional import Traced, attention, trace
     from attn_exp.runs.result import Result
 
@@ -22,6 +23,7 @@ __all__ = [
     "attention",
     "check",
     "explain",
+    "keep_memory",
     "load",
     "register",
     "run",
@@ -38,6 +40,7 @@ HOMES = {
     "attention": "forms._operator.functional",
     "check": "api",
     "explain": "api",
+    "keep_memory": "forms._blocks.memory",
     "load": "api",
     "register": "experiment.own_members",
     "run": "api",

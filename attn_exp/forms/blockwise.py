@@ -10,6 +10,7 @@ import numpy as np
 from attn_exp.forms._blocks import block, tasks
 from attn_exp.forms._blocks.asked import rows_per_task
 from attn_exp.forms._blocks.blas import default_threads, one_blas_thread
+from attn_exp.forms._blocks.memory import lent
 from attn_exp.forms._blocks.operands import Operands, room
 from attn_exp.forms._blocks.portrait import CELLS, Gallery, portrait_of
 from attn_exp.forms._blocks.threads import together
@@ -54,14 +55,15 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     gallery = None if cells is None else Gallery(whole.shape, cells, lse.dtype)
 
     def work(tasks: Iterator[tasks.Task]) -> None:
-        scratch = room(whole)
-        for task in tasks:
-            if gallery is None:
-                sums = block.solve(whole, task, scratch, context[task], bounded)
-            else:
-                sums, portrait = portrait_of(block.cut(whole, task, scratch), gallery.keys)
-                gallery.hang(task, portrait)
-            finish(sums, context[task], lse[task])
+        with lent() as memory:
+            scratch = room(whole, memory)
+            for task in scratch.afresh(tasks):
+                if gallery is None:
+                    sums = block.solve(whole, task, scratch, context[task], bounded)
+                else:
+                    sums, portrait = portrait_of(block.cut(whole, task, scratch), gallery.keys)
+                    gallery.hang(task, portrait)
+                finish(sums, context[task], lse[task])
 
     spread(work, whole.shape, threads, rows_per_task(whole) if rows is None else rows, whole.entire, tell)
     dtype = np.result_type(q, k, values)
@@ -86,9 +88,10 @@ def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = Non
     weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
 
     def work(tasks: Iterator[tasks.Task]) -> None:
-        scratch = room(whole, entire=True)
-        for task in tasks:
-            weights[task] = block.weigh(block.cut(whole, task, scratch))
+        with lent() as memory:
+            scratch = room(whole, memory, entire=True)
+            for task in scratch.afresh(tasks):
+                weights[task] = block.weigh(block.cut(whole, task, scratch))
 
     spread(work, whole.shape, None, tasks.ROWS, entire=True, tell=tell)
     kept = weights.reshape(*q.shape[:-1], k.shape[-2]).astype(np.result_type(q, k), copy=False)

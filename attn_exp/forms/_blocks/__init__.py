@@ -10,6 +10,7 @@ ones; NumPy's `exp` and not `exp2`, which is twice as fast in most processes wit
 no reduction by a BLAS dot product, since the BLAS's own threads then spin for about a tenth of a second on a processor
 that a helper needs. So they do after any large product of the caller's: attention then takes up to twice its time.
 
-Two things are remembered per process, because they belong to it: `blas.HOLDER` mirrors the BLAS's thread count, and
-`threads.IDLE` holds helpers that sleep between calls and are ended before a fork.
+Three things are remembered per process, because they belong to it: `blas.HOLDER` mirrors the BLAS's thread count,
+`threads.IDLE` holds helpers that sleep between calls and are ended before a fork, and `memory.STORE` what each thread
+works in.
 """

@@ -15,7 +15,7 @@ import numpy as np
 
 from attn_exp.forms._blocks.asked import added, allowed, extras, pattern, reach, sink
 from attn_exp.forms._blocks.operands import Block, Operands, Scratch
-from attn_exp.forms._blocks.plain import kept
+from attn_exp.forms._blocks.plain import finite, kept
 from attn_exp.forms._blocks.tasks import LEAST, Run, Task, runs
 from attn_exp.rules.grid import Array
 from attn_exp.rules.scores.score import Score
@@ -41,9 +41,12 @@ class Sums(NamedTuple):
 
 def cut(whole: Operands, task: Task, scratch: Scratch) -> Block:
     """Take a task's part of the operands."""
-    q = (whole.q[task] * whole.q.dtype.type(whole.rules.scale)).mT
-    q = np.ascontiguousarray(q) if q.shape[-1] <= LEAST else q  # few columns: the BLAS takes them faster in order
-    return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], reach(whole, task), scratch)
+    some, scale = whole.q[task], whole.q.dtype.type(whole.rules.scale)
+    turned = some.mT.shape if some.shape[-2] <= LEAST else None  # few columns: the BLAS takes them faster in order
+    q = scratch.memory.array(turned or some.shape, some.dtype)
+    np.multiply(some.mT if turned else some, scale, out=q)
+    k, v = whole.k[task[:2]], whole.v[task[:2]]
+    return Block(whole, task, q if turned else q.mT, k, v, reach(whole, task), scratch)
 
 
 def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
@@ -94,7 +97,7 @@ def cancel(block: Block, run: Run, powers: Array) -> None:
 
 def quick(block: Block, context: Array) -> Sums:
     """Return the sums with an anchor of 0, the context in place: right where nothing overflows or underflows."""
-    total = None
+    total, further = None, None
     for run in runs(block.span, block.whole.shape.tile_keys):
         powers = logits(block, run, after=np.exp)
         cancel(block, run, powers)
@@ -104,7 +107,8 @@ def quick(block: Block, context: Array) -> Sums:
             np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=context)
         else:
             total += summed
-            context += powers.mT @ block.v[..., run.start : run.stop, :]
+            further = block.scratch.memory.array(context.shape, context.dtype) if further is None else further
+            context += np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=further)
     if total is None:
         return nothing(block)
     return Sums(context, total, None, sink(block) if block.whole.rules.scores else None)
@@ -112,7 +116,7 @@ def quick(block: Block, context: Array) -> Sums:
 
 def trusted(sums: Sums) -> bool:
     """Say whether sums with an anchor of 0 lost nothing, and hold nothing but numbers."""
-    return kept(sums.total) and bool(np.isfinite(sums.context).all())
+    return kept(sums.total) and finite(sums.context)
 
 
 def nothing(block: Block) -> Sums:

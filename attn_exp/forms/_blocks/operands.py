@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from attn_exp.forms._blocks.memory import Memory
 from attn_exp.forms._blocks.tasks import Shape, Task
 from attn_exp.rules.grid import Array
 from attn_exp.rules.masks.mask import Span
@@ -15,11 +17,19 @@ from attn_exp.rules.rules import Rules
 
 @dataclass(frozen=True)
 class Scratch:
-    """One thread's working memory: room for a tile of logits, ones to sum with, and masks that come again."""
+    """What one thread works with: room for a tile of logits, ones to sum with, masks that come again, and more room."""
 
     tile: Array
     ones: Array
+    memory: Memory
     patterns: dict[tuple[int, int, int], Array] = field(default_factory=dict)
+
+    def afresh(self, tasks: Iterator[Task]) -> Iterator[Task]:
+        """Yield tasks; what one took of the memory is free for the next."""
+        begin = self.memory.used
+        for task in tasks:
+            yield task
+            self.memory.used = begin
 
 
 @dataclass(frozen=True)
@@ -57,8 +67,8 @@ class Block:
     scratch: Scratch
 
 
-def room(whole: Operands, entire: bool = False) -> Scratch:
-    """Make the working memory of one thread; `entire` where whole rows of logits must fit whatever is computed."""
+def room(whole: Operands, memory: Memory, entire: bool = False) -> Scratch:
+    """Lay out what one thread works with; `entire` where whole rows of logits must fit whatever is computed."""
     shape, dtype = whole.shape, whole.q.dtype
     places = min(shape.places, max(shape.tile_places, shape.keys if entire or whole.entire else 0))
-    return Scratch(np.empty(places, dtype), np.ones(min(shape.keys, shape.tile_keys), dtype))
+    return Scratch(memory.array((places,), dtype), np.ones(min(shape.keys, shape.tile_keys), dtype), memory)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp.forms._blocks.memory import Memory, lent
+
 Array = NDArray[Any]
 
 KINDS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -45,9 +47,8 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
     factor = query.dtype.type(1 / math.sqrt(size) if scale is None else scale)
     context = np.empty((*heads, rows, value.shape[-1]), query.dtype)
     if places <= ALONE and rows * keys * size <= UNHELD:
-        tile = np.empty((*heads, rows, keys), query.dtype)
-        with np.errstate(all="ignore"):
-            return context if mixed(query, key, value, factor, is_causal, tile, context) else None
+        with np.errstate(all="ignore"), lent() as memory:
+            return context if mixed(query, key, value, factor, is_causal, memory, context) else None
     return context if side_by_side(query, key, value, factor, is_causal, context) else None
 
 
@@ -78,11 +79,10 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
     answers: list[bool] = []
 
     def work(tasks: Iterator[slice]) -> None:
-        tile = np.empty((size, rows, keys), q.dtype)
-        with np.errstate(all="ignore"):  # each thread starts with NumPy's defaults
+        with np.errstate(all="ignore"), lent() as memory:  # each thread starts with NumPy's defaults
             for some in tasks:
-                logits = tile[: len(q[some])]
-                answers.append(mixed(q[some], k[some], v[some], factor, is_causal, logits, out[some]))
+                memory.begin()
+                answers.append(mixed(q[some], k[some], v[some], factor, is_causal, memory, out[some]))
 
     with one_blas_thread(wanted) as granted:
         size = min(TILE // (rows * keys * q.itemsize), -(-count // granted))
@@ -90,9 +90,10 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
     return all(answers)
 
 
-def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, tile: Array, context: Array) -> bool:
-    """Write `softmax(factor q k^T) v` into the context, its powers into the tile; say whether it can be trusted."""
-    np.matmul(q * factor, turned(k, q.shape[-2]), out=tile)
+def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Memory, context: Array) -> bool:
+    """Write `softmax(factor q k^T) v` into the context, and say whether it can be trusted."""
+    tile = memory.array((*q.shape[:-1], k.shape[-2]), q.dtype)
+    multiply(q, k, factor, memory, tile)
     np.exp(tile, out=tile)
     if is_causal:
         tile *= np.tri(*tile.shape[-2:], dtype=tile.dtype)
@@ -100,9 +101,15 @@ def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, tile: Arra
     if not kept(total):
         return False
     np.matmul(tile, v, out=context)
-    trusted = bool(np.isfinite(context).all())
+    trusted = finite(context)
     context /= total[..., None]
     return trusted
+
+
+def finite(array: Array) -> bool:
+    """Say whether all are numbers and none is infinite; nothing is as large as NaN."""
+    least, most = np.minimum.reduce(array, axis=None, initial=0), np.maximum.reduce(array, axis=None, initial=0)
+    return bool(-np.inf < least and most < np.inf)
 
 
 def kept(total: Array) -> bool:
@@ -115,7 +122,10 @@ def kept(total: Array) -> bool:
     return bool(np.finfo(total.dtype).eps <= least and most < np.inf)
 
 
-def turned(k: Array, rows: int) -> Array:
-    """Return the keys `[... d s]`, copied where the products are so small that the BLAS takes them as they lie."""
-    work = rows * k.shape[-2] * k.shape[-1]
-    return np.ascontiguousarray(k.mT) if UNHELD // 4 < work <= UNHELD else k.mT
+def multiply(q: Array, k: Array, factor: Any, memory: Memory, tile: Array) -> None:
+    """Write `factor q k^T` into a tile; where the BLAS takes keys as they lie, being few, they are turned first."""
+    turned = k.mT
+    if UNHELD // 4 < q.shape[-2] * turned.shape[-1] * turned.shape[-2] <= UNHELD:
+        np.matmul(q, np.multiply(turned, factor, out=memory.array(turned.shape, k.dtype)), out=tile)
+    else:
+        np.matmul(np.multiply(q, factor, out=memory.array(q.shape, q.dtype)), turned, out=tile)

@@ -1,0 +1,255 @@
+"""The working memory that threads keep: it is bounded, nobody else's, given back, and never part of an answer."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import attn_exp
+from attn_exp.forms import blockwise
+from attn_exp.forms._blocks import memory
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.score import Score
+
+Array = NDArray[Any]
+
+CALLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "whole heads": ((1, 8, 64, 16), {}),
+    "heads shared out": ((1, 8, 200, 16), {}),
+    "blocks": ((1, 2, 700, 8), {"form": "blockwise"}),
+    "blocks that skip": ((1, 2, 900, 8), {"is_causal": True}),
+    "with care": ((1, 2, 300, 8), {"scale": 400.0}),
+    "whole rows": ((2, 2, 150, 8), {"softmax_precision": "float16", "form": "blockwise"}),
+}
+"""A shape and settings for every way that keeps memory."""
+
+
+NUMPYS_OWN = 3 << 14
+"""Bytes that NumPy takes for a moment where it spreads one number along a row: a buffer of 8,192 float32 numbers."""
+
+
+@pytest.fixture(autouse=True)
+def usual() -> Iterator[None]:
+    """Begin with empty shelves, and leave the bound as it was."""
+    before = memory.STORE.most
+    attn_exp.keep_memory(0)
+    attn_exp.keep_memory(before)
+    yield
+    attn_exp.keep_memory(before)
+
+
+def drawn(shape: tuple[int, ...], seed: int = 0) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    q, k, v = (rng.standard_normal(shape, np.float32) for _ in range(3))
+    return q, k, v
+
+
+def solved(q: Array, k: Array, v: Array, **settings: Any) -> Array:
+    """Return the context by blocks, without a scale."""
+    context = blockwise.attend(q, k, v, settings.pop("rules", Rules()), **settings).context
+    assert context is not None
+    return context
+
+
+def kept() -> list[int]:
+    """Return how many bytes each shelf of this process holds."""
+    shelves = [known() for known in memory.STORE.shelves]
+    return [sum(len(lent.bytes) for lent in shelf.free) for shelf in shelves if shelf is not None]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_answer_stays_as_it_was_when_the_next_is_computed(name: str) -> None:
+    shape, settings = CALLS[name]
+    for seed in (1, 2):  # the first call finds nothing kept
+        attn_exp.attention(*drawn(shape, seed), **settings)
+    first = attn_exp.attention(*drawn(shape), **settings)
+    copy = first.copy()
+    for seed in (1, 2, 3):
+        attn_exp.attention(*drawn(shape, seed), **settings)
+    np.testing.assert_array_equal(first, copy)
+    np.testing.assert_array_equal(attn_exp.attention(*drawn(shape), **settings), copy)
+
+
+@pytest.mark.parametrize("cells", [None, 4])
+@pytest.mark.parametrize("spread", [1.0, 300.0], ids=["quick", "safe"])
+def test_no_stage_lies_in_kept_memory(cells: int | None, spread: float) -> None:
+    q, k, v = drawn((2, 4, 90, 8))
+    for _ in range(2):
+        trace = blockwise.attend(q * np.float32(spread), k, v, Rules(masks=(Causal(),)), cells=cells, threads=1)
+        whole = blockwise.complete(q, k, v, Rules())
+    (lent,) = memory.STORE.shelf.free
+    stages = [array for stages in (trace, whole) for _, array in stages.stages()]
+    summary = [] if trace.summary is None else [trace.summary.entropy, trace.summary.sink_mass, trace.summary.heat]
+    assert len(lent.bytes)
+    assert not any(np.shares_memory(array, lent.bytes) for array in (*stages, *summary))
+
+
+@pytest.mark.parametrize("tokens", [64, 96])
+def test_only_the_answer_is_allocated(tokens: int) -> None:
+    arrays = drawn((1, 8, tokens, 64))
+    attn_exp.attention(*arrays)
+    attn_exp.attention(*arrays)
+    tracemalloc.start()
+    out = attn_exp.attention(*arrays)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most - out.nbytes < NUMPYS_OWN
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("most", [0, 100, 1 << 16, 1 << 20])
+def test_no_thread_keeps_more_than_it_may(name: str, most: int) -> None:
+    shape, settings = CALLS[name]
+    expected = attn_exp.attention(*drawn(shape), **settings)
+    attn_exp.keep_memory(most)
+    for _ in range(3):
+        np.testing.assert_array_equal(attn_exp.attention(*drawn(shape), **settings), expected)
+        assert all(size <= most for size in kept())
+
+
+def test_all_threads_give_back_what_lies_idle() -> None:
+    arrays = drawn((1, 4, 64, 16))
+    ready, asked = threading.Barrier(2), threading.Event()
+
+    def work() -> None:
+        for _ in range(2):
+            attn_exp.attention(*arrays)
+        ready.wait()
+        asked.wait(60)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait()
+    assert max(kept()) > 0
+    assert attn_exp.keep_memory(0) == memory.MOST
+    assert not any(kept())
+    asked.set()
+    thread.join()
+    assert attn_exp.keep_memory(memory.MOST) == 0
+
+
+def test_memory_goes_with_its_thread() -> None:
+    def work() -> int:
+        for _ in range(2):
+            attn_exp.attention(*drawn((1, 4, 64, 16)))
+        return len(memory.STORE.shelf.free[0].bytes)
+
+    before = len(memory.STORE.shelves)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result() > 0
+        assert len(memory.STORE.shelves) == before + 1
+    assert len(memory.STORE.shelves) == before
+
+
+def test_less_than_nothing_is_refused() -> None:
+    with pytest.raises(attn_exp.UserError, match="most is -1 bytes; expected 0 or more"):
+        attn_exp.keep_memory(-1)
+
+
+@dataclass(frozen=True)
+class Asking(Score):
+    """Leaves logits as they are, and calls something in between."""
+
+    call: Callable[[], Any]
+
+    def bend(self, logits: Any) -> Any:
+        self.call()
+        return logits
+
+
+def test_a_call_within_a_call_has_memory_of_its_own() -> None:
+    q, k, v = drawn((1, 2, 300, 8))
+    inner = [drawn(shape, seed) for seed, shape in enumerate(((1, 2, 300, 8), (1, 8, 64, 16)))]
+    alone = [attn_exp.attention(*arrays) for arrays in inner]
+    expected = solved(q, k, v, threads=1)
+    heard: list[Array] = []
+
+    def ask(*_: float) -> None:
+        for arrays, answer in zip(inner, alone, strict=True):
+            heard.append(attn_exp.attention(*arrays))
+            np.testing.assert_array_equal(heard[-1], answer)
+
+    for _ in range(2):
+        found = solved(q, k, v, rules=Rules(scores=(Asking(ask),)), threads=1, rows=100, tell=ask)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert len(heard) > 8
+    assert max(kept()) <= memory.MOST
+
+
+def test_calls_within_a_call_keep_no_more_than_one_may() -> None:
+    q, k, v = drawn((1, 2, 300, 8))
+    rules = Rules(scores=(Asking(lambda: solved(q, k, v, threads=1)),))
+    for _ in range(3):
+        solved(q, k, v, rules=rules, threads=1)
+    one = min(len(lent.bytes) for lent in memory.STORE.shelf.free)
+    attn_exp.keep_memory(one + one // 2)
+    for _ in range(3):
+        solved(q, k, v, rules=rules, threads=1)
+    assert 0 < max(kept()) <= one + one // 2
+
+
+def test_what_fails_gives_its_memory_back() -> None:
+    q, k, v = drawn((1, 2, 300, 8))
+
+    def fail() -> None:
+        raise ArithmeticError("as asked")
+
+    for _ in range(5):
+        with pytest.raises(ArithmeticError, match="as asked"):
+            blockwise.attend(q, k, v, Rules(scores=(Asking(fail),)), threads=1)
+        (lent,) = memory.STORE.shelf.free
+    again = solved(q, k, v, threads=1)
+    np.testing.assert_allclose(again, attn_exp.attention(q, k, v, form="matrix", scale=1), rtol=1e-4, atol=1e-5)
+    assert memory.STORE.shelf.free == [lent]
+
+
+def test_threads_do_not_disturb_each_other() -> None:
+    shapes = [(1, 8, 64, 16), (1, 2, 300, 8), (1, 8, 128, 16), (1, 1, 700, 8)] * 4
+    problems = [drawn(shape, seed) for seed, shape in enumerate(shapes)]
+    expected = [attn_exp.attention(*arrays, form="matrix") for arrays in problems]
+
+    def work(place: int) -> None:
+        for _ in range(10):
+            np.testing.assert_allclose(attn_exp.attention(*problems[place]), expected[place], rtol=1e-3, atol=1e-5)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(len(problems))))
+
+
+def in_a_child(call: Callable[[], None]) -> int:
+    """Fork, call there, and return the child's exit code."""
+    child = os.fork()
+    if child == 0:
+        try:
+            call()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_child_forked_in_the_middle_of_a_call_computes_as_well() -> None:
+    q, k, v = drawn((1, 2, 300, 8))
+    expected = solved(q, k, v, threads=1)
+    codes: list[int] = []
+
+    def child() -> None:
+        for _ in range(3):
+            np.testing.assert_array_equal(solved(q, k, v, threads=2), expected)
+
+    found = solved(q, k, v, threads=1, rows=150, tell=lambda _: codes.append(in_a_child(child)))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert codes == [0, 0]
