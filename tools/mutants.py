@@ -117,6 +117,8 @@ MUTANTS = [
     Mutant("t5 bent", "rules/scores/t5.py", "np.asarray(grid.key - grid.query)", "np.asarray(grid.query - grid.key)", EXAMPLES),
     Mutant("rope bent", "rules/positions/rope.py", "self.base ** (np.arange(0, size, 2) / size)", "self.base ** (np.arange(0, size, 2) / (size + 2))", EXAMPLES),
     Mutant("rope's twin bent", "rules/positions/rope.py", "complex(math.cos(angle), math.sin(angle))", "complex(math.cos(angle), -math.sin(angle))", EXAMPLES),
+    Mutant("rope_llama3 bent", "rules/positions/rope_llama3.py", "self.context * speeds / (2 * np.pi)", "self.context * speeds", EXAMPLES),
+    Mutant("rope_llama3's twin bent", "rules/positions/rope_llama3.py", "self.context / self.low, self.context / self.high", "self.context / self.high, self.context / self.low", EXAMPLES),
     Mutant("sinusoidal bent", "rules/positions/sinusoidal.py", "np.cos(angles), np.sin(angles)", "np.sin(angles), np.cos(angles)", EXAMPLES),
     Mutant("sinusoidal's twin bent", "rules/positions/sinusoidal.py", "(column - column % 2)", "column", EXAMPLES),
     Mutant("softmax bent", "rules/normalizers/softmax.py", "np.exp(masked - anchor)", "np.exp2(masked - anchor)", EXAMPLES),

@@ -23,6 +23,7 @@ from attn_exp.config.trained import LEFT, PLAIN, Model
 from attn_exp.errors import UserError, brief, first_line, unknown
 from attn_exp.problem.files import checkpoint as checkpoints
 from attn_exp.problem.files.checkpoint import Checkpoint
+from attn_exp.problem.files.tokenizer import NAME as TOKENIZER
 from attn_exp.problem.files.tokenizer import encoded
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models.model import Layer
@@ -127,11 +128,20 @@ def reached(number: int, under_way: Pass) -> Layer:
             while under_way.number < number:
                 under_way.layer = next(under_way.layers)
                 under_way.number += 1
+                check_heads(under_way.layer, under_way.begun.checkpoint)
     except (OSError, MemoryError) as error:
         raise UserError(f"{under_way.begun.checkpoint.key}: cannot be read ({first_line(error)})") from error
     under_way.model = model
     layer: Layer = under_way.layer
     return layer
+
+
+def check_heads(layer: Layer, checkpoint: Checkpoint) -> None:
+    """Refuse heads that do not share the numbers of a query evenly."""
+    width = layer.arrays["W_q"].shape[1]
+    if width % layer.head:
+        said = f"config.json says {layer.head} heads, which do not divide the {width} numbers of a query"
+        raise UserError(f"{checkpoint.key}: {said}")
 
 
 def check_finite(layer: Layer, settings: Model) -> None:
@@ -192,9 +202,19 @@ def given(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tu
         raise UserError(f"model={settings.family} takes {' or '.join(wanted[name] for name in takes)}; got {got}")
     if settings.patches is not None:
         return picture(settings.patches), ()
+    count = checkpoint.rows(family.anchor)
+    knows = f"but the model knows {count}" + (f": 0 to {count - 1}" if count else "")
     if settings.tokens is not None:
+        if max(settings.tokens) >= count:
+            raise UserError(f"model.tokens: token id {max(settings.tokens)}, {knows} ({checkpoint.key})")
         return np.array(settings.tokens), tuple(map(str, settings.tokens))
     ids, tokens = encoded(checkpoint.folder, str(settings.text), checkpoint.key)
+    stranger = next((place for place, number in enumerate(ids) if number >= count), None)
+    if stranger is not None:
+        word = brief(tokens[stranger])
+        raise UserError(
+            f"{checkpoint.key}: its {TOKENIZER} is another model's: {word} has the token id {ids[stranger]}, {knows}"
+        )
     return np.array(ids), tokens
 
 

@@ -20,14 +20,7 @@ Array = NDArray[Any]
 
 
 def words(part: Checkpoint, name: str, ids: Array) -> Array:
-    """Return the vector of each token `[t m]`; no other row of the table is read.
-
-    Raises:
-        UserError: an id that the table does not have.
-    """
-    count, largest = part.rows(name), int(ids.max())
-    if largest >= count:
-        raise UserError(f"model: token id {largest}, but the model knows {count}: 0 to {count - 1}")
+    """Return the vector of each token `[t m]`; no other row of the table is read."""
     return part.array(name, -1, -1, rows=ids)
 
 
@@ -39,20 +32,13 @@ def places(part: Checkpoint, name: str, width: int, numbers: Array) -> Array:
     """
     count, spare = part.rows(name), int(numbers.max()) + 1 - len(numbers)
     if numbers.max() >= count:
-        raise UserError(f"model: {len(numbers)} tokens, but the model takes at most {count - spare}")
+        raise UserError(f"{part.key}: {len(numbers)} tokens, but the model takes at most {count - spare}")
     return part.array(name, -1, width, rows=numbers)
 
 
 def attend(layer: Layer) -> Array:
-    """Return what the attention of a layer gives `[t m]`: `softmax(scale q k^T) v W_o + b_o`, heads side by side.
-
-    Raises:
-        UserError: heads that do not share its numbers evenly.
-    """
-    width = layer.arrays["W_q"].shape[1]
-    size = width // layer.head
-    if width % layer.head:
-        raise UserError(f"config.json says {layer.head} heads, which do not divide the {width} numbers of a query")
+    """Return what the attention of a layer gives `[t m]`: `softmax(scale q k^T) v W_o + b_o`, heads side by side."""
+    size = layer.arrays["W_q"].shape[1] // layer.head
     q, k, v = (split(side, side.shape[1] // size) for side in (times(layer, layer.x, letter) for letter in "qkv"))
     places = np.arange(len(layer.x))
     for position in positions(layer.position):

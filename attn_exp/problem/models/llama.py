@@ -19,6 +19,22 @@ from attn_exp.problem.models.model import Layer, Model
 Array = NDArray[Any]
 
 
+STRETCHED: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+    "default": ("rope", {}),
+    "linear": ("rope", {"stretch": ("factor",)}),
+    "llama3": (
+        "rope_llama3",
+        {
+            "stretch": ("factor",),
+            "low": ("low_freq_factor",),
+            "high": ("high_freq_factor",),
+            "context": ("original_max_position_embeddings", "max_position_embeddings"),
+        },
+    ),
+}
+"""How config.json may stretch rotary positions: the rule, and which of its settings are called what there."""
+
+
 def depth(checkpoint: Checkpoint) -> int:
     """Return how many layers there are."""
     return checkpoint.size("num_hidden_layers")
@@ -71,7 +87,7 @@ def mask(checkpoint: Checkpoint, number: int) -> dict[str, Any]:
 
 
 def rope(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the rotary positions: their base, what positions are divided by, and which numbers pair up.
+    """Return the rotary positions: their base, how they are stretched, and which numbers pair up.
 
     Raises:
         UserError: they are stretched in a way that no rule here knows.
@@ -80,14 +96,21 @@ def rope(checkpoint: Checkpoint) -> dict[str, Any]:
     said = checkpoint.setting("rope_parameters", "rope_scaling", default={})
     said = said if isinstance(said, dict) else {"rope_type": said}
     kind = said.get("rope_type", said.get("type", "default"))
-    if kind not in ("default", "linear"):
-        raise UserError(f"{checkpoint.key}: config.json stretches rope by {brief(shown(kind))}; known: default, linear")
+    if not isinstance(kind, str) or kind not in STRETCHED:
+        known = ", ".join(STRETCHED)
+        raise UserError(f"{checkpoint.key}: config.json stretches rope by {brief(shown(kind))}; known: {known}")
     part = replace(checkpoint, config={**checkpoint.config, **said})
     if part.setting("partial_rotary_factor", default=1) != 1:
         raise UserError(f"{checkpoint.key}: config.json turns a part of each head alone, which {family} never does")
-    stretch = part.number("factor") if kind == "linear" else 1.0
+    rule, settings = STRETCHED[kind]
+    numbers = {name: part.number(*names) for name, names in settings.items()}
+    if numbers.get("low", 0) >= numbers.get("high", 1):
+        raise UserError(
+            f"{checkpoint.key}: config.json says low_freq_factor={numbers['low']:g} and "
+            f"high_freq_factor={numbers['high']:g}; expected the first below the second"
+        )
     base = part.number("rope_theta", default=10000.0)
-    return {"rope": {"base": base, "interleaved": family == "llama2.c", "stretch": stretch}}
+    return {rule: {"base": base, "interleaved": family == "llama2.c", **numbers}}
 
 
 MODEL = Model(

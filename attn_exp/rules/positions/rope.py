@@ -45,21 +45,29 @@ class Rope(Position):
 
     def turn(self, heads: Array, positions: Array) -> Array:
         size = heads.shape[-1] if self.size is None else self.size
-        angles = positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size)
+        angles = self.angles(positions, size)
         return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
+
+    def angles(self, positions: Array, size: int) -> Array:
+        """Return by how much each pair is turned at each position `[t pairs]`."""
+        return np.asarray(positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size))
 
     def twin(self) -> Twin:
         return Twin(turn=self.turned, turn_key=self.turned)
 
     def turned(self, numbers: Vector, position: int) -> list[float]:
-        """Return a head with pair p, `(a, b)`, as the complex number `(a + bi) e^(i position / base^(2p / size))`."""
+        """Return a head with pair p, `(a, b)`, as the complex number `(a + bi) e^(i angle)`."""
         result, size = list(numbers), len(numbers) if self.size is None else self.size
         for pair in range(size // 2):
-            angle = position / self.stretch * math.pow(self.base, -2 * pair / size)
+            angle = self.angle(position, pair, size)
             one, other = (2 * pair, 2 * pair + 1) if self.interleaved else (pair, pair + size // 2)
             point = complex(numbers[one], numbers[other]) * complex(math.cos(angle), math.sin(angle))
             result[one], result[other] = point.real, point.imag
         return result
+
+    def angle(self, position: int, pair: int, size: int) -> float:
+        """Return by how much one pair is turned at one position: `position / stretch / base^(2 pair / size)`."""
+        return position / self.stretch * math.pow(self.base, -2 * pair / size)
 
 
 def rotated(heads: Array, cosines: Array, sines: Array, interleaved: bool = False) -> Array:

@@ -29,6 +29,12 @@ DISTIL = {"dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 40, 
 GROUPED = WORDS | {"num_key_value_heads": 2}
 STRETCHED = {"rope_type": "linear", "factor": 4.0, "rope_theta": 99.0}
 
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 30.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 30,
+}  # fmt: skip
+"""Of the three pairs of a head, one makes more than 4 turns over 30 tokens, one less than 1, and one between."""
+
 
 class Case(NamedTuple):
     """A family, the class of `transformers` that is built, its settings, and where the attention of layer N is.
@@ -58,6 +64,7 @@ CASES = {
     "llama, wider heads": Case("llama", "Llama", GROUPED | {"head_dim": 10}, LLAMA),
     "llama, biases": Case("llama", "Llama", GROUPED | {"attention_bias": True, "mlp_bias": True}, LLAMA),
     "llama, stretched": Case("llama", "Llama", GROUPED | {"rope_parameters": STRETCHED}, LLAMA),
+    "llama, stretched as the third": Case("llama", "Llama", GROUPED | {"rope_parameters": LLAMA3}, LLAMA),
     "mistral": Case("llama", "Mistral", GROUPED | {"sliding_window": None}, LLAMA),
     "mistral, window": Case("llama", "Mistral", GROUPED | {"sliding_window": 3}, LLAMA),
     "qwen2": Case("llama", "Qwen2", GROUPED, LLAMA),

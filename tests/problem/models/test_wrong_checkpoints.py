@@ -55,8 +55,10 @@ CONFIGS = {
 @pytest.mark.parametrize(("changed", "said"), CONFIGS.values(), ids=CONFIGS)
 def test_a_config_that_lies(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
     write_bert(tmp_path, **changed)
-    layer = "model.layer=5" if changed.get("num_hidden_layers") else "model.layer=1"
-    assert said in refused(tmp_path, "model.tokens=[1,2]", layer)
+    layer = "model.layer=5" if changed.get("num_hidden_layers") else "model.layer=0"
+    message = refused(tmp_path, "model.tokens=[1,2]", layer)
+    assert message.startswith(f"model.path={tmp_path}")
+    assert said in message
 
 
 def change(name: str, array: Any) -> Callable[[Path], None]:
@@ -133,7 +135,11 @@ def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
     }
     whole |= {"pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None, **words}
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole), encoding="utf-8")
-    assert "token id 12, but the model knows 10" in refused(tmp_path, "model.text='hello world'")
+    found = refused(tmp_path, "model.text='hello world'")
+    assert found == (
+        f"model.path={tmp_path}: its tokenizer.json is another model's: world has the token id 12, but the model knows "
+        "10: 0 to 9"
+    )
     assert "no token; write some words" in refused(tmp_path, "model.text=''")
 
 
@@ -195,6 +201,36 @@ def test_a_path_that_is_not_there(path: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"model.path={path[:9]}.*( expected a folder|cannot be read)") as error:
         comparison("model=bert", f"model.path='{path}'", "model.tokens=[1,2]")
     assert "\n" not in str(error.value)
+
+
+ROPES = {
+    "yarn": ({"type": "yarn", "factor": 4.0}, "stretches rope by yarn; known: default, linear, llama3"),
+    "a list": ({"type": ["llama3"]}, "stretches rope by [llama3]; known"),
+    "no factor": ({"rope_type": "linear"}, "factor=null; expected a number above 0"),
+    "no low end": (
+        {"rope_type": "llama3", "factor": 8, "high_freq_factor": 4},
+        "low_freq_factor=null; expected a number above 0",
+    ),
+    "ends that are swapped": (
+        {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1},
+        "low_freq_factor=4 and high_freq_factor=1; expected the first below the second",
+    ),
+    "a part of a head": ({"partial_rotary_factor": 0.5}, "turns a part of each head alone"),
+    "a number": (8, "stretches rope by 8"),
+}
+
+
+@pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize(("stretched", "said"), ROPES.values(), ids=ROPES)
+def test_rotary_positions_that_no_rule_knows(stretched: Any, said: str, key: str, tmp_path: Path) -> None:
+    settings = {"model_type": "llama", "num_attention_heads": 2, "num_hidden_layers": 1, key: stretched}
+    settings["max_position_embeddings"] = 16
+    (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    save_file({"embed_tokens.weight": np.ones((4, 8), np.float32)}, tmp_path / "model.safetensors")
+    with pytest.raises(UserError) as error:
+        comparison("model=llama", f"model.path={tmp_path}", "model.tokens=[1,2]")
+    assert f"model.path={tmp_path}: config.json " in str(error.value)
+    assert said in str(error.value)
 
 
 LLAMA2C = {

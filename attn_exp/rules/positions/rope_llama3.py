@@ -1,0 +1,77 @@
+"""Rotary positions as Llama 3 stretches them: slow pairs turn slower still, fast ones as they did."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from attn_exp.config.kinds import above
+from attn_exp.rules.example import Example
+from attn_exp.rules.positions.position import Array
+from attn_exp.rules.positions.rope import Rope
+
+
+@dataclass(frozen=True)
+class RopeLlama3(Rope):
+    """Pair i turns by `position * speed (share + (1 - share) / stretch)`, where `speed = 1 / base^(2i / d)`.
+
+    A pair makes `context * speed / 2 pi` turns over the context of the training before. `share` is 1 where these are
+    `high` or more, 0 where they are `low` or fewer, and grows evenly between. The rest is as in `rope`.
+
+    Source: the Llama 3 Herd of Models, section 3.4.3 on long contexts, with the numbers of Meta's own code for 3.1.
+    """
+
+    stretch: Annotated[float, above(0)] = 8.0
+    low: Annotated[float, above(0)] = 1.0
+    high: Annotated[float, above(0)] = 4.0
+    context: Annotated[float, above(0)] = 8192.0
+
+    def misfit(self, size: int) -> str | None:
+        if self.low >= self.high:
+            return f"rope_llama3 has low={self.low:g} and high={self.high:g}; expected low below high"
+        return super().misfit(size)
+
+    def angles(self, positions: Array, size: int) -> Array:
+        speeds = self.base ** -(np.arange(0, size, 2) / size)
+        share = np.clip((self.context * speeds / (2 * np.pi) - self.low) / (self.high - self.low), 0, 1)
+        return np.asarray(positions[:, None] * (speeds * (share + (1 - share) / self.stretch)))
+
+    def angle(self, position: int, pair: int, size: int) -> float:
+        """Return the angle of one pair by its wavelength, as the tokens that it takes for one turn."""
+        wavelength = 2 * math.pi * math.pow(self.base, 2 * pair / size)
+        longest, shortest = self.context / self.low, self.context / self.high
+        slow = wavelength * self.stretch
+        if wavelength > longest:
+            return 2 * math.pi * position / slow
+        if wavelength < shortest:
+            return 2 * math.pi * position / wavelength
+        share = (self.context / wavelength - self.low) / (self.high - self.low)
+        return 2 * math.pi * position * (share / wavelength + (1 - share) / slow)
+
+
+FAST, BETWEEN, SLOW = (
+    (0.540302305868140, 0.841470984807897),  # the cosine and sine of 1: 100 / 2 pi turns, more than 4
+    (0.999557396526493, 0.029749135267749),  # of 0.0297535250685: 1.59 turns, so a share of 0.197
+    (0.999999218750102, 0.001249999674479),  # of 0.01 / 8: fewer turns than 1
+)
+
+EXAMPLE = Example(
+    settings={"base": 1000.0, "context": 100.0},
+    given=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0),) * 2,
+    outcome=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0), tuple(pair[side] for side in (0, 1) for pair in (FAST, BETWEEN, SLOW))),
+    keys=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0),) * 2,
+    keys_after=((1.0, 1.0, 1.0, 0.0, 0.0, 0.0), tuple(pair[side] for side in (0, 1) for pair in (FAST, BETWEEN, SLOW))),
+    outside=Example(
+        settings={"base": 1000.0, "context": 100.0},
+        given=((0.0, 0.0, 0.0, 1.0, 1.0, 1.0),) * 2,
+        outcome=(
+            (0.0, 0.0, 0.0, 1.0, 1.0, 1.0),
+            (-0.841471, -0.029749, -0.001250, 0.540302, 0.999557, 0.999999),
+        ),
+        decimals=6,
+        source="transformers 5.23, whose `llama3` gives the speeds 1, 0.0297535192 and 0.0012499999 in float32",
+    ),
+)
