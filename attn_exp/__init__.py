@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attn_exp.api import assert_attention, check, explain, load, run, sweep
+    from attn_exp.api import assert_attention, check, explain, load, run, sheet, sweep
     from attn_exp.errors import UserError
     from attn_exp.experiment.judging.verdict import Verdict
     from attn_exp.experiment.own_members import register
@@ -27,6 +27,7 @@ __all__ = [
     "load",
     "register",
     "run",
+    "sheet",
     "sweep",
     "trace",
 ]
@@ -44,6 +45,7 @@ HOMES = {
     "load": "api",
     "register": "experiment.own_members",
     "run": "api",
+    "sheet": "api",
     "sweep": "api",
     "trace": "forms._operator.functional",
 }

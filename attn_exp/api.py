@@ -15,6 +15,7 @@ from attn_exp.runs.result import Result
 
 if TYPE_CHECKING:
     from attn_exp.experiment.judging.verdict import Verdict
+    from attn_exp.runs.classroom.exercise import Exercise
     from attn_exp.sweeps.swept import Swept
 
 
@@ -114,6 +115,19 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
     settings = [f"{key}={spelled(plain(value))}" for key, value in given.items() if key not in boxes.STAGES]
     folders = [] if config_dir is None else [str(config_dir)]
     return numbers.explain(composed([*words, *settings], folders), answers, " ".join([*words, *settings]))
+
+
+def sheet(*words: str, **settings: Any) -> Exercise:
+    """Return a worksheet: a notebook shows it with cells to type into, and `check` says what numbers are.
+
+    Words and settings are those of `attn-exp sheet`: `sheet("experiment=the_cat_sat", stages=["scores"], digits=3)`.
+
+    Raises:
+        UserError: words that no run would take, or that make no sheet; or that would make several.
+    """
+    from attn_exp.runs.classroom import exercise  # noqa: PLC0415 - most imports need none
+
+    return exercise.exercise([*words, *(f"{key}={spelled(plain(value))}" for key, value in settings.items())])
 
 
 def assert_attention(function: Any, *words: str, **settings: Any) -> None:

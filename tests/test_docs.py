@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import math
 import re
 import struct
@@ -62,6 +63,26 @@ def test_the_notebook_on_the_square_root_shows_what_it_says() -> None:
     assert all(scaled > 0.9 for scaled, _ in slopes)
     assert slopes[-1][1] < 0.1
     assert "<svg" in shown[3] or "Drawing" in shown[3]
+
+
+@pytest.mark.long
+def test_the_notebook_of_the_worksheet_names_the_mistake_in_it() -> None:
+    shown = outputs("worksheet")
+    assert shown[0].startswith("<iframe")
+    assert "no_scale" in shown[1]
+    assert "all right" in shown[2]
+    assert "scores" in shown[4]
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_is_kept_with_what_its_cells_show(path: Path) -> None:
+    """Readers on the web run nothing; `tools/keep_notebooks.py` runs them all and keeps what they show."""
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    silent = [cell for cell in cells if not cell["outputs"]]
+    assert len(silent) <= 1  # a cell that computes what the next ones show
+    assert {output["output_type"] for cell in cells for output in cell["outputs"]} <= {
+        "execute_result", "stream", "display_data",
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,12 @@ ORDER = (
 EDGES = {
     "hydra": ("command_line", "compose", "hydra_errors", "loader", "expand", "yaml_file"),
     "omegaconf": ("command_line", "compose", "hydra_errors", "loader", "expand", "yaml_file"),
-    "pandas": ("tables", "swept", "result"),  # result names its type alone: test_api asserts that it loads none
+    "pandas": (
+        "tables",
+        "swept",
+        "exercise",
+        "result",
+    ),  # result names its type alone: test_api asserts that it loads none
     "matplotlib": ("plots", "forest", "panels", "maps", "figures", "drawing", "lettering"),
     "jinja2": ("compiled",),
 }

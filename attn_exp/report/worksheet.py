@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -66,17 +67,33 @@ def grades(heads: Sequence[str], lines: Sequence[Sequence[str]], overview: Seque
 
 
 def given(paper: Paper) -> list[dict[str, Any]]:
-    """Return what a sheet starts from: x and the matrices, or q, k and v, or the weights."""
+    """Return what a sheet starts from: x and the matrices, or those of q, k and v that it does not ask, or the weights.
+
+    What a box needs and no box before it asks is given, so that every box can be filled in from the sheet alone.
+    """
     problem, turned = paper.sheet.problem, paper.turned
     asked = {blank.stage for blank in paper.blanks}
-    arrays: list[tuple[str, Array | None, Sequence[str]]] = [("x", problem.x, problem.tokens)]
-    if problem.x is None:
-        arrays = [("q", problem.q, problem.tokens), ("k", problem.k, problem.key_tokens)]
-        arrays += [("v", problem.v, problem.key_tokens), ("weights", problem.weights, problem.tokens)]
+    arrays: list[tuple[str, Array | None, Sequence[str]]] = []
+    if asked & {"q", "k", "v"}:
+        arrays.append(("x", problem.x, problem.tokens))
+    arrays += sides(paper, asked)
+    arrays.append(("weights", problem.weights, problem.tokens))
     for name in (*MATRICES, *BIASES):
         projected = name[-1] in asked or (name[-1] == "o" and paper.sheet.settled.output_projection)
         arrays.append((name, problem.projections.get(name) if projected else None, ()))
     return [matrix(name, np.atleast_2d(array), rows, turned) for name, array, rows in arrays if array is not None]
+
+
+def sides(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
+    """Yield q, k and v, a head at a time, as far as a sheet needs them and does not ask them."""
+    exact = stages(paper.sheet, paper.sheet.right) or {}
+    needed = "qkv" if asked & {"context", "output"} else "qk" if asked - {"q", "k", "v"} else ""
+    for side in needed:
+        if side in asked or side not in exact:
+            continue
+        tokens = paper.sheet.problem.tokens if side == "q" else paper.sheet.problem.key_tokens
+        for head, array in enumerate(exact[side], 1):
+            yield f"{side}, head {head}" if len(exact[side]) > 1 else side, array, tokens
 
 
 def matrix(name: str, array: Array, rows: Sequence[str], turned: bool) -> dict[str, Any]:

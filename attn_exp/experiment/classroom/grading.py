@@ -62,8 +62,8 @@ def grade(paper: Paper, answers: Mapping[str, Array]) -> Grade:
     boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
     boxes = tuple(box for box in boxes if box.given.any())
     sheet = replace(paper.sheet, boxes=boxes)
-    judged = {box.stage: boxed(sheet, place) for place, box in enumerate(boxes)}
-    every = tuple(judged.get(blank.stage, Boxed(blank.stage, 0, 0, 0, blank.right.size)) for blank in paper.blanks)
+    counted = {box.stage: boxed(sheet, place) for place, box in enumerate(boxes)}
+    every = tuple(counted.get(blank.stage, Boxed(blank.stage, 0, 0, 0, blank.right.size)) for blank in paper.blanks)
     points = sum(box.right + box.follows for box in every)
     most = sum(blank.right.size for blank in paper.blanks)
     first = next((box.stage for box in every if box.wrong), "")
@@ -88,17 +88,29 @@ def filled(paper: Paper, stage: str, numbers: Array) -> Box:
     return Box(stage, values, halves, halves, (blank.rows, blank.columns))
 
 
-def boxed(sheet: Sheet, place: int) -> Boxed:
-    """Count the cells of a box: right, following, wrong and empty."""
+def states(paper: Paper, answers: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what each cell of the stages is `[h r c]`: right, following from a wrong one before, wrong, or empty."""
+    boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
+    sheet = replace(paper.sheet, boxes=boxes)
+    return {box.stage: judged(sheet, place).reshape(answers[box.stage].shape) for place, box in enumerate(boxes)}
+
+
+def judged(sheet: Sheet, place: int) -> Array:
+    """Return what each cell of a box is."""
     box = sheet.boxes[place]
     exact = stages(sheet, sheet.right)
     missed = box.misses(None if exact is None else exact.get(box.stage))
     followed = missed & ~unfollowed(sheet, sheet.right, place) if missed.any() and place else np.zeros_like(missed)
     before_wrong = any(wrong(sheet, sheet.right, earlier, exact).any() for earlier in range(place))
-    bad = int((missed & ~followed).sum())
-    after = int(followed.sum()) if before_wrong else 0
-    given = int(box.given.sum())
-    return Boxed(box.stage, given - bad - after, after, bad, box.values.size - given)
+    follows = FOLLOWS if before_wrong else RIGHT
+    return np.where(~box.given, EMPTY, np.where(followed, follows, np.where(missed, WRONG, RIGHT)))
+
+
+def boxed(sheet: Sheet, place: int) -> Boxed:
+    """Count the cells of a box: right, following, wrong and empty."""
+    cells = judged(sheet, place)
+    counts = (int((cells == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY))
+    return Boxed(sheet.boxes[place].stage, *counts)
 
 
 def diagnosed(sheet: Sheet) -> tuple[tuple[str, ...], str]:

@@ -1,0 +1,191 @@
+"""A worksheet in Python: a notebook shows it with cells to type into, and numbers from Python are checked as typed ones
+are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.classroom.grading import Grade, grade, states
+from attn_exp.experiment.classroom.paper import Blank, Paper
+from attn_exp.experiment.judging.boxes import Array
+from attn_exp.report import worksheet
+from attn_exp.report.escapes import html
+from attn_exp.report.terminal import table
+from attn_exp.runs.classroom import answers, hand_out
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLOURS = {"right": "inherit", "follows": "#9a6700", "wrong": "#cf222e", "empty": "inherit"}
+"""Those that stand out; a wrong number has a cross beside it, too."""
+FILE = "answers.csv"
+
+
+@dataclass(frozen=True, eq=False)
+class Exercise:
+    """A worksheet. A notebook shows it: what is given, and cells that are checked as numbers are typed into them.
+
+    Numbers that were computed in Python are checked by `check`; `blank` gives a table of the right shape for them.
+    """
+
+    paper: Paper
+    student: str = ""
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages that are asked, in order."""
+        return tuple(blank.stage for blank in self.paper.blanks)
+
+    def blank(self, stage: str) -> pd.DataFrame:
+        """Return an empty table for a stage, its rows and columns named; the heads of several stand one below another.
+
+        Raises:
+            UserError: the sheet does not ask for this stage.
+        """
+        import pandas as pd  # noqa: PLC0415 - slow to import
+
+        blank = self.asked(stage)
+        rows, columns = (blank.columns, blank.rows) if self.paper.turned else (blank.rows, blank.columns)
+        heads = len(blank.right)
+        names = pd.MultiIndex.from_product([range(1, heads + 1), rows], names=["head", None]) if heads > 1 else rows
+        return pd.DataFrame(np.full((heads * len(rows), len(columns)), np.nan), index=names, columns=list(columns))
+
+    def check(self, given: str | Path | Mapping[str, Any] | None = None, **numbers: Any) -> Checked:
+        """Check numbers: those of stages, `check(scores=s, weights=w)`, or the file that the page has saved.
+
+        A stage is `[r c]`, or `[h r c]`, or has the heads one below another, as `blank` has them; NaN is left empty.
+
+        Raises:
+            UserError: a stage that is not asked, numbers of another shape, or a file that cannot be read.
+        """
+        if isinstance(given, str | Path):
+            filled = answers.read(Path(given), self.paper)
+        else:
+            filled = {stage: self.shaped(stage, values) for stage, values in {**(given or {}), **numbers}.items()}
+        return Checked(self.paper, filled, grade(self.paper, filled))
+
+    def shaped(self, stage: str, values: Any) -> Array:
+        """Return the numbers of a stage as `[h r c]`."""
+        right = self.asked(stage).right
+        heads, rows, columns = right.shape
+        shown = (columns, rows) if self.paper.turned else (rows, columns)
+        try:
+            array = np.asarray(values, float)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{stage}: expected numbers, {shown[0]} rows of {shown[1]}") from error
+        if array.shape not in ((heads, *shown), (heads * shown[0], shown[1])):
+            each = f" for each of {heads} heads" if heads > 1 else ""
+            raise UserError(f"{stage}: expected {shown[0]} rows of {shown[1]} numbers{each}; got shape {array.shape}")
+        array = array.reshape(heads, *shown)
+        return array.swapaxes(1, 2) if self.paper.turned else array
+
+    def asked(self, stage: str) -> Blank:
+        """Return the box of a stage."""
+        blank = next((blank for blank in self.paper.blanks if blank.stage == stage), None)
+        if blank is None:
+            raise UserError(unknown(stage, self.stages, "stage of this sheet"))
+        return blank
+
+    def __repr__(self) -> str:
+        parts = []
+        for matrix in worksheet.given(self.paper):
+            rows = matrix["rows"] or [""] * len(matrix["cells"])
+            heads = [matrix["name"], *(matrix["columns"] or [""] * len(matrix["cells"][0]))]
+            parts.append(table(heads, [[row, *cells] for row, cells in zip(rows, matrix["cells"], strict=True)]))
+        wanted = ", ".join(self.stages)
+        return "\n\n".join([*parts, f"to fill in: {wanted}, to {self.paper.digits} decimals"])
+
+    def _repr_html_(self) -> str:
+        page = escape(worksheet.page(self.paper, self.student, FILE))
+        height = 360 + 40 * sum(len(blank.right) * (len(blank.rows) + 4) for blank in self.paper.blanks)
+        return f'<iframe srcdoc="{page}" title="worksheet" style="width:100%;height:{height}px;border:0"></iframe>'
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What became of the numbers: which are right, the first stage that is wrong, and the mistake or the slip."""
+
+    paper: Paper
+    numbers: Mapping[str, Array]
+    grade: Grade
+
+    @property
+    def passed(self) -> bool:
+        """Whether every number that was given is right."""
+        return not self.grade.first_wrong and not any(box.follows for box in self.grade.boxes)
+
+    @property
+    def mistakes(self) -> tuple[str, ...]:
+        """The names of the mistakes that give these numbers."""
+        return self.grade.mistakes
+
+    @property
+    def said(self) -> str:
+        """The sentence for the mistake or the slip; or that all is right."""
+        missing = sum(box.empty for box in self.grade.boxes)
+        fine = "all right" if not missing else f"no number is wrong; {missing} of {self.grade.most} are missing"
+        return self.grade.said or fine
+
+    def __repr__(self) -> str:
+        heads = ("stage", "right", "follows", "wrong", "empty")
+        lines = [[box.stage, *map(str, (box.right, box.follows, box.wrong, box.empty))] for box in self.grade.boxes]
+        return f"{table(heads, lines)}\n\n{self.verdict}"
+
+    @property
+    def verdict(self) -> str:
+        """The mistake by name, where there is one, and the sentence."""
+        return f"{' and '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
+
+    def _repr_html_(self) -> str:
+        judged = states(self.paper, self.numbers)
+        boxes = [blank for blank in self.paper.blanks if blank.stage in judged]
+        tables = "".join(coloured(self.paper, blank, self.numbers[blank.stage], judged[blank.stage]) for blank in boxes)
+        return f"<div><p>{html(self.verdict, 1000)}</p>{tables}</div>"
+
+
+def coloured(paper: Paper, blank: Blank, numbers: Array, judged: Array) -> str:
+    """Return the tables of a box as HTML, each number in the colour of what it is, which its title says too."""
+    parts = []
+    for head in range(len(numbers)):
+        values, words = (side[head].T if paper.turned else side[head] for side in (numbers, judged))
+        rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
+        title = f"{blank.stage}, head {head + 1}" if len(numbers) > 1 else blank.stage
+        top = "".join(f"<th>{html(name, 40)}</th>" for name in ("", *columns))
+        lines = "".join(
+            f"<tr><th>{html(name, 40)}</th>{cells(line, states)}</tr>"
+            for name, line, states in zip(rows, values, words, strict=True)
+        )
+        parts.append(f"<table><caption>{html(title, 60)}</caption><tr>{top}</tr>{lines}</table>")
+    return "".join(parts)
+
+
+def cells(numbers: Sequence[float], states: Sequence[str]) -> str:
+    """Return a line of cells."""
+    return "".join(
+        f'<td title="{state}" style="color:{COLOURS[state]}">{"" if state == "empty" else f"{number:g}"}'
+        f"{' ✗' if state == 'wrong' else ''}</td>"
+        for number, state in zip(numbers, states, strict=True)
+    )
+
+
+def exercise(words: Sequence[str]) -> Exercise:
+    """Return the worksheet that the words of `attn-exp sheet` ask for; one, and nothing is written.
+
+    Raises:
+        UserError: words that no run would take, or that make no sheet or several.
+    """
+    for name in ("names", "to"):
+        if any(word.startswith(f"{name}=") for word in words):
+            raise UserError(f"{name}=: writes files; `attn-exp sheet` does that")
+    asked = hand_out.understood(words)
+    if len(asked.seeds) > 1:
+        raise UserError(f"{len(asked.seeds)} seeds make as many sheets; name one, such as seed=0")
+    _, key, paper = next(hand_out.every_sheet(asked))
+    return Exercise(paper, key.student)
