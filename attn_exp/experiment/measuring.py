@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from attn_exp.reference import oracle
 from attn_exp.rules.rules import Rules
 
 Array = NDArray[Any]
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 def make_row(
@@ -37,7 +39,14 @@ def make_row(
     letter: str,
 ) -> Row:
     """Return the row of one variant; nothing is expected where the form refuses, or the reference has no answer."""
-    trace = computed.get(settled.name, Trace())
+    numbers = {} if settled.refused else measured(settled, first, computed, expected)
+    return described(settled, config, problem, computed.get(settled.name, Trace()), {"same_as": letter} | numbers)
+
+
+def described(
+    settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any] = EMPTY
+) -> Row:
+    """Return the row of a variant with the numbers that were measured; the others are those of `unmeasured`."""
     return Row(
         variant=settled.name,
         form=settled.form,
@@ -47,8 +56,7 @@ def make_row(
         bias=config.bias,
         output_projection=settled.output_projection,
         mistake=settled.mistake,
-        same_as=letter,
-        **(unmeasured() | ({} if settled.refused else measured(settled, first, computed, expected))),
+        **(unmeasured() | dict(numbers)),
         flops=flops(len(problem.tokens), problem.keys, settled.head, size(trace.q), size(trace.v)),
         kv_head=settled.heads.shared,
         mask=settled.words["mask"],
@@ -64,7 +72,7 @@ def make_row(
 def unmeasured() -> dict[str, Any]:
     """Return the numbers of a variant that was not computed, or not checked."""
     numbers = [name for name, column in COLUMNS.items() if column.summed]
-    return {"checked": 0, "sameness": "", "differs_at": ""} | dict.fromkeys(numbers, math.nan)
+    return {"checked": 0, "same_as": "", "sameness": "", "differs_at": ""} | dict.fromkeys(numbers, math.nan)
 
 
 def measured(

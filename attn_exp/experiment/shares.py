@@ -18,10 +18,15 @@ PRINTED = 0.02
 
 def share_out(trace: Trace, rules: Rules) -> bool:
     """Say whether each row of weights shares out 1, by the rules that made it and, where it is there, by its sum."""
-    ruled = rules.normalizer.sums_to_one and all(rule.extra(0) is None for rule in rules.scores)
+    ruled = shares_by_rule(rules)
     if trace.weights is None or not ruled:
         return ruled and not rules.normalizer.signed
     return bool((trace.weights >= 0).all()) and sum_to_one(trace.weights)
+
+
+def shares_by_rule(rules: Rules) -> bool:
+    """Say whether the rules let rows of weights sum to 1."""
+    return rules.normalizer.sums_to_one and all(rule.extra(0) is None for rule in rules.scores)
 
 
 def sum_to_one(weights: Array) -> bool:

@@ -40,6 +40,8 @@ class Form:
     - `summarize`: `attend` with the summary of weights that the form never has whole, and a `tell` that hears how far
       it is.
     - `complete`: `attend` with the whole weights, where the form does not have them anyway, and the same `tell`.
+    - `stacked`: `attend` for several problems at once, `[n 1 h t d]`, where it gives each of them the very bits that
+      it gets alone; sweeps ask it for plain rules. Without it they are computed one after another.
     - `reference`: what the reference is asked for: `logits` through a normalizer, or `kernel`.
     - `plainest`: the name of the plainest form that computes the same function, whatever the masks.
     """
@@ -57,6 +59,7 @@ class Form:
     leaks: str | None = None
     summarize: Callable[..., Trace] | None = None
     complete: Callable[..., Trace] | None = None
+    stacked: Callable[..., Trace] | None = None
     reference: str = "logits"
     plainest: str = "matrix"
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_exp.forms.form import Form
+from attn_exp.forms.mixing import repeated
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Grid
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from attn_exp.rules.grid import Array
     from attn_exp.rules.rules import Rules
 
@@ -71,7 +74,7 @@ def wide(kind: Any) -> Any:
     return np.float32 if kind.itemsize == 2 else kind
 
 
-def place(line: tuple[int, ...], key: int, heads: int, rows: int, keys: int, rules: Rules) -> Grid:
+def place(line: Sequence[int], key: int, heads: int, rows: int, keys: int, rules: Rules) -> Grid:
     """Return the grid of one place."""
     *batch, head, row = line
     sample = batch[0] if batch else 0
@@ -101,4 +104,34 @@ def extra_logits(head: int, rules: Rules, masked: Array) -> Array | None:
     return np.array(extras, masked.dtype) if extras else None
 
 
-FORM = Form(attend, mix=mix, bends_last=True)
+def stacked(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
+    """Compute many problems `[n 1 h t d]` of float64 side by side, each number by the steps of `attend`, in its order.
+
+    No rule may bend logits or pair queries and keys.
+    """
+    heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
+    scores = np.ascontiguousarray(np.vecdot(q[..., :, None, :], repeated(k, heads)[..., None, :, :]))
+    logits = scores * q.dtype.type(rules.scale)
+    masked = logits
+    grids = [place(line, key, heads, rows, keys, rules) for *line, key in np.ndindex(heads, rows, keys)]
+    for rule in rules.scores:
+        biases = [0.0 if (bias := rule.bias(grid)) is None else bias for grid in grids]
+        masked = masked + np.array([np.asarray(bias, q.dtype)[()] for bias in biases]).reshape(heads, rows, keys)
+    allowed = np.array([all(mask.allows(grid) for mask in rules.masks) for grid in grids]).reshape(heads, rows, keys)
+    masked = np.where(allowed, masked, -np.inf)
+    extras = [extra for head in range(heads) if (extra := extra_logits(head, rules, masked)) is not None]
+    weights = rules.normalizer.weigh(masked, np.stack(extras)[:, None] if extras else None)
+    stages = Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=logits, masked=masked, weights=weights)
+    return stages if v is None else stages.replace(context=added(weights, repeated(v, heads)))
+
+
+def added(weights: Array, v: Array) -> Array:
+    """Return `sum_j weights_ij v_j`, a key after the other."""
+    context = np.zeros((*weights.shape[:-1], v.shape[-1]))
+    for key in range(v.shape[-2]):
+        weight = weights[..., key, None]
+        context += np.where(weight != 0, weight * v[..., None, key, :], 0.0)
+    return context
+
+
+FORM = Form(attend, mix=mix, bends_last=True, stacked=stacked)

@@ -76,4 +76,4 @@ def extra_logits(grid: Grid, rules: Rules, masked: Array) -> Array | None:
     return np.concatenate(extras, axis=-1).astype(masked.dtype) if extras else None
 
 
-FORM = Form(attend, bends_last=True)
+FORM = Form(attend, bends_last=True, stacked=attend)

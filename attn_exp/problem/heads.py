@@ -55,27 +55,27 @@ def divisors(size: int) -> str:
 
 
 def split(side_by_side: Array, count: int) -> Array:
-    """Turn `[t h*d]` into `[h t d]`: head i takes the i-th run of neighbouring columns."""
-    length, width = side_by_side.shape
-    return side_by_side.reshape(length, count, width // count).swapaxes(0, 1)
+    """Turn `[... t h*d]` into `[... h t d]`: head i takes the i-th run of neighbouring columns."""
+    *many, length, width = side_by_side.shape
+    return side_by_side.reshape(*many, length, count, width // count).swapaxes(-3, -2)
 
 
 def pooled(apart: Array, shared: int) -> Array:
-    """Return `[g s d]` from `[h s d]`: each shared head is the mean of the heads of its group.
+    """Return `[... g s d]` from `[... h s d]`: each shared head is the mean of the heads of its group.
 
     It is how a multi-head model becomes a grouped one: Ainslie et al. 2023, "GQA: Training Generalized Multi-Query
     Transformer Models from Multi-Head Checkpoints", section 2.1. The mean of projected keys is the key of the mean
     projection, so pooling here equals pooling W_k and W_v.
     """
-    count, length, size = apart.shape
+    *many, count, length, size = apart.shape
     return (
         apart
         if count == shared
-        else apart.reshape(shared, count // shared, length, size).mean(axis=1).astype(apart.dtype)
+        else apart.reshape(*many, shared, count // shared, length, size).mean(axis=-3).astype(apart.dtype)
     )
 
 
 def together(apart: Array) -> Array:
-    """Turn `[h t e]` into `[t h*e]`, heads side by side."""
-    count, length, width = apart.shape
-    return apart.swapaxes(0, 1).reshape(length, count * width)
+    """Turn `[... h t e]` into `[... t h*e]`, heads side by side."""
+    *many, count, length, width = apart.shape
+    return apart.swapaxes(-3, -2).reshape(*many, length, count * width)

@@ -126,11 +126,19 @@ def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbe
 
 def drawn_alone(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
     """Draw an array from its own stream, as large as keeps the size of what it is multiplied with."""
+    return factor(settings, name, shape) * source._replace(stream=None).array(name, kind(settings), shape)
+
+
+def kind(settings: Projections) -> Kind:
+    """Return which random numbers an array is drawn from that has a stream of its own."""
+    return Kind(settings.source, settings.low, settings.high, key="projections.")
+
+
+def factor(settings: Projections, name: str, shape: tuple[int, int]) -> float:
+    """Return what those numbers are multiplied by."""
     inputs = shape[0] if name in MATRICES else shape[1]
     usual = 1.0 if settings.source == "integers" else 1 / math.sqrt(inputs)
-    kind = Kind(settings.source, settings.low, settings.high, key="projections.")
-    numbers = source._replace(stream=None).array(name, kind, shape)
-    return (usual if settings.spread is None else settings.spread) * numbers
+    return usual if settings.spread is None else settings.spread
 
 
 def neutral(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:

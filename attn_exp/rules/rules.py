@@ -38,6 +38,12 @@ class Rules:
         """The score rule that says what the scores are, or None where they are `q k^T`."""
         return next((rule for rule in self.scores if rule.pairs), None)
 
+    @property
+    def plain(self) -> bool:
+        """Whether the weights are a softmax of `scale q k^T`, masked and with biases, all in one type."""
+        added = all(not rule.pairs and type(rule).bend is Score.bend for rule in self.scores)
+        return added and self.normalizer is SOFTMAX and self.softmax_dtype is None
+
 
 def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | None = None) -> Grid:
     """Return the grid of every place of the logits `[h t s]`, or `[b h t s]` where `batches` is given."""

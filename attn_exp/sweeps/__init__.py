@@ -6,7 +6,9 @@ a part per chunk, in a thread of the driver's. Workers are pure functions of a p
 million lines in 500 files, and no place holds all of them: `totals` is streamed from the parts, and reports are drawn
 from it.
 
-What bounds the rate is Python, not arrays: of a default point a third is the reference, a fifth the comparison of
-traces, a seventh the forms. Stacking points into one array computation could touch a twelfth, so it is not done; the
-reference is asked once for all variants that put the same question.
+Points of a job that differ in their seed alone are computed as one (`many`): problems, forms, reference and rows have
+an axis for the seeds, and each line is to the byte what the point gives alone. Inside such a stack positions, bent
+logits, other normalizers and most forms are computed one problem at a time. A point is computed by itself where it
+fails, in types other than float64, with a document's figures, `metrics=` or code of one's own. What is left is Python:
+drawing the arrays, writing the numbers of each line, and reading all lines again for the report.
 """

@@ -26,7 +26,7 @@ from attn_exp.problem.passing import Pass
 from attn_exp.registry import Origin
 from attn_exp.runs import records
 from attn_exp.runs.records import cell
-from attn_exp.sweeps import by_head
+from attn_exp.sweeps import by_head, many
 from attn_exp.sweeps.plan import Job, Plan, task_version
 
 OK, FAILED, CRASHED = "ok", "failed", "crashed"
@@ -74,21 +74,39 @@ def compute(plan: Plan, job: Job) -> Done:
 
 def computed(plan: Plan, job: Job) -> Done:
     """Compute the points of a job, all that they name being known."""
-    lines: list[list[str]] = []
+    lines: list[Sequence[str]] = []
     failed = count = 0
     bases = {key: read(base) for key, base in plan.space.bases.items()}
+    together = grouped(plan, job, bases)
     under_way = Pass()  # points that differ in the layer of a model alone share one pass through it
     for number in job.numbers:
         count += 1
         try:
-            config = left.settled(config_of(plan, plan.kept[number], bases), under_way)
-            lines += ok_lines(plan, number, config, tabulate(config))
+            lines += together.get(number) or by_itself(plan, number, bases, under_way)
         except Exception as error:
             failed += 1
             lines.append(failed_line(plan, number, FAILED, in_one_line(error)))
             if plan.fail_fast:
                 break
     return Done(job, as_csv(lines), count, failed)
+
+
+def grouped(plan: Plan, job: Job, bases: Mapping[tuple[int, ...], Config]) -> dict[int, list[many.Line]]:
+    """Return the lines of points that are computed together, by number; what asks for more than rows is in none."""
+    if plan.metrics or plan.fail_fast or tally_columns(plan):
+        return {}
+    return many.lines(
+        plan,
+        job.numbers,
+        lambda number: config_of(plan, plan.kept[number], bases),
+        lambda number: [*settings_cells(plan, number), OK, "", ""],
+    )
+
+
+def by_itself(plan: Plan, number: int, bases: Mapping[tuple[int, ...], Config], under_way: Pass) -> Iterator[list[str]]:
+    """Yield the lines of one point, computed by itself."""
+    config = left.settled(config_of(plan, plan.kept[number], bases), under_way)
+    return ok_lines(plan, number, config, tabulate(config))
 
 
 def known(own: Sequence[Origin]) -> AbstractContextManager[object]:

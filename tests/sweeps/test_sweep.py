@@ -189,6 +189,7 @@ def tabulate(config):
         os._exit(3)
     return whole(config)
 task.tabulate = tabulate
+task.grouped = lambda *given: {}
 """
 
 

@@ -1,0 +1,148 @@
+"""Points that differ in their seed alone, computed as one: the rows that `compare.tabulate` makes of each.
+
+Every array gets an axis for the seeds before its own. A variant whose form can be `stacked`, under plain rules, is
+computed once for all seeds, any other one seed after the other; either way its rows are measured by columns. What does
+not go together raises `ApartError`, and what is wrong with one point its error: then each is to be computed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attn_exp import forms
+from attn_exp.config.schema import Config
+from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.executing import answer, keep
+from attn_exp.experiment.many_rows import columns
+from attn_exp.experiment.measuring import described
+from attn_exp.experiment.row import Row
+from attn_exp.experiment.settling import check_range
+from attn_exp.experiment.variant import Settled
+from attn_exp.forms.trace import Summary, Trace
+from attn_exp.problem.heads import pooled, split, together
+from attn_exp.problem.many import ApartError, extreme, one, pile, projected, stacked
+from attn_exp.problem.problem import Problem
+from attn_exp.reference import many
+
+MOST_NUMBERS, MOST_POINTS = 2**19, 256
+"""Numbers of the largest arrays of a stack, 4 MiB each, and its points: memory stays what it was."""
+
+
+class Rows(NamedTuple):
+    """The rows of one variant: how many, what all share, in a row without numbers, and the columns that differ."""
+
+    points: int
+    shared: Row
+    columns: Mapping[str, Sequence[Any]]
+
+
+def tabulated(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
+    """Return the rows of each variant, for some of the seeds after the others; `config` is that of the first.
+
+    Raises:
+        ApartError: the points do not go together.
+        Exception: what `tabulate` raises for one of them.
+    """
+    check_together(config)
+    first, variants = prepared(config)
+    if any(variant.computed_in != np.float64 for variant in variants):
+        raise ApartError
+    count = most(first, variants)
+    return [stack(config, first, variants, seeds[start : start + count]) for start in range(0, len(seeds), count)]
+
+
+def check_together(config: Config) -> None:
+    """Refuse runs of which more is kept or asked than a plain table of rows.
+
+    Raises:
+        ApartError: this is one.
+    """
+    own = any(forms.is_own(variant.form) for variant in config.variant.values())
+    if own or config.published or config.model.family is not None:
+        raise ApartError
+
+
+def most(problem: Problem, variants: Sequence[Settled]) -> int:
+    """Return how many points a stack may hold.
+
+    Raises:
+        ApartError: they are so large that arrays cost more than Python.
+    """
+    width = max((side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None), default=1)
+    pairs = len(problem.tokens) * problem.keys
+    largest = max(pairs * max(width, *(5 * variant.head for variant in variants)), problem.keys * width * width)
+    count = min(MOST_POINTS, MOST_NUMBERS // largest)
+    if count < 2:
+        raise ApartError
+    return count
+
+
+def stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
+    """Return the rows of each variant over all seeds, computed as one."""
+    problem = stacked(config, first, seeds)
+    limits = extreme(problem)
+    for variant in variants:
+        check_range(variant.rules, limits, variant.words["convention"])
+    chosen = [variant for variant in variants if not variant.refused]
+    traces = {variant.name: traced(variant, problem, config, len(seeds)) for variant in chosen}
+    expected = many.answers({variant.name: variant.question for variant in chosen}, problem, len(seeds))
+    numbers = columns(chosen, traces, expected)
+    return [
+        Rows(len(seeds), described(variant, config, first, trace), numbers.get(variant.name, {}))
+        for variant, trace in ((variant, traces.get(variant.name, Trace())) for variant in variants)
+    ]
+
+
+def traced(variant: Settled, problem: Problem, config: Config, count: int) -> Trace:
+    """Return the stages of a variant over all seeds, each `[n ...]`.
+
+    Raises:
+        ApartError: an answer or weights that are not finite.
+    """
+    if stacks(variant, problem, config.weights):
+        trace = at_once(variant, problem)
+    else:
+        traces = [keep(variant, one(problem, place), config.weights) for place in range(count)]
+        trace = piled(traces)
+    if not np.isfinite(answer(trace)).all() or not (trace.weights is None or np.isfinite(trace.weights).all()):
+        raise ApartError
+    return trace
+
+
+def stacks(variant: Settled, problem: Problem, weights: str) -> bool:
+    """Say whether a variant can be computed for all seeds at once."""
+    turned = variant.positions or variant.tiled or variant.empty != "zeros" or variant.mistakes
+    there = problem.weights is None and problem.q is not None and problem.v is not None
+    member = variant.member
+    kept = weights != "blocks" and member.keeping(weights) is member.attend
+    return there and not turned and kept and variant.rules.plain and member.stacked is not None
+
+
+def at_once(variant: Settled, problem: Problem) -> Trace:
+    """Put all problems through a form that can be stacked, as `executing.computed` does with one."""
+    shares, attend = variant.heads, variant.member.stacked
+    assert problem.q is not None and problem.k is not None and problem.v is not None and attend is not None
+    k, v = (pooled(split(side, shares.given), shares.shared) for side in (problem.k, problem.v))
+    sides = (split(problem.q, shares.query), k, v)
+    stages = attend(*(side[:, None] for side in sides), variant.rules)
+    trace = Trace().replace(**{name: array[:, 0] for name, array in stages.stages()})
+    assert trace.context is not None
+    output = together(trace.context)
+    if variant.output_projection and problem.projections:
+        output = projected(output, problem.projections, "o")
+    return trace.replace(output=output)
+
+
+def piled(traces: Sequence[Trace]) -> Trace:
+    """Return traces of one problem each as one."""
+    names = {name for trace in traces for name, _ in trace.stages()}
+    trace = Trace().replace(**{name: pile([getattr(trace, name) for trace in traces]) for name in names})
+    summaries = [trace.summary for trace in traces if trace.summary is not None]
+    if not summaries:
+        return trace
+    arrays = {field.name: pile([getattr(one, field.name) for one in summaries]) for field in fields(Summary)}
+    return trace.replace(summary=Summary(**arrays))

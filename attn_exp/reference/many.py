@@ -1,0 +1,133 @@
+"""The reference on problems that differ in their seed alone: to the bit what `oracle` says of each.
+
+The formulas are those of `loops`, rounded where those round: products, sums as a whole, powers by `math.exp`. Rules are
+asked place by place, as there. Questions that are not plain are asked one problem at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.problem.many import one
+from attn_exp.problem.problem import Problem
+from attn_exp.reference import oracle
+from attn_exp.reference.exact_sums import exact_sums
+from attn_exp.reference.oracle import Answer, Question
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.rules import Rules
+
+Array = NDArray[Any]
+Sides = tuple[Array, Array, Array]
+
+
+def answers(questions: Mapping[str, Question], problem: Problem, count: int) -> dict[str, Answer]:
+    """Return the answer to each question by its name, as `oracle.answers`: `weights` `[n h r s]`, `output` `[n r m]`.
+
+    `problem` holds `count` problems, each array `[n ...]`.
+    """
+    asked = {name: question for name, question in questions.items() if not oracle.silent(question)}
+    known: dict[Hashable, Answer] = {}
+    sides = projected(problem) if any(plain(question, problem) for question in asked.values()) else None
+    expected = {}
+    for name, question in asked.items():
+        key = oracle.contents(question)
+        if key not in known:
+            whole = sides is not None and plain(question, problem)
+            known[key] = ask(question, problem, sides) if whole and sides else one_by_one(question, problem, count)
+        expected[name] = known[key]
+    return expected
+
+
+def plain(question: Question, problem: Problem) -> bool:
+    """Say whether arrays can answer a question as loops do."""
+    given = problem.weights is None and problem.q is not None and problem.k is not None and problem.v is not None
+    turned = question.positions or question.tiled or question.empty != "zeros"
+    return given and not turned and question.rules.plain and question.weights == "logits"
+
+
+def one_by_one(question: Question, problem: Problem, count: int) -> Answer:
+    """Return the answers of the loops, one above the other."""
+    told = [oracle.ask(question, one(problem, place)) for place in range(count)]
+    outputs = [answer.output for answer in told if answer.output is not None]
+    return Answer(told[0].rows, np.stack([answer.weights for answer in told]), np.stack(outputs) if outputs else None)
+
+
+def ask(question: Question, problem: Problem, sides: Sides) -> Answer:
+    """Return the answer to a plain question."""
+    (q, k, v), shares = sides, question.heads
+    k, v = (shared(side, shares.given, shares.shared) for side in (k, v))
+    mixed = question.output_projection and bool(problem.projections)
+    mixing = problem.projections["W_o"][0].size if mixed else 0
+    rows = oracle.checked_rows(len(problem.tokens), one(problem, 0), mixing)
+    queries = apart(q, shares.query)
+    keys, values = (np.repeat(apart(side, shares.shared), shares.query // shares.shared, axis=1) for side in (k, v))
+    scores = exact_sums(queries[:, :, list(rows), None] * keys[:, :, None])
+    weights = weighed(judged(question.rules.scale * scores, rows, len(problem.tokens), question.rules), question.rules)
+    context = exact_sums(weights[..., None, :] * values.swapaxes(-1, -2)[:, :, None])
+    output = context.swapaxes(1, 2).reshape(len(context), len(rows), -1)
+    return Answer(rows, weights, multiplied(output, problem, "o") if mixed else output)
+
+
+def projected(problem: Problem) -> Sides:
+    """Return q, k and v, projected by the reference where `oracle.projected` does that too."""
+    assert problem.q is not None and problem.k is not None and problem.v is not None
+    if problem.x is None:
+        return problem.q, problem.k, problem.v
+    sides = [side[0] for side in (problem.x, problem.memory) if side is not None]
+    if 3 * sum(side.size * side.shape[1] for side in sides) > oracle.BUDGET:
+        return problem.q, problem.k, problem.v
+    source = problem.x if problem.memory is None else problem.memory
+    new = problem.x[:, problem.past :]
+    return multiplied(new, problem, "q"), multiplied(source, problem, "k"), multiplied(source, problem, "v")
+
+
+def multiplied(x: Array, problem: Problem, letter: str) -> Array:
+    """Return `x W + b`, as `loops.project`."""
+    product = exact_sums(x[:, :, None] * problem.projections[f"W_{letter}"].swapaxes(-1, -2)[:, None])
+    bias = problem.projections.get(f"b_{letter}")
+    return product if bias is None else product + bias[:, None]
+
+
+def shared(side: Array, heads: int, groups: int) -> Array:
+    """Return one mean head for each group of neighbouring heads, side by side `[n s g*d]`, as `loops.shared`."""
+    if heads == groups:
+        return side
+    members = side.reshape(*side.shape[:2], groups, heads // groups, -1).swapaxes(-1, -2)
+    return np.asarray(exact_sums(members) / (heads // groups)).reshape(*side.shape[:2], -1)
+
+
+def apart(side: Array, heads: int) -> Array:
+    """Turn `[n t h*d]` into `[n h t d]`."""
+    return side.reshape(*side.shape[:2], heads, -1).swapaxes(1, 2)
+
+
+def judged(logits: Array, rows: tuple[int, ...], count: int, rules: Rules) -> Array:
+    """Return logits `[n h r s]` with every bias, or -inf where a mask forbids the place, as `loops.judge`."""
+    _, heads, _, keys = logits.shape
+    shape = (heads, len(rows), keys)
+    grids = [
+        Grid(0, head, rows[place], rows[place] + int(rules.offset), key, heads, count, keys)
+        for head, place, key in np.ndindex(shape)
+    ]
+    for rule in rules.scores:
+        logits = logits + np.array([float(rule.bias(grid) or 0.0) for grid in grids]).reshape(shape)
+    allowed = np.array([all(mask.allows(grid) for mask in rules.masks) for grid in grids]).reshape(shape)
+    return np.where(allowed, logits, -np.inf)
+
+
+def weighed(masked: Array, rules: Rules) -> Array:
+    """Return the softmax of each row, as `softmax.twin`."""
+    extras = [[rule.extra(head) for rule in rules.scores] for head in range(masked.shape[1])]
+    floats = np.array([[float(extra) for extra in of_head if extra is not None] for of_head in extras])
+    more = np.broadcast_to(floats[:, None], (*masked.shape[:-1], floats.shape[-1]))
+    logits = np.concatenate([masked, more], axis=-1)
+    largest = logits.max(axis=-1, keepdims=True)
+    shifted = logits - np.where(np.isneginf(largest), 0.0, largest)
+    powers = np.array(list(map(math.exp, shifted.ravel().tolist()))).reshape(shifted.shape)
+    total = exact_sums(powers)[..., None]
+    return np.asarray(powers[..., : masked.shape[-1]] / np.where(total == 0, 1.0, total))
