@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from attn_exp.report import columns, walk
+from attn_exp.report.axes import axes
 from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles, unbroken
 from attn_exp.report.compiled import templates
 from attn_exp.report.explain import spoken
@@ -65,6 +66,7 @@ def page(both: Mapping[str, Any], views: Views, figures: Sequence[Shown] = ()) -
     return environment.get_template("report.html").render(
         both,
         figures=figures,
+        axes=axes(step for walk in both["walks"] for step in walk["steps"]),
         top=end,
         maps=[*maps(views, end), *block_maps(views)],
         data=page_data(views) | {"live": live(views.comparison, leaders, {"command": both["command"]})},

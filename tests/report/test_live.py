@@ -32,7 +32,7 @@ Numbers = dict[str, list[list[float]]]
 
 STAGES = """JSON.stringify(attention.live.plans.map((plan) => plan && attention.live.compute(plan, attention.live.now)),
   (_, value) => (typeof value === 'number' && !Number.isFinite(value) ? String(value) : value))"""
-SHOWN = """Array.from(document.querySelectorAll('.walk > article td ins'), (cell) => [
+SHOWN = """Array.from(document.querySelectorAll('.walk article td ins'), (cell) => [
   cell.closest('.step').id, Number(cell.closest('[data-head]').dataset.head), cell.closest('tr').sectionRowIndex,
   cell.parentNode.cellIndex - 1, cell.textContent])"""
 CELLS = "Array.from(document.querySelectorAll('.changing tbody td')).length"

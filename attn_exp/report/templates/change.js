@@ -34,7 +34,7 @@
   const late = !own.x, apart = (plan) => plan && plan.heads[1] === plan.heads[2] && !plan.tiled && !plan.turns.length;
   for (const name of Object.keys(own)) {
     if (name.endsWith("_o") && !moving.some((plan) => plan?.mixed)) continue;
-    for (const step of steps(`.walk > article [id$="-${name}"]`)) {
+    for (const step of steps(`.walk article [id$="-${name}"]`)) {
       if (late && !apart(moving[Number(/\d+/.exec(step.id)[0]) - 1])) continue;
       for (const [head, table] of tablesOf(step)) {
         const width = Number(step.dataset.shape.split(" ").at(-1)), from = late && name !== "weights" ? head * width : 0;
@@ -121,7 +121,7 @@
   }
 
   function show() {
-    for (const [name, rows] of Object.entries(own)) if (!late) for (const step of steps(`.walk > article [id$="-${name}"]`)) paintStep(step, [rows], [now[name]], true);
+    for (const [name, rows] of Object.entries(own)) if (!late) for (const step of steps(`.walk article [id$="-${name}"]`)) paintStep(step, [rows], [now[name]], true);
     moving.forEach((plan, place) => {
       if (!plan) return;
       const stages = compute(plan, now), section = sections[place], panel = panels[section.dataset.panel];

@@ -221,8 +221,9 @@
 
   // What needs this script appears only now.
   bar.hidden = data.tokens.length > 256;
-  byId("touch").hidden = !(movable.length || variants.length > 1);
-  if (movable.length) { remark(); move(movable[0].own > 0 ? movable[0].own : movable[0].standard); } else slider.closest(".controls").hidden = true;
+  byId("touch").hidden = !movable.length;
+  byId("minus").hidden = variants.length < 2;
+  if (movable.length) { remark(); move(movable[0].own > 0 ? movable[0].own : movable[0].standard); }
   if (variants.length > 1) { left.addEventListener("change", showMinus); right.addEventListener("change", showMinus); showMinus(); }
   /** Shows anew what is made of the panels and the answers, after somebody changed them. */
   function refresh() {
