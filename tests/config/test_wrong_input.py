@@ -13,6 +13,7 @@ import pytest
 from attn_exp import cli
 from attn_exp.config.schema import Config, Figures, Sweep
 from tests import ROOT
+from tests.refusal import refused
 
 COMMAND = [sys.executable, "-m", "attn_exp"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -145,16 +146,9 @@ def test_one_line_and_exit_code_2(
     monkeypatch.chdir(tmp_path)
     lay_out(tmp_path)
     before = everything(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attn-exp", *words.split(" ")])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    printed = capsys.readouterr()
-    assert stop.value.code == 2
-    assert printed.out == ""
-    assert printed.err.startswith("attn_exp: error: ")
-    assert printed.err.count("\n") == 1
-    assert len(printed.err) <= 300
-    assert message in printed.err
+    line = refused(words.split(" "), monkeypatch, capsys)
+    assert len(line) <= 300
+    assert message in line
     assert everything(tmp_path) == before
 
 

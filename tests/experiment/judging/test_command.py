@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import attn_exp
 from tests import ROOT
+from tests.refusal import refused
 
 MINE = """
 import numpy as np
@@ -83,10 +85,18 @@ def test_the_smallest_input_can_be_pasted(tmp_path: Path) -> None:
         (("no_such_package:f",), "no_such_package cannot be imported: ModuleNotFoundError"),
     ],
 )
-def test_a_users_mistake_is_one_line(tmp_path: Path, words: tuple[str, ...], line: str) -> None:
-    done = run(tmp_path, *words)
-    assert done.returncode == 2 and done.stdout == ""
-    assert line in done.stderr and done.stderr.count("\n") == 1
+def test_a_users_mistake_is_one_line(
+    words: tuple[str, ...],
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))  # else what the command imports stays for other tests
+    assert line in refused(["check", *words], monkeypatch, capsys)
 
 
 def test_in_python_a_verdict_shows_itself() -> None:

@@ -14,6 +14,7 @@ import attn_exp
 from attn_exp import registry
 from attn_exp.experiment.judging.verdict import Verdict
 from attn_exp.rules.masks.mask import Mask
+from tests.long import thinned
 
 Array = NDArray[Any]
 
@@ -58,7 +59,7 @@ class EveryOther(Mask):
 WRITTEN = "mask.array.values=[[true,false,false],[true,true,false],[true,false,true]]"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", thinned(range(3), 3))
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -94,7 +95,7 @@ def rounded_scale(q: Array, k: Array, v: Array) -> Array:
     return np.asarray(shares(exponentials(q, k, 0.3545)) @ v)
 
 
-@pytest.mark.parametrize("more", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("more", thinned([1e-2, 1e-3, 1e-4], 3))
 def test_a_number_added_below_is_no_half_precision(more: float) -> None:
     verdict = attn_exp.check(lambda q, k, v: more_below(q, k, v, more), quick=True)
     assert (verdict.passed, verdict.mistakes) == (False, ())
@@ -118,7 +119,7 @@ def half_softmax_then_bfloat16(q: Array, k: Array, v: Array) -> Array:
     return to_bfloat16((powers / powers.sum(axis=-1, keepdims=True)).astype(np.float64) @ v)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", thinned(range(4), 4))
 def test_a_half_softmax_is_not_called_by_the_rounding_of_its_answer(seed: int) -> None:
     verdict = attn_exp.check(half_softmax_then_bfloat16, f"seed={seed}", quick=True)
     assert verdict.mistakes in (("half_softmax",), ())
@@ -181,7 +182,7 @@ def with_noise(q: Array, k: Array, v: Array) -> Array:
     return np.asarray(shares(exponentials(q, k)) @ v + noise * 1e-3)
 
 
-@pytest.mark.parametrize("function", [in_steps, three_decimals, with_noise])
+@pytest.mark.parametrize("function", thinned([in_steps, three_decimals, with_noise], 3))
 def test_errors_as_small_as_those_of_a_half_type_are_not_its_own(function: Callable[..., Any]) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert (verdict.passed, verdict.mistakes) == (False, ())

@@ -35,20 +35,20 @@ def short(case: Case) -> str:
     return f"{case.mistake or 'right'}-{name} {' '.join(case.settings)}"
 
 
-@pytest.mark.parametrize("case", thinned(ODD, 4), ids=short)
+@pytest.mark.parametrize("case", thinned(ODD, 14), ids=short)
 def test_a_wrong_function_is_named_alone(case: Case) -> None:
     answer = verdict(case)
     assert len(answer.mistakes) == 1, answer
     assert answer.mistakes[0] in (case.mistake, *case.same_as), answer
 
 
-@pytest.mark.parametrize("case", thinned(RIGHT, 2), ids=short)
+@pytest.mark.parametrize("case", thinned(RIGHT, 5), ids=short)
 def test_a_right_function_passes(case: Case) -> None:
     answer = verdict(case)
     assert answer.passed, answer
 
 
-@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: str(cheat.name))
+@pytest.mark.parametrize("cheat", thinned(CHEATS, 4), ids=lambda cheat: str(cheat.name))
 def test_a_cheat_does_not_pass(cheat: Any) -> None:
     assert not attn_exp.check(cheat.make()).passed
 
