@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,14 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report import columns, letters, partings, walk, whose
 from attn_exp.report.flow import flow
+from attn_exp.report.flow_heads import parted, splitting
 from attn_exp.report.numbers import brief
 from attn_exp.report.sums import sums
 from attn_exp.report.verdict import agreed, who_agrees
 from attn_exp.report.views import Views
+
+Way = tuple[tuple[tuple[str, int], ...], ...]
+"""Into which heads the columns of the projections part."""
 
 if TYPE_CHECKING:
     from attn_exp.experiment.checks.check import Finding
@@ -65,15 +69,20 @@ def checked(finding: Finding) -> dict[str, Any]:
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute, the input in the first walk that uses it."""
+    """Return one walk for each function that the variants compute.
+
+    The input stands in the first of them, and once more where its columns part into other heads.
+    """
     rows = views.comparison.rows
     leaders = {row.same_as: row.variant for row in reversed(rows) if row.same_as}
     made = list[dict[str, Any]]()
     places: dict[str, str] = {}
+    ways = set[Way]()
     for letter in sorted(leaders, key=order):
         title = " = ".join(row.variant for row in rows if row.same_as == letter)
-        made.append(walk_of(views, leaders[letter], title, f"walk-{len(made) + 1}", places))
+        made.append(walk_of(views, leaders[letter], title, f"walk-{len(made) + 1}", places, ways))
         places |= made[-1]["places"]
+        ways.add(made[-1]["way"])
     return made
 
 
@@ -82,11 +91,20 @@ def order(letter: str) -> tuple[int, str]:
     return len(letter), letter
 
 
-def walk_of(views: Views, variant: str, title: str, name: str, shown: Mapping[str, str]) -> dict[str, Any]:
-    """Return the walk through one variant; what `shown` has of the input, by its place, is not shown again."""
+def walk_of(
+    views: Views, variant: str, title: str, name: str, shown: Mapping[str, str], ways: Collection[Way]
+) -> dict[str, Any]:
+    """Return the walk through one variant.
+
+    What `shown` has of the input, by its place, is not shown again, unless its columns part in none of the `ways` so
+    far; W_o always stands where it is used.
+    """
     comparison, settled = views.comparison, settled_as(views.comparison, variant)
-    whole = walk.steps(comparison, variant)
-    steps = [step for step in whole if step.stage not in shown or not walk.is_input(step)]
+    split = splitting(comparison.problem, settled, comparison.traces[variant])
+    whole = tuple(parted(step, split) for step in walk.steps(comparison, variant))
+    way = tuple(step.tables[0].parts for step in whole if walk.is_projection(step) and step.tables[0].parts)
+    known = shown if not way or way in ways else {}
+    steps = [step for step in whole if step.stage not in known or step.stage in walk.OUTWARD or not walk.is_input(step)]
     places = {**shown, **{step.stage: f"{name}-{step.stage}" for step in steps}}
     groups = [list(group) for _, group in groupby(steps, key=walk.beside)]
     panel = next((place for place, panel in enumerate(views.panels) if variant in panel.variants), "")
@@ -94,6 +112,7 @@ def walk_of(views: Views, variant: str, title: str, name: str, shown: Mapping[st
         "title": title,
         "variant": variant,
         "panel": panel,
+        "way": way,
         "steps": steps,
         "groups": groups,
         "sums": sums(comparison, settled),

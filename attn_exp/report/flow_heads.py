@@ -9,6 +9,8 @@ from attn_exp import forms
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
+from attn_exp.report import walk
+from attn_exp.report.walk import Step
 
 MOST = 4
 """More heads than these are not written out: the first two, and the last."""
@@ -40,6 +42,30 @@ def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
     flat = {name: side.shape[-1] for name, side in sides.items() if side is not None}
     turns = share.given // share.shared
     return Splitting(heads, flat, parts, turns, settled.tiled, known, words(heads, settled))
+
+
+def parted(step: Step, split: Splitting) -> Step:
+    """Return a projection with the heads written below its columns; any other step as it is."""
+    name = step.stage[2:]
+    if not walk.is_projection(step) or split.heads == 1 or not split.known or name not in split.parts:
+        return step
+    shown, width = min(walk.SIDE, split.flat[name]), split.flat[name] // split.parts[name]
+    owners = [(owner(split, name, part), min(width, shown - part * width)) for part in range(split.parts[name])]
+    parts = tuple((words, count) for words, count in owners if count > 0)
+    return step._replace(tables=tuple(table._replace(parts=parts) for table in step.tables))
+
+
+def owner(split: Splitting, name: str, part: int) -> str:
+    """Say which heads read a part of the columns of a side: `heads 1–2`."""
+    if name == "q":
+        return f"head {part + 1}"
+    shared = split.parts[name] // split.pooled
+    many, group = split.heads // shared, part // split.pooled
+    heads = range(group, split.heads, shared) if split.tiled else range(group * many, (group + 1) * many)
+    numbers = [head + 1 for head in heads]
+    if len(numbers) == 1:
+        return f"head {numbers[0]}"
+    return f"heads {', '.join(map(str, numbers)) if split.tiled else f'{numbers[0]}–{numbers[-1]}'}"
 
 
 def words(heads: int, settled: Settled) -> str:

@@ -32,13 +32,17 @@ BY_KEY = ("scores", "logits", "capped", "masked", "weights")
 
 
 class Table(NamedTuple):
-    """A labelled matrix: its corner where it is too large to show whole."""
+    """A labelled matrix: its corner where it is too large to show whole.
+
+    `parts` says which heads its columns are for: so many columns each, from the left.
+    """
 
     title: str
     head: int
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     matrix: Array
+    parts: tuple[tuple[str, int], ...] = ()
 
 
 class Step(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,8 +108,8 @@ def test_boxes_stand_apart_and_each_leads_to_a_table_of_the_page(words: tuple[st
 
 def test_the_output_projection_is_a_table_where_it_is_used_alone() -> None:
     page = page_of(a_run(comparison("variant=[looped,multi_head,multi_query]", "bias=true")))
-    assert re.findall(r'id="(walk-\d-[Wb]_o)"', page) == ["walk-2-W_o", "walk-2-b_o"]
-    assert page.count('href="#walk-2-W_o"') == 2
+    assert re.findall(r'id="(walk-\d-[Wb]_o)"', page) == ["walk-2-W_o", "walk-2-b_o", "walk-3-W_o", "walk-3-b_o"]
+    assert [page.count(f'href="#walk-{place}-W_o"') for place in (1, 2, 3)] == [0, 1, 1]
 
 
 OUTSIDE = """
@@ -135,3 +136,49 @@ def test_words_stay_inside_their_boxes_and_a_click_leads_to_the_table(tmp_path: 
         opened.open(tmp_path / "heads.html")
         opened.click("#walk-2 .flow a[href='#walk-2-weights']")
         assert opened.ask("document.querySelector(':target h3').textContent").startswith("A weights")
+
+
+def walks_of(*words: str) -> list[dict[str, Any]]:
+    compared = comparison(*words)
+    return walks(seen(compared))
+
+
+def parts_of(walk: dict[str, Any]) -> dict[str, tuple[tuple[str, int], ...]]:
+    """Return what stands below the columns of each matrix that a walk shows."""
+    return {step.stage: step.tables[0].parts for step in walk["steps"] if step.stage[:2] == "W_"}
+
+
+def test_several_heads_show_the_input_in_place_with_their_columns() -> None:
+    one, several = walks_of("variant=[matrix,multi_head]", "head=2")
+    assert parts_of(one) == {"W_q": (), "W_k": (), "W_v": ()}
+    halves = (("head 1", 2), ("head 2", 2))
+    assert parts_of(several) == {"W_q": halves, "W_k": halves, "W_v": halves, "W_o": ()}
+    assert several["steps"][0].stage == "x"
+
+
+def test_the_input_is_shown_once_for_each_way_in_which_columns_part() -> None:
+    several = walks_of("variant=[multi_head,unscaled,matrix]", "head=2", "embeddings=random", "embeddings.d_model=8")
+    assert [list(parts_of(walk)) for walk in several] == [["W_q", "W_k", "W_v", "W_o"], [], []]
+
+
+def test_w_o_stands_where_it_is_used_and_nowhere_else() -> None:
+    words = ("variant=[matrix,multi_head,multi_query]", "head=2", "embeddings=random", "embeddings.d_model=8")
+    compared = comparison(*words)
+    for walk in walks(seen(compared)):
+        row = next(row for row in compared.rows if row.variant == walk["variant"])
+        assert ("W_o" in parts_of(walk)) == row.output_projection
+
+
+def test_heads_that_share_keys_are_named_together() -> None:
+    """Four query heads, two key/value heads: query head h reads key/value head h // 2."""
+    words = ("variant=[multi_head]", "head=4", "embeddings=random", "embeddings.d_model=8", "kv_head=2")
+    (walk,) = walks_of(*words)
+    quarters = tuple((f"head {head}", 2) for head in (1, 2, 3, 4))
+    pooled = (("heads 1–2", 2), ("heads 1–2", 2), ("heads 3–4", 2), ("heads 3–4", 2))
+    assert parts_of(walk)["W_q"] == quarters
+    assert parts_of(walk)["W_k"] == parts_of(walk)["W_v"] == pooled
+
+
+def test_what_a_mistake_does_with_the_columns_is_not_claimed() -> None:
+    (walk,) = walks_of("variant=[multi_head]", "head=2", "mistake=heads_by_stride")
+    assert set(parts_of(walk).values()) == {()}
