@@ -38,7 +38,7 @@ EDGES = {
         "exercise",
         "result",
     ),  # result names its type alone: test_api asserts that it loads none
-    "matplotlib": ("plots", "forest", "panels", "maps", "figures", "drawing", "lettering"),
+    "matplotlib": ("plots", "forest", "panels", "maps", "figures", "drawing", "lettering", "matplotlib_figure"),
     "jinja2": ("compiled",),
 }
 """Which files, or all files of which folders, may import a library that is slow to load."""
@@ -124,6 +124,10 @@ def test_a_run_without_a_report_loads_nothing_that_it_does_not_use(tmp_path: Pat
     assert not NOT_NEEDED & loaded("report=none", folder=tmp_path)
 
 
+def test_a_page_waits_for_no_plotting_library(tmp_path: Path) -> None:
+    assert not {"matplotlib", "pandas", "PIL"} & loaded("report=full", folder=tmp_path)
+
+
 @pytest.mark.parametrize("words", [("--cfg", "job"), ("--cfg", "job", "experiment=attention_basics")])
 def test_showing_settings_loads_no_numpy_and_no_room_below_config(words: tuple[str, ...], tmp_path: Path) -> None:
     rooms = {f"attn_exp.{name}" for name in ORDER[ORDER.index("config") + 1 : ORDER.index("api")]}
@@ -131,7 +135,8 @@ def test_showing_settings_loads_no_numpy_and_no_room_below_config(words: tuple[s
 
 
 def test_runs_that_need_them_load_them_so_the_test_above_can_fail(tmp_path: Path) -> None:
-    assert {"matplotlib", "jinja2", "attn_exp.report.documents"} <= loaded("report=full", folder=tmp_path)
+    drawn = loaded("report=full", "figures.format=[svg,pdf]", folder=tmp_path)
+    assert {"matplotlib", "jinja2", "attn_exp.report.documents"} <= drawn
     assert "attn_exp.experiment.mistakes" in loaded("report=none", "mistake=no_scale", folder=tmp_path)
 
 

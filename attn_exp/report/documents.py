@@ -50,17 +50,14 @@ def splits_up_to(wanted: Report) -> float:
 
 
 def drawn(views: Views) -> list[Drawn]:
-    """Return every figure, its bytes made in one look: to set it takes as long as to write a small figure."""
-    from attn_exp.report.drawing import look, saved  # noqa: PLC0415 - `report=none` loads no matplotlib
-    from attn_exp.report.figures import draw, figures  # noqa: PLC0415
+    """Return every figure as SVG and in the formats that were asked for."""
+    from attn_exp.report import figures  # noqa: PLC0415 - tables alone need none
 
-    wanted, known = dict.fromkeys(("svg", *views.comparison.config.figures.format)), figures()
-    drawings = draw(views)
-    with look():
-        made = {name: {form: saved(drawing, form) for form in wanted} for name, drawing in drawings.items()}
+    wanted, known = views.comparison.config.figures.format, figures.figures()
+    made = figures.files(views, tuple(dict.fromkeys(("svg", *wanted))))
     return [
-        Drawn(name, known[name].caption, files["svg"], as_files(name, files, views.comparison.config.figures.format))
-        for name, files in made.items()
+        Drawn(name, known[name].caption, contents["svg"], as_files(name, contents, wanted))
+        for name, contents in made.items()
     ]
 
 

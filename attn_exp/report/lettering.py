@@ -1,8 +1,8 @@
-"""Text in figures: how wide it is, and which installed fonts can draw it."""
+"""Text in drawings of Matplotlib: how wide it is, and which installed fonts can draw it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import matplotlib
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
@@ -52,14 +52,6 @@ def drawable(text: str) -> str:
     )
 
 
-def widest(names: Sequence[str]) -> float:
-    """Return the width of the widest name at 8 points, in inches."""
-    font = FontProperties(size=8)
-    return max((text_to_path.get_text_width_height_descent(name, font, False)[0] / 72 for name in names), default=0.0)
-
-
-def fitted(text: str, width: float) -> str:
-    """Return the text, shortened until it is at most `width` inches wide."""
-    while widest([text]) > width and len(text) > 4:
-        text = f"{text[:-2].rstrip('…')}…"
-    return text
+def measured(text: str) -> float:
+    """Return the width of a text at 8 points in the fonts in use, in inches."""
+    return text_to_path.get_text_width_height_descent(text, FontProperties(size=8), False)[0] / 72

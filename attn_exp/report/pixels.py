@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,16 +36,27 @@ def coarse(matrix: Array, side: int = SIDE) -> Array:
 
 
 def png(opacity: NDArray[np.uint8]) -> bytes:
-    """Encode a picture `[height width]` in one colour of 256 opacities.
+    """Encode a picture `[height width]` in one colour of 256 opacities."""
+    return encoded(opacity[:, :, None], ((b"PLTE", INK * 256), (b"tRNS", bytes(range(256)))))
+
+
+def coloured(places: NDArray[np.uint8], palette: NDArray[np.uint8], visible: NDArray[np.bool_]) -> bytes:
+    """Encode a picture `[height width]` of places in a palette `[c 3]`; what is not visible is clear."""
+    if visible.all():
+        return encoded(places[:, :, None], ((b"PLTE", palette.tobytes()),))
+    return encoded(np.concatenate([palette[places], 255 * visible[:, :, None].astype(np.uint8)], axis=2))
+
+
+def encoded(pixels: NDArray[np.uint8], before: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
+    """Encode pixels `[height width byte]`: one byte is a place in the palette `before` them, four are a colour.
 
     Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
     """
-    height, width = opacity.shape
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), opacity], axis=1)
+    height, width, size = pixels.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * size)], axis=1)
     parts = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-        (b"PLTE", INK * 256),
-        (b"tRNS", bytes(range(256))),
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3 if size == 1 else 6, 0, 0, 0)),
+        *before,
         (b"IDAT", zlib.compress(lines.tobytes(), 6)),
         (b"IEND", b""),
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.splits import SAME_WEIGHTS, Split, split
 from attn_exp.forms.trace import Trace
+from attn_exp.report.charts.widths import BY_TABLE, Lettering
 
 Array = NDArray[Any]
 
@@ -41,12 +42,13 @@ class Views(NamedTuple):
     """A comparison and what is seen in it.
 
     `panels` are the distinct weights; `blocks` the distinct means of blocks, of variants whose weights are never whole.
-    Both are in the order of the rows.
+    Both are in the order of the rows. `lettering` says how figures draw texts, and how wide they are.
     """
 
     comparison: Comparison
     panels: tuple[Panel, ...]
     blocks: tuple[Panel, ...]
+    lettering: Lettering = BY_TABLE
 
 
 def seen(comparison: Comparison, splits_up_to: float = np.inf) -> Views:

@@ -36,7 +36,7 @@ def run(config: Config, command: Repeat) -> Outcome:
     store.check_writable(Path(config.output_dir))
     with ask_git() as git:
         comparison, timings = compute(config)
-        rendering.load_renderers(config.report)
+        rendering.load_renderers(config)
         about = store.about(comparison, command, origin(git))
     folder = write(Run(comparison, timings, about))
     lines = [*filter(None, [rendering.undrawn(folder, config)]), str(rendering.opens_first(folder, config))]

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from attn_exp import machine
-from attn_exp.config.schema import Config, Figures, Report
+from attn_exp.config.schema import Config, Figures
 from attn_exp.experiment.comparison import Run
 
 
@@ -31,10 +31,13 @@ def undrawn(folder: Path, config: Config) -> str:
     return f"figures.only: this run has nothing to show in {' and '.join(empty)}" if empty else ""
 
 
-def load_renderers(wanted: Report) -> None:
+def load_renderers(config: Config) -> None:
     """Import what a run will draw and write with, and nothing else, so that the record of its versions is complete."""
+    wanted = config.report
     if wanted.figures:
-        import_module("attn_exp.report.figures")
+        from attn_exp.report import figures  # noqa: PLC0415 - `report=none` needs none
+
+        figures.load(config.figures)
     if wanted.tables or wanted.pages:
         import_module("attn_exp.report.page")
 

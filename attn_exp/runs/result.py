@@ -109,7 +109,7 @@ class Result:
         """
         config = self.config if output_dir is None else replace(self.config, output_dir=str(output_dir))
         store.check_writable(Path(config.output_dir))
-        rendering.load_renderers(config.report)
+        rendering.load_renderers(config)
         with ask_git() as git:
             comparison = replace(self.comparison, config=config)
             about = store.about(comparison, self.repeat, origin(git))

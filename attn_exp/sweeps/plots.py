@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from attn_exp.report.drawing import COLOURS, MARKERS, STYLE, encoded
+from attn_exp.report.charts.chart import COLOURS, MARKERS
+from attn_exp.report.drawing import STYLE, encoded
 from attn_exp.report.lettering import drawable, fonts_for
 from attn_exp.sweeps import forest, maps
 from attn_exp.sweeps.answers.effects import FEW

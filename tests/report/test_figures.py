@@ -18,8 +18,9 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.curves import curves
 from attn_exp.experiment.splits import softmax
 from attn_exp.report import notebook
+from attn_exp.report.charts.matplotlib_figure import SCALE, figure_of
 from attn_exp.report.drawing import encoded
-from attn_exp.report.figures._maps import SCALE, short_title, weight_maps
+from attn_exp.report.figures._maps import Named, short_title, weight_maps
 from attn_exp.report.views import Head, same, seen
 from tests.compose import comparison
 from tests.long import thinned
@@ -173,7 +174,7 @@ def test_an_svg_keeps_small_maps_cell_by_cell(drawn: dict[str, Figure]) -> None:
 
 
 def test_a_large_map_is_not_kept_cell_by_cell() -> None:
-    figure = weight_maps([Head("large", None, np.eye(1000))], ["a"] * 1000, ["b"] * 1000, 3.0)
+    figure = figure_of(weight_maps([Head("large", None, np.eye(1000))], Named(["a"] * 1000, ["b"] * 1000), 3.0))
     assert len(encoded(figure, "svg")) < 100_000
     assert maps(figure)[0].images[0].get_interpolation() == "nearest"
 

@@ -1,21 +1,26 @@
 """The figures of a report: one file each, found by its name.
 
 A figure is a file with `FIGURE = Figure(...)`: its caption, whether a comparison has something to show in it, and how
-it is drawn. A new file is a new figure in the page, in the Markdown and among the files.
+it is drawn. A new file is a new figure in the page, in the Markdown and among the files. Those that are planned as
+charts become SVG by themselves; Matplotlib is loaded for other formats, and for figures that are drawn with it.
 """
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure as Drawing
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from attn_exp import registry
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, unknown
-from attn_exp.report.drawing import look
-from attn_exp.report.figures import _fitting
+from attn_exp.report.charts.svg import written
+from attn_exp.report.figures._sizes import planned, size
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.lettering import fonts_for, installed
 from attn_exp.report.views import Views
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("figure",))
 
@@ -27,18 +32,63 @@ def figures() -> dict[str, Figure]:
     return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
 
 
+def wanted(views: Views) -> dict[str, Figure]:
+    """Return the figures that were asked for and that a comparison has something to show in."""
+    known, only = figures(), views.comparison.config.figures.only
+    return {name: member for name, member in known.items() if name in (only or known) and member.wanted(views)}
+
+
 def draw(views: Views) -> dict[str, Drawing]:
-    """Return every figure that was asked for and that a comparison has something to show in, as large as asked for."""
-    comparison = views.comparison
-    problem, settings = comparison.problem, comparison.config.figures
-    wanted, known = _fitting.size(settings), figures()
-    fonts = fonts_for((*problem.tokens, *problem.key_tokens, *comparison.traces), wanted.font)
-    with look({"font.family": fonts}):
-        return {
-            name: _fitting.drawn(member, views, wanted)
-            for name, member in known.items()
-            if name in (settings.only or known) and member.wanted(views)
-        }
+    """Return these figures as Matplotlib's, as large as asked for."""
+    from attn_exp.report.figures import _matplotlib  # noqa: PLC0415 - a page of charts alone needs none
+
+    return _matplotlib.drawings(views, wanted(views))
+
+
+def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
+    """Return the bytes of these figures in some formats, `svg`, `png` or `pdf`, by name and format."""
+    members, settings = wanted(views), views.comparison.config.figures
+    made = {
+        name: as_chart(member, views) if charts_do(member, settings, "svg") else {} for name, member in members.items()
+    }
+    missing = {name: [form for form in forms if form not in made[name]] for name in members}
+    more = by_matplotlib(views, {name: member for name, member in members.items() if missing[name]}, missing)
+    return {name: made[name] | more.get(name, {}) for name in members}
+
+
+def charts_do(member: Figure, settings: Figures, form: str) -> bool:
+    """Say whether a figure of this format needs no Matplotlib.
+
+    Matplotlib knows how wide letters of any font are, and keeps their shapes where a reader lacks it.
+    """
+    return member.plan is not None and form == "svg" and settings.font is None
+
+
+def as_chart(member: Figure, views: Views) -> dict[str, bytes]:
+    """Return a figure as SVG, drawn as a chart."""
+    assert member.plan is not None
+    plan, wanted = member.plan, size(views.comparison.config.figures)
+    return {"svg": written(planned(lambda width, height: plan(views, width, height), wanted))}
+
+
+def by_matplotlib(
+    views: Views, members: Mapping[str, Figure], forms: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, bytes]]:
+    """Return the bytes of figures in the formats that each needs; Matplotlib is not loaded for none."""
+    if not members:
+        return {}
+    from attn_exp.report.drawing import look, saved  # noqa: PLC0415 - as above
+    from attn_exp.report.figures import _matplotlib  # noqa: PLC0415
+
+    drawings = _matplotlib.drawings(views, members)
+    with look():
+        return {name: {form: saved(drawing, form) for form in forms[name]} for name, drawing in drawings.items()}
+
+
+def load(settings: Figures) -> None:
+    """Import what figures will be drawn with, so that a record of what was imported is complete."""
+    if not all(charts_do(member, settings, form) for member in figures().values() for form in settings.format):
+        import_module("attn_exp.report.figures._matplotlib")
 
 
 def check(settings: Figures) -> None:
@@ -51,5 +101,8 @@ def check(settings: Figures) -> None:
     for name in settings.only:
         if name not in known:
             raise UserError(unknown(name, list(known), "figure"))
-    if settings.font is not None and settings.font not in installed():
-        raise UserError(f"{unknown(settings.font, installed(), 'figures.font')}, of the fonts that are here")
+    if settings.font is not None:
+        from attn_exp.report.lettering import installed  # noqa: PLC0415 - as above
+
+        if settings.font not in installed():
+            raise UserError(f"{unknown(settings.font, installed(), 'figures.font')}, of the fonts that are here")

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import PowerNorm
-from matplotlib.figure import Figure as Drawing
-
-from attn_exp.report.drawing import LINE, axes_at, heat, name_ticks, without_labels
-from attn_exp.report.lettering import drawable, fitted, widest
-from attn_exp.report.views import Head, top
+from attn_exp.report.charts.chart import LINE, NO_TICKS, Array, Box, Chart, Heat, Part, Scale, Ticks, Words
+from attn_exp.report.charts.ticks import named, round_places, ticks_in
+from attn_exp.report.charts.widths import BY_TABLE, Lettering, widest
+from attn_exp.report.views import Head, Panel, Views, heads_of, top
 
 COLOURS = "Blues"
-SCALE = "scale"
-"""The label of the axes that explain the colours."""
 
 GAP, NARROWEST, WIDEST = 0.12, 1.05, 14
 """Inches between two maps; the width below which no map falls while there is room; and the widest drawing for that."""
+
+BAR = 0.1
+"""Inches: the width of a colour scale."""
+
+FEWEST = 2
+"""A colour scale is parted by numbers into at least so many pieces."""
+
+NUMBERS_UP_TO = 8
+"""Cells hold their number where a matrix has at most this many rows and columns."""
 
 
 class Reading(NamedTuple):
@@ -33,6 +36,14 @@ class Reading(NamedTuple):
 WEIGHTS = Reading()
 
 
+class Named(NamedTuple):
+    """The names of rows and of columns, and how they are drawn."""
+
+    rows: list[str]
+    columns: list[str]
+    lettering: Lettering = BY_TABLE
+
+
 class Grid(NamedTuple):
     """How maps stand: so many `across` and down, each `side` inches wide and `tall`, above the names of columns."""
 
@@ -40,82 +51,94 @@ class Grid(NamedTuple):
     down: int
     side: float
     tall: float
-    slanted: bool
+    turned: bool
     bottom: float
 
 
-def arranged(count: int, rows: list[str], columns: list[str], room: float, height: float | None) -> Grid:
+def arranged(count: int, names: Named, room: float, height: float | None) -> Grid:
     """Return how maps stand: as many side by side as are readable, up to 4; in a given height, as they are largest."""
     if height is None:
         across = max(1, min(count, 4, int(room / NARROWEST)))
-        return grid(count, rows, columns, across, min(2.4, (room - GAP * (across - 1)) / across))
+        return grid(count, names, across, min(2.4, (room - GAP * (across - 1)) / across))
     grids = []
     for across in range(1, count + 1):
-        wide = grid(count, rows, columns, across, (room - GAP * (across - 1)) / across)
+        wide = grid(count, names, across, (room - GAP * (across - 1)) / across)
         high = ((height - wide.bottom) / wide.down - 2 * LINE) * wide.side / wide.tall
-        grids.append(grid(count, rows, columns, across, max(0.1, min(wide.side, high))))
+        grids.append(grid(count, names, across, max(0.1, min(wide.side, high))))
     return max(grids, key=lambda grid: grid.side)
 
 
-def grid(count: int, rows: list[str], columns: list[str], across: int, side: float) -> Grid:
+def grid(count: int, names: Named, across: int, side: float) -> Grid:
     """Return so many maps across, of this width; a map is as tall as it has rows for its columns, within reason."""
-    slanted = widest(columns) > 0.9 * side / len(columns)
-    tall = side * max(0.4, min(2.5, len(rows) / len(columns)))
-    return Grid(across, -(-count // across), side, tall, slanted, 0.22 + (widest(columns) if slanted else LINE))
+    below = names.lettering.widest(names.columns)
+    turned = below > 0.9 * side / len(names.columns)
+    tall = side * max(0.4, min(2.5, len(names.rows) / len(names.columns)))
+    return Grid(across, -(-count // across), side, tall, turned, 0.22 + (below if turned else LINE))
 
 
 def weight_maps(
-    maps: Sequence[Head],
-    rows: list[str],
-    columns: list[str],
-    width: float,
-    means: Reading = WEIGHTS,
-    height: float | None = None,
-) -> Drawing:
+    maps: Sequence[Head], names: Named, width: float, means: Reading = WEIGHTS, height: float | None = None
+) -> Chart:
     """Show maps with their titles side by side, on one colour scale from zero.
 
     In a given height they are as large as they can be; where they would be too small to read, the page is larger.
     """
-    left, right = widest(rows) + 0.32, 0.55
-    stand = arranged(len(maps), rows, columns, width - left - right, height)
-    if height is not None and stand.side < NARROWEST and width < WIDEST:
-        return weight_maps(maps, rows, columns, 1.2 * width, means, 1.2 * height)
-    across, side, tall, slanted, bottom = stand.across, stand.side, stand.tall, stand.slanted, stand.bottom
-    pitch = tall + LINE * 2
-    height = bottom + stand.down * pitch
-    drawing = Drawing(figsize=(width, height))
     end = top(head.weights for head in maps)
+    left = names.lettering.widest(names.rows) + 0.32
+    right = max(0.55, GAP + min(map(beside, scale_ticks(end, 4))))
+    stand = arranged(len(maps), names, width - left - right, height)
+    if height is not None and stand.side < NARROWEST and width < WIDEST:
+        return weight_maps(maps, names, 1.2 * width, means, 1.2 * height)
+    across, side, tall, bottom = stand.across, stand.side, stand.tall, stand.bottom
+    pitch = tall + LINE * 2
+    parts: list[Part] = []
     for place, head in enumerate(maps):
         line, column = divmod(place, across)
-        box = (left + column * (side + GAP), bottom + (stand.down - 1 - line) * pitch, side, tall)
-        axes = axes_at(drawing, box)
-        heat(axes, head.weights, end, COLOURS, side / len(columns)).set_norm(PowerNorm(means.gamma, 0, end))
-        axes.set_title(short_title(head, side), parse_math=False)
-        last = place + across >= len(maps)
-        name_ticks(axes, rows if column == 0 else [], columns if last else [], slanted, (side, tall))
-    drawing.text(0.01 / width + 0.012, (bottom + tall / 2) / height, "query", rotation=90, va="center", ha="left")
-    drawing.text((left + side / 2) / width, 0.03 / height, means.across, va="bottom", ha="center")
-    bar = axes_at(drawing, (left + across * (side + GAP), bottom + (stand.down - 1) * pitch, 0.1, tall))
-    colour_scale(bar, end).set_norm(PowerNorm(means.gamma, 0, end))
-    bar.set_title(means.unit, loc="left")
-    return drawing
+        box = Box(left + column * (side + GAP), bottom + (stand.down - 1 - line) * pitch, side, tall)
+        rows = named(names.rows, False, tall) if column == 0 else NO_TICKS
+        columns = named(names.columns, stand.turned, side) if place + across >= len(maps) else NO_TICKS
+        form = form_of_numbers(head.weights, side / len(names.columns))
+        title = short_title(head, side, names.lettering)
+        parts.append(Heat(box, head.weights, end, COLOURS, means.gamma, form, title, rows=rows, columns=columns))
+    parts.append(Words("query", (0.01 + 0.012 * width, bottom + tall / 2), turned=True))
+    parts.append(Words(means.across, (left + side / 2, 0.03), side="center"))
+    box = Box(left + across * (side + GAP), bottom + (stand.down - 1) * pitch, BAR, tall)
+    bar = colour_scale(box, end, means.gamma, means.unit, right - GAP)
+    return Chart(width, bottom + stand.down * pitch, (*parts, bar))
 
 
-def colour_scale(axes: Axes, top: float) -> Any:
-    """Draw the colours from 0 to `top`, with numbers at the right."""
-    axes.set_label(SCALE)
-    shades = np.linspace(0, top, 256)[:, None]
-    image = axes.imshow(shades, cmap=COLOURS, aspect="auto", origin="lower", extent=(0, 1, 0, top))
-    axes.tick_params(labelbottom=False, bottom=False, labelleft=False, left=False, labelright=True, right=True)
-    axes.spines[["top", "right"]].set_visible(True)
-    axes.yaxis.set_major_formatter("{x:.2g}")
-    without_labels(axes)
-    return image
+def form_of_numbers(matrix: Array, cell: float, form: str = ".2f", most: int = NUMBERS_UP_TO) -> str:
+    """Return the form of the numbers in cells so many inches wide; none where they would not fit or are too many."""
+    return form if max(matrix.shape) <= most and cell > 0.06 * len(format(0.01, form)) else ""
 
 
-def short_title(head: Head, width: float) -> str:
+def colour_scale(box: Box, end: float, gamma: float, unit: str, room: float = 0.55 - GAP) -> Scale:
+    """Return the colours from 0 to `end`, with as many numbers at the right as `room` from the box's left allows."""
+    most = ticks_in(box.height)
+    ticks = next((ticks for ticks in scale_ticks(end, most) if beside(ticks) <= room), None)
+    return Scale(box, end, COLOURS, gamma, unit, ticks or next(scale_ticks(end, FEWEST)))
+
+
+def scale_ticks(end: float, most: int) -> Iterator[Ticks]:
+    """Yield numbers of two digits from 0 to `end`, fewer and fewer."""
+    for pieces in range(most, FEWEST - 1, -1):
+        places = round_places(0, end, pieces)
+        yield Ticks(places, tuple(f"{place:.2g}" for place in places))
+
+
+def beside(ticks: Ticks) -> float:
+    """Return how far the numbers of a colour scale reach from its left edge, in inches."""
+    return BAR + 6 / 72 + widest(ticks.names, 7.5)
+
+
+def heads_in(views: Views, panels: Iterable[Panel]) -> list[Head]:
+    """Return the heads of some panels, with the names of their variants as they can be drawn."""
+    heads = [head for panel in panels for head in heads_of(panel)]
+    return [head._replace(variants=views.lettering.letters(head.variants)) for head in heads]
+
+
+def short_title(head: Head, width: float, lettering: Lettering = BY_TABLE) -> str:
     """Return the title of a map, shortened to this width; the number of a head stays."""
-    title = drawable(head.title)
-    if head.number is None or widest([title]) <= width:
-        return fitted(title, width)
-    return f"{fitted(drawable(head.variants), width - widest([f' {head.number}']))} {head.number}"
+    if head.number is None or lettering.width(head.title) <= width:
+        return lettering.fitted(head.title, width)
+    return f"{lettering.fitted(head.variants, width - lettering.width(f' {head.number}'))} {head.number}"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure as Drawing
-
+from attn_exp.report.charts.chart import Chart
 from attn_exp.report.views import Views
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing  # a page of charts alone waits for no Matplotlib
 
 
 def always(views: Views) -> bool:
@@ -17,17 +20,19 @@ def always(views: Views) -> bool:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the report.
+    """One figure of the report, drawn with Matplotlib or planned as a chart: one of the two is given.
 
     `caption`: what it shows, in a sentence that stands below it.
-    `draw`: makes it from the views of a comparison, so many inches wide.
+    `draw`: makes it with Matplotlib from the views of a comparison, so many inches wide.
     `wanted`: says whether a comparison has something to show in it.
-    `fill`: makes it so many inches wide and high, where it can use the height; others are shown smaller, or centred.
     `place`: where it stands among the others; the smallest comes first.
+    `fill`: makes it so many inches wide and high, where it can use the height; others are shown smaller, or centred.
+    `plan`: makes it as a chart, which becomes an SVG without Matplotlib; a height is None where nobody asked for one.
     """
 
     caption: str
-    draw: Callable[[Views, float], Drawing]
+    draw: Callable[[Views, float], Drawing] | None = None
     wanted: Callable[[Views], bool] = always
     place: int = 100
     fill: Callable[[Views, float, float], Drawing] | None = None
+    plan: Callable[[Views, float, float | None], Chart] | None = None

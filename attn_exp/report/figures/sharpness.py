@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-from matplotlib.figure import Figure as Drawing
+from collections.abc import Iterator
 
-from attn_exp.experiment.curves import curves
-from attn_exp.report.drawing import COLOURS, MARKERS, NARROW, legend_above, plot_below_legend
+import numpy as np
+
+from attn_exp.experiment.curves import Curve, curves
+from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke
+from attn_exp.report.charts.ticks import numbers, powers
+from attn_exp.report.figures._plots import below_legend, beyond, inside
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.lettering import drawable
 from attn_exp.report.views import Views
 
 
@@ -17,37 +19,41 @@ def wanted(views: Views) -> bool:
     return any(panel.split is not None for panel in views.panels)
 
 
-def fill(views: Views, width: float, height: float | None) -> Drawing:
+def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show how the mean entropy of the weights falls as the multiplier of the scores grows; the run's own is marked."""
-    shown = curves([(panel.title, panel.split) for panel in views.panels if panel.split is not None])
-    drawing, axes = plot_below_legend(len(shown), 0.42 if width > NARROW else 0.56, width, height)
-    for place, curve in enumerate(shown):
-        colour = COLOURS[place % len(COLOURS)]
-        axes.plot(curve.multipliers, curve.entropy, color=colour, label=drawable(curve.title))
-        axes.axvline(curve.standard, color=colour, linewidth=0.7, linestyle=":")
-        if curve.own > 0:
-            height = float(np.interp(curve.own, curve.multipliers, curve.entropy))
-            axes.plot([curve.own], [height], MARKERS[place % len(MARKERS)], color=colour)
-    axes.set_xscale("log")
-    axes.minorticks_off()
-    axes.xaxis.set_major_formatter(lambda multiplier, place: f"{multiplier:g}")
-    axes.set_ylim(0, None)
+    letters = views.lettering.letters
+    shown = curves([(letters(panel.title), panel.split) for panel in views.panels if panel.split is not None])
+    end = beyond([line(curve, place) for place, curve in enumerate(shown)])
+    strokes = [stroke for place, curve in enumerate(shown) for stroke in of_curve(curve, place, end)]
+    box = inside(len(shown), 0.42 if width > NARROW else 0.56, width, height)
     between = " " if width > NARROW else "\n"
-    axes.set_xlabel(f"multiplier of the scores{between}(dotted: 1/sqrt(d); marked: this run)")
-    axes.set_ylabel("mean entropy (nats)")
-    legend_above(axes, width)
-    return drawing
+    name = f"multiplier of the scores{between}(dotted: 1/sqrt(d); marked: this run)"
+    first, last = shown[0].multipliers[[0, -1]].tolist()
+    margin = (last / first) ** 0.05
+    low, high = first / margin, last * margin
+    x = Axis(low, high, powers(low, high, box.width), name, log=True)
+    y = Axis(0.0, end, numbers(0.0, end, box.height), "mean entropy (nats)")
+    return below_legend(strokes, x, y, box, width, views.lettering)
 
 
-def draw(views: Views, width: float) -> Drawing:
-    """Show it as high as is usual."""
-    return fill(views, width, None)
+def line(curve: Curve, place: int) -> Stroke:
+    """Return the line of one curve."""
+    return Stroke(curve.multipliers, curve.entropy, COLOURS[place % len(COLOURS)], 1.4, label=curve.title)
+
+
+def of_curve(curve: Curve, place: int, end: float) -> Iterator[Stroke]:
+    """Yield the line of one curve, the usual multiplier as a dotted line up to `end`, and the run's own as a mark."""
+    colour = COLOURS[place % len(COLOURS)]
+    yield line(curve, place)
+    yield Stroke(np.full(2, curve.standard), np.array([0.0, end]), colour, 0.7, dotted=True)
+    if curve.own > 0:
+        height = np.interp([curve.own], curve.multipliers, curve.entropy)
+        yield Stroke(np.array([curve.own]), height, colour, mark=MARKERS[place % len(MARKERS)])
 
 
 FIGURE = Figure(
     caption=("How the weights sharpen as the multiplier of the scores grows: mean entropy, with 1/sqrt(d) dotted."),
-    draw=draw,
-    fill=fill,
+    plan=plan,
     wanted=wanted,
     place=50,
 )

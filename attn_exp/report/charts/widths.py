@@ -1,0 +1,95 @@
+"""How wide a text is, without asking any font: a table for common letters, and never too little for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from attn_exp.report.plain import label, visible
+
+ALIKE = {
+    275: "'", 300: "IJijlıłʹΙϳІЈіј", 325: " ,.··‘’‚‛‧", 350: "/:;\\|¦ι․", 375: "-fſ‐‑", 400: "()[]tŧ",
+    425: "!r¡²³¹", 475: '"ªº', 500: "*_`§¨¯°´¸΄–‖†‡", 525: "szгѕ“”„‟", 550: "?cεζςϲзсэє", 575: "FLĿŁΓνξ",
+    600: "kvxyĸγκλυχвтухчь•‣", 625: "PTYaeo«»ÞðøΡΤΥδθοπτГРТУабекояђ",
+    650: "$0123456789ESbdghnpqu{}¢£¤¥µ¶ßþđŋΕΞΣβημρσЅЕЗилр√", 675: "KΚαφψнпћџ‥∆∑",
+    700: "ABCRVXZħΑΒΔΖΛΧЄАБВСХЧЬЭЯдц", 725: "Къ∈", 750: "NUŊΝИ∧∨∩∪", 775: "DGHÐĐΗΠΩЏЛНПм", 800: "&OQØΘΟΦΨЂЋДОЦы",
+    825: "w", 850: "#+<=>^~¬±×÷ωЪю←↑→↓−∓∗∞≈≠≡≤≥", 875: "MΜМФф", 900: "Ыњ", 925: "Ħжшљ", 975: "%щm¼½¾Æ",
+    1000: "@W©®æ—…", 1025: "œ", 1050: "Њ≪≫", 1075: "ŒШ", 1100: "ЉЖЩЮ",
+}  # fmt: skip
+"""Letters by their width in thousandths of the size of the type, rounded up to the next 25.
+
+Source: the advance widths of DejaVu Sans, which Verdana shares: hardly any usual font has wider letters.
+"""
+
+WIDTHS = {letter: width / 1000 for width, letters in ALIKE.items() for letter in letters}
+
+BROAD = (
+    (0x0B80, 0x0BFF), (0x0C00, 0x0DFF), (0x0F00, 0x109F), (0x1780, 0x17FF), (0x1800, 0x18AF), (0x1A00, 0x1CFF),
+    (0xA800, 0xABFF),
+)  # fmt: skip
+"""Scripts of the south of Asia whose letters may be much broader than high."""
+
+
+def width(text: str, size: float = 8.0) -> float:
+    """Return the width of the longest line of a text of so many points, in inches."""
+    return max(sum(map(letter_width, line)) for line in text.split("\n")) * size / 72
+
+
+def widest(names: Iterable[str], size: float = 8.0) -> float:
+    """Return the width of the widest name, in inches."""
+    return max((width(name, size) for name in names), default=0.0)
+
+
+def known(text: str) -> bool:
+    """Say whether the table has every letter, so that the width is the text's own and not just enough."""
+    return all(letter in WIDTHS for letter in text)
+
+
+def letter_width(letter: str) -> float:
+    """Return the width of a letter in sizes of the type; of one that the table lacks, as much as any font takes."""
+    return WIDTHS[letter] if letter in WIDTHS else other_width(letter)
+
+
+def other_width(letter: str) -> float:
+    """Return the width of a letter that is not in the table."""
+    import unicodedata  # noqa: PLC0415 - few texts need it
+
+    base = unicodedata.normalize("NFD", letter)[0]
+    if base in WIDTHS:
+        return WIDTHS[base]
+    code, kind = ord(letter), unicodedata.category(letter)
+    if kind in ("Mn", "Me", "Cf"):
+        return 0.0
+    if code >= 0x10000:
+        return 1.0 if 0x20000 <= code < 0x40000 else 1.5
+    if code >= 0xFB50 and kind == "Lo" and len(unicodedata.normalize("NFKD", letter)) > 3:
+        return 8.0  # a whole phrase as one sign
+    return 2.0 if any(first <= code <= last for first, last in BROAD) else 1.1
+
+
+@dataclass(frozen=True)
+class Lettering:
+    """How text is drawn: `letters` returns it as it can be, and `width` how wide that is at 8 points, in inches.
+
+    Without a font at hand, letters stand for themselves, and those that nobody could see stand there by their numbers.
+    """
+
+    letters: Callable[[str], str] = visible
+    width: Callable[[str], float] = width
+
+    def labels(self, names: Iterable[str]) -> list[str]:
+        """Return tokens or variants as short labels."""
+        return [self.letters(label(name)) for name in names]
+
+    def widest(self, names: Iterable[str]) -> float:
+        """Return the width of the widest name, in inches."""
+        return max(map(self.width, names), default=0.0)
+
+    def fitted(self, text: str, room: float) -> str:
+        """Return the text, shortened until it is at most `room` inches wide."""
+        while self.width(text) > room and len(text) > 4:
+            text = f"{text[:-2].rstrip('…')}…"
+        return text
+
+
+BY_TABLE = Lettering()
