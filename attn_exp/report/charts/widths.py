@@ -9,11 +9,11 @@ from attn_exp.report.plain import label, visible
 
 ALIKE = {
     275: "'", 300: "IJijlıłʹΙϳІЈіј", 325: " ,.··‘’‚‛‧", 350: "/:;\\|¦ι․", 375: "-fſ‐‑", 400: "()[]tŧ",
-    425: "!r¡²³¹", 475: '"ªº', 500: "*_`§¨¯°´¸΄–‖†‡", 525: "szгѕ“”„‟", 550: "?cεζςϲзсэє", 575: "FLĿŁΓνξ",
-    600: "kvxyĸγκλυχвтухчь•‣", 625: "PTYaeo«»ÞðøΡΤΥδθοπτГРТУабекояђ",
+    425: "!r¡²³¹", 475: '"ªº', 500: "*_`§¨¯°´¸΄–‖†‡", 525: "szгѕ“”„‟", 550: "?cεζϲзсэє", 575: "FLĿŁΓνξ",
+    600: "kvxyĸγκλςυχвтухчь•‣", 625: "PTYaeo«»ÞðøΡΤΥδθοπτГРТУабекояђ",
     650: "$0123456789ESbdghnpqu{}¢£¤¥µ¶ßþđŋΕΞΣβημρσЅЕЗилр√", 675: "KΚαφψнпћџ‥∆∑",
-    700: "ABCRVXZħΑΒΔΖΛΧЄАБВСХЧЬЭЯдц", 725: "Къ∈", 750: "NUŊΝИ∧∨∩∪", 775: "DGHÐĐΗΠΩЏЛНПм", 800: "&OQØΘΟΦΨЂЋДОЦы",
-    825: "w", 850: "#+<=>^~¬±×÷ωЪю←↑→↓−∓∗∞≈≠≡≤≥", 875: "MΜМФф", 900: "Ыњ", 925: "Ħжшљ", 975: "%щm¼½¾Æ",
+    700: "ABCRVXZħΑΒΔΖΛΧЄАБВСХЧЬЭЯдц", 725: "Къ", 750: "NUŊΝИ∧∨∩∪", 775: "DGHÐĐΗΠΩЏЛНПм", 800: "&OQØΘΟΦΨЂЋДОЦы",
+    825: "w", 850: "#+<=>^~¬±×÷ωЪю←↑→↓−∓∗∞≈≠≡≤≥", 875: "MΜМФф∈", 900: "Ыњ", 925: "Ħжшљ", 975: "%щm¼½¾Æ",
     1000: "@W©®æ—…", 1025: "œ", 1050: "Њ≪≫", 1075: "ŒШ", 1100: "ЉЖЩЮ",
 }  # fmt: skip
 """Letters by their width in thousandths of the size of the type, rounded up to the next 25.
@@ -23,11 +23,16 @@ Source: the advance widths of DejaVu Sans, which Verdana shares: hardly any usua
 
 WIDTHS = {letter: width / 1000 for width, letters in ALIKE.items() for letter in letters}
 
-BROAD = (
-    (0x0B80, 0x0BFF), (0x0C00, 0x0DFF), (0x0F00, 0x109F), (0x1780, 0x17FF), (0x1800, 0x18AF), (0x1A00, 0x1CFF),
-    (0xA800, 0xABFF),
+SCRIPTS = (
+    (0x0590, 0x05FF, 0.8), (0x0600, 0x077F, 1.3), (0x0B80, 0x0DFF, 2.0), (0x0F00, 0x109F, 2.0), (0x1400, 0x16FF, 1.7),
+    (0x1780, 0x18AF, 2.0), (0x1A00, 0x1CFF, 2.0), (0x1F00, 0x1FFF, 1.15), (0x2000, 0x2BFF, 1.75),
+    (0x2E80, 0xA4CF, 1.0), (0xA800, 0xABFF, 2.0), (0xAC00, 0xD7AF, 1.0), (0xF900, 0xFAFF, 1.0), (0xFDF0, 0xFDFF, 8.0),
+    (0xFF00, 0xFFEF, 1.0), (0x10000, 0x1FFFF, 1.75), (0x20000, 0x3FFFF, 1.0),
 )  # fmt: skip
-"""Scripts of the south of Asia whose letters may be much broader than high."""
+"""Other letters, from code to code, and as much as the broadest of them takes in any usual font."""
+
+BROAD = 1.5
+"""What is left takes no more."""
 
 
 def width(text: str, size: float = 8.0) -> float:
@@ -54,17 +59,13 @@ def other_width(letter: str) -> float:
     """Return the width of a letter that is not in the table."""
     import unicodedata  # noqa: PLC0415 - few texts need it
 
-    base = unicodedata.normalize("NFD", letter)[0]
-    if base in WIDTHS:
-        return WIDTHS[base]
     code, kind = ord(letter), unicodedata.category(letter)
-    if kind in ("Mn", "Me", "Cf"):
-        return 0.0
-    if code >= 0x10000:
-        return 1.0 if 0x20000 <= code < 0x40000 else 1.5
-    if code >= 0xFB50 and kind == "Lo" and len(unicodedata.normalize("NFKD", letter)) > 3:
-        return 8.0  # a whole phrase as one sign
-    return 2.0 if any(first <= code <= last for first, last in BROAD) else 1.1
+    if kind in ("Mn", "Cf"):
+        return 0.5 if 0x0600 <= code <= 0x06FF else 0.0
+    base = unicodedata.normalize("NFD", letter)[0]
+    if base in WIDTHS and code < 0x1F00:
+        return WIDTHS[base] + 0.15  # a hook or a caron beside a letter takes room
+    return next((width for first, last, width in SCRIPTS if first <= code <= last), BROAD)
 
 
 @dataclass(frozen=True)
