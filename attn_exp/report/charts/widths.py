@@ -31,7 +31,7 @@ SCRIPTS = (
 )  # fmt: skip
 """Other letters, from code to code, and as much as the broadest of them takes in any usual font."""
 
-BROAD = 1.5
+BROAD = 1.55
 """What is left takes no more."""
 
 
@@ -64,7 +64,7 @@ def other_width(letter: str) -> float:
         return 0.5 if 0x0600 <= code <= 0x06FF else 0.0
     base = unicodedata.normalize("NFD", letter)[0]
     if base in WIDTHS and code < 0x1F00:
-        return WIDTHS[base] + 0.15  # a hook or a caron beside a letter takes room
+        return WIDTHS[base] + 0.2  # a hook or a caron beside a letter takes room
     return next((width for first, last, width in SCRIPTS if first <= code <= last), BROAD)
 
 
