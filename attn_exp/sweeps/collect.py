@@ -14,7 +14,7 @@ from attn_exp.report import papers
 from attn_exp.runs import records, seal
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import lock, manifest, overview, parquet
-from attn_exp.sweeps.answers.answers import effects_table, shares_table
+from attn_exp.sweeps.answers.answers import EFFECT, SHARE, effect_records, effects_table, share_records, shares_table
 from attn_exp.sweeps.answers.percentiles import percentiles_table
 from attn_exp.sweeps.parts import Part, Shelf
 from attn_exp.sweeps.totals import Summary, summarized
@@ -94,12 +94,15 @@ def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
 
 
 def write_answers(folder: Path, summary: Summary) -> None:
-    """Write the tables of effects and of shares, as CSV and in each form that papers want."""
+    """Write the tables of effects and of shares: in full digits as CSV, rounded in each form that papers want."""
     spread = percentiles_table(summary.answers.cube)
     if spread.lines:
         machine.write(folder / f"{spread.name}.csv", records.as_csv([spread.head, *spread.lines]).encode())
+    numbers = {"effects": (EFFECT, effect_records(summary.answers)), "shares": (SHARE, share_records(summary.answers))}
+    for name, (head, lines) in numbers.items():
+        cells = [["" if cell != cell else str(cell) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
+        machine.write(folder / f"{name}.csv", records.as_csv([head, *cells]).encode())
     for table in (effects_table(summary.answers), shares_table(summary.answers)):
-        machine.write(folder / f"{table.name}.csv", records.as_csv([table.head, *table.lines]).encode())
         for ending, form in papers.FORMS.items():
             machine.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
 

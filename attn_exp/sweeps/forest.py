@@ -27,9 +27,10 @@ def effects(answers: Answers, metrics: Sequence[str]) -> Figure | None:
     if not drawn:
         return None
     tallest = max(map(len, drawn.values()))
+    several = len({effect.variant for effect in answers.effects}) > 1
     figure, axes = panels(len(drawn), 1, 0.5 + 0.2 * tallest)
     for panel, (metric, lines) in zip(axes, drawn.items(), strict=True):
-        draw(panel, lines)
+        draw(panel, lines, several)
         panel.set_xlabel(f"change of the {spoken(metric)}")
     legend(figure, axes[0])
     return figure
@@ -50,8 +51,11 @@ def chosen(answers: Answers, metric: str) -> list[list[Effect]]:
     return sorted(groups, key=lambda group: -abs(group[0].mean))[:MOST]
 
 
-def draw(panel: Axes, groups: Sequence[Sequence[Effect]]) -> None:
-    """Draw effects under each other: the mean and its interval, or the differences themselves where seeds are few."""
+def draw(panel: Axes, groups: Sequence[Sequence[Effect]], several: bool) -> None:
+    """Draw effects under each other: the mean and its interval, or the differences themselves where seeds are few.
+
+    Variants are named where there are `several`.
+    """
     lines = [group[0] for group in groups]
     panel.axvline(0, color="0.3", linewidth=0.6)
     for sure, colour in ((True, SURE), (False, UNSURE)):
@@ -64,7 +68,7 @@ def draw(panel: Axes, groups: Sequence[Sequence[Effect]]) -> None:
             panel.errorbar(means, rows, xerr=abs(ends - means), fmt="o", color=colour, markersize=4, label=name)
     for row, effect in enumerate(lines):
         panel.plot(effect.differences, [row] * len(effect.differences), "|", color="0.3", markersize=7)
-    panel.set_yticks(range(len(lines)), list(map(label, groups)), parse_math=False)
+    panel.set_yticks(range(len(lines)), [label(group, several) for group in groups], parse_math=False)
     panel.set_ylim(len(lines) - 0.5, -0.5)
 
 
@@ -73,7 +77,9 @@ def ends_of(effect: Effect) -> tuple[float, float]:
     return (effect.mean, effect.mean) if math.isnan(effect.low) else (effect.low, effect.high)
 
 
-def label(group: Sequence[Effect]) -> str:
-    """Return what changes, and in which variants."""
+def label(group: Sequence[Effect], several: bool) -> str:
+    """Return what changes, and in which variants where there are several."""
     effect, names = group[0], listed([effect.variant for effect in group])
-    return drawable(f"{names}, not {effect.start}" if effect.setting == "variant" else f"{change(effect)}: {names}")
+    if effect.setting == "variant":
+        return drawable(f"{names}, not {effect.start}")
+    return drawable(f"{change(effect)}: {names}" if several else change(effect))

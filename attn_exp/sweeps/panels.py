@@ -74,8 +74,9 @@ def same_scale(axes: Sequence[Axes]) -> None:
     """Give panels that are compared one scale."""
     if axes:
         low, high = min(panel.get_ylim()[0] for panel in axes), max(panel.get_ylim()[1] for panel in axes)
+        room = 0.04 * (high - low) * all(panel.get_yscale() == "linear" for panel in axes)  # for marks at the ends
         for panel in axes:
-            panel.set_ylim(low, high)
+            panel.set_ylim(low - room, high + room)
 
 
 def name_ticks(axis: Any, names: Sequence[str], most: int) -> None:

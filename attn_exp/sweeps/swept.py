@@ -14,7 +14,7 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report.escapes import html
 from attn_exp.sweeps import collect, manifest, overview
-from attn_exp.sweeps.answers.answers import effects_table, shares_table
+from attn_exp.sweeps.answers.answers import EFFECT, SHARE, effect_records, effects_table, share_records, shares_table
 from attn_exp.sweeps.parquet import kinds
 from attn_exp.sweeps.task import row_columns
 from attn_exp.sweeps.totals import Summary, summarized
@@ -76,17 +76,14 @@ class Swept:
         """The paired effect of each setting on each metric of each variant, in full digits."""
         import pandas as pd  # noqa: PLC0415
 
-        names = ("setting", "start", "end", "variant", "metric", "mean", "low", "high", "share", "seeds", "pairs")
-        effects = (*self.summary.answers.effects, *self.summary.answers.variants)
-        return pd.DataFrame([[getattr(effect, name) for name in names] for effect in effects], columns=list(names))
+        return pd.DataFrame(effect_records(self.summary.answers), columns=list(EFFECT))
 
     @property
     def shares(self) -> pd.DataFrame:
         """The share of each metric's variance that each setting, and each pair of settings, explains."""
         import pandas as pd  # noqa: PLC0415
 
-        lines = [(share.metric, " x ".join(share.settings), share.share) for share in self.summary.answers.shares]
-        return pd.DataFrame(lines, columns=["metric", "explained_by", "share"])
+        return pd.DataFrame(share_records(self.summary.answers), columns=list(SHARE))
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -45,6 +45,13 @@ def test_a_number_has_the_digits_that_its_error_lets_stand(value: float, error: 
     assert papers.significant(value, error) == expected
 
 
+def test_latex_sets_a_minus_in_words_with_every_engine() -> None:
+    """`U+2212` is in no font of pdfLaTeX's: an effect's interval was set as U+22120.3."""
+    text = papers.latex(papers.Table("effects", "", ("interval",), (("−0.3 to −0.1",),)))
+    assert "$-$0.3 to $-$0.1" in text
+    assert "Umathchar" not in text
+
+
 def test_latex_sets_texts_as_they_are() -> None:
     text = papers.latex(HARD)
     assert r"\caption{100\% of \$x\_1\$}" in text

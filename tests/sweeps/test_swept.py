@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pandas as pd
@@ -35,6 +36,15 @@ def test_effects_are_differences_that_pandas_computes_from_the_same_table(swept:
     found = swept.effects.query("setting == 'head' and variant == 'multi_head' and metric == 'entropy'")
     assert float(found["mean"].iloc[0]) == pytest.approx(float((rows[2] - rows[1]).mean()), rel=1e-12)
     assert int(found["seeds"].iloc[0]) == 6
+
+
+def test_the_files_of_effects_and_shares_have_every_digit(swept: Swept) -> None:
+    for name, frame in (("effects", swept.effects), ("shares", swept.shares)):
+        with (swept.folder / f"{name}.csv").open() as file:
+            lines = list(csv.reader(file))
+        assert lines[0] == list(frame)
+        for line, row in zip(lines[1:], frame.itertuples(index=False), strict=True):
+            assert line == ["" if pd.isna(value) else str(value) for value in row]
 
 
 def test_load_opens_sweeps_and_runs(swept: Swept, tmp_path: Path) -> None:

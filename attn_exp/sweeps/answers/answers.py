@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from attn_exp.report.papers import Table
 from attn_exp.sweeps.answers.cube import Cube
@@ -49,13 +50,36 @@ def moving(answers: Answers) -> list[Effect]:
 
 
 def effects_table(answers: Answers) -> Table:
-    """Return the paired effects as a table for papers: a line per setting, metric and variant."""
-    head = ("setting", "from", "to", "variant", "metric", "effect", "95% interval", "seeds", "same sign", "pairs")
+    """Return the paired effects as a table for papers: a line per setting, metric and variant, if there are several."""
+    words = "setting,from,to,variant,metric,effect,95% interval,seeds,same sign,pairs"
+    head = tuple(words.split(","))
     caption = (
         "Paired effects: the mean over seeds of the differences between rows that share all but one setting, its 95% "
         "bootstrap interval, and the share of the seeds whose difference has the sign of the mean."
     )
-    return Table("effects", caption, head, tuple(effect_line(effect) for effect in moving(answers)))
+    lines = [effect_line(effect) for effect in moving(answers)]
+    if len({effect.variant for effect in (*answers.effects, *answers.variants)}) == 1:  # then its column says nothing
+        head, lines = without(head, 3), [without(line, 3) for line in lines]
+    return Table("effects", caption, head, tuple(lines))
+
+
+def without(cells: tuple[str, ...], place: int) -> tuple[str, ...]:
+    """Return a line without one of its cells."""
+    return cells[:place] + cells[place + 1 :]
+
+
+EFFECT = ("setting", "start", "end", "variant", "metric", "mean", "low", "high", "share", "seeds", "pairs")
+SHARE = ("metric", "explained_by", "share")
+
+
+def effect_records(answers: Answers) -> list[tuple[Any, ...]]:
+    """Return every effect, in the columns `EFFECT`, in full digits."""
+    return [tuple(getattr(effect, column) for column in EFFECT) for effect in (*answers.effects, *answers.variants)]
+
+
+def share_records(answers: Answers) -> list[tuple[Any, ...]]:
+    """Return every share of the variance, in the columns `SHARE`, in full digits."""
+    return [(share.metric, " x ".join(share.settings), share.share) for share in answers.shares]
 
 
 def effect_line(effect: Effect) -> tuple[str, ...]:
