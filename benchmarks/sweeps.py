@@ -1,4 +1,4 @@
-"""How fast sweeps are: python benchmarks/sweeps.py [--only NAME ...] [--million 1000000]
+"""How fast sweeps are: python benchmarks/sweeps.py [--only NAME ...] [--million 1000000] [--against CHECKOUT]
 
 Every line is one command in a folder of its own, timed from its start to its end, reports included. The table says what
 was wanted, what was measured, and whether that meets it.
@@ -66,10 +66,10 @@ class Time(NamedTuple):
     busy: float
 
 
-def timed(folder: Path, *arguments: str) -> Time:
-    """Return the time of one Python process in a folder."""
+def timed(folder: Path, *arguments: str, root: Path = ROOT) -> Time:
+    """Return the time of one Python process in a folder, with the program of a checkout."""
     folder.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = os.environ | {"PYTHONPATH": str(root), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, check=False, capture_output=True, text=True
@@ -145,6 +145,34 @@ def million(folder: Path, points: int) -> Iterator[Line]:
     yield Line(f"{name}, files", "<= 1000", str(files), files <= 1000)
 
 
+def rate(folder: Path, other: Path | None, smallest: int) -> Iterator[Line]:
+    """Processor time of this checkout over that of another one, in turn, reports included: of the medians of three.
+
+    Without another one there is nothing to say.
+    """
+    if other is None:
+        return
+    many = (f"{smallest:,} points of the smallest task", [*SMALLEST, f"seed=range({smallest})"], 1 / 2)
+    axes = ["embeddings=random", "head=1,2,4", "scale=true,false", "embeddings.d_model=8,16,32"]
+    for name, words, goal in (
+        ("10,000 points of 3 tokens, 4 variants", THREE_TOKENS[1:], 1 / 3),
+        many,
+        ("18 settings x 200 seeds, the seeds first", ["seed=range(200)", *axes], 1 / 3),
+        ("18 settings x 200 seeds, the seeds last", [*axes, "seed=range(200)"], 1 / 3),
+    ):
+        seconds: dict[Path, list[float]] = {other: [], ROOT: []}
+        files = {}
+        for turn in range(1 if words is many[1] else 3):
+            for place, root in enumerate(seconds):
+                home = folder / f"{len(words)}-{words[0]}-{turn}-{place}"
+                seconds[root].append(timed(home, "-c", PEAK, "-m", *words, root=root).busy)
+                parts = sum(path.is_file() for path in home.rglob("*"))
+                files[root] = f"{parts} files, {int((home / 'peak').read_text()) // 1024} MiB"
+        before, now = (median(busy) for busy in seconds.values())
+        told = f"{now / before:.2f} ({now:.1f} s, {files[ROOT]}; before {before:.1f} s, {files[other]})"
+        yield Line(f"{name}, of processors", f"<= {goal:.2f}", told, now / before <= goal)
+
+
 def clusters(folder: Path) -> Iterator[Line]:
     """Ray and Dask with two workers against the pool; their start-up is that of a sweep of two points."""
     pool, start = sweep(folder / "pool", *THREE_TOKENS, "report=none").wall, {}
@@ -162,8 +190,9 @@ def clusters(folder: Path) -> Iterator[Line]:
 def main() -> None:
     """Run the benchmarks that were asked for and print the table."""
     parser = argparse.ArgumentParser(description="How fast sweeps are.")
-    parser.add_argument("--only", nargs="*", help="hydra, ten_thousand, synced, resumed, million, clusters (all)")
+    parser.add_argument("--only", nargs="*", help="hydra, ten_thousand, synced, resumed, million, rate, clusters (all)")
     parser.add_argument("--million", type=int, default=1_000_000, help="points of the largest sweep (1,000,000)")
+    parser.add_argument("--against", type=Path, help="an older checkout that `rate` compares with")
     given = parser.parse_args()
     benchmarks: dict[str, Callable[[Path], Iterator[Line]]] = {
         "hydra": against_hydra,
@@ -171,6 +200,7 @@ def main() -> None:
         "synced": synced,
         "resumed": resumed,
         "million": lambda folder: million(folder, given.million),
+        "rate": lambda folder: rate(folder, given.against, given.million),
         "clusters": clusters,
     }
     print("| what | goal | measured | |\n| --- | --- | --- | --- |", flush=True)

@@ -9,6 +9,7 @@ from attn_exp.config.schema import Config
 from attn_exp.experiment.many import Rows, tabulated
 from attn_exp.experiment.row import Row
 from attn_exp.runs.records import cell
+from attn_exp.sweeps.chunks import apart
 from attn_exp.sweeps.plan import Plan
 
 Line = Sequence[str]
@@ -19,19 +20,19 @@ def groups(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[int, list[int],
 
     Points whose seeds are no plain whole numbers, or vary with another setting, stand in none.
     """
-    space, stride = plan.space, plan.space.size
-    for length, together in zip(space.lengths, space.dimensions, strict=True):
-        stride //= length
-        axis = space.axes[together[0]]
-        if len(together) == 1 and axis.key == "seed" and not axis.composed:
-            members: dict[int, list[tuple[int, int]]] = {}
-            for number in numbers:
-                place = plan.kept[number] // stride % length
-                members.setdefault(plan.kept[number] - place * stride, []).append((number, axis.values[place]))
-            for group in members.values():
-                points, seeds = map(list, zip(*group, strict=True))
-                if len(points) > 1 and all(type(seed) is int and seed >= 0 for seed in seeds):
-                    yield together[0], points, seeds
+    space, stride = plan.space, apart(plan.space)
+    place = next((place for place, axis in enumerate(space.axes) if axis.key == "seed" and not axis.composed), None)
+    if not stride or place is None:
+        return
+    seeds = space.axes[place].values
+    members: dict[int, list[tuple[int, int]]] = {}
+    for number in numbers:
+        which = plan.kept[number] // stride % len(seeds)
+        members.setdefault(plan.kept[number] - which * stride, []).append((number, seeds[which]))
+    for group in members.values():
+        points, drawn = map(list, zip(*group, strict=True))
+        if len(points) > 1 and all(type(seed) is int and seed >= 0 for seed in drawn):
+            yield place, points, drawn
 
 
 def lines(

@@ -25,6 +25,7 @@ from attn_exp.errors import UserError
 from attn_exp.problem import input_files
 from attn_exp.registry import Origin
 from attn_exp.sweeps import skip
+from attn_exp.sweeps.chunks import chunk_size
 from attn_exp.sweeps.space import Axis, Space, changed, holds
 
 MOST_DECIDED = 1_000_000
@@ -35,9 +36,6 @@ MOST_SPELLED = 100_000
 
 NO_RESULT = ("sweep", "report", "output_dir", "strict")
 """Settings that change no row: a sweep finds its folder and its parts again where they are others."""
-
-FILES = 500
-"""Parts of a large sweep; with its tables and plots it stays under a thousand files."""
 
 
 @dataclass(frozen=True)
@@ -177,24 +175,12 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
     return Plan(
         space,
         kept,
-        sweep.chunk or max(chunk_size(len(kept)), together(space)),
+        sweep.chunk or chunk_size(space, len(kept)),
         task_version(),
         sweep.fail_fast,
         metrics,
         own,
     )
-
-
-def chunk_size(points: int) -> int:
-    """Return how many points a chunk gets: the same each time, so that a sweep finds its parts again."""
-    return max(1, -(-points // FILES), min(32, points // 16))
-
-
-def together(space: Space) -> int:
-    """Return how many points a chunk should have at least: a quarter of a model's layers, where neighbours differ in
-    them alone and share one pass through it."""
-    last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
-    return -(-len(last.values) // 4) if last is not None and last.key == "model.layer" else 1
 
 
 def left(space: Space, text: str) -> array[int]:

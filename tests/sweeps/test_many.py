@@ -163,3 +163,19 @@ def test_members_of_ones_own_need_not_know_of_many_points() -> None:
     plan = planned(words)
     assert compute(plan, Job(0, range(plan.points))).lines == alone(plan)
     assert ready(plan) == set(range(plan.points))
+
+
+@pytest.mark.parametrize(
+    ("words", "chunk"),
+    [
+        ("seed=range(2000)", 32),
+        ("head=1,2 seed=range(1000)", 32),
+        (f"seed=range(200) {RANDOM} head=1,2,4 embeddings.d_model=8,16,32 scale=true,false", 225),  # a 16th of all
+        (f"seed=range(2000) {RANDOM} head=1,2,4 embeddings.d_model=8,16,32 scale=true,false", 288),  # 16 seeds
+        (f"seed=range(200) {RANDOM} head=range(1,101) scale=true,false", 512),
+        ("seed=range(100)", 6),
+        ("seed=range(100000)", 200),
+    ],
+)
+def test_a_chunk_holds_several_seeds_of_each_setting(words: str, chunk: int) -> None:
+    assert planned(words).chunk == chunk
