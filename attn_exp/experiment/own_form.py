@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.config.own_code import Named
-from attn_exp.errors import OwnCodeError, UserError
+from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.judging import ask, own
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.call import Caller
@@ -136,11 +136,10 @@ def imported(name: Named, asked: Asked) -> OwnForm:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         caller, bound, tried = ask.how_to_call(function, asked)
-    if bound.inside is not None:
-        raise UserError(
-            f"{name} is a module with matrices of its own, and a run has others; name a function of x, W_q, W_k, W_v "
-            f"that puts those in, as docs/check.md has one, or look at it alone: attn-exp check {name}"
-        )
+        if bound.inside is not None:
+            from attn_exp.experiment.judging.adapted import as_function  # noqa: PLC0415 - most functions are no modules
+
+            caller, bound, tried = ask.how_to_call(function, asked, as_function(function, asked, bound))
     return OwnForm(function, caller, asked, tried.answer.dtype)
 
 

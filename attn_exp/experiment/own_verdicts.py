@@ -33,7 +33,7 @@ def verdict(settled: Settled, own: OwnForm) -> Verdict:
     )
     try:
         quick = check(own.own, asked, quick=True)
-        return quick if quick.passed or quick.mistakes else check(own.own, asked)  # two mistakes at once take longer
+        return quick if quick.passed or quick.mistakes else check(own.own, asked)  # more questions may name it
     except (ValueError, IndexError, ArithmeticError) as error:  # sizes that only this run's input has
         finding = Finding("it can be checked", BROKEN, first_line(error))
         return Verdict(own.own.name, False, (), "what could not be checked", (finding,), asked.words)

@@ -10,7 +10,7 @@ from attn_exp.config.schema import Config
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.checks._geometry import Sizes, Ways, parted, reason, sizes_of, ways
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.judging.diagnose import features
+from attn_exp.experiment.judging.features import features
 from attn_exp.experiment.judging.suspects import UNSHOWN, case_of, follows_steps
 from attn_exp.experiment.judging.worksheet import Sheet
 from attn_exp.experiment.variant import Settled

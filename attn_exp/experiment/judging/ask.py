@@ -80,13 +80,15 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
     return layer_cases(caller.asked, caller.offer, quick, function.inside)
 
 
-def how_to_call(own: Own, asked: Asked) -> tuple[Caller, Bound, Tried]:
+def how_to_call(own: Own, asked: Asked, known: Bound | None = None) -> tuple[Caller, Bound, Tried]:
     """Return the first way of calling that gives the right answer, else the right shape, else any answer at all.
+
+    `known`: what is to be called, where that is more than what the user named.
 
     Raises:
         UserError: what the function takes is not known.
     """
-    function = bound(own, asked)
+    function = known or bound(own, asked)
     shaped: list[Tried] = []
     spoke: list[Tried] = []
     first: Tried | None = None
@@ -173,8 +175,14 @@ def ask(caller: Caller, function: Bound, quick: bool, most: int | None = None) -
 
 
 def fitting(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
-    """Yield the questions whose answers a function's type can tell: a half one rounds large logits by several units."""
-    return (case for case in cases(caller, function, quick) if case.rung != "large inputs" or not is_half(caller))
+    """Yield the questions whose answers a function's type can tell."""
+    return (case for case in cases(caller, function, quick) if not beyond(caller, case))
+
+
+def beyond(caller: Caller, case: Case) -> bool:
+    """Say whether a half type rounds a case by several units: large logits, and in float16 tiny x, below 6e-5."""
+    tiny = case.rung == "tiny inputs" and case.given.x is not None and caller.dtype == "float16"
+    return tiny or (case.rung == "large inputs" and is_half(caller))
 
 
 def rounded(case: Case, caller: Caller) -> Case:

@@ -61,9 +61,11 @@ FEW_BLIND = 0.5
 
 def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
     """Return an output with zeros where a query sees no key: there, people write NaN, zeros or a mean."""
-    blind: Any = np.isneginf(stages["masked"]).all(axis=-1)
+    blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
+    if not blind.any():
+        return output
     few = blind.mean() <= FEW_BLIND or stages["masked"].shape[-1] == 1
-    if output.shape != stages["output"].shape or not blind.any() or not few:
+    if output.shape != stages["output"].shape or not few:
         return output
     rows = blind[..., None] if output.ndim == stages["context"].ndim else blind.any(axis=1)[..., None]
     return np.where(rows, 0.0, output) if rows.shape[:-1] == output.shape[:-1] else output
@@ -80,14 +82,19 @@ def tolerance(stages: Mapping[str, Array], digits: int) -> float:
     size, keys = stages["q"].shape[-1], stages["k"].shape[-2]
     with np.errstate(all="ignore"):
         logits = np.abs(np.where(np.isfinite(stages["masked"]), stages["masked"], 0.0)).max(initial=0.0)
-        weights = np.nan_to_num(np.abs(stages["weights"]))
-        scale = np.nan_to_num(weights @ np.abs(np.nan_to_num(stages["v"]))).max(initial=0.0)
+        weights = sizes(stages["weights"])
+        scale = sizes(weights @ sizes(stages["v"])).max(initial=0.0)
         scale *= max(weights.sum(axis=-1).max(initial=0.0), 1.0)  # shares of sums that nearly vanish
-        scale = max(scale, np.nan_to_num(np.abs(stages["output"])).max(initial=0.0))
+        scale = max(scale, sizes(stages["output"]).max(initial=0.0))
     if digits >= 24:
         return float(safety * 2.0**-digits * (2 * (size + keys) + 4 * logits) * scale)
     sums = safety * 2.0**-24 * (2 * (size + keys) + 4 * logits)
     return float((sums + 4 * 2.0**-digits) * scale)
+
+
+def sizes(array: Array) -> Array:
+    """Return the sizes of numbers, 0 for NaN and the largest number for infinite ones."""
+    return np.abs(array if np.isfinite(array).all() else np.nan_to_num(array))
 
 
 def differs(output: Array, stages: Mapping[str, Array], digits: int) -> bool:

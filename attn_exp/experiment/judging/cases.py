@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp.experiment.judging.ahead import ahead, can_be_asked, half_hidden
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Case
 from attn_exp.experiment.judging.offer import Offer
@@ -35,6 +36,7 @@ def core_cases(asked: Asked, offer: Offer, layout: str, quick: bool) -> Iterator
     yield maker.case("values", 9, 9)
     yield maker.case("unequal lengths", 7, 11, optional=True)
     yield from keyword_cases(maker, offer)
+    yield from ahead_cases(maker, offer)
     if maker.heads > 1:
         yield from shared_cases(maker, offer)
     yield maker.shaped("large inputs", 6, 6, lambda draw: draw * 300.0)
@@ -73,6 +75,19 @@ def keyword_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
     if offer.takes("scale") and asked.scale is True:
         yield replace(maker.case("scale", 7, 7, scale=0.3), explicit_scale=True)
     yield from score_cases(maker, offer)
+
+
+def ahead_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
+    """Yield a question for each mask in which hidden keys are far ahead of those that are seen."""
+    asked, rung = maker.asked, "hidden keys far ahead"
+    if not can_be_asked(asked):
+        return
+    if asked.masks:
+        yield ahead(maker.case(rung, 8, 8))
+    elif offer.takes("causal"):
+        yield ahead(maker.case(rung, 8, 8, masks=(Causal(),)))
+    if offer.takes("mask") and Allowed not in {type(mask) for mask in asked.masks}:
+        yield ahead(maker.case(rung, 8, 8, masks=(*asked.masks, half_hidden(maker.rng, 8, 8))))
 
 
 def score_cases(maker: Maker, offer: Offer) -> Iterator[Case]:

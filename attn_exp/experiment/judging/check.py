@@ -96,7 +96,7 @@ def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Ver
     again = asked_again(caller, seen, wrong)
     broken = [name for finding, name in behaved if finding.state == BROKEN]
     tell("which mistake it is")
-    diagnosis, computes = named(seen, wrong, behaved, digits, quick, DIGITS[caller.dtype])
+    diagnosis, computes = named(seen, wrong, behaved, digits, DIGITS[caller.dtype])
     findings = (
         Finding("it can be called", HELD, manner(caller)),
         *rungs(seen, wrong, caller, digits),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted, without_blind
+from attn_exp.experiment.judging.features import features
 from attn_exp.experiment.judging.others import others
 from attn_exp.experiment.mistakes.mistake import Change
 from attn_exp.experiment.mistakes.recipe import Recipe
@@ -163,11 +164,37 @@ def settings(seen: Sequence[Seen]) -> Iterator[Candidate]:
 
 
 def two_at_once(single: Sequence[Candidate], seen: Sequence[Seen]) -> Iterator[Candidate]:
-    """Yield pairs of mistakes, one made after the other; those that change nothing here are left out."""
-    telling = [candidate for candidate in single if tells(candidate, seen)]
-    for one, other in itertools.permutations(telling, 2):
+    """Yield pairs of mistakes, one made after the other; those that change nothing here are left out.
+
+    Where each changes other steps, one order stands for both.
+    """
+    telling = [(candidate, touched(candidate, seen)) for candidate in single if tells(candidate, seen)]
+    for (one, first), (other, second) in itertools.combinations(telling, 2):
         if one.names != other.names:
-            yield Candidate(tuple(sorted((*one.names, *other.names))), composed(one, other))
+            names = tuple(sorted((*one.names, *other.names)))
+            yield Candidate(names, composed(one, other))
+            if meet(first, second):
+                yield Candidate(names, composed(other, one))
+
+
+def touched(candidate: Candidate, seen: Sequence[Seen]) -> set[str]:
+    """Return the fields of a recipe that a mistake changes."""
+    pairs = [(candidate.change(case), case.recipe) for case, _ in seen[:4]]
+    return {field.name for made, old in pairs for field in fields(old) if differ(made, old, field.name)}
+
+
+def differ(made: Recipe, old: Recipe, name: str) -> bool:
+    return getattr(made, name) is not getattr(old, name)
+
+
+SETTINGS, CHOSEN = {"rules", "heads", "groups", "positions"}, {"allowed", "project"}
+"""Fields that say what is asked, and steps that some mistakes choose by them."""
+
+
+def meet(first: set[str], second: set[str]) -> bool:
+    """Say whether the order of two mistakes matters, by the fields that they change."""
+    by_settings = any(one & SETTINGS and other & CHOSEN for one, other in ((first, second), (second, first)))
+    return bool(first & second) or by_settings
 
 
 def composed(one: Candidate, other: Candidate) -> Callable[[Case], Recipe]:
@@ -201,26 +228,3 @@ def explains(candidate: Candidate, seen: Sequence[Seen], digits: int) -> bool:
 def seeing(output: Array, stages: Mapping[str, Array]) -> tuple[Array, Mapping[str, Array]]:
     """Return both without the rows in which a query sees no key."""
     return without_blind(output, stages), {**stages, "output": without_blind(stages["output"], stages)}
-
-
-def features(cases: Sequence[Case]) -> set[str]:
-    """Return what the cases ask for: the words that mistakes need."""
-    words: set[str] = set()
-    for case in cases:
-        recipe = case.recipe
-        words |= {type(mask).__name__.lower() for mask in recipe.rules.masks}
-        words |= {type(rule).__name__.lower() for rule in recipe.rules.scores}
-        words |= {type(position).__name__.lower() for position in recipe.positions}
-        words |= {"mask"} if recipe.rules.masks else set()
-        words |= {"position"} if recipe.positions else set()
-        words |= {"shared"} if recipe.groups != recipe.heads else set()
-        words |= {"batch"} if batch_of(case) > 1 else set()
-        words |= {"layer"} if case.given.x is not None or recipe.wide else set()
-        words |= {"output"} if "W_o" in case.given.arrays else set()
-        words |= {"bias"} if any(name.startswith("b_") for name in case.given.arrays) else set()
-    return words
-
-
-def batch_of(case: Case) -> int:
-    array = case.given.q if case.given.x is None else case.given.x
-    return 0 if array is None else len(array)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp.experiment.judging.ahead import ahead, can_be_asked, half_hidden
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Case
 from attn_exp.experiment.judging.offer import Offer
@@ -50,6 +51,8 @@ def layer_cases(asked: Asked, offer: Offer, quick: bool, inside: Inside | None =
     if offer.takes("scale") and asked.scale is True:
         case = maker.case("scale", 7)
         yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
+    if inside is None and can_be_asked(asked):
+        yield from ahead_cases(maker)
     yield maker.case("large inputs", 6, size=60.0)
     yield maker.case("equal inputs", 8, size=0.0)
     yield maker.case("tiny inputs", 6, size=1e-6)
@@ -59,6 +62,17 @@ def layer_cases(asked: Asked, offer: Offer, quick: bool, inside: Inside | None =
         for length in (19, 37, 67):
             yield maker.case("off the block", length, optional=True)
         yield maker.case("on the block", 64, optional=True)
+
+
+def ahead_cases(maker: LayerMaker) -> Iterator[Case]:
+    """Yield a question for each mask in which hidden keys are far ahead of those that are seen."""
+    asked, offer, rung = maker.asked, maker.offer, "hidden keys far ahead"
+    if asked.masks:
+        yield ahead(maker.case(rung, 8))
+    elif offer.takes("causal"):
+        yield ahead(maker.case(rung, 8, masks=(Causal(),)))
+    if offer.takes("mask") and Allowed not in {type(mask) for mask in asked.masks}:
+        yield ahead(maker.case(rung, 8, masks=(*asked.masks, half_hidden(maker.rng, 8, 8))))
 
 
 class LayerMaker:

@@ -20,7 +20,7 @@ SINGLE = 24
 
 
 def named(
-    seen: Seen, wrong: Seen, behaved: Sequence[tuple[Finding, str]], digits: int, quick: bool, kept: int
+    seen: Seen, wrong: Seen, behaved: Sequence[tuple[Finding, str]], digits: int, kept: int
 ) -> tuple[Diagnosis, str]:
     """Return what explains the answers, and what the function computes, in words; `kept` bits are in its inputs."""
     if not wrong:
@@ -31,7 +31,7 @@ def named(
     if unsteady:
         return Diagnosis((unsteady[0],)), words_of((unsteady[0],))
     lost = {id(case) for case, _ in wrong}
-    diagnosis = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, quick, kept)
+    diagnosis = by_numbers(wrong + [pair for pair in seen if id(pair[0]) not in lost], digits, kept)
     mixed = [name for finding, name in behaved if finding.state == BROKEN and name == "batch_mixed"]
     if not diagnosis.names and mixed:
         diagnosis = Diagnosis((mixed[0],))
@@ -42,16 +42,16 @@ def named(
     return Diagnosis(), unexplained(seen, wrong)
 
 
-def by_numbers(seen: Seen, digits: int, quick: bool, kept: int) -> Diagnosis:
+def by_numbers(seen: Seen, digits: int, kept: int) -> Diagnosis:
     """Return what explains the numbers: exactly, to a half type, or as half precision where more was given."""
-    diagnosis = exactly(seen, digits, quick)
+    diagnosis = exactly(seen, digits)
     if diagnosis.found:
         return diagnosis
     kind = representable([answer for _, answer in seen[:4]])
     coarse = {"float16": 11, "bfloat16": 8}.get(kind, 0)
     diagnosis = diagnose(seen, SINGLE, pairs=False) if digits > SINGLE else diagnosis
     if coarse and not diagnosis.found:
-        diagnosis = exactly(seen, coarse, quick)
+        diagnosis = exactly(seen, coarse)
     if diagnosis.names not in ((), OVERFLOWS) or diagnosis.setting:
         return diagnosis
     name = as_half_precision(seen, kind, coarse) if kept >= SINGLE else ""
@@ -69,7 +69,7 @@ def as_half_precision(seen: Seen, kind: str, coarse: int) -> str:
 OVERFLOWS = ("no_max_subtraction",)
 
 
-def exactly(seen: Seen, digits: int, quick: bool) -> Diagnosis:
+def exactly(seen: Seen, digits: int) -> Diagnosis:
     """Return what explains the numbers: one mistake; one that overflows besides; a tail; then two mistakes."""
     diagnosis = diagnose(seen, digits, pairs=False)
     if diagnosis.found:
@@ -80,7 +80,7 @@ def exactly(seen: Seen, digits: int, quick: bool) -> Diagnosis:
             return diagnosis
     if tail_dropped(without_large(seen), digits):
         return Diagnosis(("tail_dropped",))
-    return diagnosis if quick else diagnose(seen, digits, pairs=True)
+    return diagnose(seen, digits, pairs=True)
 
 
 LARGE = "large inputs"

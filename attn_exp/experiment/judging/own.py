@@ -89,6 +89,8 @@ def from_package(name: str) -> ModuleType:
 
 
 def error_line(error: BaseException) -> str:
-    """Return the kind of an error and the first line that it says."""
+    """Return the kind of an error and the first line that it says; of our own, the line alone."""
     lines = str(error).splitlines()
+    if isinstance(error, UserError):
+        return lines[0]
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

@@ -8,7 +8,8 @@ import numpy as np
 
 from attn_exp.experiment.mistakes.mistake import Change, Mistake
 
-FILLS = (-10.0, -1.0, -2.0, -3.0, -4.0, -5.0, -8.0, -9.0, -15.0, -20.0, -30.0, 1e-9, 1e-6, -1e-9, -50.0, -100.0)
+FILLS = (-10.0, -1.0, -2.0, -3.0, -4.0, -5.0, -8.0, -9.0, -15.0, -20.0, -30.0, 1e-9, 1e-6, -1e-9, -50.0, -100.0,
+         -1e3, -1e4)  # fmt: skip
 """Numbers that people fill with; any other is fitted to the answer by the diagnosis."""
 
 

@@ -82,3 +82,12 @@ def test_two_mistakes_that_cancel_each_other_explain_nothing() -> None:
         )
 
     assert "softmax_twice" not in attn_exp.check(narrow).mistakes
+
+
+def test_a_quick_check_names_two_mistakes() -> None:
+    def function(q: Any, k: Any, v: Any) -> Any:
+        logits = q @ k.swapaxes(-1, -2) / q.shape[-1]
+        seen = np.triu(np.ones(logits.shape[-2:], bool))
+        return softmax(np.where(seen, logits, -np.inf)) @ v
+
+    assert attn_exp.check(function, "mask=causal", quick=True).mistakes == ("causal_flipped", "scale_by_d")
