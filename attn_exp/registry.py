@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -135,6 +136,15 @@ def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
     if len(kinds) != 1:
         raise TypeError(f"{source.__name__} defines {len(kinds)} classes of kind {kind.__name__}; expected one")
     return kinds[0]
+
+
+def name_of(made: Any) -> str:
+    """Return what settings call the class of a rule: the name that it has from outside, or that of its file."""
+    own = type(made)
+    known = (name for (_, name), member in OUTSIDE.items() if member.value is own)
+    home, _, file = own.__module__.rpartition(".")
+    shipped = file if home.startswith("attn_exp.") else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", own.__name__).lower()
+    return next(known, shipped)
 
 
 def constant(package: str, name: str, kind: type[Kind]) -> Kind:

@@ -7,6 +7,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from attn_exp import registry
 from attn_exp.config.kinds import AS_IS, FLAG, NUMBER, TEXT, WHOLE, Kind, refuse
 from attn_exp.config.several import NAMES, TEXTS, list_of
 from attn_exp.errors import UserError, brief, shown, unknown
@@ -145,5 +146,5 @@ def own_kinds(schema: type) -> dict[str, Kind]:
 def read_own(made: Any, kinds: Mapping[str, Kind]) -> None:
     """Hold an object that was made in Python to what its fields say, and keep the values as they are read."""
     for field, kind in kinds.items():
-        value = kind.read(getattr(made, field), f"{type(made).__name__.lower()} {field}")
+        value = kind.read(getattr(made, field), f"{registry.name_of(made)} {field}")
         object.__setattr__(made, field, value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_exp import forms
+from attn_exp import forms, registry
 from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Config, Variant
 from attn_exp.config.spelling import spelled
@@ -235,7 +235,7 @@ def check_positions(placed: tuple[Position, ...], size: int, problem: Problem) -
     """Refuse positions that the problem has no place for."""
     for position in placed:
         if position.changes_x and problem.x is None:
-            name = type(position).__name__.lower()
+            name = registry.name_of(position)
             raise UserError(f"position={name} is added to x, but this problem starts after x")
         misfit = position.misfit(size)
         if misfit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from attn_exp import registry
 from attn_exp.rules.grid import Array
 from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.rules.scores.score import Score
@@ -15,7 +16,7 @@ def beyond(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> 
     `dtype` is the type in which the library computes its softmax, where that is not the input's.
     """
     if rules.pairing is not None:
-        return f"{name} multiplies queries with keys; score={type(rules.pairing).__name__.lower()} does something else"
+        return f"{name} multiplies queries with keys; score={registry.name_of(rules.pairing)} does something else"
     if not rules.normalizer.exponential:
         return f"{name} has the softmax alone, not {rules.normalizer.name}"
     if rules.softmax_dtype is not None and np.dtype(rules.softmax_dtype) != dtype:

@@ -7,6 +7,7 @@ from itertools import count
 
 import numpy as np
 
+from attn_exp import registry
 from attn_exp.forms._blocks import block, tasks
 from attn_exp.forms._blocks.asked import rows_per_task
 from attn_exp.forms._blocks.blas import default_threads, one_blas_thread
@@ -162,7 +163,7 @@ def refuses(rules: Rules) -> str | None:
     """Say that scores are products here."""
     if rules.pairing is None:
         return None
-    return f"blockwise multiplies queries with keys; score={type(rules.pairing).__name__.lower()} does something else"
+    return f"blockwise multiplies queries with keys; score={registry.name_of(rules.pairing)} does something else"
 
 
 FORM = Form(attend, refuses, matrices=0, takes_rows=True, divides_last=True, summarize=summarize, complete=complete)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp import registry
 from attn_exp.problem.heads import Heads
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import loops as reference
@@ -63,7 +64,7 @@ def silent(question: Question) -> str | None:
 
 def name(position: Position) -> str:
     """Return what a user calls a position."""
-    return type(position).__name__.lower()
+    return registry.name_of(position)
 
 
 def twins(question: Question) -> list[Twin]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from attn_exp import registry
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
@@ -214,7 +215,7 @@ def said(stage: str, settled: Settled, notes: Mapping[str, str]) -> str:
 
 def turned(settled: Settled, name: str) -> str:
     """Return what positions do to a side."""
-    return "" if name == "v" else ", ".join(type(position).__name__.lower() for position in settled.positions)
+    return "" if name == "v" else ", ".join(registry.name_of(position) for position in settled.positions)
 
 
 def clipped(text: str, most: int) -> str:

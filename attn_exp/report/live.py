@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp import forms
+from attn_exp import forms, registry
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
@@ -85,7 +85,7 @@ def of_the_rules(settled: Settled) -> str:
         return "its rules are in an order that a page does not know"
     strange: list[Score | Position] = [rule for rule in rules.scores if not (is_plain(rule) and paired(rule))]
     strange += [position for position in settled.positions if type(position) not in (Rope, Sinusoidal)]
-    return f"the rule {type(strange[0]).__name__} is computed in Python alone" if strange else ""
+    return f"the rule {registry.name_of(strange[0])} is computed in Python alone" if strange else ""
 
 
 def is_plain(rule: Score) -> bool:

@@ -103,6 +103,13 @@ def test_a_member_goes_by_its_file_and_by_its_class(here: Path) -> None:
         assert "even_keys" not in rules.names("mask")
 
 
+def test_messages_call_a_rule_as_settings_do(here: Path) -> None:
+    with named(["mine.py"]):
+        mask = registry.at_hand("attn_exp.rules.masks")["mine"]
+        assert registry.name_of(mask()) == "mine"
+    assert registry.name_of(mask()) == "even_keys"
+
+
 def test_nothing_is_left_when_the_command_ends(here: Path) -> None:
     before = dict(registry.OUTSIDE), list(sys.path), set(sys.modules)
     assert cli.obey(["--with", "mine.py", "mask=mine", "report=none"]) == 0
@@ -367,3 +374,5 @@ def test_bounds_hold_as_they_stand_on_the_field(here: Path) -> None:
     )
     with named(["mine.py"]), pytest.raises(UserError, match=r"mask\.mine\.step=0: expected a whole number of at least"):
         weights("mask=mine", "mask.mine.step=0")
+    with named(["mine.py"]), pytest.raises(UserError, match="^mine step=0: expected a whole number of at least"):
+        registry.at_hand("attn_exp.rules.masks")["mine"](step=0)
