@@ -105,6 +105,16 @@ def texts(svg: str) -> list[Place]:
     return sorted(shown)
 
 
+def white(svg: str) -> list[str]:
+    """Return the texts of an SVG that are white."""
+    elements = list(ET.fromstring(svg).iter(f"{SVG}text"))
+    return sorted(
+        element.text or ""
+        for element in elements
+        if element.get("fill") == "#fff" or "fill: #ffffff" in element.get("style", "")
+    )
+
+
 def cells(svg: str) -> list[Any]:
     """Return the pictures of an SVG as red, green, blue and opacity `[row column 4]`, the first row on top."""
     pictures = []
@@ -136,6 +146,7 @@ def test_a_chart_says_the_same_in_the_same_places_as_matplotlib_draws_it(compare
         assert [place.what for place in said] == [place.what for place in expected]
         for place, other in zip(said, expected, strict=True):
             assert (place.x, place.y) == pytest.approx((other.x, other.y), abs=2.5), place
+        assert white(ours) == white(theirs)
 
 
 def test_cells_have_the_colours_that_matplotlib_gives_them(compared: Comparison) -> None:
