@@ -13,7 +13,7 @@ from scipy import stats
 
 from attn_exp.sweeps.answers import cube as cubes
 from attn_exp.sweeps.answers.answers import Answers, effects_table
-from attn_exp.sweeps.answers.effects import Effect, interval
+from attn_exp.sweeps.answers.effects import Effect, interval, resamples
 from attn_exp.sweeps.answers.percentiles import percentiles_table
 from attn_exp.sweeps.totals import Summary, summarized
 
@@ -145,6 +145,19 @@ def test_the_interval_is_near_that_of_scipy() -> None:
     numbers = np.random.default_rng(2).normal(1, 2, size=200)
     theirs = stats.bootstrap((numbers,), np.mean, method="percentile", rng=3).confidence_interval
     assert np.allclose(interval(numbers), (theirs.low, theirs.high), atol=0.05)
+
+
+def test_of_more_than_a_thousand_numbers_it_is_that_of_student() -> None:
+    numbers = np.random.default_rng(2).exponential(2, size=1500)
+    low, high = stats.t.interval(0.95, 1499, loc=numbers.mean(), scale=stats.sem(numbers))
+    assert np.allclose(interval(numbers), (low, high), rtol=1e-9)
+
+
+def test_resamples_that_effects_share_change_no_interval() -> None:
+    numbers = np.random.default_rng(4).normal(size=60)
+    assert interval(numbers, resamples(60)) == interval(numbers)
+    assert interval(numbers[:50], resamples(60)) == interval(numbers[:50])  # of effects that lack some seeds
+    assert resamples(4) is resamples(1001) is None
 
 
 def test_of_very_many_points_the_first_seeds_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,10 @@ from attn_exp.sweeps.student import t_975
 
 Array = NDArray[Any]
 
-RESAMPLES = 2000
+RESAMPLES, MOST_RESAMPLED = 2000, 1000
 SEED = 20_261
-"""Resampling starts here each time, so that a report is the same each time."""
+"""Resampling starts here each time, so that a report is the same each time; of more numbers than the most, the mean is
+so nearly normal that Student's t says the same."""
 FEW = 5
 """With fewer seeds than these no interval is worth its name; the differences are shown themselves."""
 NOISE = 1e-9
@@ -63,12 +64,13 @@ class Effect:
 
 def effects(cube: Cube) -> Iterator[Effect]:
     """Yield the effect of each setting on each metric of each variant, against the first value, or false."""
+    drawn = resamples(len(cube.seeds))
     for place, (name, levels) in enumerate(zip(cube.names, cube.levels, strict=True)):
         for metric in cube.numbers:
             for variant, label in enumerate(cube.variants):
                 moved, start = cube.moved(metric, place, variant), first_level(levels)
                 for level in [level for level in range(len(levels)) if level != start]:
-                    difference = compared(moved[start], moved[level])
+                    difference = compared(moved[start], moved[level], drawn)
                     if difference is not None:
                         yield Effect(name, levels[start], levels[level], label, metric, *difference)
 
@@ -80,18 +82,22 @@ def first_level(levels: Sequence[str]) -> int:
 
 def between_variants(cube: Cube) -> Iterator[Effect]:
     """Yield how each variant differs from the first in each metric, at the same seed and settings."""
+    drawn = resamples(len(cube.seeds))
     for metric, numbers in cube.numbers.items():
         rows = np.moveaxis(numbers, (-2, -1), (1, 0)).reshape(len(cube.variants), len(cube.seeds), -1)
         for variant in range(1, len(cube.variants)):
-            difference = compared(rows[0], rows[variant])
+            difference = compared(rows[0], rows[variant], drawn)
             if difference is not None:
                 yield Effect(
                     "variant", cube.variants[0], cube.variants[variant], cube.variants[variant], metric, *difference
                 )
 
 
-def compared(first: Array, second: Array) -> tuple[float, float, float, float, int, int, tuple[float, ...]] | None:
-    """Return mean, interval, share of one sign, seeds, pairs, and the differences of few seeds, of `[seeds, pairs]`."""
+def compared(
+    first: Array, second: Array, drawn: Array | None = None
+) -> tuple[float, float, float, float, int, int, tuple[float, ...]] | None:
+    """Return mean, interval, share of one sign, seeds, pairs, and the differences of few seeds, of `[seeds, pairs]`;
+    `drawn` are the resamples of all seeds."""
     with np.errstate(invalid="ignore"):
         differences = second - first
     there = np.isfinite(differences)
@@ -102,24 +108,37 @@ def compared(first: Array, second: Array) -> tuple[float, float, float, float, i
     counts = there.sum(axis=1)
     of_seed = np.where(there, differences, 0.0).sum(axis=1)[counts > 0] / counts[counts > 0]
     mean = float(of_seed.mean())
-    low, high = interval(of_seed)
+    low, high = interval(of_seed, drawn)
     share = float((np.sign(of_seed) == np.sign(mean)).mean())
     shown = tuple(of_seed.tolist()) if len(of_seed) < FEW else ()
     return mean, low, high, share, len(of_seed), int(there.sum()), shown
 
 
-def interval(numbers: Array) -> tuple[float, float]:
+def resamples(count: int) -> Array | None:
+    """Return which of so many numbers each resample holds `[resamples, count]`; None where none are drawn.
+
+    All effects over as many seeds share them, and drawing them anew gives the same.
+    """
+    if not FEW <= count <= MOST_RESAMPLED:
+        return None
+    return np.random.default_rng(SEED).integers(count, size=(RESAMPLES, count))
+
+
+def interval(numbers: Array, drawn: Array | None = None) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of a mean, widened for small samples; NaN for fewer than `FEW` numbers.
 
     The percentile interval whose tails are `Phi(-sqrt(n / (n - 1)) t)`, t the 97.5 % point of Student's t with n - 1
-    degrees of freedom: Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section 4.4.
+    degrees of freedom: Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section 4.4. Of more than
+    `MOST_RESAMPLED` numbers it is not resampled but Student's own: the mean plus and minus `t s / sqrt(n)`.
+
+    `drawn` are `resamples` of as many numbers, if they are at hand.
     """
     count = len(numbers)
     if count < FEW:
         return math.nan, math.nan
     if np.ptp(numbers) == 0:
         return float(numbers[0]), float(numbers[0])
-    drawn = np.random.default_rng(SEED).integers(count, size=(RESAMPLES, count)) if count <= 1000 else None
+    drawn = drawn if drawn is not None and drawn.shape[1] == count else resamples(count)
     if drawn is None:
         half = t_975(count - 1) * float(numbers.std(ddof=1)) / math.sqrt(count)
         return float(numbers.mean()) - half, float(numbers.mean()) + half
