@@ -113,13 +113,20 @@ def box(paper: Paper, blank: Blank) -> dict[str, Any]:
 def matrix_of(array: Array, paper: Paper) -> list[list[str]]:
     """Return the cells of one head, written to the decimals that are asked."""
     shown = array.T if paper.turned else array
-    return [[decimal(float(number), paper.digits) for number in line] for line in shown]
+    return [[written(number, paper.digits) for number in line] for line in shown.tolist()]
+
+
+def written(number: float, digits: int) -> str:
+    """Write a number to the decimals that are asked; what rounds to zero has no sign."""
+    return decimal(0.0 if abs(number) < 0.5 * 10.0**-digits else number, digits)
 
 
 def formula(paper: Paper, blank: Blank) -> str:
     """Return how a box is computed."""
     settled, projections = paper.sheet.settled, paper.sheet.problem.projections
     text = (TURNED if paper.turned else {}).get(blank.stage, FORMULAS[blank.stage])
+    if blank.stage == "weights" and "logits" not in {asked.stage for asked in paper.blanks} and settled.multiplier != 1:
+        text += ", logit = score × {scale}"
     if blank.stage == "output" and settled.head == 1 and not settled.output_projection:
         text = "output = v weights" if paper.turned else "output = weights v"
     bias = f" + b_{blank.stage}" if f"b_{blank.stage}" in projections else ""

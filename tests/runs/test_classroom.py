@@ -12,12 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import attn_exp
 from attn_exp.errors import UserError
+from attn_exp.experiment.classroom import draw
 from attn_exp.experiment.classroom.foretold import foretold, possible
 from attn_exp.experiment.classroom.paper import Paper
+from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers, key
 from attn_exp.runs.classroom.hand_in import graded
 from attn_exp.runs.classroom.hand_out import sheet
+from tests.compose import config
 from tests.report.browser import need_chromium
 from tests.report.tab import visit
 
@@ -219,3 +223,29 @@ def test_the_page_checks_each_number_as_it_is_typed(home: Path) -> None:
     Path("mine.csv").write_text(found.answer["csv"])
     (line,) = result("mine.csv")
     assert int(line["of"]) - int(line["points"]) == 1
+
+
+def test_a_sheet_says_the_scale_where_no_box_of_logits_does() -> None:
+    words = ("experiment=the_cat_sat", "variant=[matrix]")
+    alone = worksheet.page(attn_exp.sheet(*words, stages=["scores", "weights"]).paper, "", "a.csv")
+    assert "logit = score × 0.5" in alone
+    beside = worksheet.page(attn_exp.sheet(*words, stages=["logits", "weights"]).paper, "", "a.csv")
+    assert "logit = score" not in beside
+    assert "logits = scores × 0.5" in beside
+
+
+def test_what_rounds_to_zero_has_no_sign() -> None:
+    assert [worksheet.written(number, 2) for number in (-0.004, -0.0, -0.006, 0.004)] == [
+        "0.00",
+        "0.00",
+        "−0.01",
+        "0.00",
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_token_is_nothing_but_zeros(seed: int) -> None:
+    settings = config("embeddings=random", "embeddings.tokens=4", "embeddings.d_model=2")
+    vectors = np.array(draw.numbers(settings, np.random.default_rng(seed))["vectors"])
+    assert vectors.any(axis=1).all()
+    assert set(np.unique(vectors)) <= {0, 1, 2}

@@ -15,7 +15,6 @@ from attn_exp.problem.matrices import BIASES, MATRICES
 
 TRIES = 60
 
-
 Numbers = dict[str, Any]
 """A student's own numbers: `tokens`, `vectors` and the matrices, as plain lists."""
 
@@ -50,6 +49,8 @@ def numbers(config: Config, rng: np.random.Generator) -> Numbers:
     tokens = config.embeddings.tokens
     names = list(tokens) if isinstance(tokens, tuple) else [f"t{place + 1}" for place in range(int(tokens or 4))]
     width = config.embeddings.d_model or 4
-    made: Numbers = {"tokens": names, "vectors": rng.integers(0, 3, (len(names), width)).tolist()}
+    vectors = rng.integers(0, 3, (len(names), width))
+    vectors[~vectors.any(axis=1), rng.integers(width)] = 1  # a token of nothing but zeros asks nothing
+    made: Numbers = {"tokens": names, "vectors": vectors.tolist()}
     made |= {name: rng.integers(-1, 2, (width, width)).tolist() for name in MATRICES}
     return made | ({name: rng.integers(-1, 2, width).tolist() for name in BIASES} if config.bias else {})

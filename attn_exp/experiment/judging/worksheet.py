@@ -104,7 +104,7 @@ def reach(sheet: Sheet, recipe: Recipe, earlier: Sequence[Box], stage: str, cent
             others = [*earlier[:index], replace(box, values=nudged), *earlier[index + 1 :]]
             moved = many(sheet, held(recipe, others), len(group))
             if moved is not None and moved[stage].shape[1:] == total.shape:
-                with np.errstate(invalid="ignore"):
+                with np.errstate(invalid="ignore", over="ignore"):
                     total += np.nan_to_num(np.abs(moved[stage] - centre)).sum(axis=0)
     return total
 
