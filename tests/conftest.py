@@ -5,8 +5,12 @@ A first `pytest` leaves out tests marked `long`; `--all` runs them too, as `.ci/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
+
+from tests.report import tab
 
 settings.register_profile("same", derandomize=True, deadline=None, max_examples=60, print_blob=False)
 settings.load_profile("same")
@@ -24,3 +28,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("long")]
     items[:] = [item for item in items if not item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=long)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def browser() -> Iterator[None]:
+    """End the browser that tests share."""
+    yield
+    tab.end()

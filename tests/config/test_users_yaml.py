@@ -9,6 +9,7 @@ import pytest
 
 from attn_exp import cli
 from tests import ROOT
+from tests.long import each_once, thinned
 
 SIDE_EFFECT = "_target_: shutil.copyfile\n    src: a_file\n    dst: copied\n"
 CALLBACK = f"hydra:\n  callbacks:\n   mine:\n    {SIDE_EFFECT}"
@@ -56,26 +57,25 @@ def a_folder(home: Path, name: str, files: dict[str, str]) -> Path:
     return home / name
 
 
-@pytest.mark.parametrize("options", PATHS, ids=lambda options: " ".join(options) or "run")
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("variant/matrix", "variant=[matrix]"),
-        ("mask/causal", "mask=causal"),
-        ("embeddings/she_likes_coffee", "head=2"),
-        ("config", "head=2"),
-        ("experiment/mine", "experiment=mine"),
-    ],
-)
+HIDDEN = [
+    ("variant/matrix", "variant=[matrix]"),
+    ("mask/causal", "mask=causal"),
+    ("embeddings/she_likes_coffee", "head=2"),
+    ("config", "head=2"),
+    ("experiment/mine", "experiment=mine"),
+]
+
+
+@pytest.mark.parametrize(("file", "options"), each_once(HIDDEN, PATHS))
 def test_a_file_that_shipped_yaml_would_hide_is_not_passed_over_in_silence(
-    name: str,
-    word: str,
+    file: tuple[str, str],
     options: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Chosen by a word, by default, as the main file, or by a file of the user's own."""
+    name, word = file
     monkeypatch.chdir(tmp_path)
     mine = {"experiment/mine.yaml": WHOLE + "defaults:\n  - override /mask: window\n", "mask/window.yaml": "left: 1\n"}
     a_folder(tmp_path, "mine", mine if name == "experiment/mine" else {f"{name}.yaml": "seed: 3\n"})
@@ -93,12 +93,12 @@ def test_a_copy_of_shipped_yaml_and_a_file_that_nobody_asks_for_are_in_nobodys_w
     assert cli.obey(["--config-dir", "mine", "mask=causal", "report=none"]) == cli.DONE
 
 
-@pytest.mark.parametrize("options", PATHS, ids=lambda options: " ".join(options) or "run")
-@pytest.mark.parametrize(("text", "message"), FILES, ids=[str(number) for number in range(len(FILES))])
+@pytest.mark.parametrize(("file", "options"), each_once(FILES, PATHS))
 def test_a_file_that_could_act_is_refused_in_one_line(
-    text: str, message: str, options: list[str], tmp_path: Path,
+    file: tuple[str, str], options: list[str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
+    text, message = file
     monkeypatch.chdir(tmp_path)
     a_folder(tmp_path, "mine", {"experiment/mine.yaml": text})
     (tmp_path / "a_file").write_text("")
@@ -107,8 +107,7 @@ def test_a_file_that_could_act_is_refused_in_one_line(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a_file", "mine"]
 
 
-@pytest.mark.parametrize("options", [path for path in PATHS if "--info" not in path], ids=" ".join)
-@pytest.mark.parametrize("text", SECRETS, ids=["plain", "in two steps"])
+@pytest.mark.parametrize(("text", "options"), each_once(SECRETS, [path for path in PATHS if "--info" not in path]))
 def test_a_file_that_reads_the_environment_is_refused(
     text: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,7 +154,8 @@ def test_the_environment_is_read_where_the_user_types_it(
 
 
 @pytest.mark.parametrize(
-    "name", ["my experiments", "日本", "it's", "a&b", 'q"uote', "a,b", "[x]", "{y}", "$HOME", "~", "a=b", "%"]
+    "name",
+    thinned(["my experiments", "日本", "it's", "a&b", 'q"uote', "a,b", "[x]", "{y}", "$HOME", "~", "a=b", "%"], 3),
 )
 def test_a_folder_of_any_name_is_read(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

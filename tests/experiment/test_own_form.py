@@ -10,6 +10,7 @@ import pytest
 
 import attn_exp
 from attn_exp.errors import UserError
+from tests.long import each_once
 
 CODE = """
 import numpy as np
@@ -79,8 +80,7 @@ def row(result: attn_exp.Result, variant: str = "mine") -> dict[str, Any]:
     return vars(next(line for line in result.comparison.rows if line.variant == variant))
 
 
-@pytest.mark.parametrize("name", ["heads", "token_first", "single", "causal"])
-@pytest.mark.parametrize("head", [1, 2])
+@pytest.mark.parametrize(("name", "head"), each_once(["heads", "token_first", "single", "causal"], [1, 2]))
 def test_a_right_function_of_heads_agrees(name: str, head: int) -> None:
     line = row(run(f"mine.py:{name}", f"head={head}"))
     assert line["error"] < 1e-15

@@ -10,6 +10,7 @@ from attn_exp import run
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from tests.compose import comparison
+from tests.long import each_once
 
 RANDOM = ("embeddings=random", "embeddings.tokens=7", "embeddings.d_model=8")
 FORMS = "variant=[looped,matrix,multi_head,blockwise,torch_sdpa,onnxruntime,decode,linear,linear_recurrent]"
@@ -33,9 +34,8 @@ def output(found: Comparison, variant: str) -> np.ndarray:
     return array
 
 
-@pytest.mark.parametrize("rules", RULES, ids=" ".join)
-@pytest.mark.parametrize("past", [1, 4, 6])
-def test_new_tokens_get_what_they_get_when_all_are_computed_at_once(past: int, rules: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("rules", "past"), each_once(RULES, [1, 4, 6]))
+def test_new_tokens_get_what_they_get_when_all_are_computed_at_once(rules: tuple[str, ...], past: int) -> None:
     """It is what a cache is for: nothing changes for the tokens that come after it.
 
     A prefix that is past no longer lets a query look ahead: `decode` takes it then, and gives what `matrix` does.

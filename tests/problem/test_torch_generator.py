@@ -73,6 +73,7 @@ def test_a_million_normal_and_uniform_numbers_are_the_same_bits() -> None:
     assert_array_equal(mine.uniform((10**6,), -0.123, 0.217), torch.empty(10**6).uniform_(-0.123, 0.217).numpy())
 
 
+@pytest.mark.long
 def test_on_processors_without_fused_steps_the_last_bits_differ_and_no_more(tmp_path: Path) -> None:
     """PyTorch can be told to compute as on such a processor, in a process of its own."""
     code = (

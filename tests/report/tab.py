@@ -37,26 +37,27 @@ DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame
 UNSHADED = "document.querySelectorAll('.scroll').forEach((each) => { each.style.backgroundImage = 'none'; })"
 
 
-class Tab:
-    """One tab: what it says to the console, which addresses it asks for, and what is done in it."""
+class Browser:
+    """A running browser with an empty profile below a folder, and its tabs by the name of their session."""
 
-    def __init__(self, commands: int, answers: int) -> None:
-        self.commands, self.answers = commands, answers
-        self.rest, self.last, self.session = b"", 0, ""
-        self.console: list[str] = []
-        self.requests: list[str] = []
-        self.loaded = False
-        target = self.tell("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.tell("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.tell(f"{domain}.enable")
+    def __init__(self, folder: Path) -> None:
+        (read_commands, self.commands), (self.answers, write_answers) = os.pipe(), os.pipe()
+        options = [*FLAGS, f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe"]
+        self.process = subprocess.Popen(
+            ["bash", "-c", f'exec "$@" 3<&{read_commands} 4>&{write_answers}', "bash", str(CHROMIUM), *options],
+            pass_fds=(read_commands, write_answers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(read_commands)
+        os.close(write_answers)
+        self.rest, self.last = b"", 0
+        self.tabs: dict[str, Tab] = {}
 
-    def tell(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Send one command and return its answer, noting what happens meanwhile."""
+    def tell(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
+        """Send one command and return its answer; what happens meanwhile is noted by the tab where it does."""
         self.last += 1
         message = {"id": self.last, "method": method, "params": parameters}
-        if self.session:
-            message["sessionId"] = self.session
+        if session:
+            message["sessionId"] = session
         os.write(self.commands, json.dumps(message).encode() + b"\0")
         while True:
             answer = self.heard()
@@ -77,8 +78,43 @@ class Tab:
                 self.rest += piece
         text, _, self.rest = self.rest.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
-        self.note(message.get("method", ""), message.get("params", {}))
+        where = self.tabs.get(message.get("sessionId", ""))
+        if where is not None:
+            where.note(message.get("method", ""), message.get("params", {}))
         return message
+
+    def end(self) -> None:
+        """End it; it also ends by itself when this process does."""
+        os.close(self.commands)
+        os.close(self.answers)
+        self.process.terminate()
+        self.process.wait()
+
+
+class Tab:
+    """One tab with cookies and a memory of its own: what it says to the console, which addresses it asks for, and what
+    is done in it."""
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self.console: list[str] = []
+        self.requests: list[str] = []
+        self.loaded = False
+        self.context = browser.tell("Target.createBrowserContext")["browserContextId"]
+        target = browser.tell("Target.createTarget", url="about:blank", browserContextId=self.context)["targetId"]
+        self.session = browser.tell("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        browser.tabs[self.session] = self
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.tell(f"{domain}.enable")
+
+    def tell(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send one command and return its answer, noting what happens meanwhile."""
+        return self.browser.tell(method, self.session, **parameters)
+
+    def close(self) -> None:
+        """Forget the tab and all that it kept."""
+        del self.browser.tabs[self.session]
+        self.browser.tell("Target.disposeBrowserContext", browserContextId=self.context)
 
     def note(self, event: str, about: dict[str, Any]) -> None:
         if event in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
@@ -96,7 +132,7 @@ class Tab:
     def wait(self) -> None:
         """Wait until a page has loaded."""
         while not self.loaded:
-            self.heard()
+            self.browser.heard()
         self.loaded = False
 
     def ask(self, expression: str) -> Any:
@@ -174,24 +210,29 @@ class Tab:
         path.write_bytes(base64.b64decode(taken["data"]))
 
 
+RUNNING: list[Browser] = []
+"""The browser of this process, once a test has asked for one: it starts in half a second of a processor's time."""
+
+
 @contextmanager
 def tab(folder: Path) -> Iterator[Tab]:
-    """Start a browser with an empty profile below a folder, and end it."""
+    """Open a tab in the browser of this process, which starts with a profile below the folder if there is none."""
     need_chromium()
-    (read_commands, commands), (answers, write_answers) = os.pipe(), os.pipe()
-    options = [*FLAGS, f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe"]
-    with subprocess.Popen(
-        ["bash", "-c", f'exec "$@" 3<&{read_commands} 4>&{write_answers}', "bash", str(CHROMIUM), *options],
-        pass_fds=(read_commands, write_answers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    ) as browser:  # fmt: skip
-        os.close(read_commands)
-        os.close(write_answers)
-        try:
-            yield Tab(commands, answers)
-        finally:
-            os.close(commands)
-            os.close(answers)
-            browser.terminate()
+    if not RUNNING:
+        RUNNING.append(Browser(folder))
+    try:
+        opened = Tab(RUNNING[0])
+        yield opened
+        opened.close()
+    except BaseException:  # what a test left halfway is nobody else's
+        end()
+        raise
+
+
+def end() -> None:
+    """End the browser of this process, if there is one."""
+    while RUNNING:
+        RUNNING.pop().end()
 
 
 class Visit(NamedTuple):

@@ -23,7 +23,7 @@ from attn_exp.report.drawing import encoded
 from attn_exp.report.figures._maps import Named, short_title, weight_maps
 from attn_exp.report.views import Head, same, seen
 from tests.compose import comparison
-from tests.long import thinned
+from tests.long import each_once, thinned
 from tests.report.render import drawings_of, markdown_of, page_of
 from tests.report.test_report import a_run
 
@@ -145,9 +145,8 @@ def tokens(names: list[str], width: float = 6.3, *words: str) -> Comparison:
     return type(found)(**(vars(found) | {"problem": problem}))
 
 
-@pytest.mark.parametrize("inches", [3.0, 3.4, 6.3, 12.0])
 @pytest.mark.parametrize(
-    "names", [*HARD, [f"token {place}" for place in range(64)]], ids=["long", "marked", "odd", "64"]
+    ("names", "inches"), each_once([*HARD, [f"token {place}" for place in range(64)]], [3.0, 3.4, 6.3, 12.0])
 )
 def test_no_label_is_cut_off(names: list[str], inches: float) -> None:
     for figure in drawings_of(tokens(names, inches)).values():

@@ -10,6 +10,7 @@ import pytest
 from attn_exp import cli
 from attn_exp.errors import UserError
 from attn_exp.runs import store
+from tests.long import thinned
 
 CODE = """
 import numpy as np
@@ -112,7 +113,7 @@ def test_the_settings_of_the_run_are_asked_of_the_function() -> None:
     assert verdict.asked == "mask=[causal] scale=false"
 
 
-@pytest.mark.parametrize("value", [[], {"verdicts": 3}, {"verdicts": [{"variant": "mine"}]}])
+@pytest.mark.parametrize("value", thinned([{"verdicts": [{"variant": "mine"}]}, [], {"verdicts": 3}], 3))
 def test_a_damaged_verdict_is_refused_in_one_line(value: object) -> None:
     run = folder()
     (run / "own.json").write_text(json.dumps(value))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.report.tab import Tab, tab
 from tests.report.test_report import Reader
-from tests.sweeps.command import run, the_sweep
+from tests.sweeps.command import quickly, the_sweep
 
 PAGES = ("report", "sweep", "index")
 INTRUDERS = """
@@ -33,8 +33,8 @@ OWN_SCRIPT = {"report": "!document.getElementById('touch').hidden", "index": "!d
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    run(folder, "variant=[looped,multi_head]")
-    run(folder, "-m", "seed=0,1", "variant=[matrix]")
+    quickly(folder, "variant=[looped,multi_head]")
+    quickly(folder, "-m", "seed=0,1", "variant=[matrix]")
     outputs = folder / "outputs"
     report = next(outputs.glob("runs/*/report.html"))
     return {"report": report, "sweep": the_sweep(folder) / "report.html", "index": outputs / "index.html"}

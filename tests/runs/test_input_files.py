@@ -14,6 +14,7 @@ import pytest
 from attn_exp import cli
 from attn_exp.problem import input_files
 from attn_exp.runs import store
+from tests.long import each_once
 
 STREAM = np.random.default_rng(0)
 X = STREAM.standard_normal((3, 4))
@@ -72,8 +73,7 @@ def same(one: Path, other: Path) -> None:
         np.testing.assert_array_equal(array, second[name])
 
 
-@pytest.mark.parametrize("words", RUNS, ids=[" ".join(words[1:3]) for words in RUNS])
-@pytest.mark.parametrize("change", ["nothing", "gone", "other"])
+@pytest.mark.parametrize(("words", "change"), each_once(RUNS, ["nothing", "gone", "other"]))
 def test_a_run_of_files_is_repeated_to_the_bit(
     words: tuple[str, ...], change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ from attn_exp import cli
 from attn_exp.errors import UserError
 from attn_exp.machine import SPARE
 from tests.long import thinned
-from tests.sweeps.command import run, start, the_sweep, wait_until
+from tests.sweeps.command import quickly, run, start, the_sweep, wait_until
 
 WORDS = ("-m", "seed=range(40)", "head=1,2", "variant=[matrix,multi_head]", "report=none", "sweep.chunk=10",
          "sweep.engine=serial")  # fmt: skip
@@ -27,7 +27,7 @@ WORDS = ("-m", "seed=range(40)", "head=1,2", "variant=[matrix,multi_head]", "rep
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished sweep of eighty points in eight parts."""
     folder = tmp_path_factory.mktemp("swept")
-    run(folder, *WORDS)
+    quickly(folder, *WORDS)
     return folder
 
 
@@ -86,14 +86,14 @@ def test_a_damaged_part_is_computed_again_and_said(damage: Callable[[Path], None
     folder = the_sweep(tmp_path)
     expected = (folder / "results.csv").read_bytes()
     damage(tmp_path)
-    said, _ = run(tmp_path, "status", str(folder))
+    said, _ = quickly(tmp_path, "status", str(folder))
     assert "70 of 80 points, 0 failed; 7 of 8 parts, 1 damaged, to be computed again" in said
     assert "damaged since it was complete; the same command continues" in said
-    said, _ = run(tmp_path, "collect", str(folder))
+    said, _ = quickly(tmp_path, "collect", str(folder))
     assert "damaged and left out: " in said
     assert "Partial (partial): 70 of 80 points" in said
     assert (folder / "results.csv").read_bytes() != expected
-    said, told = run(tmp_path, *WORDS)
+    said, told = quickly(tmp_path, *WORDS)
     assert "attn_exp: 1 part is damaged and computed again: " in told
     assert "80 of 80 points" in told and "70 cached" in told
     assert (folder / "results.csv").read_bytes() == expected
@@ -106,7 +106,7 @@ def test_a_table_that_was_damaged_is_joined_again(swept: Path, tmp_path: Path) -
     expected = table.read_bytes()
     for damaged in (expected[:-20], b"", expected.replace(b"ok", b"OK", 1)):
         table.write_bytes(damaged)
-        run(tmp_path, *WORDS)
+        quickly(tmp_path, *WORDS)
         assert table.read_bytes() == expected
 
 
@@ -119,11 +119,11 @@ def test_parts_from_before_names_sealed_them_are_collected(swept: Path, tmp_path
     about = json.loads((folder / "manifest.json").read_text())
     before = {key: about[key] for key in about if key not in ("sealed", "tally", "words", "results")}
     (folder / "manifest.json").write_text(json.dumps(before))
-    said, _ = run(tmp_path, "collect", str(folder))
+    said, _ = quickly(tmp_path, "collect", str(folder))
     assert "80 points, 0 failed" in said
     assert (folder / "results.csv").read_bytes() == expected
     emptied(tmp_path)
-    said, _ = run(tmp_path, "collect", str(folder))
+    said, _ = quickly(tmp_path, "collect", str(folder))
     assert "70 of 80 points" in said
 
 
@@ -173,13 +173,13 @@ def test_a_lock_that_is_no_file_is_said_in_a_line(swept: Path, tmp_path: Path) -
     (folder / "lock").unlink()
     os.mkfifo(folder / "lock")
     for command in ("collect", "report"):
-        _, said = run(tmp_path, command, str(folder), code=2)
+        _, said = quickly(tmp_path, command, str(folder), code=2)
         assert said == f"attn_exp: error: {folder}: cannot be written to (its lock is no file of its own)\n"
 
 
 def test_parts_from_before_they_had_a_tally_still_say_how_many_printed_results_agree(tmp_path: Path) -> None:
     words = ("-m", "experiment=the_cat_sat", "embeddings.vectors.0.0=1,9", "report=none", "sweep.engine=serial")
-    said, _ = run(tmp_path, *words)
+    said, _ = quickly(tmp_path, *words)
     sentence = said.strip().splitlines()[-3]
     assert "published results agree. 1 point disagrees with a published result." in sentence
     folder = the_sweep(tmp_path)
@@ -191,7 +191,7 @@ def test_parts_from_before_they_had_a_tally_still_say_how_many_printed_results_a
     about = json.loads((folder / "manifest.json").read_text())
     before = {key: about[key] for key in about if key not in ("sealed", "tally", "words", "results", "disagreeing")}
     (folder / "manifest.json").write_text(json.dumps(before))
-    again, _ = run(tmp_path, "collect", str(folder))
+    again, _ = quickly(tmp_path, "collect", str(folder))
     assert sentence in again
 
 
@@ -266,5 +266,5 @@ def test_parts_truncated_at_random_cost_no_row(seed: int, swept: Path, tmp_path:
     for path in chance.sample(files, chance.randrange(1, len(files))):
         with path.open("r+b") as file:
             file.truncate(chance.randrange(1 + path.stat().st_size))
-    run(tmp_path, *WORDS)
+    quickly(tmp_path, *WORDS)
     assert (the_sweep(tmp_path) / "results.csv").read_bytes() == (the_sweep(swept) / "results.csv").read_bytes()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.letters import WIDTHS, set_in
 from tests.report.tab import Tab, tab
-from tests.sweeps.command import run, the_sweep
+from tests.sweeps.command import quickly, the_sweep
 
 ANGRY = "<script>alert(1)</script><img src=x onerror=alert(1)>" + "x" * 500
 SHOWN = "[...document.querySelectorAll('.again code')].filter((each) => each.checkVisibility()).length"
@@ -19,7 +19,7 @@ SHOWN = "[...document.querySelectorAll('.again code')].filter((each) => each.che
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a sweep of which a third failed."""
     folder = tmp_path_factory.mktemp("sweep")
-    run(folder, "-m", "head=1,2,3", "scale=true,false", "seed=0,1,2", f"title='{ANGRY}'", code=1)
+    quickly(folder, "-m", "head=1,2,3", "scale=true,false", "seed=0,1,2", f"title='{ANGRY}'", code=1)
     return the_sweep(folder) / "report.html"
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from attn_exp.report.inline import digest
 from attn_exp.sweeps import collect, manifest, overview, plots
 from attn_exp.sweeps.totals import Summary, summarized
-from tests.sweeps.command import COMMAND, environment, run, the_sweep
+from tests.sweeps.command import COMMAND, environment, quickly, the_sweep
 
 
 def read(folder: Path) -> tuple[dict[str, Any], Summary]:
@@ -27,7 +27,7 @@ def read(folder: Path) -> tuple[dict[str, Any], Summary]:
 
 
 def swept(folder: Path, *words: str, code: int = 0) -> tuple[dict[str, Any], Summary]:
-    run(folder, "-m", *words, "report=none", "sweep.engine=serial", code=code)
+    quickly(folder, "-m", *words, "report=none", "sweep.engine=serial", code=code)
     return read(folder)
 
 
@@ -35,7 +35,7 @@ def swept(folder: Path, *words: str, code: int = 0) -> tuple[dict[str, Any], Sum
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep with its full report, in which a third of the points failed."""
     folder = tmp_path_factory.mktemp("full")
-    run(folder, "-m", "head=1,2,3", "scale=true,false", "seed=0,1,2", "title='<script>alert(1)</script>'", code=1)
+    quickly(folder, "-m", "head=1,2,3", "scale=true,false", "seed=0,1,2", "title='<script>alert(1)</script>'", code=1)
     return the_sweep(folder)
 
 
@@ -88,7 +88,7 @@ def test_the_page_needs_nothing_else_and_runs_nobodys_words(full: Path) -> None:
 @pytest.mark.long
 def test_a_sweep_over_documents_says_how_many_printed_results_agree(tmp_path: Path) -> None:
     printed = {"attention_flow": 4, "attention_times_value": 8, "qk_transpose": 7, "the_cat_sat": 8}
-    out, _ = run(tmp_path, "-m", f"experiment={','.join(printed)}", "report=tables", "sweep.engine=serial")
+    out, _ = quickly(tmp_path, "-m", f"experiment={','.join(printed)}", "report=tables", "sweep.engine=serial")
     assert "27 of 27 published results agree." in out
     assert "disagree" not in out
     _, summary = read(tmp_path)
@@ -100,7 +100,7 @@ def test_a_sweep_over_documents_says_how_many_printed_results_agree(tmp_path: Pa
 
 def test_points_that_disagree_with_a_printed_result_are_named_and_end_as_a_run_does(tmp_path: Path) -> None:
     words = ["experiment=the_cat_sat", "mistake=none,weights_transposed", "seed=0,1", "sweep.engine=serial"]
-    out, _ = run(tmp_path, "-m", *words, code=0)
+    out, _ = quickly(tmp_path, "-m", *words, code=0)
     assert "4 points, 0 failed" in out
     assert "30 of 32 published results agree. 2 points disagree with a published result." in out
     again = "python -m attn_exp experiment=the_cat_sat mistake=weights_transposed seed=1"
@@ -109,7 +109,7 @@ def test_points_that_disagree_with_a_printed_result_are_named_and_end_as_a_run_d
     page, text = ((the_sweep(tmp_path) / f"report.{form}").read_text() for form in ("html", "md"))
     assert f"<li>mistake=weights_transposed seed=1: 7 of 8 agree: <code>{again}</code></li>" in page
     assert f"mistake=weights_transposed seed=1: 7 of 8 agree: `{again}`" in text
-    alone, _ = run(tmp_path, *again.split()[3:], "report=none", code=0)
+    alone, _ = quickly(tmp_path, *again.split()[3:], "report=none", code=0)
     assert "7 of 8 published results agree." in alone
 
 
@@ -166,7 +166,7 @@ def test_three_keys_get_parallel_coordinates(tmp_path: Path) -> None:
     [("heat", "sweep.plot=heat needs two settings that vary; here vary: head"), ("pie", "pie"), ("against", "")],
 )
 def test_a_plot_that_cannot_be_drawn_is_refused_at_once(plot: str, message: str, tmp_path: Path) -> None:
-    _, error = run(tmp_path, "-m", "head=1,2", "seed=0,1", f"sweep.plot=[{plot}]", code=2 if message else 0)
+    _, error = quickly(tmp_path, "-m", "head=1,2", "seed=0,1", f"sweep.plot=[{plot}]", code=2 if message else 0)
     assert message in error
     assert (tmp_path / "outputs/sweeps").exists() == (not message)
 

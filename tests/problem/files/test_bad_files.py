@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from attn_exp import cli
 from attn_exp.errors import UserError
 from attn_exp.problem import files
+from tests.long import thinned
 
 SQUARE: dict[str, Any] = {name: np.eye(4) for name in ("W_q", "W_k", "W_v")}
 
@@ -191,7 +192,7 @@ def told(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return printed.err
 
 
-@pytest.mark.parametrize("name", BYTES)
+@pytest.mark.parametrize("name", thinned(BYTES, 3))
 def test_a_bad_file_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     file, content, message = BYTES[name]
     Path(file).write_bytes(content)
@@ -201,17 +202,24 @@ def test_a_bad_file_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch, caps
         assert file in line
 
 
+@pytest.mark.parametrize(
+    "words",
+    thinned(
+        [
+            ["embeddings=file", "embeddings.file='{}'"],
+            ["projections=file", "projections.file='{}'"],
+            ["+projections.given.W_q='{}'"],
+            ["embeddings=inline", "projections=none", "embeddings.q='{}'", "embeddings.k='{}'"],
+        ],
+        4,
+    ),
+)
 def test_what_is_no_file_is_one_line(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for file, message in others(place).items():
-        for words in (
-            ["embeddings=file", f"embeddings.file='{file}'"],
-            ["projections=file", f"projections.file='{file}'"],
-            [f"+projections.given.W_q='{file}'"],
-            ["embeddings=inline", "projections=none", f"embeddings.q='{file}'", f"embeddings.k='{file}'"],
-        ):
-            assert message in told(words, monkeypatch, capsys) or file == "/dev/zero"
+        line = told([word.format(file) for word in words], monkeypatch, capsys)
+        assert message in line or file == "/dev/zero"
 
 
 @pytest.mark.parametrize(
