@@ -11,7 +11,7 @@ from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report import columns, letters, partings, walk, whose
-from attn_exp.report.flow import flow
+from attn_exp.report.flow import Flow, flow
 from attn_exp.report.flow_heads import parted, splitting
 from attn_exp.report.numbers import brief
 from attn_exp.report.sums import sums
@@ -73,17 +73,30 @@ def walks(views: Views) -> list[dict[str, Any]]:
 
     The input stands in the first of them, and once more where its columns part into other heads.
     """
-    rows = views.comparison.rows
-    leaders = {row.same_as: row.variant for row in reversed(rows) if row.same_as}
     made = list[dict[str, Any]]()
     places: dict[str, str] = {}
     ways = set[Way]()
-    for letter in sorted(leaders, key=order):
-        title = " = ".join(row.variant for row in rows if row.same_as == letter)
-        made.append(walk_of(views, leaders[letter], title, f"walk-{len(made) + 1}", places, ways))
+    for title, variant in functions(views.comparison):
+        made.append(walk_of(views, variant, title, f"walk-{len(made) + 1}", places, ways))
         places |= made[-1]["places"]
         ways.add(made[-1]["way"])
     return made
+
+
+def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield each function that the variants compute: the names of those that do, and the first of them."""
+    rows = comparison.rows
+    leaders = {row.same_as: row.variant for row in reversed(rows) if row.same_as}
+    for letter in sorted(leaders, key=order):
+        yield " = ".join(row.variant for row in rows if row.same_as == letter), leaders[letter]
+
+
+def flows(views: Views) -> Iterator[tuple[str, Flow]]:
+    """Yield the picture of each function, under the names of the variants that compute it."""
+    comparison = views.comparison
+    for title, variant in functions(comparison):
+        settled, steps = settled_as(comparison, variant), walk.steps(comparison, variant)
+        yield title, flow(comparison.problem, settled, comparison.traces[variant], steps, {})
 
 
 def order(letter: str) -> tuple[int, str]:

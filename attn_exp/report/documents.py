@@ -22,6 +22,7 @@ class Drawn(NamedTuple):
     caption: str
     svg: bytes
     files: dict[str, bytes]
+    in_page: bool = True
 
 
 def documents(run: Run) -> dict[str, bytes]:
@@ -56,7 +57,7 @@ def drawn(views: Views) -> list[Drawn]:
     wanted, known = views.comparison.config.figures.format, figures.figures()
     made = figures.files(views, tuple(dict.fromkeys(("svg", *wanted))))
     return [
-        Drawn(name, known[name].caption, contents["svg"], as_files(name, contents, wanted))
+        Drawn(name, known[name].caption, contents["svg"], as_files(name, contents, wanted), known[name].in_page)
         for name, contents in made.items()
     ]
 
@@ -96,7 +97,8 @@ def as_page(both: Mapping[str, Any], views: Views, figures: Sequence[Drawn]) -> 
     """Return the report as a page, which holds the figures."""
     from attn_exp.report.page import page, svg_source  # noqa: PLC0415
 
-    return in_bytes(page(both, views, [Shown(svg_source(figure.svg), figure.caption) for figure in figures]))
+    shown = [Shown(svg_source(figure.svg), figure.caption) for figure in figures if figure.in_page]
+    return in_bytes(page(both, views, shown))
 
 
 def in_bytes(text: str) -> bytes:

@@ -61,13 +61,16 @@ def charts_do(member: Figure, settings: Figures, form: str) -> bool:
 
     Matplotlib knows how wide letters of any font are, and keeps their shapes where a reader lacks it.
     """
-    return member.plan is not None and form == "svg" and settings.font is None
+    return (member.plan or member.svg) is not None and form == "svg" and settings.font is None
 
 
 def as_chart(member: Figure, views: Views) -> dict[str, bytes]:
-    """Return a figure as SVG, drawn as a chart."""
+    """Return a figure as SVG, drawn as a chart or by itself."""
+    wanted = size(views.comparison.config.figures)
+    if member.svg is not None:
+        return {"svg": member.svg(views, wanted)}
     assert member.plan is not None
-    plan, wanted = member.plan, size(views.comparison.config.figures)
+    plan = member.plan
     return {"svg": written(planned(lambda width, height: plan(views, width, height), wanted))}
 
 

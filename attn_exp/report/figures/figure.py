@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attn_exp.config.figure_presets import Size
 from attn_exp.report.charts.chart import Chart
 from attn_exp.report.views import Views
 
@@ -28,6 +29,8 @@ class Figure:
     `place`: where it stands among the others; the smallest comes first.
     `fill`: makes it so many inches wide and high, where it can use the height; others are shown smaller, or centred.
     `plan`: makes it as a chart, which becomes an SVG without Matplotlib; a height is None where nobody asked for one.
+    `svg`: writes it as SVG by itself, beside what `draw` does for other formats.
+    `in_page`: whether the page shows it; what stands there in another way is not shown twice.
     """
 
     caption: str
@@ -36,3 +39,5 @@ class Figure:
     place: int = 100
     fill: Callable[[Views, float, float], Drawing] | None = None
     plan: Callable[[Views, float, float | None], Chart] | None = None
+    svg: Callable[[Views, Size], bytes] | None = None
+    in_page: bool = True

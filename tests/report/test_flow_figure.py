@@ -1,0 +1,108 @@
+"""The picture of the flow as a file: the words and places of the page's own, in every format, without a style sheet."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from attn_exp.report import figures
+from attn_exp.report.contents import flows
+from attn_exp.report.documents import documents
+from attn_exp.report.flow_shapes import HUES
+from attn_exp.report.views import seen
+from tests import ROOT
+from tests.compose import comparison
+from tests.report.render import drawings_of, page_of
+from tests.report.test_figures import HARD, tokens
+from tests.report.test_report import a_run
+
+HEADS = ("variant=[matrix,multi_head]", "head=2")
+SPACE = "{http://www.w3.org/2000/svg}"
+
+
+def svg_of(*words: str) -> ElementTree.Element:
+    return ElementTree.fromstring(figures.files(seen(comparison(*words)), ["svg"])["flow"]["svg"])
+
+
+def texts(svg: ElementTree.Element) -> list[str]:
+    return ["".join(text.itertext()).strip() for text in svg.iter(f"{SPACE}text")]
+
+
+def test_the_file_says_what_the_page_says() -> None:
+    page = page_of(a_run(comparison(*HEADS)))
+    drawn = re.findall(r'<svg[^>]*aria-label="The way of.*?</svg>', page, re.DOTALL)
+    on_page = [
+        " ".join(re.sub("<[^>]*>", "", text).split()) for part in drawn for text in re.findall("<text.*?</text>", part)
+    ]
+    in_file = [text for text in texts(svg_of(*HEADS)) if text not in ("matrix", "multi_head")]
+    assert sorted(in_file) == sorted(on_page)
+    assert {"Q queries", "head 1 → 1–2", "3–4 → head 2", "in each of 2 heads", "× c = 0.7071"} <= set(in_file)
+
+
+def test_each_function_has_its_own_picture_under_its_names() -> None:
+    titles = [title for title, _ in flows(seen(comparison()))]
+    assert titles == ["looped = matrix = scaled", "multi_head"]
+    assert set(titles) <= set(texts(svg_of()))
+
+
+def test_svg_and_matplotlib_draw_the_same_words() -> None:
+    drawing = drawings_of(comparison(*HEADS))["flow"]
+    words = [text.get_text() for text in drawing.axes[0].texts]
+    assert sorted(" ".join(words).split()) == sorted(" ".join(texts(svg_of(*HEADS))).split())
+
+
+def test_colours_are_those_of_the_page() -> None:
+    sheet = (ROOT / "attn_exp/report/templates/flow.css").read_text(encoding="utf-8")
+    for letter, colour in HUES.items():
+        assert re.search(rf"\.of-{letter}\b[^{{}}]*{{ --hue: {colour}; }}", sheet), letter
+
+
+@pytest.mark.parametrize("width", [3, 6.3, 12])
+def test_a_picture_is_no_wider_than_asked_for_and_nothing_leaves_it(width: float) -> None:
+    svg = svg_of(*HEADS, f"figures.width={width}")
+    _, _, wide, high = map(float, svg.attrib["viewBox"].split())
+    assert float(svg.attrib["width"].removesuffix("pt")) <= 72 * width + 0.01
+    for rect in svg.iter(f"{SPACE}rect"):
+        x, y, across, down = (float(rect.attrib[name]) for name in ("x", "y", "width", "height"))
+        assert 0 <= x <= x + across <= wide and 0 <= y <= y + down <= high
+
+
+def test_on_a_slide_it_is_as_large_as_the_slide() -> None:
+    svg = svg_of(*HEADS, "figures.preset=slides")
+    assert [float(svg.attrib[side].removesuffix("pt")) for side in ("width", "height")] == pytest.approx(
+        [960, 540], abs=0.1
+    )
+
+
+def test_tokens_and_names_are_text_never_markup() -> None:
+    drawn = figures.files(seen(tokens(HARD[1])), ["svg"])["flow"]["svg"].decode()
+    assert "<script" not in drawn
+    ElementTree.fromstring(drawn)
+
+
+def test_it_is_a_file_beside_the_page_that_draws_it_already() -> None:
+    written = documents(a_run(comparison("figures.format=[svg,pdf]", "report=full", *HEADS)))
+    assert {"figures/flow.svg", "figures/flow.pdf"} <= written.keys()
+    assert b"From the input to the output: each stage with its size" not in written["report.html"]
+    assert b"figures/flow.svg" in written["report.md"]
+
+
+def test_an_svg_alone_waits_for_no_matplotlib_of_its_own() -> None:
+    code = (
+        "import sys; import attn_exp.report.figures.flow as member; import attn_exp.report.flow_shapes;"
+        "print('matplotlib' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_letters_on_paper_are_read() -> None:
+    drawing = drawings_of(comparison(*HEADS))["flow"]
+    sizes = [text.get_fontsize() for text in drawing.axes[0].texts if text.get_text()]
+    assert min(map(float, sizes)) >= 6
