@@ -374,5 +374,5 @@ def test_bounds_hold_as_they_stand_on_the_field(here: Path) -> None:
     )
     with named(["mine.py"]), pytest.raises(UserError, match=r"mask\.mine\.step=0: expected a whole number of at least"):
         weights("mask=mine", "mask.mine.step=0")
-    with named(["mine.py"]), pytest.raises(UserError, match="^mine step=0: expected a whole number of at least"):
+    with named(["mine.py"]), pytest.raises(UserError, match=r"^mine step=0: expected a whole number of at least"):
         registry.at_hand("attn_exp.rules.masks")["mine"](step=0)

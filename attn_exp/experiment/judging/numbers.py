@@ -15,6 +15,7 @@ from attn_exp.experiment.judging.boxes import STAGES, box
 from attn_exp.experiment.judging.cells import read
 from attn_exp.experiment.judging.chance import by_chance
 from attn_exp.experiment.judging.diagnose import Candidate
+from attn_exp.experiment.judging.mixed import mistake_and_slip
 from attn_exp.experiment.judging.slips import Slip, after_slips, consequences, every_slip, is_slip, sums
 from attn_exp.experiment.judging.suspects import Explanation
 from attn_exp.experiment.judging.verdict import HELD, REMARK, Finding, Verdict
@@ -90,6 +91,10 @@ def unusual(layouts: Sequence[Sheet], candidates: Sequence[Candidate], variants:
         explanation = suspects.two_mistakes(sheet, candidates)
         if explanation:
             return mistaken(sheet, explanation, by_chance(sheet, candidates, len(candidates) ** 2))
+    for sheet in layouts:
+        both = mistake_and_slip(sheet, candidates)
+        if both:
+            return mistaken(sheet, both[0], slip=both[1])
     return slipped(layouts[0], every_slip(layouts[0]))
 
 
@@ -100,13 +105,15 @@ def all_right(reading: readings.Reading) -> Verdict:
     return Verdict("", True, (), "attention as it was asked for", (*findings, *remarks))
 
 
-def mistaken(sheet: Sheet, explanation: Explanation, chance: bool = False) -> Verdict:
-    """Return the verdict on numbers that a mistake or another setting gives; one that may be chance is not claimed."""
+def mistaken(sheet: Sheet, explanation: Explanation, chance: bool = False, slip: Slip | None = None) -> Verdict:
+    """Return the verdict on numbers that a mistake or another setting gives, all but a `slip`; one that may be chance
+    is not claimed."""
     if chance:
         alike = (tuple(sorted(explanation.names)), *explanation.alike)
         return Verdict("", False, (), TOO_FEW, tuple(consequences(sheet)), alike=alike)
     setting = f"attention with {explanation.setting}, which was not asked for"
     computes = suspects.what_it_computes(explanation.names) if explanation.names else setting
+    computes = computes if slip is None else f"{computes} There is a slip besides, in {slip.box.stage}: {slip}"
     return Verdict("", False, explanation.names, computes, tuple(consequences(sheet)), alike=explanation.alike)
 
 

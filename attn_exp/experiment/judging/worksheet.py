@@ -33,16 +33,20 @@ MOST_CELLS = 400
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """A variant on its problem, and the boxes that are filled in, in the order of the stages."""
+    """A variant on its problem, and the boxes that are filled in, in the order of the stages.
+
+    `recipe` stands for the right computation, where slips are looked for beside a mistake.
+    """
 
     settled: Settled
     problem: Problem
     boxes: tuple[Box, ...]
+    recipe: Recipe | None = None
 
     @property
     def right(self) -> Recipe:
         """The steps of the right computation."""
-        return right(self.settled)
+        return right(self.settled) if self.recipe is None else self.recipe
 
 
 def stages(sheet: Sheet, recipe: Recipe) -> Stages | None:

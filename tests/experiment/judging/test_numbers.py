@@ -72,6 +72,25 @@ WRONG: dict[str, Sheet] = {
     "projection_transposed": worked(matrices=(W_Q.T, W_K.T, W_V.T)),
     "qkv_order": worked(matrices=(W_V, W_K, W_Q)),
 }
+
+
+@pytest.mark.parametrize("name", ["no_scale", "scale_multiplied", "softmax_over_queries", "values_from_keys"])
+def test_a_mistake_and_a_slip_are_told_apart(name: str) -> None:
+    sheet = dict(WRONG[name])
+    right = sheet["output"][1, 2]
+    sheet["output"] = sheet["output"] + 0.1 * (np.arange(12).reshape(3, 4) == 6)
+    verdict = explained(sheet, "weights", "output", digits=4)
+    assert verdict.mistakes == (name,), verdict
+    assert f"a slip besides, in output: row cat, number 3: {right + 0.1:.4f} should be {right:.4f}" in verdict.computes
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_numbers_of_nobody_are_no_mistake_and_a_slip(seed: int) -> None:
+    sheet = worked()
+    sheet["output"] = sheet["output"] + np.random.default_rng(seed).normal(0, 0.1, (3, 4))
+    assert not explained(sheet, "output", digits=4).mistakes
+
+
 MASKED: dict[str, Sheet] = {
     "causal_ignored": worked(),
     "causal_strict": worked(
