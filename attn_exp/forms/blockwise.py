@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 import numpy as np
@@ -13,7 +13,10 @@ from attn_exp.forms._blocks.asked import rows_per_task
 from attn_exp.forms._blocks.blas import default_threads, one_blas_thread
 from attn_exp.forms._blocks.memory import lent
 from attn_exp.forms._blocks.operands import Operands, room
+from attn_exp.forms._blocks.pieces import Job, finish, gather, jobs, pieces
+from attn_exp.forms._blocks.plain import READING
 from attn_exp.forms._blocks.portrait import CELLS, Gallery, portrait_of
+from attn_exp.forms._blocks.rows import weigh, whole_rows
 from attn_exp.forms._blocks.threads import together
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
@@ -54,19 +57,30 @@ def attend(  # noqa: PLR0913 - four operands, and settings of their own by keywo
     context = np.empty((*whole.q.shape[:-1], values.shape[-1]), whole.q.dtype)
     lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
     gallery = None if cells is None else Gallery(whole.shape, cells, lse.dtype)
+    keys = pieces(whole) if gallery is None else (None,)
+    parts: dict[int, block.Sums] = {}
 
-    def work(tasks: Iterator[tasks.Task]) -> None:
+    def work(jobs: Iterator[Job]) -> None:
         with lent() as memory:
             scratch = room(whole, memory)
-            for task in scratch.afresh(tasks):
-                if gallery is None:
-                    sums = block.solve(whole, task, scratch, context[task], bounded)
+            for job in scratch.afresh(jobs):
+                part, answer = block.cut(whole, job.task, scratch, job.keys), context[job.task]
+                if gallery is not None:
+                    sums, portrait = portrait_of(part, gallery.keys)
+                    gallery.hang(job.task, portrait)
+                elif whole.entire:
+                    sums = whole_rows(part)
                 else:
-                    sums, portrait = portrait_of(block.cut(whole, task, scratch), gallery.keys)
-                    gallery.hang(task, portrait)
-                finish(sums, context[task], lse[task])
+                    sums = block.solve(part, answer if job.keys is None else np.empty_like(answer), bounded)
+                if job.keys is None:
+                    finish(sums, answer, lse[job.task])
+                else:
+                    parts[job.number] = sums
 
-    spread(work, whole.shape, threads, rows_per_task(whole) if rows is None else rows, whole.entire, tell)
+    cut = shared(whole.shape, threads, rows_per_task(whole) if rows is None else rows, whole.entire, len(keys))
+    spread(work, jobs(cut, keys), whole.shape, threads, tell)
+    if parts:
+        gather(whole, cut, [parts[number] for number in range(len(parts))], context, lse)
     dtype = np.result_type(q, k, values)
     return Trace(
         q=q,
@@ -88,13 +102,13 @@ def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = Non
     whole = operands(q, k, np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v, rules)
     weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
 
-    def work(tasks: Iterator[tasks.Task]) -> None:
+    def work(jobs: Iterator[Job]) -> None:
         with lent() as memory:
             scratch = room(whole, memory, entire=True)
-            for task in scratch.afresh(tasks):
-                weights[task] = block.weigh(block.cut(whole, task, scratch))
+            for job in scratch.afresh(jobs):
+                weights[job.task] = weigh(block.cut(whole, job.task, scratch))
 
-    spread(work, whole.shape, None, tasks.ROWS, entire=True, tell=tell)
+    spread(work, jobs(shared(whole.shape, None, tasks.ROWS, entire=True)), whole.shape, None, tell)
     kept = weights.reshape(*q.shape[:-1], k.shape[-2]).astype(np.result_type(q, k), copy=False)
     return attend(q, k, v, rules).replace(weights=kept)
 
@@ -112,51 +126,41 @@ def operands(q: Array, k: Array, v: Array, rules: Rules) -> Operands:
     )
 
 
+def wanted(shape: tasks.Shape, threads: int | None) -> int:
+    """Return how many threads a problem is worth, if nobody says; few queries wait for keys to come from memory."""
+    worth = shape.places + READING * shape.batches * shape.groups * shape.keys
+    return min(default_threads(), max(1, worth // WORTH)) if threads is None else threads
+
+
+def shared(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, pieces: int = 1) -> list[tasks.Task]:
+    """Cut a problem into tasks, so that they and `pieces` of each one's keys are enough for all threads."""
+    count = wanted(shape, threads)
+    parts = count if rows >= tasks.ROWS or count == 1 else 2 * count  # blocks that skip keys have unequal work
+    return tasks.tasks(shape, -(-parts // pieces), rows, entire)
+
+
 def spread(
-    work: Callable[[Iterator[tasks.Task]], None],
+    work: Callable[[Iterator[Job]], None],
+    jobs: Sequence[Job],
     shape: tasks.Shape,
     threads: int | None,
-    rows: int,
-    entire: bool,
     tell: Tell = None,
 ) -> None:
-    """Cut a problem into tasks and work on them with several threads; small problems stay on the caller's."""
-    wanted = min(default_threads(), max(1, shape.places // WORTH)) if threads is None else threads
-    parts = wanted if rows >= tasks.ROWS or wanted == 1 else 2 * wanted  # blocks that skip keys have unequal work
-    cut = tasks.tasks(shape, parts, rows, entire)
+    """Work on jobs with several threads; small problems stay on the caller's."""
     finished = count(1)
 
-    def quietly(tasks: Iterator[tasks.Task]) -> None:
+    def quietly(jobs: Iterator[Job]) -> None:
         with np.errstate(all="ignore"):  # each thread starts with NumPy's defaults
-            work(tasks if tell is None else reported(tasks))
+            work(jobs if tell is None else reported(jobs))
 
-    def reported(tasks: Iterator[tasks.Task]) -> Iterator[tasks.Task]:
-        for task in tasks:
-            yield task
+    def reported(some: Iterator[Job]) -> Iterator[Job]:
+        for job in some:
+            yield job
             if tell is not None:
-                tell(next(finished) / len(cut))
+                tell(next(finished) / len(jobs))
 
-    with one_blas_thread(wanted, insist=threads is not None) as granted:
-        return together(quietly, cut, granted)
-
-
-def finish(sums: block.Sums, context: Array, lse: Array) -> None:
-    """Write a block's part of the answer: `context / total` and `anchor + log(total)`.
-
-    A logit without a key has its share of the total, and none of the log-sum-exp.
-    """
-    np.log(sums.total, out=lse)
-    if sums.anchor is None:
-        total = sums.total if sums.extra is None else sums.total + np.exp(sums.extra)
-        np.divide(sums.context, total[..., None], out=context)
-        return
-    lse += sums.anchor
-    if sums.extra is None:
-        np.divide(sums.context, np.maximum(sums.total, np.finfo(lse.dtype).tiny)[..., None], out=context)
-        return
-    top = np.maximum(sums.anchor, sums.extra)
-    faded = np.exp(sums.anchor - top)
-    np.multiply(sums.context, (faded / (sums.total * faded + np.exp(sums.extra - top)))[..., None], out=context)
+    with one_blas_thread(wanted(shape, threads), insist=threads is not None) as granted:
+        return together(quietly, jobs, granted)
 
 
 def refuses(rules: Rules) -> str | None:

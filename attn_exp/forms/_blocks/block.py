@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_exp.forms._blocks.asked import added, allowed, extras, pattern, reach, sink
-from attn_exp.forms._blocks.operands import Block, Operands, Scratch
+from attn_exp.forms._blocks.asked import added, allowed, pattern, reach, sink
+from attn_exp.forms._blocks.operands import Block, Operands, Scratch, apart, side_by_side
 from attn_exp.forms._blocks.plain import finite, kept
-from attn_exp.forms._blocks.tasks import LEAST, Run, Task, runs
+from attn_exp.forms._blocks.tasks import LEAST, Run, Task, intersection, runs
 from attn_exp.rules.grid import Array
+from attn_exp.rules.masks.mask import Span
 from attn_exp.rules.scores.score import Score
 
 TRIED = 1 << 21
@@ -39,14 +40,23 @@ class Sums(NamedTuple):
     extra: Any = None
 
 
-def cut(whole: Operands, task: Task, scratch: Scratch) -> Block:
-    """Take a task's part of the operands."""
-    some, scale = whole.q[task], whole.q.dtype.type(whole.rules.scale)
-    turned = some.mT.shape if some.shape[-2] <= LEAST else None  # few columns: the BLAS takes them faster in order
-    q = scratch.memory.array(turned or some.shape, some.dtype)
-    np.multiply(some.mT if turned else some, scale, out=q)
-    k, v = whole.k[task[:2]], whole.v[task[:2]]
-    return Block(whole, task, q if turned else q.mT, k, v, reach(whole, task), scratch)
+def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None) -> Block:
+    """Take a task's part of the operands, and of its keys."""
+    some = whole.q[task]
+    joined = some.shape[2] > 1 and some.shape[3] == whole.shape.rows <= LEAST
+    q = scaled(some, whole.rules.scale, joined, scratch)
+    span = reach(whole, task)
+    span = span if keys is None else intersection([span, Span(keys.start, keys.stop, keys.start, keys.stop)], keys.stop)
+    return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], span, scratch, joined)
+
+
+def scaled(some: Array, scale: float, joined: bool, scratch: Scratch) -> Array:
+    """Return scaled queries `[b g r d t]`; where they are few, they lie so that the BLAS takes them in order."""
+    order = (0, 1, 4, 2, 3) if joined else (0, 1, 2, 4, 3) if some.shape[3] <= LEAST else (0, 1, 2, 3, 4)
+    laid = some.transpose(order)
+    q = scratch.memory.array(laid.shape, some.dtype)
+    np.multiply(laid, some.dtype.type(scale), out=q)
+    return q.swapaxes(2, 3) if joined else q if some.shape[3] <= LEAST else q.mT
 
 
 def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
@@ -55,22 +65,25 @@ def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) ->
     `after` is a last step for each of them; where logits are bent, it follows while a piece is still in the cache.
     """
     shape = (*block.q.shape[:-2], run.stop - run.start, block.q.shape[-1])
-    tile = block.scratch.tile[: prod(shape)].reshape(shape)
-    np.matmul(block.k[..., run.start : run.stop, :], block.q, out=tile)
+    flat, keys = block.scratch.tile[: prod(shape)], block.k[..., run.start : run.stop, :]
+    if block.joined:
+        q = side_by_side(block.q)
+        tile = apart(np.matmul(keys, q, out=flat.reshape(*shape[:2], 1, shape[3], q.shape[-1])), shape[2])
+    else:
+        tile = np.matmul(keys, block.q, out=flat.reshape(shape))
     bends = [rule.bend for rule in block.whole.rules.scores if type(rule).bend is not Score.bend]
     biases = [bias for rule in block.whole.rules.scores if (bias := added(rule, block, run)) is not None]
     if bends:
-        bend(tile, bends, after if not biases else None)
+        bend(flat, bends, after if not biases else None)
     for bias in biases:
         tile += bias
     if after is not None and (biases or not bends):
-        after(tile, out=tile)
+        after(flat, out=flat)
     return tile
 
 
-def bend(tile: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[..., Array] | None) -> None:
-    """Bend a tile in place, piece by piece."""
-    flat = tile.reshape(-1)
+def bend(flat: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[..., Array] | None) -> None:
+    """Bend logits in place, piece by piece."""
     for start in range(0, flat.size, PIECE):
         piece = bent = flat[start : start + PIECE]
         for rule in bends:
@@ -98,20 +111,26 @@ def cancel(block: Block, run: Run, powers: Array) -> None:
 def quick(block: Block, context: Array) -> Sums:
     """Return the sums with an anchor of 0, the context in place: right where nothing overflows or underflows."""
     total, further = None, None
-    for run in runs(block.span, block.whole.shape.tile_keys):
+    columns, (members, rows) = block.q.shape[-1], context.shape[2:4]
+    out = context
+    if block.joined:
+        columns = members * rows
+        out = context.reshape(*context.shape[:2], 1, columns, context.shape[-1])
+    for run in runs(block.span, block.whole.shape.keys_at_once(columns, block.q.shape[-2])):
         powers = logits(block, run, after=np.exp)
         cancel(block, run, powers)
+        powers = side_by_side(powers) if block.joined else powers
         summed = block.scratch.ones[: powers.shape[-2]] @ powers
         if total is None:
             total = summed
-            np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=context)
+            np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=out)
         else:
             total += summed
-            further = block.scratch.memory.array(context.shape, context.dtype) if further is None else further
-            context += np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=further)
+            further = block.scratch.memory.array(out.shape, out.dtype) if further is None else further
+            out += np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=further)
     if total is None:
         return nothing(block)
-    return Sums(context, total, None, sink(block) if block.whole.rules.scores else None)
+    return Sums(context, total.reshape(context.shape[:-1]), None, sink(block) if block.whole.rules.scores else None)
 
 
 def trusted(sums: Sums) -> bool:
@@ -184,49 +203,10 @@ def mix(powers: Array, v: Array) -> Array:
     return mixed
 
 
-def weigh(block: Block) -> Array:
-    """Return the weights of whole rows `[b g r t s]`, by any normalizer, in the type that the rules ask for."""
-    return weighed(block, whole_logits(block))
-
-
-def whole_logits(block: Block) -> Array:
-    """Return the masked logits of whole rows `[b g r t s]`, in the type that the rules ask for."""
-    keys = block.whole.shape.keys
-    run = Run(0, keys, ((0, keys),))
-    tile = logits(block, run)
-    forbid(block, run, tile)
-    return tile.mT.astype(block.whole.softmax_dtype, copy=False)
-
-
-def weighed(block: Block, masked: Array) -> Array:
-    """Return the weights of masked logits `[b g r t s]`."""
-    given = extras(block)
-    shared = None if given is None else given.astype(masked.dtype)
-    return block.whole.rules.normalizer.weigh(masked, shared).astype(block.q.dtype, copy=False)
-
-
-def whole_rows(block: Block) -> Sums:
-    """Return the sums of whole rows of weights."""
-    masked = whole_logits(block)
-    return summed(block, masked, mix(weighed(block, masked).mT, block.v))
-
-
-def summed(block: Block, masked: Array, context: Array) -> Sums:
-    """Return a finished context as sums, with a total of 1; under softmax the anchor is the whole log-sum-exp."""
-    total = np.ones(context.shape[:-1], context.dtype)
-    if not block.whole.rules.normalizer.exponential:
-        return Sums(context, total, None)
-    top = masked.max(axis=-1, initial=-np.inf)
-    powers = np.exp(masked - np.where(np.isneginf(top), 0, top)[..., None])
-    return Sums(context, total, np.log(powers.sum(axis=-1)) + top)
-
-
-def solve(whole: Operands, task: Task, scratch: Scratch, context: Array, bounded: bool) -> Sums:
-    """Return the sums of a task, by the quick way where no logit can overflow and the outcome can be trusted."""
-    if whole.entire:
-        return whole_rows(cut(whole, task, scratch))
-    sums = quick(cut(whole, task, scratch), context) if bounded else None
-    return sums if sums is not None and trusted(sums) else safe(cut(whole, task, scratch))
+def solve(block: Block, context: Array, bounded: bool) -> Sums:
+    """Return the sums of a block, by the quick way where no logit can overflow and the outcome can be trusted."""
+    sums = quick(block, context) if bounded else None
+    return sums if sums is not None and trusted(sums) else safe(block)
 
 
 def bounded(whole: Operands) -> bool:

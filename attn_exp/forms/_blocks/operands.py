@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from attn_exp.forms._blocks.tasks import Shape, Task
 from attn_exp.rules.grid import Array
 from attn_exp.rules.masks.mask import Span
 from attn_exp.rules.rules import Rules
+
+Job = TypeVar("Job")
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,11 @@ class Scratch:
     memory: Memory
     patterns: dict[tuple[int, int, int], Array] = field(default_factory=dict)
 
-    def afresh(self, tasks: Iterator[Task]) -> Iterator[Task]:
-        """Yield tasks; what one took of the memory is free for the next."""
+    def afresh(self, jobs: Iterator[Job]) -> Iterator[Job]:
+        """Yield jobs; what one took of the memory is free for the next."""
         begin = self.memory.used
-        for task in tasks:
-            yield task
+        for job in jobs:
+            yield job
             self.memory.used = begin
 
 
@@ -56,7 +58,11 @@ class Operands:
 
 @dataclass(frozen=True)
 class Block:
-    """One task's part of the operands, with `q` scaled and turned, `[b g r d t]`."""
+    """One task's part of the operands, with `q` scaled and turned, `[b g r d t]`.
+
+    Where queries are few, those of all heads that share a key/value head are `joined`: they lie beside each other, and
+    are multiplied with it as one.
+    """
 
     whole: Operands
     task: Task
@@ -65,6 +71,19 @@ class Block:
     v: Array
     span: Span
     scratch: Scratch
+    joined: bool = False
+
+
+def side_by_side(array: Array) -> Array:
+    """Show `[b g r s t]` as `[b g 1 s r*t]`, heads beside each other."""
+    b, g, r, s, t = array.shape
+    return array.swapaxes(2, 3).reshape(b, g, 1, s, r * t)
+
+
+def apart(array: Array, members: int) -> Array:
+    """Show `[b g 1 s r*t]` as `[b g r s t]`."""
+    b, g, _, s, columns = array.shape
+    return array.reshape(b, g, s, members, columns // members).swapaxes(2, 3)
 
 
 def room(whole: Operands, memory: Memory, entire: bool = False) -> Scratch:

@@ -21,6 +21,12 @@ FEW = 1 << 13
 ALONE = 1 << 16
 """Up to so many logits, waking a thread takes longer than it saves."""
 
+READING = 12
+"""Logits that take as long as a key and its value take to come from memory."""
+
+COPIED = 1 << 14
+"""Up to so many multiplications, a copy of the keys for each query head, as `matrix` makes it, takes no time."""
+
 UNHELD = 1 << 18
 """Up to so many multiplications, a product does not wake the BLAS's own threads."""
 
@@ -38,7 +44,7 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
     sums overflow, or underflow as `kept` has it, the answer is None as well.
     """
     if not ordinary(query, key, value):
-        return None
+        return grouped(query, key, value, scale) if not is_causal else None
     *heads, rows, size = query.shape
     keys, count = key.shape[-2], math.prod(heads)
     room, places = rows * keys * query.itemsize, count * rows * keys
@@ -63,6 +69,21 @@ def ordinary(query: Any, key: Any, value: Any) -> bool:
     return fit and bool(query.size and keys and value.size)
 
 
+def grouped(query: Any, key: Any, value: Any, scale: float | None) -> Array | None:
+    """Return the same of few tokens where query heads share key/value heads: their rows are those of one head."""
+    if not (type(query) is type(key) is np.ndarray and query.ndim == key.ndim == 4 and key.size):
+        return None
+    batches, heads, rows, size = query.shape
+    groups, keys = key.shape[1:3]
+    joined, places = heads // groups * rows, batches * heads * rows * keys
+    if heads == groups or heads % groups or not 0 < joined * keys * size <= UNHELD:
+        return None
+    if not places * size > COPIED or places > ALONE:
+        return None
+    answer = at_once(query.reshape(batches, groups, joined, size), key, value, scale)
+    return None if answer is None else answer.reshape(batches, heads, rows, answer.shape[-1])
+
+
 def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal: bool, context: Array) -> bool:
     """Mix heads on several threads, a tile of them at a time, and say whether all can be trusted.
 
@@ -72,7 +93,7 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
     from attn_exp.forms._blocks.threads import together  # noqa: PLC0415
 
     count, rows, keys = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
-    wanted = min(default_threads(), count * rows * keys // ALONE + 1)
+    wanted = min(default_threads(), max(count * rows * keys // ALONE + 1, count * keys * READING // ALONE))
     if count < wanted:
         return False
     q, k, v, out = (array.reshape(count, *array.shape[-2:]) for array in (query, key, value, context))
