@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import repeat
 
 from markupsafe import Markup, escape
 
@@ -17,20 +18,29 @@ def cells(table: walk.Table, step: walk.Step) -> list[Markup]:
     """Return the cells of each row of a table, coloured by their share of the stage's largest number."""
     width = table.matrix.shape[1]
     keys = [f' data-k="{place}"' for place in range(width)] if walk.by_key(step) else [""] * width
+    closed = None if step.closed is None else step.closed[table.head].tolist()
     return [
-        Markup("".join(cell(value, step, key) for value, key in zip(row, keys, strict=True)))
-        for row in table.matrix.tolist()
+        Markup("".join(map(cell, line, repeat(step), keys, repeat(False) if closed is None else closed[row])))
+        for row, line in enumerate(table.matrix.tolist())
     ]
 
 
-def cell(value: float, step: walk.Step, key: str) -> str:
+def cell(value: float, step: walk.Step, key: str, closed: bool = False) -> str:
     """Return one cell; numbers alone go into it, and `key`, the mark of its column."""
-    if not math.isfinite(value):
-        return f'<td class="m"{key}>{decimal(value, 0)}</td>'
-    share = abs(value) / step.largest if step.largest else 0.0
-    kind = share_class(share, "n" if value < 0 else "")
+    if closed or not math.isfinite(value):
+        return f'<td class="m"{key}>{decimal(value, step.decimals if closed else 0)}</td>'
+    kind = share_class(shade(value, step), "n" if value < 0 else "")
     classes = f' class="{kind}"' if kind else ""
     return f"<td{classes}{key}>{decimal(value, step.decimals)}</td>"
+
+
+def shade(value: float, step: walk.Step) -> float:
+    """Return how strong the colour of a number is: its share of the largest, of weights the square root of that.
+
+    The first rows of a causal mask have thousands of times the weights of the last.
+    """
+    share = abs(value) / step.largest if step.largest else 0.0
+    return math.sqrt(share) if step.stage == "weights" else share
 
 
 def share_class(share: float, kind: str = "") -> str:

@@ -65,30 +65,44 @@ def heads(table: Table) -> str:
 
 def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     """Return the comparison with the columns that tell variants apart, and beside it what is the same for all."""
-    costs = {timing.variant: cost(timing) for timing in timings}
+    unit, factor = unit_of(timings)
+    costs = {timing.variant: cost(timing, factor) for timing in timings}
+    described = COLUMNS | {"median_s": COLUMNS["median_s"]._replace(unit=unit)}
     values = [
         {field.name: brief(getattr(row, field.name)) for field in fields(Row)} | costs.get(row.variant, {})
         for row in comparison.rows
     ]
     known = [name for name in COLUMNS if name in values[0]]
     apart = [
-        name for name in known if "page" in COLUMNS[name].shown or len({line.get(name, "") for line in values}) > 1
+        name for name in known if "page" in described[name].shown or len({line.get(name, "") for line in values}) > 1
     ]
     apart = [name for name in apart if name != "kv_head" or any(line[name] != line["head"] for line in values)]
     shared = [name for name in known if name not in (*apart, "kv_head") and values[0][name] not in ("", "none")]
     return Table(
-        tuple(COLUMNS[name] for name in apart),
+        tuple(described[name] for name in apart),
         tuple(tuple(line.get(name, "") for name in apart) for line in values),
         tuple(
             Shared(
-                " ".join(filter(None, (COLUMNS[name].name, COLUMNS[name].unit))), values[0][name], COLUMNS[name].deep
+                " ".join(filter(None, (described[name].name, described[name].unit))),
+                values[0][name],
+                described[name].deep,
             )
             for name in shared
         ),
     )
 
 
-def cost(timing: Timing) -> dict[str, Any]:
+UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
+"""The units of time, with how many of them are a second."""
+
+
+def unit_of(timings: Sequence[Timing]) -> tuple[str, float]:
+    """Return the largest unit in which the longest time is at least 1, and how many of them are a second."""
+    longest = max((timing.median_s for timing in timings), default=0.0)
+    return next((unit for unit in UNITS if longest * unit[1] >= 1), UNITS[-1])
+
+
+def cost(timing: Timing, factor: float) -> dict[str, Any]:
     peak = "" if timing.peak_bytes is None else str(timing.peak_bytes)
-    micro = 1e6 * timing.median_s
-    return {"median_s": f"{micro:.0f}" if micro >= 100 else f"{micro:.3g}", "peak_bytes": peak}
+    time = factor * timing.median_s
+    return {"median_s": f"{time:.0f}" if time >= 100 else f"{time:.3g}", "peak_bytes": peak}

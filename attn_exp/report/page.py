@@ -6,12 +6,13 @@ import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from markupsafe import Markup
 
+from attn_exp.experiment.splits import settled_as
 from attn_exp.report import columns, walk
 from attn_exp.report.axes import axes
 from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles, unbroken
+from attn_exp.report.closed import closed
 from attn_exp.report.compiled import templates
 from attn_exp.report.explain import spoken
 from attn_exp.report.flow import hue
@@ -59,21 +60,30 @@ def page(both: Mapping[str, Any], views: Views, figures: Sequence[Shown] = ()) -
     """Return the report as HTML, of `contents` and the views; the address of each figure is the figure itself."""
     environment = templates(autoescape=True)
     environment.filters |= FILTERS
-    end = top(coarse(matrix) for panel in views.panels for matrix in panel.weights)
+    end = top(coarse(matrix) for panel in (*views.panels, *views.blocks) for matrix in panel.weights)
     style = inline(template_text("report.css"), template_text("flow.css"), share_styles())
     leaders = [walk["variant"] for walk in both["walks"]]
     script = inline(*map(template_text, SCRIPTS))
     return environment.get_template("report.html").render(
-        both,
+        {**both, "walks": [on_one_scale(walk, end) for walk in both["walks"]]},
         figures=figures,
         axes=axes(step for walk in both["walks"] for step in walk["steps"]),
         top=end,
-        maps=[*maps(views, end), *block_maps(views)],
-        data=page_data(views) | {"live": live(views.comparison, leaders, {"command": both["command"]})},
+        maps=[*maps(views, end), *block_maps(views, end)],
+        masked=any(settled.rules.masks for settled in views.comparison.variants),
+        data=page_data(views) | {"top": end, "live": live(views.comparison, leaders, {"command": both["command"]})},
         style=Markup(style),
         script=Markup(script),
         policy=policy(style, script),
     )
+
+
+def on_one_scale(shown: Mapping[str, Any], end: float) -> dict[str, Any]:
+    """Return a walk whose weights have the colours of the maps."""
+    groups = [
+        [step._replace(largest=end) if step.stage == "weights" else step for step in group] for group in shown["groups"]
+    ]
+    return {**shown, "groups": groups}
 
 
 def svg_source(svg: bytes) -> str:
@@ -89,33 +99,27 @@ def maps(views: Views, end: float) -> Iterator[Map]:
     for place, panel in enumerate(views.panels):
         step = walk.step("weights", panel.weights, views.comparison, panel.variants[0])
         step = step._replace(largest=end, decimals=2)
+        shut = closed(settled_as(views.comparison, panel.variants[0]), panel.weights)
         for index, head in enumerate(heads_of(panel)):
             queries, keys = head.weights.shape
             if max(queries, keys) <= SMALL and index < len(step.tables):
                 yield Map(head.title, place, step, step.tables[index]._replace(title=""), "")
             else:
-                drawn = image.format(
-                    picture(np.sqrt(head.weights), end**0.5), f"weights of {head.title}", keys, queries
+                source = picture(head.weights, end, None if shut is None else shut[index])
+                yield Map(
+                    head.title, place, step, None, image.format(source, f"weights of {head.title}", keys, queries)
                 )
-                yield Map(head.title, place, step, None, drawn)
 
 
-def block_maps(views: Views) -> Iterator[Map]:
-    """Yield the mean weights over blocks, for variants that never form their weights whole; each on its own scale.
-
-    The colour of a large map is their square root: the first rows of a causal mask have thousands of times the weights
-    of the last.
-    """
+def block_maps(views: Views, end: float) -> Iterator[Map]:
+    """Yield the mean weights over blocks, for variants that never form their weights whole, on the same scale."""
     image = Markup('<img class="{}" src="{}" alt="{}" width="{}" height="{}">')
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
         for head, matrix in enumerate(heads):
-            end = top([matrix])
             name = f"{variant}, head {head + 1}" if len(heads) > 1 else variant
-            title = f"{name}: means of blocks, up to {brief(end)}"
-            look, source = "map", picture(matrix, end)
-            if max(matrix.shape) > FINE:
-                title, look = f"{title}, coloured by their square roots", "map coarse"
-                source = picture(np.sqrt(matrix), end**0.5)
+            title = f"{name}: means of blocks"
+            shut = matrix == 0 if settled_as(views.comparison, variant).rules.masks else None
+            look, source = "map coarse" if max(matrix.shape) > FINE else "map", picture(matrix, end, shut)
             drawn = image.format(look, source, f"weights of {title}", matrix.shape[1], matrix.shape[0])
             yield Map(title, "", None, None, drawn)

@@ -13,15 +13,22 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-INK = bytes((0, 114, 178))
+INK, GREY = bytes((0, 114, 178)), bytes((128, 128, 128))
+VEIL = 70
+"""How opaque the grey of masked places is, of 255."""
 SIDE = 256
 """A picture has at most this many pixels a side; each then stands for the mean of its neighbours."""
 
 
-def picture(matrix: Array, top: float) -> str:
-    """Return a matrix `[t s]` as the address of a picture, one pixel per number, opaque at `top` and clear at 0."""
-    opacity = np.clip(np.nan_to_num(255 * coarse(matrix) / top), 0, 255).round().astype(np.uint8)
-    return "data:image/png;base64," + base64.b64encode(png(opacity)).decode()
+def picture(matrix: Array, top: float, closed: Array | None = None) -> str:
+    """Return weights `[t s]` as the address of a picture: a pixel's opacity is the square root of its share of `top`.
+
+    Places that are `closed` are grey.
+    """
+    opacity = np.nan_to_num(255 * np.sqrt(coarse(matrix).clip(0) / top)).clip(0, 255).round().astype(np.uint8)
+    if closed is not None:
+        opacity = np.where(coarse(closed.astype(float)) == 1, 0, opacity.clip(1)).astype(np.uint8)
+    return "data:image/png;base64," + base64.b64encode(png(opacity, VEIL if closed is not None else 0)).decode()
 
 
 def coarse(matrix: Array, side: int = SIDE) -> Array:
@@ -35,9 +42,9 @@ def coarse(matrix: Array, side: int = SIDE) -> Array:
     return matrix
 
 
-def png(opacity: NDArray[np.uint8]) -> bytes:
-    """Encode a picture `[height width]` in one colour of 256 opacities."""
-    return encoded(opacity[:, :, None], ((b"PLTE", INK * 256), (b"tRNS", bytes(range(256)))))
+def png(opacity: NDArray[np.uint8], veil: int = 0) -> bytes:
+    """Encode a picture `[height width]` in one colour of 256 opacities, the least of which is grey behind a veil."""
+    return encoded(opacity[:, :, None], ((b"PLTE", GREY + INK * 255), (b"tRNS", bytes((veil, *range(1, 256))))))
 
 
 def coloured(places: NDArray[np.uint8], palette: NDArray[np.uint8], visible: NDArray[np.bool_]) -> bytes:

@@ -13,6 +13,7 @@ from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
+from attn_exp.report.closed import closed
 from attn_exp.report.explain import Explained, elsewhere, explained
 from attn_exp.report.whose import labels
 
@@ -46,7 +47,10 @@ class Table(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One stage of a computation: what it is, its whole shape, and its tables, one per head."""
+    """One stage of a computation: what it is, its whole shape, and its tables, one per head.
+
+    `largest` is the number whose cell has the full colour; `closed` says which weights a mask closes.
+    """
 
     stage: str
     explained: Explained
@@ -57,6 +61,7 @@ class Step(NamedTuple):
     decimals: int
     left_out: str
     rows_are_keys: bool
+    closed: Array | None = None
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
@@ -156,6 +161,7 @@ def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step
         decimals=decimals(finite),
         left_out=left_out(heads.shape, shown),
         rows_are_keys=has_rows_of_keys(stage, comparison.problem),
+        closed=closed(settled, heads, SIDE) if stage == "weights" else None,
     )
 
 

@@ -363,3 +363,15 @@ def test_a_sentence_about_some_queries_says_how_many() -> None:
     assert found.rows[0].checked < 3000
     expected = f"of the scalar reference at the {found.rows[0].checked:,} of 3,000 queries that it checked."
     assert partings.sentences(found)[-1].endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit", "text"), [(4.2e-5, "µs", "42"), (0.0345, "ms", "34.5"), (7.25, "s", "7.25")]
+)
+def test_long_runs_are_told_in_seconds(seconds: float, unit: str, text: str) -> None:
+    found = comparison("variant=[looped,matrix]")
+    slow, fast = measure(found.variants, found.problem)
+    timings = [dataclasses.replace(slow, median_s=seconds), dataclasses.replace(fast, median_s=seconds / 2)]
+    shown = columns.table(found, timings)
+    place = next(place for place, head in enumerate(shown.head) if head.unit in ("µs", "ms", "s"))
+    assert (shown.head[place].unit, shown.lines[0][place]) == (unit, text)

@@ -50,7 +50,7 @@
   const called = (cell) => `${places.get(cell).step.querySelector("h3 var").textContent}[${[cell.parentNode.cells[0].textContent, places.get(cell).table.tHead.rows[0].cells[cell.cellIndex].textContent].filter(Boolean).join(", ")}]`;
 
   // A cell with the run's own number and the new one.
-  function write(cell, text, value, largest) {
+  function write(cell, text, value, share) {
     if (text === shownIn(cell)) return restore(cell);
     if (!cell.querySelector("ins")) {
       const old = made("del");
@@ -62,7 +62,7 @@
     cell.classList.remove("m", "n");
     cell.classList.add("moved");
     cell.classList.toggle(Number.isFinite(value) ? "n" : "m", !(value >= 0));
-    cell.style.setProperty("--w", largest ? Math.min(1, Math.abs(value) / largest) : 0);
+    cell.style.setProperty("--w", Math.min(1, share));
   }
 
   function restore(cell) {
@@ -87,16 +87,16 @@
   /** A number as somebody typed it, with no fewer decimals than its table has. */
   const typed = (value, least) => (/e/.test(String(value)) ? String(value).replaceAll("-", "−") : written(value, Math.max(least, digitsIn(String(value)))));
 
-  function paint(region, table, old, heads, head, least, exact = false) {
+  function paint(region, table, old, heads, head, least, exact = false, weights = region) {
     const largest = old.flat(2).filter(Number.isFinite).reduce((most, value) => Math.max(most, Math.abs(value)), 0), places = digits(heads, least);
     cellsOf(table).forEach((row, place) => row.forEach((cell, column) => {
       const value = heads[head][place][column];
-      if (same(value, old[head][place][column])) restore(cell); else write(cell, exact ? typed(value, least) : written(value, region ? least : places), value, largest);
+      if (same(value, old[head][place][column])) restore(cell); else write(cell, exact ? typed(value, least) : written(value, region ? least : places), value, weights ? Math.sqrt(Math.max(value, 0) / data.top) : largest ? Math.abs(value) / largest : 0);
     }));
   }
 
   function paintStep(step, old, heads, exact = false) {
-    if (heads) for (const [head, table] of tablesOf(step)) paint(false, table, old, heads, head, digitsIn(shownIn(cellsOf(table)[0].find((cell) => shownIn(cell).includes(".")) || cellsOf(table)[0][0])), exact);
+    if (heads) for (const [head, table] of tablesOf(step)) paint(false, table, old, heads, head, digitsIn(shownIn(cellsOf(table)[0].find((cell) => shownIn(cell).includes(".")) || cellsOf(table)[0][0])), exact, stageOf(step) === "weights");
   }
 
   // Each token's answer as a sum of values, told anew.

@@ -65,14 +65,22 @@
   };
   const number = (value, digits) => value.toFixed(digits).replace("-", "−");
 
+  /** How strong a colour is: of weights by one scale in the whole page, else a share of the largest number. */
+  const shade = (value, largest, weights) => (weights ? Math.min(1, Math.sqrt(Math.max(value, 0) / data.top)) : largest ? Math.abs(value) / largest : 0);
+  /** Where every panel is masked, at a place of a head, or of all heads together. */
+  const shutIn = (...shown) => (place, head = null) => shown.every((panel) => {
+    const size = panel.shape[1] * panel.shape[2], heads = head === null ? [...Array(panel.shape[0]).keys()] : [head];
+    return panel.rest && heads.every((each) => panel.rest[each * size + place] === -Infinity);
+  });
+
   function heat(caption, values, rowNames, columnNames, largest, marks) {
     const wide = columnNames.length > 6 ? { tabindex: "0", role: "group", "aria-label": caption } : {};
     const region = element("div", { class: "scroll", ...wide });
     if (rowNames.length > 24 || columnNames.length > 24) {
-      region.append(element("p", { class: "note" }, caption), picture(caption, values, rowNames.length, columnNames.length, largest));
+      region.append(element("p", { class: "note" }, caption), picture(caption, values, rowNames.length, columnNames.length, largest, marks));
       return region;
     }
-    const table = element("table", { class: "heat" });
+    const table = element("table", { class: columnNames.length > 9 ? "heat wide" : "heat" });
     if (caption) table.append(element("caption", {}, caption));
     const head = table.createTHead().insertRow();
     head.append(element("td"));
@@ -84,8 +92,9 @@
       line.append(element("th", { scope: "row" }, name));
       columnNames.forEach((_, column) => {
         const value = values[row * columnNames.length + column];
-        const cell = element("td", value < 0 ? { class: "n" } : {}, number(value, marks.digits));
-        cell.style.setProperty("--w", largest ? Math.abs(value) / largest : 0);
+        const shut = marks.shut?.(row * columnNames.length + column), kind = shut ? "m" : value < 0 ? "n" : "";
+        const cell = element("td", kind ? { class: kind } : {}, number(value, marks.digits));
+        cell.style.setProperty("--w", shade(value, largest, marks.weights));
         line.append(cell);
       });
     });
@@ -93,12 +102,13 @@
     return region;
   }
 
-  function picture(caption, values, height, width, largest) {
+  function picture(caption, values, height, width, largest, marks) {
     const canvas = element("canvas", { class: "map", width, height, role: "img", "aria-label": caption });
     const pixels = new ImageData(width, height);
     values.forEach((value, place) => {
-      pixels.data.set(value < 0 ? [213, 94, 0] : [0, 114, 178], 4 * place);
-      pixels.data[4 * place + 3] = largest ? Math.round((255 * Math.abs(value)) / largest) : 0;
+      const shut = marks.shut?.(place);
+      pixels.data.set(shut ? [128, 128, 128] : value < 0 ? [213, 94, 0] : [0, 114, 178], 4 * place);
+      pixels.data[4 * place + 3] = shut ? 70 : Math.round(255 * shade(value, largest, marks.weights));
     });
     canvas.getContext("2d").putImageData(pixels, 0, 0);
     return canvas;
@@ -121,7 +131,7 @@
       `Mean entropy ${meanEntropy(weights, keys).toFixed(4)} of at most ${mostEntropy(panel).toFixed(4)} nats; largest weight ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`;
     byId("touch-weights").replaceChildren(
       ...Array.from({ length: heads }, (_, head) =>
-        heat(heads > 1 ? `head ${head + 1}` : "weights", weights.subarray(head * rows * keys, (head + 1) * rows * keys), data.tokens, data.keys, 1, { rows: true, columns: true, digits: 3 })));
+        heat(heads > 1 ? `head ${head + 1}` : "weights", weights.subarray(head * rows * keys, (head + 1) * rows * keys), data.tokens, data.keys, 1, { rows: true, columns: true, digits: 3, weights: true, shut: (place) => shutIn(panel)(place, head) })));
     if (followed !== null) mark(followed);
   }
 
@@ -132,6 +142,7 @@
   }
 
   if (movable.length) {
+    if (movable.length === 1) [choose, document.querySelector("label[for=touch-variant]")].forEach((each) => { each.hidden = true; });
     movable.forEach((panel, place) => choose.append(element("option", { value: place }, panel.title)));
     choose.addEventListener("change", () => { remark(); move(chosen().own > 0 ? chosen().own : chosen().standard); });
     slider.addEventListener("input", () => { multiplier = chosen().standard * 2 ** Number(slider.value); showWeights(); });
@@ -143,7 +154,9 @@
   }
 
   function remark() {
-    const panel = chosen(), own = panel.own > 0 ? Math.log2(panel.own / panel.standard) : 0;
+    const panel = chosen(), apart = (value) => value > 0 && Math.abs(value / panel.standard - 1) > 1e-9;
+    for (const [name, value] of [["own", panel.own], ["one", 1]]) document.querySelector(`[data-preset=${name}]`).hidden = !apart(value);
+    const own = panel.own > 0 ? Math.log2(panel.own / panel.standard) : 0;
     byId("touch-marks").replaceChildren(element("option", { value: 0, label: "1/√d" }), element("option", { value: own, label: "this run" }));
   }
 
@@ -161,12 +174,13 @@
     const compare = (what, mine, yours, rows, columns, marks) => {
       const minus = mine.map((value, place) => value - yours[place]);
       const largest = minus.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-      told.push(largest ? `${what}: at most ${largest.toPrecision(3)}` : `${what}: none`);
-      if (largest) shown.push(heat(`${one.name} minus ${other.name}: ${what}`, minus, rows, columns, largest, marks));
+      const rounding = largest <= 1e-12 * Math.max(1, mine.reduce((most, value) => Math.max(most, Math.abs(value)), 0));
+      told.push(largest ? `${what}: at most ${largest.toPrecision(3)}${rounding ? ", which is rounding" : ""}` : `${what}: none`);
+      if (!rounding) shown.push(heat(`${one.name} minus ${other.name}: ${what}`, minus, rows, columns, largest, marks));
     };
     const [mine, yours] = [panels[one.panel], panels[other.panel]];
     if (mine && yours) {
-      compare("weights, mean over heads", overHeads(mine), overHeads(yours), data.tokens, data.keys, { rows: true, columns: true, digits: 4 });
+      compare("weights, mean over heads", overHeads(mine), overHeads(yours), data.tokens, data.keys, { rows: true, columns: true, digits: 4, shut: shutIn(mine, yours) });
     }
     if (one.answer.length === other.answer.length && one.size) {
       const names = Array.from({ length: one.size }, (_, place) => String(place + 1));

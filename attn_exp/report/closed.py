@@ -1,0 +1,43 @@
+"""Which weights a mask closes, so that they look masked wherever they are shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.experiment.variant import Settled
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.mask import AllOf
+
+Array = NDArray[Any]
+
+MOST_PLACES = 1 << 22
+"""Of more places no mask is asked: a weight of exactly 0 is then taken for a masked one."""
+
+
+def closed(settled: Settled, weights: Array, side: int | None = None) -> Array | None:
+    """Return which of the weights `[h t s]`, or of their first `side` rows and columns, no query may give.
+
+    None where there are no masks. A weight above 0, such as one that a mistake leaks, is shown as what it is.
+    """
+    masks, offset = settled.rules.masks, settled.rules.offset
+    if not masks or np.ndim(offset):
+        return None
+    heads, rows, keys = weights.shape
+    shown = weights[:, :side, :side]
+    if shown.size > MOST_PLACES:
+        return np.asarray(shown == 0)
+    row = np.arange(shown.shape[1])[:, None]
+    grid = Grid(
+        batch=0,
+        head=np.arange(heads)[:, None, None],
+        row=row,
+        query=row + offset,
+        key=np.arange(shown.shape[2]),
+        heads=heads,
+        rows=rows,
+        keys=keys,
+    )
+    return np.asarray(~np.broadcast_to(AllOf(masks).allows(grid), shown.shape) & (shown == 0))

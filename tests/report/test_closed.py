@@ -1,0 +1,103 @@
+"""What a mask closes looks masked wherever its weights are shown, and one scale of colour holds for all of them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attn_exp.experiment.splits import settled_as
+from attn_exp.report.closed import closed
+from tests.compose import comparison
+from tests.report.browser import need_chromium
+from tests.report.render import page_of
+from tests.report.tab import Tab, tab
+from tests.report.test_report import a_run
+
+UPPER = [[column > row for column in range(3)] for row in range(3)]
+MASKED = """(selector) => Array.from(document.querySelectorAll(selector), (table) =>
+  Array.from(table.tBodies[0].rows, (row) =>
+    Array.from(row.cells).slice(1).map((cell) => cell.classList.contains('m'))))"""
+SHOWN = "Array.from(document.querySelectorAll('{}')).filter((each) => each.checkVisibility())"
+STRENGTHS = """Array.from(document.querySelectorAll('#weights td, [id$="-weights"] td'))
+  .filter((cell) => cell.textContent && !cell.classList.contains('m'))
+  .map((cell) => [cell.textContent, getComputedStyle(cell).getPropertyValue('--w')])"""
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    need_chromium()
+    with tab(tmp_path_factory.mktemp("browser")) as browser:
+        browser.screen(1280)
+        yield browser
+
+
+def show(opened: Tab, folder: Path, *words: str) -> str:
+    page = page_of(a_run(comparison(*words)))
+    (folder / "page.html").write_text(page, encoding="utf-8")
+    opened.open(folder / "page.html")
+    return page
+
+
+def test_a_causal_mask_closes_what_lies_above_the_diagonal_in_every_table(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal", "head=2")
+    tables = opened.ask(f"({MASKED})('#weights table, .of-a table, #touch table')")
+    assert tables == [UPPER] * 7  # of one head and two: maps, walks, and the slider's one
+    assert opened.ask(f"({MASKED})('#minus table')")[0] == UPPER
+    assert opened.ask(f"({MASKED})('.step[id*=masked] table')") == [UPPER] * 3
+
+
+def test_weights_have_one_scale_of_colour_in_the_whole_page(opened: Tab, tmp_path: Path) -> None:
+    """The square root of a weight's share of the largest, 1 where the first query has one key."""
+    show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal")
+    strengths = opened.ask(STRENGTHS)
+    assert len(strengths) > 30
+    for text, strength in strengths:
+        assert float(strength or 0) == pytest.approx(float(text) ** 0.5, abs=0.02)
+
+
+def test_masked_places_of_a_picture_are_grey_and_others_blue() -> None:
+    page = page_of(a_run(comparison("variant=[matrix]", "mask=causal", "embeddings=random", "embeddings.tokens=20")))
+    found = re.search(r'<img class="map" src="data:image/png;base64,([^"]+)"', page)
+    assert found
+    pixels = np.asarray(Image.open(BytesIO(base64.b64decode(found[1]))).convert("RGBA"))
+    above = np.triu(np.ones((20, 20), bool), 1)
+    assert (pixels[above] == (128, 128, 128, 70)).all()
+    assert (pixels[~above][:, :3] == (0, 114, 178)).all()
+
+
+def test_without_a_mask_nothing_is_closed_and_a_leak_is_not_hidden() -> None:
+    plain = comparison("variant=[matrix]")
+    weights = np.zeros((1, 3, 3))
+    assert closed(settled_as(plain, "matrix"), weights) is None
+    causal = comparison("variant=[matrix]", "mask=causal")
+    weights[0, 0, 2] = 0.1
+    found = closed(settled_as(causal, "matrix"), weights)
+    assert found is not None and found.tolist() == [[[False, True, False], [False, False, True], [False] * 3]]
+
+
+def test_a_long_run_has_no_control_without_effect(opened: Tab, tmp_path: Path) -> None:
+    """Of 400 tokens no weights travel with the page: no slider, and nothing that can be changed."""
+    show(opened, tmp_path, "variant=[matrix,blockwise]", "embeddings=random", "embeddings.tokens=400")
+    shown = f"{SHOWN.format('button, select, input')}.map((each) => each.id)"
+    assert set(opened.ask(shown)) <= {"minus-left", "minus-right", "depth"}
+    assert "which is rounding" in opened.ask("document.getElementById('minus-told').textContent")
+    assert opened.ask("document.querySelectorAll('#minus-tables > *').length") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "buttons"), [((), ["1/√d", "no scaling"]), (("scale=0.3",), ["1/√d", "this run", "no scaling"])], ids=str
+)
+def test_buttons_of_the_slider_lead_to_different_scales(
+    opened: Tab, tmp_path: Path, words: tuple[str, ...], buttons: list[str]
+) -> None:
+    show(opened, tmp_path, "variant=[matrix]", *words)
+    shown = f"{SHOWN.format('[data-preset]')}.map((each) => each.textContent)"
+    assert opened.ask(shown) == buttons
+    assert opened.ask("document.getElementById('touch-variant').checkVisibility()") is False
