@@ -12,11 +12,12 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.experiment.compare import prepared
-from attn_exp.experiment.executing import answer, keep
+from attn_exp.experiment.executing import answer, keep, placed
 from attn_exp.experiment.many_rows import columns
 from attn_exp.experiment.measuring import described
 from attn_exp.experiment.row import Row
@@ -27,6 +28,8 @@ from attn_exp.problem.heads import pooled, split, together
 from attn_exp.problem.many import ApartError, extreme, one, pile, projected, stacked
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import many
+
+Array = NDArray[Any]
 
 MOST_NUMBERS, MOST_POINTS = 2**19, 256
 """Numbers of the largest arrays of a stack, 4 MiB each, and its points: memory stays what it was."""
@@ -104,7 +107,7 @@ def traced(variant: Settled, problem: Problem, config: Config, count: int) -> Tr
         ApartError: an answer or weights that are not finite.
     """
     if stacks(variant, problem, config.weights):
-        trace = at_once(variant, problem)
+        trace = at_once(variant, problem, count)
     else:
         traces = [keep(variant, one(problem, place), config.weights) for place in range(count)]
         trace = piled(traces)
@@ -115,19 +118,18 @@ def traced(variant: Settled, problem: Problem, config: Config, count: int) -> Tr
 
 def stacks(variant: Settled, problem: Problem, weights: str) -> bool:
     """Say whether a variant can be computed for all seeds at once."""
-    turned = variant.positions or variant.tiled or variant.empty != "zeros" or variant.mistakes
+    elsewhere = variant.empty != "zeros" or variant.mistakes
     there = problem.weights is None and problem.q is not None and problem.v is not None
     member = variant.member
     kept = weights != "blocks" and member.keeping(weights) is member.attend
-    return there and not turned and kept and variant.rules.plain and member.stacked is not None
+    return there and not elsewhere and kept and variant.rules.plain and member.stacked is not None
 
 
-def at_once(variant: Settled, problem: Problem) -> Trace:
+def at_once(variant: Settled, problem: Problem, count: int) -> Trace:
     """Put all problems through a form that can be stacked, as `executing.computed` does with one."""
-    shares, attend = variant.heads, variant.member.stacked
-    assert problem.q is not None and problem.k is not None and problem.v is not None and attend is not None
-    k, v = (pooled(split(side, shares.given), shares.shared) for side in (problem.k, problem.v))
-    sides = (split(problem.q, shares.query), k, v)
+    attend = variant.member.stacked
+    assert attend is not None
+    sides = placed_at_once(variant, problem, count)
     stages = attend(*(side[:, None] for side in sides), variant.rules)
     trace = Trace().replace(**{name: array[:, 0] for name, array in stages.stages()})
     assert trace.context is not None
@@ -135,6 +137,17 @@ def at_once(variant: Settled, problem: Problem) -> Trace:
     if variant.output_projection and problem.projections:
         output = projected(output, problem.projections, "o")
     return trace.replace(output=output)
+
+
+def placed_at_once(variant: Settled, problem: Problem, count: int) -> tuple[Array, Array, Array]:
+    """Return q `[n h t d]`, k `[n g s d]` and v `[n g s e]`, as `executing.placed`; it marks positions one by one."""
+    if variant.positions or variant.tiled:
+        q, k, v = map(pile, zip(*(placed(variant, one(problem, place)) for place in range(count)), strict=True))
+        return q, k, v
+    shares = variant.heads
+    assert problem.q is not None and problem.k is not None and problem.v is not None
+    k, v = (pooled(split(side, shares.given), shares.shared) for side in (problem.k, problem.v))
+    return split(problem.q, shares.query), k, v
 
 
 def piled(traces: Sequence[Trace]) -> Trace:

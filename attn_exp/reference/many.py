@@ -1,7 +1,7 @@
 """The reference on problems that differ in their seed alone: to the bit what `oracle` says of each.
 
 The formulas are those of `loops`, rounded where those round: products, sums as a whole, powers by `math.exp`. Rules are
-asked place by place, as there. Questions that are not plain are asked one problem at a time.
+asked place by place and positions vector by vector, as there. What is not plain is asked one problem at a time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from attn_exp.problem.many import one
 from attn_exp.problem.problem import Problem
-from attn_exp.reference import oracle
+from attn_exp.reference import loops, oracle
 from attn_exp.reference.exact_sums import exact_sums
 from attn_exp.reference.oracle import Answer, Question
 from attn_exp.rules.grid import Grid
+from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
+from attn_exp.rules.positions.position import unchanged
 from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.score import Score
 
 Array = NDArray[Any]
 Sides = tuple[Array, Array, Array]
@@ -30,24 +33,27 @@ def answers(questions: Mapping[str, Question], problem: Problem, count: int) -> 
 
     `problem` holds `count` problems, each array `[n ...]`.
     """
-    asked = {name: question for name, question in questions.items() if not oracle.silent(question)}
     known: dict[Hashable, Answer] = {}
-    sides = projected(problem) if any(plain(question, problem) for question in asked.values()) else None
+    sides: dict[Hashable, Sides] = {}
     expected = {}
-    for name, question in asked.items():
-        key = oracle.contents(question)
-        if key not in known:
-            whole = sides is not None and plain(question, problem)
-            known[key] = ask(question, problem, sides) if whole and sides else one_by_one(question, problem, count)
-        expected[name] = known[key]
+    for name, question in questions.items():
+        if not oracle.silent(question):
+            key = oracle.contents(question)
+            marks = oracle.contents([mark for mark in question.positions if mark.changes_x])
+            if key not in known and plain(question, problem):
+                sides[marks] = sides.get(marks) or projected(question, problem)
+                known[key] = ask(question, problem, sides[marks])
+            elif key not in known:
+                known[key] = one_by_one(question, problem, count)
+            expected[name] = known[key]
     return expected
 
 
 def plain(question: Question, problem: Problem) -> bool:
     """Say whether arrays can answer a question as loops do."""
     given = problem.weights is None and problem.q is not None and problem.k is not None and problem.v is not None
-    turned = question.positions or question.tiled or question.empty != "zeros"
-    return given and not turned and question.rules.plain and question.weights == "logits"
+    usual = question.weights == "logits" and question.rules.pairing is None
+    return given and usual and question.empty == "zeros" and not question.tiled
 
 
 def one_by_one(question: Question, problem: Problem, count: int) -> Answer:
@@ -58,9 +64,8 @@ def one_by_one(question: Question, problem: Problem, count: int) -> Answer:
 
 
 def ask(question: Question, problem: Problem, sides: Sides) -> Answer:
-    """Return the answer to a plain question."""
-    (q, k, v), shares = sides, question.heads
-    k, v = (shared(side, shares.given, shares.shared) for side in (k, v))
+    """Return the answer to a plain question, whose sides are projected."""
+    (q, k, v), shares = placed(question, sides, problem.past), question.heads
     mixed = question.output_projection and bool(problem.projections)
     mixing = problem.projections["W_o"][0].size if mixed else 0
     rows = oracle.checked_rows(len(problem.tokens), one(problem, 0), mixing)
@@ -73,17 +78,40 @@ def ask(question: Question, problem: Problem, sides: Sides) -> Answer:
     return Answer(rows, weights, multiplied(output, problem, "o") if mixed else output)
 
 
-def projected(problem: Problem) -> Sides:
+def projected(question: Question, problem: Problem) -> Sides:
     """Return q, k and v, projected by the reference where `oracle.projected` does that too."""
     assert problem.q is not None and problem.k is not None and problem.v is not None
-    if problem.x is None:
-        return problem.q, problem.k, problem.v
+    embedded = any(position.changes_x for position in question.positions)
     sides = [side[0] for side in (problem.x, problem.memory) if side is not None]
-    if 3 * sum(side.size * side.shape[1] for side in sides) > oracle.BUDGET:
+    if problem.x is None or not (embedded or 3 * sum(side.size * side.shape[1] for side in sides) <= oracle.BUDGET):
         return problem.q, problem.k, problem.v
-    source = problem.x if problem.memory is None else problem.memory
-    new = problem.x[:, problem.past :]
+    x = marked(question, problem.x)
+    source, new = x if problem.memory is None else marked(question, problem.memory), x[:, problem.past :]
     return multiplied(new, problem, "q"), multiplied(source, problem, "k"), multiplied(source, problem, "v")
+
+
+def marked(question: Question, x: Array) -> Array:
+    """Return vectors `[n t m]` with their places marked, one problem after the other."""
+    if not any(position.changes_x for position in question.positions):
+        return x
+    return np.array([oracle.marked(question, vectors) for vectors in x.tolist()])
+
+
+def placed(question: Question, sides: Sides, past: int) -> Sides:
+    """Return q, k and v with heads shared and positions marked, as `oracle.placed`."""
+    (q, k, v), shares = sides, question.heads
+    k, v = (shared(side, shares.given, shares.shared) for side in (k, v))
+    for twin in oracle.twins(question):
+        q = turned(q, shares.query, twin.turn, past if past else int(question.rules.offset))
+        k = turned(k, shares.shared, twin.turn_key, 0)
+    return q, k, v
+
+
+def turned(side: Array, heads: int, turn: oracle.Turn, offset: int) -> Array:
+    """Return queries or keys with every head turned by its row's position, one problem after the other."""
+    if turn is unchanged:
+        return side
+    return np.array([oracle.turned(vectors, heads, turn, offset) for vectors in side.tolist()])
 
 
 def multiplied(x: Array, problem: Problem, letter: str) -> Array:
@@ -114,17 +142,41 @@ def judged(logits: Array, rows: tuple[int, ...], count: int, rules: Rules) -> Ar
         Grid(0, head, rows[place], rows[place] + int(rules.offset), key, heads, count, keys)
         for head, place, key in np.ndindex(shape)
     ]
+    logits = logits if rules.bend_last else bent(logits, rules)
     for rule in rules.scores:
         logits = logits + np.array([float(rule.bias(grid) or 0.0) for grid in grids]).reshape(shape)
     allowed = np.array([all(mask.allows(grid) for mask in rules.masks) for grid in grids]).reshape(shape)
-    return np.where(allowed, logits, -np.inf)
+    masked = np.where(allowed, logits, -np.inf)
+    return bent(masked, rules) if rules.bend_last else masked
+
+
+def bent(logits: Array, rules: Rules) -> Array:
+    """Return logits as `loops.bent` bends them, one after the other."""
+    if all(type(rule).bend is Score.bend for rule in rules.scores):
+        return logits
+    return np.array([loops.bent(logit, rules) for logit in logits.ravel().tolist()]).reshape(logits.shape)
 
 
 def weighed(masked: Array, rules: Rules) -> Array:
-    """Return the softmax of each row, as `softmax.twin`."""
-    extras = [[rule.extra(head) for rule in rules.scores] for head in range(masked.shape[1])]
-    floats = np.array([[float(extra) for extra in of_head if extra is not None] for of_head in extras])
-    more = np.broadcast_to(floats[:, None], (*masked.shape[:-1], floats.shape[-1]))
+    """Return the weights of each row: by the normalizer's twin row after row, or as softmax's does it for all."""
+    extras = [
+        [float(extra) for rule in rules.scores if (extra := rule.extra(head)) is not None]
+        for head in range(masked.shape[1])
+    ]
+    if rules.normalizer is SOFTMAX:
+        return softmax(masked, np.array(extras))
+    twin = rules.normalizer.twin
+    assert twin is not None
+    weights = [
+        [[twin(row, more) for row in rows] for rows, more in zip(heads, extras, strict=True)]
+        for heads in masked.tolist()
+    ]
+    return np.array(weights)
+
+
+def softmax(masked: Array, extras: Array) -> Array:
+    """Return the softmax of rows `[n h r s]` beside extra logits `[h m]`, as `softmax.twin`."""
+    more = np.broadcast_to(extras[:, None], (*masked.shape[:-1], extras.shape[-1]))
     logits = np.concatenate([masked, more], axis=-1)
     largest = logits.max(axis=-1, keepdims=True)
     shifted = logits - np.where(np.isneginf(largest), 0.0, largest)

@@ -7,8 +7,9 @@ million lines in 500 files, and no place holds all of them: `totals` is streamed
 from it.
 
 Points of a job that differ in their seed alone are computed as one (`many`): problems, forms, reference and rows have
-an axis for the seeds, and each line is to the byte what the point gives alone. Inside such a stack positions, bent
-logits, other normalizers and most forms are computed one problem at a time. A point is computed by itself where it
-fails, in types other than float64, with a document's figures, `metrics=` or code of one's own. What is left is Python:
-drawing the arrays, writing the numbers of each line, and reading all lines again for the report.
+an axis for the seeds, and each line is to the byte what the point gives alone. Inside such a stack positions are
+marked, and forms with bent logits or other normalizers than softmax computed, one problem at a time, as are most forms.
+A point is computed by itself where it fails, in types other than float64, with a document's figures, `metrics=` or a
+function of one's own. What is left is Python: drawing the arrays, writing the numbers of each line, and reading all
+lines again for the report.
 """
