@@ -1,8 +1,10 @@
-"""What a chart is: heat maps, plots and words on a sheet, placed in inches from its lower left corner."""
+"""What a chart is: heat maps, plots and words on a sheet, placed in inches from its lower left corner.
+
+Tuples with names, as each dataclass would cost a run a millisecond before its page.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from numpy.typing import NDArray
@@ -43,8 +45,7 @@ class Ticks(NamedTuple):
 NO_TICKS = Ticks()
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(NamedTuple):
     """A text of so many points: `at` is its left or right end or its middle, at its lower edge.
 
     A text that is turned reads upwards, and `at` is the middle of its left edge. Lines stand below each other.
@@ -57,8 +58,7 @@ class Words:
     turned: bool = False
 
 
-@dataclass(frozen=True)
-class Heat:
+class Heat(NamedTuple):
     """A matrix `[t s]` as coloured cells, its first row on top; what is no number stays white.
 
     The colour is `(value / end) ** gamma` on the map of colours of this name; `form` writes the number into each cell.
@@ -76,8 +76,7 @@ class Heat:
     columns: Ticks = NO_TICKS
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(NamedTuple):
     """The colours of heat maps from 0 to `end`, upwards, with numbers at the right."""
 
     box: Box
@@ -88,8 +87,7 @@ class Scale:
     ticks: Ticks
 
 
-@dataclass(frozen=True)
-class Stroke:
+class Stroke(NamedTuple):
     """Points `[n]` joined by a line, marked, or both.
 
     `width` is the line's in points, 0 for none; `steps` holds each y until the next x. `mark` is one of `MARKERS`,
@@ -108,8 +106,7 @@ class Stroke:
     label: str = ""
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """An axis from `low` to `high`, by powers of ten where it is `log`; lines of its name stand below each other."""
 
     low: float
@@ -119,8 +116,7 @@ class Axis:
     log: bool = False
 
 
-@dataclass(frozen=True)
-class Plot:
+class Plot(NamedTuple):
     """Strokes between two axes, the first at the bottom, with a legend above in so many columns."""
 
     box: Box
@@ -133,8 +129,7 @@ class Plot:
 Part = Words | Heat | Scale | Plot
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """A white sheet of so many inches and what stands on it; it is shown `zoom` times as large as it is drawn.
 
     A larger `page`, if any, has the sheet in its middle.

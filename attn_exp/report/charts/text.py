@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from attn_exp.report.charts.chart import Box
 from attn_exp.report.charts.widths import known, width
@@ -23,8 +22,7 @@ LIFT = {"base": 0.0, "bottom": -BELOW, "middle": (ABOVE - BELOW) / 2, "tick": AB
 STROKES = {"spine": 'stroke-width=".6"', "tick": 'stroke-width=".8"'}
 
 
-@dataclass(frozen=True)
-class Pen:
+class Pen(NamedTuple):
     """Writes on a sheet that is `height` inches high."""
 
     height: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from attn_exp.report.plain import label, visible
 
@@ -68,8 +68,7 @@ def other_width(letter: str) -> float:
     return next((width for first, last, width in SCRIPTS if first <= code <= last), BROAD)
 
 
-@dataclass(frozen=True)
-class Lettering:
+class Lettering(NamedTuple):
     """How text is drawn: `letters` returns it as it can be, and `width` how wide that is at 8 points, in inches.
 
     Without a font at hand, letters stand for themselves, and those that nobody could see stand there by their numbers.

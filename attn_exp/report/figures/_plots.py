@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +29,7 @@ def below_legend(strokes: Sequence[Stroke], x: Axis, y: Axis, box: Box, width: f
     columns = columns_in(width)
     room = box.width / columns - 0.4
     shown = tuple(
-        replace(stroke, label=lettering.fitted(stroke.label, room)) if stroke.label else stroke for stroke in strokes
+        stroke._replace(label=lettering.fitted(stroke.label, room)) if stroke.label else stroke for stroke in strokes
     )
     lines = -(-sum(bool(stroke.label) for stroke in strokes) // columns)
     height = box.bottom + box.height + 0.1 + LINE * lines

@@ -65,7 +65,7 @@ def planned(plan: Plan, wanted: Size) -> Chart:
     """Return a chart as large as is wanted: larger letters are a larger zoom."""
     width = drawn_width(wanted)
     if wanted.height is None:
-        return replace(plan(width, None), zoom=wanted.width / width)
+        return plan(width, None)._replace(zoom=wanted.width / width)
     chart = plan(width, wanted.height * width / wanted.width)
     zoom = min(wanted.width / width, *zooms(extent_of(chart), wanted.width, wanted.height))
-    return replace(chart, zoom=zoom, page=(wanted.width / zoom, wanted.height / zoom))
+    return chart._replace(zoom=zoom, page=(wanted.width / zoom, wanted.height / zoom))
