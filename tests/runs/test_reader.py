@@ -148,7 +148,7 @@ def test_without_a_report_there_is_nothing_to_open(tmp_path: Path) -> None:
         ("report here figures.width=nan", "figures.width=nan: expected a finite number"),
         (
             "report here figures.width=5",
-            "here: not a finished run that can be read ([Errno 2] No such file or directory: 'here/run.json')",
+            "here: not a finished run that can be read (No such file or directory)",
         ),
         ("open a b", "attn-exp open a b: expected attn-exp open [DIR]"),
         ("open nowhere", "nowhere: cannot be read (No such file or directory)"),
