@@ -51,5 +51,11 @@ def listed(words: Sequence[str]) -> str:
 
 
 def agreed(agreements: Sequence[Agreement]) -> str:
-    """Say how many published results a run agrees with."""
-    return f"{sum(result.agrees for result in agreements)} of {len(agreements)} published results agree."
+    """Say how many published results a run agrees with, and which could not be compared."""
+    sentence = f"{sum(result.agrees for result in agreements)} of {len(agreements)} published results agree."
+    others = [
+        f"{result.quantity} has {result.computed}" for result in agreements if math.isnan(result.largest_difference)
+    ]
+    if not others:
+        return sentence
+    return f"{sentence} {'; '.join(others)}; row: and first: in its entry choose a part."

@@ -17,6 +17,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.documents.published import hold
+from attn_exp.report.terminal import summary
 from tests.compose import comparison
 
 EXPERIMENTS = (
@@ -91,6 +92,9 @@ def test_another_problem_disagrees_and_does_not_stop_the_run() -> None:
     found = comparison("experiment=the_cat_sat", "embeddings=random", "projections=normal")
     output = next(each for each in found.published if each.quantity == "output")
     assert (output.agrees, output.computed) == (False, "48 numbers where 12 are printed")
+    assert math.isnan(output.largest_difference)
+    assert "output has 48 numbers where 12 are printed" in summary(found)
+    assert " inf " not in summary(found)
     assert not any(each.agrees for each in found.published)
 
 

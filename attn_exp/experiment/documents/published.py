@@ -96,7 +96,7 @@ def agreement(entry: Published, origin: Origin) -> Agreement:
     mine = selected(origin.array, entry)
     if mine.size != printed.size:
         counted = f"{mine.size} numbers where {printed.size} are printed"
-        return Agreement(entry.quantity, text, counted, np.inf, float(half_units.max()), False, entry.note)
+        return Agreement(entry.quantity, text, counted, np.nan, np.nan, False, entry.note)
     box = reach(entry, origin)
     low, high = (mine, mine) if box is None else (selected(end, entry) for end in box)
     widening = np.where(printed > mine, high - mine, mine - low)
