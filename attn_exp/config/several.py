@@ -60,12 +60,20 @@ def token_names() -> Kind:
     return Kind(read)
 
 
+def is_nested(text: str) -> bool:
+    """Say whether a text is a list of lists, as somebody may write several sentences."""
+    inside = text.strip().replace(" ", "")
+    return inside.startswith("[") and inside.endswith("]") and ("[[" in inside or ",[" in inside)
+
+
 def text_or_words() -> Kind:
     """Take a text, or a list of its words."""
 
     def read(value: Any, key: str) -> str | tuple[str, ...]:
         if isinstance(value, list | tuple):
             return read_texts(value, key)
+        if isinstance(value, str) and is_nested(value):
+            refuse(value, key, "one sentence; -m runs several, as in -m 'embeddings.text=the cat,a dog'")
         if isinstance(value, bool | Mapping) or value is None:
             refuse(value, key, "a text, such as 'she likes hot coffee', or a list of words")
         return str(value)

@@ -40,11 +40,9 @@ def rows(file: str, key: str, wanted: str) -> Array:
         UserError: as `one`, or another shape.
     """
     matrix = one(file, key, wanted)
+    matrix = matrix[0] if matrix.ndim == 3 and len(matrix) == 1 else matrix
     if matrix.ndim != 2 or not matrix.size:
-        shape = list(matrix.shape)
-        raise UserError(
-            f"{key}={brief(file, files.LONGEST)} holds an array of shape {shape}; expected rows and columns"
-        )
+        raise files.no_matrix(f"{key}={brief(file, files.LONGEST)}", matrix.shape, heads=wanted != "weights")
     return matrix
 
 

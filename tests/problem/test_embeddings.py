@@ -113,7 +113,10 @@ def test_a_start_that_cannot_be(words: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("held", "message"),
     [
-        (np.ones((2, 3, 4)), "holds an array of shape [2, 3, 4]; expected rows and columns"),
+        (
+            np.ones((2, 3, 4)),
+            "holds an array of shape [2, 3, 4]; expected rows and columns, such as [3,4]; a run is one",
+        ),
         (np.ones(3), "holds an array of shape [3]; expected rows and columns"),
         (np.ones((0, 3)), "holds an array of shape [0, 3]; expected rows and columns"),
         (np.ones((2, 2), complex), "holds complex128; expected real numbers"),

@@ -12,7 +12,7 @@ from attn_exp.errors import UserError
 from attn_exp.problem import names
 from attn_exp.problem.layouts import Sizes
 from attn_exp.problem.problem import build
-from tests.compose import config
+from tests.compose import comparison, config
 
 STREAM = np.random.default_rng(0)
 X = "embeddings.vectors=[[1,2,3,4],[0,1,0,-1],[2,-2,1,0]]"
@@ -213,3 +213,20 @@ def test_queries_of_the_file_are_what_x_makes_of_them(tmp_path: Path) -> None:
     problem = build(config("embeddings=inline", X, "projections=file", f"projections.file={tmp_path}/w.npz"))
     assert problem.q is not None
     np.testing.assert_allclose(problem.q, ROWS @ Q, rtol=1e-14)
+
+
+def test_an_array_without_a_name_needs_none(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((3, 4)))
+    with pytest.raises(UserError, match=r"x\.npy holds one array, without a name; leave out embeddings\.array=mine"):
+        comparison("embeddings=file", f"embeddings.file={tmp_path}/x.npy", "embeddings.array=mine")
+
+
+def test_q_of_several_heads_lies_side_by_side(tmp_path: Path) -> None:
+    np.save(tmp_path / "q.npy", np.ones((2, 3, 4)))
+    words = [f"embeddings.{name}={tmp_path}/q.npy" for name in "qkv"]
+    with pytest.raises(
+        UserError, match=r"shape \[2, 3, 4\]; expected rows and columns, such as \[3,4\], its heads side"
+    ):
+        comparison("embeddings=inline", "projections=none", *words)
+    np.save(tmp_path / "q.npy", np.ones((1, 3, 4)))
+    assert len(comparison("embeddings=inline", "projections=none", *words).problem.tokens) == 3

@@ -94,6 +94,8 @@ def test_a_sentence_may_be_quoted() -> None:
         ("embeddings=words|embeddings.text= ", "expected at least one word"),
         ("embeddings=words|embeddings.text=[]", "expected at least one word"),
         ("embeddings=words|embeddings.text={a:1}", "expected a text, such as 'she likes hot coffee'"),
+        ("embeddings=words|embeddings.text=[[a,b],[c,d]]", "expected one sentence; -m runs several"),
+        ("embeddings=words|embeddings.text=[a, [b,c]]", "expected one sentence; -m runs several"),
         ("embeddings=words|embeddings.d_model=null", "embeddings.text needs embeddings.d_model"),
         ("embeddings=words|embeddings.columns=true", "embeddings.columns=true turns vectors that are written"),
         ("embeddings.text=a b", "both say what x is; give one of them; embeddings=words leaves the other out"),

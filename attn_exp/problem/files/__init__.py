@@ -64,6 +64,15 @@ def chosen(path: Path, said: str) -> Format:
     return registry.constant(__name__, suffix, Format)
 
 
+def no_matrix(said: str, shape: tuple[int, ...], heads: bool = False) -> UserError:
+    """Return the line that says that an array has no rows and columns; `heads` says that it may be several heads."""
+    batch = "; a run is one sequence of a batch, and -m runs several" if len(shape) > 2 else ""
+    beside = ", its heads side by side in the columns" if batch and heads else ""
+    return UserError(
+        f"{said} holds an array of shape {list(shape)}; expected rows and columns, such as [3,4]{beside}{batch}"
+    )
+
+
 def unreadable(said: str, error: BaseException) -> UserError:
     """Return the line that says why a file cannot be read."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)

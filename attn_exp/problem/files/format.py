@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
+
+from attn_exp.errors import brief
 
 Array = NDArray[Any]
 
@@ -31,6 +33,18 @@ class Held(NamedTuple):
 
     arrays: Mapping[str, Entry]
     tokens: tuple[str, ...] | None = None
+
+
+def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON.
+
+    Raises:
+        ValueError: it names something twice; who reads it cannot know which is meant.
+    """
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"it names {brief(next(name for name in names if names.count(name) > 1), 40)} twice")
+    return dict(pairs)
 
 
 @dataclass(frozen=True)

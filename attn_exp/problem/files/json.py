@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.errors import brief, first_line
-from attn_exp.problem.files.format import MOST_TEXT, Array, Entry, Format, Held
+from attn_exp.problem.files.format import MOST_TEXT, Array, Entry, Format, Held, once
 from attn_exp.problem.files.npz import TOKENS
 
 
@@ -35,7 +35,7 @@ def look(path: Path, said: str) -> Held:
 def loaded(path: Path) -> Any:
     """Return what a file of JSON holds."""
     try:
-        return json.loads(machine.read_text(path, MOST_TEXT))
+        return json.loads(machine.read_text(path, MOST_TEXT), object_pairs_hook=once)
     except RecursionError as error:
         raise ValueError("it nests too deeply") from error
     except UnicodeDecodeError as error:

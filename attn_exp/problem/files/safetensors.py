@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from attn_exp import machine
 from attn_exp.errors import UserError, brief, first_line, some, unknown
 from attn_exp.problem.files.format import Entry as Lazy
-from attn_exp.problem.files.format import Format, Held
+from attn_exp.problem.files.format import Format, Held, once
 
 Array = NDArray[Any]
 
@@ -181,13 +181,6 @@ def texts(value: Any, name: str) -> dict[str, str]:
 
 def plain_json(data: bytes, what: str) -> dict[str, Any]:
     """Return a JSON object whose names are there once each."""
-
-    def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        names = dict(pairs)
-        if len(names) < len(pairs):
-            raise ValueError(f"{what} names something twice")
-        return names
-
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=once)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

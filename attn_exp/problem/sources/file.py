@@ -31,8 +31,7 @@ def matrix(held: Held, name: str, said: str) -> Array:
     if array is not None and alone:
         return np.asarray(array[0])
     if array is None or array.ndim != 2 or not array.size:
-        shape = list(entry.shape)
-        raise UserError(f"{place} holds an array of shape {shape}; expected rows and columns, such as [3,4]")
+        raise files.no_matrix(place, entry.shape)
     return array
 
 
@@ -43,6 +42,8 @@ def chosen(held: Held, array: str | None, said: str) -> dict[str, str]:
         UserError: none is called so, or several are.
     """
     known = list(held.arrays)
+    if array and known == [""]:
+        raise UserError(f"{said} holds one array, without a name; leave out embeddings.array={brief(array)}")
     if array is not None and array not in held.arrays:
         raise UserError(f"{said}: {unknown(array, known, 'embeddings.array')}")
     if array is not None or "" in held.arrays or len(known) == 1:

@@ -164,6 +164,10 @@ FILES = {
     "a pickle": (pickled, "pytorch_model.bin is a pickle"),
     "no config": (lambda folder: (folder / "config.json").unlink(), "config.json is not there"),
     "a config of no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json is no JSON"),
+    "a config that says it twice": (
+        lambda folder: (folder / "config.json").write_text('{"model_type": "bert", "model_type": "gpt2"}'),
+        "config.json cannot be read (it names model_type twice)",
+    ),
     "a config of a list": (lambda folder: (folder / "config.json").write_text("[1]"), "config.json is no JSON object"),
     "a deep config": (lambda folder: (folder / "config.json").write_text('{"a":' + 10**5 * "["), "config.json cannot"),
     "weights cut off": (
