@@ -120,14 +120,9 @@ def one(settings: Projections, stream: Stream, name: str, rows: int, columns: in
 
 
 def multi_head(settings: Projections, stream: Stream, inputs: Widths, bias: bool) -> dict[str, Array]:
-    """Return the arrays of a new `nn.MultiheadAttention`, biases as one row."""
+    """Return the arrays of a new `nn.MultiheadAttention`, biases as one row; `kdim` and `vdim` are a memory's width."""
     sizes = (settings.width, settings.key_width, settings.value_width, settings.output_width)
-    if inputs.source != inputs.x:
-        raise UserError(
-            f"projections.source=torch_mha has one width for all: the memory's vectors have {inputs.source} numbers, "
-            f"those of x {inputs.x}; use torch_linear"
-        )
     if any(size not in (None, inputs.x) for size in sizes) or settings.order or settings.order_per_head:
         raise UserError("projections.source=torch_mha has the sizes and the order of nn.MultiheadAttention; set none")
-    arrays = torch_layers.multi_head_attention(stream, inputs.x, bias)
+    arrays = torch_layers.multi_head_attention(stream, inputs.x, bias, inputs.source)
     return {name: np.atleast_2d(array).astype(np.float64) for name, array in arrays.items()}

@@ -36,16 +36,25 @@ def embedding(stream: Stream, rows: int, size: int) -> Array:
     return stream.normal((rows, size), 0.0, 1.0)
 
 
-def multi_head_attention(stream: Stream, size: int, biases: bool) -> dict[str, Array]:
+def xavier(stream: Stream, outputs: int, inputs: int) -> Array:
+    """Return a matrix `[outputs inputs]`, uniform within `sqrt(6 / (inputs + outputs))`."""
+    within = math.sqrt(3) * math.sqrt(2 / (inputs + outputs))
+    return stream.uniform((outputs, inputs), -within, within)
+
+
+def multi_head_attention(stream: Stream, size: int, biases: bool, source: int | None = None) -> dict[str, Array]:
     """Return the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
 
     Its output projection is drawn first, as any `Linear`; then one matrix `[3 size, size]` of queries, keys and
     values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, that of the output too, though it is drawn.
+    With keys and values of another size, `kdim=source, vdim=source`, the three are drawn one after another.
     """
     output = weight(stream, size, size)
     if biases:
         bias(stream, size, size)
-    within = math.sqrt(3) * math.sqrt(2 / (size + 3 * size))
-    sides = np.split(stream.uniform((3 * size, size), -within, within), 3)
+    if source in (None, size):
+        sides = np.split(xavier(stream, 3 * size, size), 3)
+    else:
+        sides = [xavier(stream, size, inputs) for inputs in (size, source or 0, source or 0)]
     zeros = {f"b_{letter}": np.zeros(size, np.float32) for letter in "qkvo"} if biases else {}
     return {f"W_{letter}": side.T for letter, side in zip("qkv", sides, strict=True)} | {"W_o": output} | zeros

@@ -93,6 +93,18 @@ def test_torch_mha_is_a_new_multi_head_attention(bias: bool) -> None:
     assert not bias or not any(found.projections[f"b_{letter}"].any() for letter in "qkvo")
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("width", [6, 4, 10])
+def test_torch_mha_of_a_memory_has_a_width_for_keys_and_values(bias: bool, width: int) -> None:
+    memory = ("embeddings.memory.text=a b c", f"embeddings.memory.d_model={width}")
+    found = problem(*SIZES, "projections=torch_mha", f"bias={bias}".lower(), "seed=4", *memory)
+    torch.manual_seed(4)
+    layer = nn.MultiheadAttention(6, 2, bias=bias, kdim=width, vdim=width)
+    sides = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+    query, key, value = layer.in_proj_weight.detach().chunk(3) if width == 6 else (side.detach() for side in sides)
+    assert_arrays(found, W_q=query.T, W_k=key.T, W_v=value.T, W_o=layer.out_proj.weight.T)
+
+
 def test_draws_say_every_call_in_its_order_and_some_are_not_used() -> None:
     found = problem(
         "embeddings=inline", "projections=identity", "generator=torch", "seed=1337", "head=1",

@@ -61,9 +61,13 @@ def picking(arrays: Mapping[str, Array]) -> dict[str, Array]:
     return dict(arrays) | chosen
 
 
-def half_hidden(rng: np.random.Generator, rows: int, keys: int) -> Allowed:
-    """Return a mask that hides the other half of the keys from every query, and of the first half all but some."""
+def half_hidden(rng: np.random.Generator, rows: int, keys: int, first: bool = False) -> Allowed:
+    """Return a mask that hides the other half of the keys from every query, and of the first half all but some.
+
+    With `first` every query sees the first key, which masks beside this one leave too.
+    """
     seen = rng.random((rows, keys)) < 0.6
     seen[:, keys // 2 :] = False
     seen[np.arange(rows), np.arange(rows) % (keys // 2)] = True
+    seen[:, 0] |= first
     return Allowed(seen)

@@ -9,9 +9,11 @@ from typing import Any
 
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
+from attn_exp.experiment.judging.filler import Filler, masks_of
 from attn_exp.experiment.library_conventions import convention
-from attn_exp.rules import masks, normalizer, positions, scores
+from attn_exp.rules import normalizer, positions, scores
 from attn_exp.rules.masks.mask import AllOf, Mask
+from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.positions.position import Position
@@ -62,6 +64,11 @@ class Asked:
         )  # fmt: skip
 
     @property
+    def pads(self) -> bool:
+        """Whether keys are filler: masks beside that must leave every query the first key, which is none."""
+        return any(isinstance(mask, Padding | Filler) for mask in self.masks)
+
+    @property
     def said(self) -> frozenset[str]:
         """The names of the settings that the user wrote."""
         return frozenset(word.partition("=")[0].lstrip("+~") for word in self.typed)
@@ -84,7 +91,7 @@ def asked(config: Config, words: Sequence[str], **how: Any) -> Asked:
     means = convention(config.convention)
     named = config.convention != "none"
     return Asked(
-        masks=masks(config.mask, config.mask_join, means.blocks),
+        masks=masks_of(config, means.blocks),
         scores=scores(config.score),
         positions=positions(config.position),
         normalizer=normalizer(config.normalizer),

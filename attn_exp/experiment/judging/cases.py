@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attn_exp.experiment.judging.ahead import ahead, can_be_asked, half_hidden
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Case
+from attn_exp.experiment.judging.filler import Filler
 from attn_exp.experiment.judging.offer import Offer
 from attn_exp.experiment.mistakes.recipe import Given, Recipe
 from attn_exp.rules.masks.array import Allowed
@@ -58,7 +59,11 @@ def keyword_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
     if offer.takes("mask") and Allowed not in kinds:
         for rows, keys in ((8, 8), (6, 10)):
             yield maker.case(
-                "masks", rows, keys, masks=(*asked.masks, maker.some_mask(rows, keys)), optional=rows != keys
+                "masks",
+                rows,
+                keys,
+                masks=(*asked.masks, maker.some_mask(rows, keys, asked.pads)),
+                optional=rows != keys,
             )
     if offer.takes("causal") and Causal not in kinds:
         yield maker.case("causal", 9, 9, masks=(*asked.masks, Causal()))
@@ -69,7 +74,7 @@ def keyword_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
             yield maker.case("a mask beside causal", 8, 8, masks=both, optional=True)
     if offer.takes("window") and Window not in kinds:
         yield maker.case("window", 9, 9, masks=(*asked.masks, *maker.causal(offer), Window(3, 0)))
-    if (offer.takes("lengths") or offer.takes("padding")) and Padding not in kinds:
+    if (offer.takes("lengths") or offer.takes("padding")) and not {Padding, Filler} & kinds:
         lengths = (5, 8)[: maker.batch]
         yield maker.case("padding", 8, 8, masks=(*asked.masks, Padding(lengths)))
     if offer.takes("scale") and asked.scale is True:
@@ -87,7 +92,7 @@ def ahead_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
     elif offer.takes("causal"):
         yield ahead(maker.case(rung, 8, 8, masks=(Causal(),)))
     if offer.takes("mask") and Allowed not in {type(mask) for mask in asked.masks}:
-        yield ahead(maker.case(rung, 8, 8, masks=(*asked.masks, half_hidden(maker.rng, 8, 8))))
+        yield ahead(maker.case(rung, 8, 8, masks=(*asked.masks, half_hidden(maker.rng, 8, 8, asked.pads))))
 
 
 def score_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
@@ -97,7 +102,7 @@ def score_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
         if offer.takes(role) and type(rule) not in {type(known) for known in asked.scores}:
             yield maker.case(role, 7, 7, scores=(*asked.scores, rule))
             if offer.takes("mask"):
-                masks = (*asked.masks, maker.some_mask(8, 8))
+                masks = (*asked.masks, maker.some_mask(8, 8, asked.pads))
                 yield maker.case(
                     f"{role} beside a mask", 8, 8, scores=(*asked.scores, rule), masks=masks, optional=True
                 )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Case
+from attn_exp.experiment.judging.filler import Filler
 from attn_exp.experiment.judging.offer import Offer
 from attn_exp.experiment.mistakes import steps
 from attn_exp.experiment.mistakes.recipe import At, Recipe
@@ -72,7 +73,7 @@ def spoken_masks(recipe: Recipe, at: At, offer: Offer, asked: Asked) -> dict[str
         word = OWN_WORD.get(type(mask), "")
         if word and offer.takes(word) and word not in said:
             said[word] = own_word(mask, offer, at)
-        elif isinstance(mask, Padding) and offer.takes("padding"):
+        elif isinstance(mask, Padding | Filler) and offer.takes("padding"):
             said["padding"] = filler(mask, at, asked)
         else:
             rest.append(mask)
@@ -93,9 +94,12 @@ def own_word(mask: Mask, offer: Offer, at: At) -> Any:
     return True
 
 
-def filler(mask: Padding, at: At, asked: Asked) -> Array:
+def filler(mask: Padding | Filler, at: At, asked: Asked) -> Array:
     """Return `[b s]`, True = may attend, or True = filler where the convention says so."""
-    kept = np.arange(at.keys) < np.ravel(mask.lengths)[:, None]
+    if isinstance(mask, Filler):
+        kept = np.resize(mask.kept, at.keys)
+    else:
+        kept = np.arange(at.keys) < np.ravel(mask.lengths)[:, None]
     kept = np.broadcast_to(kept, (at.batch, at.keys)).copy()
     return ~kept if asked.blocks else kept
 

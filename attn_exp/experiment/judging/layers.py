@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from attn_exp.experiment.judging.ahead import ahead, can_be_asked, half_hidden
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Case
+from attn_exp.experiment.judging.filler import Filler
 from attn_exp.experiment.judging.offer import Offer
 from attn_exp.experiment.mistakes.recipe import Given, Recipe
 from attn_exp.rules.masks.array import Allowed
@@ -43,10 +44,10 @@ def layer_cases(asked: Asked, offer: Offer, quick: bool, inside: Inside | None =
         yield maker.case("another width", 7, wider=5, optional=True)
     kinds = {type(mask) for mask in asked.masks}
     if offer.takes("mask") and Allowed not in kinds:
-        yield maker.case("masks", 8, masks=(*asked.masks, maker.some_mask(8)))
+        yield maker.case("masks", 8, masks=(*asked.masks, maker.some_mask(8, asked.pads)))
     if offer.takes("causal") and Causal not in kinds:
         yield maker.case("causal", 9, masks=(*asked.masks, Causal()))
-    if offer.takes("padding") and Padding not in kinds:
+    if offer.takes("padding") and not {Padding, Filler} & kinds:
         yield maker.case("padding", 8, masks=(*asked.masks, Padding((5,))))
     if offer.takes("scale") and asked.scale is True:
         case = maker.case("scale", 7)
@@ -72,7 +73,7 @@ def ahead_cases(maker: LayerMaker) -> Iterator[Case]:
     elif offer.takes("causal"):
         yield ahead(maker.case(rung, 8, masks=(Causal(),)))
     if offer.takes("mask") and Allowed not in {type(mask) for mask in asked.masks}:
-        yield ahead(maker.case(rung, 8, masks=(*asked.masks, half_hidden(maker.rng, 8, 8))))
+        yield ahead(maker.case(rung, 8, masks=(*asked.masks, half_hidden(maker.rng, 8, 8, asked.pads))))
 
 
 class LayerMaker:
@@ -118,9 +119,10 @@ class LayerMaker:
         arrays |= {name: self.rng.standard_normal(length) * 0.7 for name, length in biases.items()}
         return {name: array for name, array in arrays.items() if self.offer.takes(name)}
 
-    def some_mask(self, rows: int) -> Allowed:
-        """Return a random mask in which every query sees a key."""
+    def some_mask(self, rows: int, first: bool = False) -> Allowed:
+        """Return a random mask in which every query sees a key, with `first` the first key too."""
         seen = self.rng.random((rows, rows)) < 0.6
         seen[np.arange(rows), np.arange(rows)] = True
         seen[np.arange(rows), (np.arange(rows) + 1) % rows] = False
+        seen[:, 0] |= first
         return Allowed(seen)
