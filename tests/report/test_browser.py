@@ -226,3 +226,26 @@ def test_hostile_tokens_run_nothing(tmp_path: Path) -> None:
     found = visit(page, script, tmp_path)
     assert found.console == []
     assert found.answer == ["<script>f(1)</script>", 2]
+
+
+def test_paper_keeps_the_glossary_and_breaks_no_word(tmp_path: Path) -> None:
+    need_chromium()
+    (tmp_path / "page.html").write_text(page_of(a_run(comparison(*WIDE))), encoding="utf-8")
+    with tab(tmp_path) as opened:
+        opened.screen(700, media="print")
+        opened.open(tmp_path / "page.html")
+        seen = "document.querySelector('.glossary dd').checkVisibility({contentVisibilityAuto: true})"
+        assert opened.ask(seen) is True
+        broken = """
+        Array.from(document.querySelectorAll('.plain :is(td, th), p, dd, h2, h3')).flatMap((each) => {
+          const walker = document.createTreeWalker(each, NodeFilter.SHOW_TEXT), words = [];
+          for (let node; (node = walker.nextNode());) for (const found of node.data.matchAll(/[A-Za-z]+/g)) {
+            const range = document.createRange();
+            range.setStart(node, found.index);
+            range.setEnd(node, found.index + found[0].length);
+            if (new Set(Array.from(range.getClientRects(), (box) => Math.round(box.top))).size > 1) words.push(found[0]);
+          }
+          return words;
+        })"""
+        assert opened.ask(broken) == []
+        assert opened.overflow() <= 0

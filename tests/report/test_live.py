@@ -290,3 +290,13 @@ def test_a_changed_page_is_sound_for_screen_readers_and_asks_for_nothing(
     assert opened.ask("document.activeElement.getAttribute('aria-label')") == "X[she, 1], in the run 0.2"
     assert opened.violations() == []
     assert (opened.requests, opened.console) == ([], [])
+
+
+def test_a_number_that_stands_in_several_walks_changes_in_all_and_is_told_once(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped,multi_head]", "head=2")
+    opened.click(X % (2, 2))
+    opened.type("1.5")
+    opened.press("Enter")
+    assert opened.ask(SAID).startswith("Changed: X[likes, 1] 0.8 → 1.5. Old numbers")
+    cells = "Array.from(document.querySelectorAll('[id$=\"-x\"] ins'), (cell) => cell.textContent)"
+    assert opened.ask(cells) == ["1.5"] * opened.ask("document.querySelectorAll('[id$=\"-x\"]').length")

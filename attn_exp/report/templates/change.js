@@ -148,10 +148,11 @@
   copy.hidden = true;
   bar.append(said, back, ...(data.live.command ? [how, copy] : []), command);
   document.getElementById("dock").prepend(bar);
-  const changed = () => Array.from(places.keys()).filter((cell, _, all) => !Object.is(valueOf(places.get(cell)), valueOf(places.get(cell), own)) && (!late || all.find((other) => called(other) === called(cell) && places.get(other).column === places.get(cell).column) === cell));
+  const changed = () => Array.from(new Map(Array.from(places).reverse().map(([cell, { name, row, column }]) => [`${name} ${row} ${column}`, cell])).values())
+    .reverse().filter((cell) => !Object.is(valueOf(places.get(cell)), valueOf(places.get(cell), own))); // X may stand in several walks
 
   function report() {
-    const cells = changed(), numbers = (cell) => `${called(cell)} ${valueOf(places.get(cell), own)} → ${valueOf(places.get(cell))}`.replaceAll("-", "−");
+    const cells = changed(), numbers = (cell) => `${called(cell)} ${shownIn(cell)} → ${typed(valueOf(places.get(cell)), digitsIn(shownIn(cell)))}`;
     bar.hidden = !cells.length;
     const still = moving.map((plan, place) => (plan ? "" : sections[place].querySelector("h2").textContent.split(", step")[0])).filter(Boolean);
     said.textContent = `Changed: ${cells.slice(0, 3).map(numbers).join("; ")}${cells.length > 3 ? ` and ${cells.length - 3} more` : ""}. Old numbers are struck out; the comparison and the figures stay those of the run${still.length ? `, and so does ${still.join(", ")}` : ""}.`;
