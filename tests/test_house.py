@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -106,6 +107,12 @@ def loaded(*arguments: str, folder: Path) -> set[str]:
     return set((folder / "modules").read_text().split())
 
 
+def versions(folder: Path) -> dict[str, str]:
+    """Return the versions of libraries that the newest run records."""
+    about: dict[str, dict[str, str]] = json.loads((folder / "outputs" / "latest" / "run.json").read_text())
+    return about["versions"]
+
+
 NOT_NEEDED = {
     *("pandas", "matplotlib", "jinja2", "hypothesis", "numpy.ma", "difflib", "html.entities"),
     *("attn_exp.experiment.judging", "attn_exp.experiment.mistakes", "attn_exp.experiment.documents"),
@@ -128,6 +135,7 @@ def test_a_run_without_a_report_loads_nothing_that_it_does_not_use(tmp_path: Pat
 
 def test_a_page_waits_for_no_plotting_library(tmp_path: Path) -> None:
     assert not {"matplotlib", "pandas", "PIL"} & loaded("report=full", folder=tmp_path)
+    assert "matplotlib" not in versions(tmp_path)
 
 
 @pytest.mark.parametrize("words", [("--cfg", "job"), ("--cfg", "job", "experiment=attention_basics")])
@@ -139,6 +147,7 @@ def test_showing_settings_loads_no_numpy_and_no_room_below_config(words: tuple[s
 def test_runs_that_need_them_load_them_so_the_test_above_can_fail(tmp_path: Path) -> None:
     drawn = loaded("report=full", "figures.format=[svg,pdf]", folder=tmp_path)
     assert {"matplotlib", "jinja2", "attn_exp.report.documents"} <= drawn
+    assert {"matplotlib", "jinja2"} <= versions(tmp_path).keys()
     assert "attn_exp.experiment.mistakes" in loaded("report=none", "mistake=no_scale", folder=tmp_path)
 
 
