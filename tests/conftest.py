@@ -1,11 +1,14 @@
 """How tests run: the same examples each time, however slow the machine; the long ones where they are asked for.
 
-A first `pytest` leaves out tests marked `long`; `--all` runs them too, as `.ci/run` does.
+A first `pytest` leaves out tests marked `long`; `--all` runs them too, as `.ci/run` does, and says which of the others
+take the most of a processor: those that make a first `pytest` slow, however busy the machine is.
 """
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -14,6 +17,10 @@ from tests.report import tab
 
 settings.register_profile("same", derandomize=True, deadline=None, max_examples=60, print_blob=False)
 settings.load_profile("same")
+
+MUCH = 2.0
+"""Seconds of a processor's time above which a test belongs to the long ones."""
+STARTED = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,3 +42,42 @@ def browser() -> Iterator[None]:
     """End the browser that tests share."""
     yield
     tab.end()
+
+
+def processor_time() -> float:
+    """Return the seconds that processors have worked for this process and for those that it has started and ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note when a test starts."""
+    item.stash[STARTED] = processor_time()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Add to the last report of a test what it took."""
+    report = yield
+    if report.when == "teardown" and STARTED in item.stash:
+        report.user_properties.append(("processor", processor_time() - item.stash[STARTED]))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say what a first `pytest` takes, and which of its tests take too much."""
+    if not config.getoption("--all"):
+        return
+    ended = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "keywords")]
+    took = {
+        report.nodeid: dict(report.user_properties).get("processor", 0.0)
+        for report in ended
+        if report.when == "teardown" and "long" not in report.keywords
+    }
+    terminalreporter.write_line(f"a first pytest: {len(took)} tests, {sum(took.values()):.0f} s of a processor's time")
+    for name in sorted(took, key=lambda name: -took[name]):
+        if took[name] > MUCH:
+            terminalreporter.write_line(
+                f"  {took[name]:.1f} s: {name}; over {MUCH:.0f} s, mark it long or make it cheaper"
+            )
