@@ -16,6 +16,11 @@ def thinned(cases: Iterable[Any], every: int) -> list[Any]:
     ]
 
 
+def thinned_rows(rows: Iterable[Sequence[Any]], every: int) -> list[Any]:
+    """Do the same with cases of several arguments."""
+    return [row if place % every == 0 else pytest.param(*row, marks=pytest.mark.long) for place, row in enumerate(rows)]
+
+
 def each_once(*axes: Sequence[Any]) -> list[Any]:
     """Return all combinations of some lists, those marked `long` that are not needed to have each member once."""
     sizes = [range(len(axis)) for axis in axes]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests import ROOT
-from tests.long import each_once, thinned
+from tests.long import each_once, thinned, thinned_rows
 
 
 def values(case: Any) -> Any:
@@ -30,6 +30,12 @@ def test_of_some_cases_every_so_many_runs_at_once_and_all_run() -> None:
     assert short(cases) == ["a", "d", "g"]
     assert "".join(map(values, cases)) == "abcdefg"
     assert all([mark.name for mark in case.marks] == ["long"] for case in cases if case not in short(cases))
+
+
+def test_cases_of_several_arguments_are_thinned_alike() -> None:
+    cases = thinned_rows([("a", 1), ("b", 2), ("c", 3)], 2)
+    assert short(cases) == [("a", 1), ("c", 3)]
+    assert list(map(values, cases)) == [("a", 1), ("b", 2), ("c", 3)]
 
 
 @pytest.mark.parametrize("axes", [("abc", (1, 2)), ("ab", (1, 2, 3)), ("abcd", (1, 2, 3, 4)), ("a", (1, 2), "xyz")])
