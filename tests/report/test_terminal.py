@@ -128,12 +128,14 @@ def test_a_run_fits_a_terminal_of_100_columns(monkeypatch: pytest.MonkeyPatch) -
     assert max(map(len, table.splitlines())) <= 100
 
 
-def test_reading_leaves_out_what_a_student_has_no_use_for() -> None:
+def test_reading_leaves_out_what_a_student_has_no_use_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # a worker of pytest has 80
     whole, brief = (terminal.summary(comparison(f"report.depth={depth}")) for depth in ("all", "reading"))
     assert "error_ulp" in whole and "ulp" not in brief and "shift" in brief
 
 
-def test_a_run_prints_one_table_one_sentence_and_where_it_is(tmp_path: Path) -> None:
+def test_a_run_prints_one_table_one_sentence_and_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # a worker of pytest has 80
     outcome = run(
         config(output_dir=str(tmp_path), report={"tables": False, "figures": False, "pages": False}), Repeat()
     )
