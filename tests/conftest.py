@@ -15,8 +15,9 @@ from hypothesis import settings
 
 from tests.report import tab
 
-settings.register_profile("same", derandomize=True, deadline=None, max_examples=60, print_blob=False)
-settings.load_profile("same")
+for name, examples in (("first", 20), ("all", 60)):
+    settings.register_profile(name, derandomize=True, deadline=None, max_examples=examples, print_blob=False)
+settings.load_profile("first")
 
 MUCH = 2.0
 """Seconds of a processor's time above which a test belongs to the long ones."""
@@ -26,6 +27,11 @@ STARTED = pytest.StashKey[float]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--all`."""
     parser.addoption("--all", action="store_true", help="run the long tests as well")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try more examples of each property where all tests run."""
+    settings.load_profile("all" if config.getoption("--all") else "first")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -36,7 +36,7 @@ def test_keys_are_jaxs_own(seed: int) -> None:
         assert_array_equal(ours.fold_in(mine, number), random.fold_in(theirs, number))
 
 
-@pytest.mark.parametrize("seed", thinned(SEEDS, 4))
+@pytest.mark.parametrize("seed", thinned(SEEDS, len(SEEDS)))
 def test_uniform_and_whole_numbers_are_jaxs_own_bits(seed: int) -> None:
     key, mine = random.PRNGKey(seed), begun(seed)
     for shape in SHAPES:
