@@ -1,0 +1,110 @@
+"""The figures and goals of one benchmark of attention: what was timed, and what was hoped for on which processor."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.contenders import Call, interleaved
+from benchmarks.processor import maker
+
+Array = NDArray[Any]
+
+SHAPES = [
+    *((1, 8, length, 64) for length in (64, 128, 256, 512, 1024, 2048)),
+    (4, 12, 197, 64),
+    (1, 4, 4096, 128),
+    (1, 1, 8192, 64),
+]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured time, and the working memory where it was measured."""
+
+    part: str
+    shape: str
+    dtype: str
+    who: str
+    milliseconds: float
+    gigaflops: float
+    to_ours: float
+    mebibytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What was hoped for on this processor, and what is; None where nobody hoped, or nothing was measured."""
+
+    what: str
+    goal: float | None
+    measured: float | None
+    processor: str
+
+    @property
+    def met(self) -> str:
+        """Say `yes` or `NO`, or `-` where there is nothing to say."""
+        if self.goal is None or self.measured is None:
+            return "-"
+        return "yes" if self.measured <= self.goal else "NO"
+
+
+class Bench:
+    """The figures and goals of one run."""
+
+    def __init__(self, quick: bool, one_core: bool) -> None:
+        self.one_core = one_core
+        self.clock = time.process_time if one_core else time.perf_counter
+        self.figures: list[Figure] = []
+        self.goals: list[Goal] = []
+        self.rounds, self.burst = (2, 0.05) if quick else (5, 0.15)
+        self.shapes = [shape for shape in SHAPES if not quick or shape[2] <= 2048]
+
+    def measure(self, part: str, shape: tuple[int, ...], calls: dict[str, Call]) -> dict[str, float]:
+        """Time float32 calls in turn, with pauses, and take them in."""
+        return self.note(part, shape, interleaved(calls, self.rounds, self.burst, self.clock))
+
+    def time(self, part: str, shape: tuple[int, ...], dtype: str, calls: dict[str, Call], work: float = 1.0) -> Any:
+        """Time calls in turn, print them, and return each one's time over the first one's."""
+        seconds = interleaved(calls, self.rounds, self.burst, self.clock)
+        first = next(iter(seconds.values()))
+        batches, heads, length, size = shape
+        flops = 4 * batches * heads * length * length * size * work
+        for who, spent in seconds.items():
+            rate = flops / spent / 1e9
+            self.figures.append(Figure(part, str(shape), dtype, who, spent * 1e3, rate, spent / first))
+        words = "  ".join(f"{who} {spent * 1e3:.3f} ms ({spent / first:.2f})" for who, spent in seconds.items())
+        print(f"{part:8} {shape!s:18} {dtype:8} {words}", flush=True)
+        return {who: spent / first for who, spent in seconds.items()}
+
+    def goal(self, what: str, goal: float | Mapping[str, float], measured: float | None) -> None:
+        """Note a goal: one for all processors, or by their makers, where libraries differ."""
+        hoped = goal.get(maker()) if isinstance(goal, Mapping) else goal
+        self.goals.append(Goal(what, hoped, measured, maker()))
+
+    def note(self, part: str, shape: tuple[int, ...], seconds: Mapping[str, float]) -> dict[str, float]:
+        """Take in float32 times, print them, and return each one's over the first one's."""
+        first = next(iter(seconds.values()))
+        for who, spent in seconds.items():
+            self.figures.append(Figure(part, str(shape), "float32", who, spent * 1e3, 0.0, spent / first))
+        words = "  ".join(f"{who} {spent * 1e3:.3f} ms ({spent / first:.2f})" for who, spent in seconds.items())
+        print(f"{part:8} {shape!s:18} float32  {words}", flush=True)
+        return {who: spent / first for who, spent in seconds.items()}
+
+
+def drawn(shape: tuple[int, ...], dtype: str = "float32", heads: int | None = None) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(0)
+    shared = shape if heads is None else (shape[0], heads, *shape[2:])
+    q, k, v = (rng.standard_normal(each, np.float64).astype(dtype) for each in (shape, shared, shared))
+    return q, k, v
+
+
+def mean(ratios: list[float]) -> float | None:
+    """Return the geometric mean."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
