@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
+from attn_exp.config.read import read
+from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
 
 
@@ -62,6 +65,11 @@ class Space:
     def size(self) -> int:
         """How many combinations there are."""
         return prod(self.lengths)
+
+    @cached_property
+    def configs(self) -> Mapping[tuple[int, ...], Config]:
+        """The bases as configurations: a worker reads them once for all its points."""
+        return {key: read(base) for key, base in self.bases.items()}
 
     def places(self, index: int) -> tuple[int, ...]:
         """Return which value of each axis a point has."""

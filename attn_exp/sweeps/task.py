@@ -13,7 +13,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from attn_exp import registry
-from attn_exp.config.read import read, read_settings
+from attn_exp.config.read import read_settings
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import bare
 from attn_exp.errors import UserError
@@ -76,7 +76,7 @@ def computed(plan: Plan, job: Job) -> Done:
     """Compute the points of a job, all that they name being known."""
     lines: list[Sequence[str]] = []
     failed = count = 0
-    bases = {key: read(base) for key, base in plan.space.bases.items()}
+    bases = plan.space.configs
     together = grouped(plan, job, bases)
     under_way = Pass()  # points that differ in the layer of a model alone share one pass through it
     for number in job.numbers:

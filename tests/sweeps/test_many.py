@@ -10,7 +10,6 @@ import pytest
 
 import attn_exp
 from attn_exp import registry
-from attn_exp.config.read import read
 from attn_exp.forms import form
 from attn_exp.forms.form import Form
 from attn_exp.rules.grid import Grid
@@ -82,8 +81,7 @@ def alone(plan: Plan) -> bytes:
 
 def ready(plan: Plan) -> set[int]:
     """Return the points that are computed together."""
-    bases = {key: read(base) for key, base in plan.space.bases.items()}
-    return set(grouped(plan, Job(0, range(plan.points)), bases))
+    return set(grouped(plan, Job(0, range(plan.points)), plan.space.configs))
 
 
 @pytest.mark.parametrize("words", CASES.values(), ids=CASES)
