@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.experiment.metrics.spread import entropy
-from attn_exp.experiment.splits import Split, softmax
+from attn_exp.experiment.splits import Split
 
 Array = NDArray[Any]
 
-MOST_WEIGHTS = 2_000_000
+MOST_WEIGHTS = 1_000_000
 """How many weights a curve may form; longer problems show evenly spaced queries."""
 
 POINTS = 49
@@ -44,9 +43,24 @@ def mean_entropy(split: Split, multipliers: Array) -> Array:
     heads, queries, keys = split.scores.shape
     rows = thinned(queries, MOST_WEIGHTS // max(1, len(multipliers) * heads * keys))
     logits = multipliers[:, None, None, None] * split.scores[:, rows] + split.rest[:, rows]
-    return np.asarray(entropy(softmax(logits)).mean(axis=(1, 2)))
+    return np.asarray(softmax_entropy(logits).mean(axis=(1, 2)))
+
+
+def softmax_entropy(logits: Array) -> Array:
+    """Return the entropy of the softmax of logits, which are overwritten: `ln Z - sum_j p_j l_j`, in nats.
+
+    `l` are the logits below the largest of their row, `Z = sum_j e^(l_j)`. It spares the logarithm of every weight.
+    """
+    largest = logits.max(axis=-1, keepdims=True)
+    logits -= np.where(np.isfinite(largest), largest, 0)
+    powers = np.exp(logits)
+    logits[powers == 0] = 0
+    total = powers.sum(axis=-1)
+    total[total == 0] = 1
+    return np.asarray(np.log(total) - np.einsum("...s,...s->...", powers, logits) / total)
 
 
 def thinned(length: int, most: int) -> Array:
     """Return at most `most`, and at least two, evenly spaced places."""
-    return np.unique(np.linspace(0, length - 1, min(length, max(2, most))).round().astype(int))
+    places = np.linspace(0, length - 1, min(length, max(2, most))).round().astype(int).tolist()
+    return np.array(sorted(set(places)))

@@ -22,8 +22,10 @@ Array = NDArray[Any]
 Turn = Callable[[Sequence[float], int], list[float]]
 
 BUDGET = 2_000_000
-"""Multiplications of Python floats that one check may cost, about 0.2 s."""
+"""Multiplications of Python floats that the projection of x may cost, about 0.1 s; NumPy projects what costs more."""
 
+QUERIES = 1_000_000
+"""Multiplications that the checked queries may cost, about 0.05 s; all are checked where they cost no more."""
 
 REFERENCES = {"logits": reference.weights, "kernel": reference.linear_weights}
 """Which of the reference's functions says what the weights of a form should be."""
@@ -129,7 +131,7 @@ def checked_rows(length: int, problem: Problem, mixing: int = 0) -> tuple[int, .
     `mixing` is how many numbers each row of the output is multiplied with.
     """
     width = sum(side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None) or 1
-    count = min(length, max(2, BUDGET // (problem.keys * width + mixing)))
+    count = min(length, max(2, QUERIES // (problem.keys * width + mixing)))
     return tuple(sorted({round(place) for place in np.linspace(0, length - 1, count)}))
 
 

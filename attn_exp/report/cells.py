@@ -63,12 +63,12 @@ def row_mark(step: walk.Step, place: int) -> Markup:
     """Return what ties a row to its token: a query, or a key."""
     if walk.is_projection(step):
         return Markup("")
-    return Markup(' data-{}="{}"').format("k" if step.rows_are_keys else "q", place)
+    return Markup(f' data-{"k" if step.rows_are_keys else "q"}="{int(place)}"')
 
 
 def column_mark(step: walk.Step, place: int) -> Markup:
     """Return what ties a column to its key, where columns are keys."""
-    return Markup(' data-k="{}"').format(place) if walk.by_key(step) else Markup("")
+    return Markup(f' data-k="{int(place)}"') if walk.by_key(step) else Markup("")
 
 
 def unbroken(text: str) -> Markup:

@@ -31,6 +31,8 @@ EVERY_LATEX = re.compile(r"[ -~À-ÿ·±µ°–—‘’“”…−]+")
 
 def md(text: str) -> str:
     """Return a text that Markdown shows as it is: on one line, marks escaped."""
+    if type(text) is str and text.isalnum():
+        return text
     line = re.sub(r"^( *\d+)([.)])(?= |$)", r"\1\\\2", MARKS.sub(r"\\\1", visible(str(text))))
     return line.replace("&", "&amp;")
 

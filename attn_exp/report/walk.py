@@ -217,10 +217,10 @@ def names(
     stage: str, comparison: Comparison, shape: Sequence[int], vector: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the labels of the rows and columns of a stage: tokens where they are tokens, else numbers from 1."""
-    queries, keys = labels(comparison.problem)
     numbers = tuple(str(place + 1) for place in range(max(shape)))
     if stage[:2] in ("W_", "b_"):
         return (("",) if vector else numbers[: shape[0]]), numbers[: shape[1]]
+    queries, keys = labels(comparison.problem)
     if stage == "lse":
         return queries, tuple(f"head {number}" for number in numbers[: shape[1]])
     rows = keys if has_rows_of_keys(stage, comparison.problem) else queries
@@ -233,5 +233,11 @@ def decimals(magnitudes: Array) -> int:
     if not magnitudes.size or not magnitudes.any():
         return 0
     most = int(np.clip(3 - np.floor(np.log10(magnitudes.max())), 0, 8))
-    exact = (places for places in range(most) if np.array_equal(magnitudes, magnitudes.round(places)))
+    few = magnitudes[:64]  # they rule most out, and a model's stage has some hundred thousand
+    exact = (places for places in range(most) if is_exact(few, places) and is_exact(magnitudes, places))
     return next(exact, most)
+
+
+def is_exact(magnitudes: Array, places: int) -> bool:
+    """Say whether numbers have no more decimals than so many."""
+    return np.array_equal(magnitudes, magnitudes.round(places))

@@ -48,6 +48,8 @@ def axis(problem: Problem) -> str:
 def labels(problem: Problem) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return labels of the queries' tokens and of the keys', a token that is both with one label."""
     keys = distinct(problem.key_tokens)
+    if problem.tokens == problem.key_tokens:
+        return keys, keys
     return keys[problem.past :] if problem.past else distinct(problem.tokens), keys
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from attn_exp.errors import UserError
 from attn_exp.experiment import metrics
+from attn_exp.experiment.curves import softmax_entropy
 from attn_exp.experiment.metrics import (
     distances,
     errors,
@@ -213,3 +215,12 @@ def test_attention_to_the_token_before_is_that_of_transformer_lens() -> None:
 
 def test_random_small_problems_break_no_metric_and_no_check() -> None:
     assert [fell for seed in range(150) if (fell := attempt(seed))] == []
+
+
+def test_the_entropy_of_a_softmax_is_that_of_its_weights() -> None:
+    logits = np.random.default_rng(0).normal(0, 30, (2, 5, 7))
+    logits[0, 1, 2:] = -np.inf
+    logits[1, 3, 1:] = -np.inf
+    expected = np.array([[stats.entropy(np.exp(row - row.max())) for row in head] for head in logits])
+    np.testing.assert_allclose(softmax_entropy(logits.copy()), expected, rtol=1e-12, atol=1e-14)
+    assert softmax_entropy(np.full((1, 1, 3), -np.inf)).item() == 0
