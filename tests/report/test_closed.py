@@ -101,3 +101,10 @@ def test_buttons_of_the_slider_lead_to_different_scales(
     shown = f"{SHOWN.format('[data-preset]')}.map((each) => each.textContent)"
     assert opened.ask(shown) == buttons
     assert opened.ask("document.getElementById('touch-variant').checkVisibility()") is False
+
+
+def test_queries_after_a_past_see_it() -> None:
+    """Two past keys and two queries: the first new query sees three keys, the second all four."""
+    words = ("mask=causal", "embeddings=random", "embeddings.tokens=4", "past=2")
+    found = closed(settled_as(comparison("variant=[matrix]", *words), "matrix"), np.zeros((1, 2, 4)))
+    assert found is not None and found.tolist() == [[[False, False, False, True], [False] * 4]]

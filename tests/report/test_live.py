@@ -114,6 +114,10 @@ def check(opened: Tab, found: Comparison) -> None:
             )
 
 
+BLIND = "mask.array.values=[[1,1,0],[0,0,0],[0,1,1]]"
+TURNED = "mask.array.values=[[0,0,1],[1,1,1],[1,0,0]]"
+"""A mask whose second query sees no key, and the same where 1 blocks."""
+
 WAYS = (
     ("variant=[looped,unscaled,multi_head]", "mask=causal"),
     ("variant=[multi_head,multi_query]", "embeddings=random", "embeddings.tokens=4", "bias=true", "scale=0.3"),
@@ -123,7 +127,9 @@ WAYS = (
     ("variant=[multi_head]", "embeddings=random", "score=additive", "normalizer=sigmoid", "scale=false"),
     ("variant=[linear,matrix]", "mask=causal", "scale=false", "normalizer=softmax"),
     ("experiment=journey_rand",),
-    ("variant=[matrix]", "convention=keras_attention", "mask=padding", "mask.padding.lengths=2", "head=4"),
+    ("variant=[matrix]", "convention=keras_attention", "mask=array", BLIND, "head=4"),
+    ("variant=[multi_head]", "convention=torch_mha", "mask=array", TURNED),
+    ("variant=[multi_head]", "embeddings=random", "head=4", "kv_head=2", "mask=causal", "position=rope"),
     ("experiment=the_cat_sat", "bias=true", "normalizer=sum"),
 )  # fmt: skip
 
@@ -132,7 +138,7 @@ WAYS = (
 def test_twenty_numbers_typed_by_hand_give_what_numpy_computes(
     opened: Tab, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """Ten ways to attend, twenty numbers each, typed one after the other into any cells of X, W and the biases."""
+    """Twelve ways to attend, twenty numbers each, typed one after the other into any cells of X, W and the biases."""
     found, source = show(opened, tmp_path, *words), random.Random(" ".join(words))
     assert opened.ask("attention.live.plans.every(Boolean)")
     cells = opened.ask(CELLS)
