@@ -243,7 +243,8 @@ def test_paper_keeps_the_glossary_and_breaks_no_word(tmp_path: Path) -> None:
             const range = document.createRange();
             range.setStart(node, found.index);
             range.setEnd(node, found.index + found[0].length);
-            if (new Set(Array.from(range.getClientRects(), (box) => Math.round(box.top))).size > 1) words.push(found[0]);
+            const tops = Array.from(range.getClientRects(), (box) => Math.round(box.top));
+            if (new Set(tops).size > 1) words.push(found[0]);
           }
           return words;
         })"""
