@@ -130,3 +130,8 @@ def test_unknown_words_are_told() -> None:
         wrong = values | {"published": [values["published"][0] | {key: value}]}  # type: ignore[index]
         with pytest.raises(UserError, match=re.escape(message)):
             read(wrong)
+
+
+def test_a_figure_without_a_number_is_refused() -> None:
+    with pytest.raises(UserError, match=r"published mine: printed='see above' holds no number"):
+        comparison("published=[{quantity: mine, stage: weights, printed: see above}]")

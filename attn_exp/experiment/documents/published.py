@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attn_exp.config.drawn import Projections
 from attn_exp.config.schema import Config, Embeddings, Published
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError, brief, unknown
 from attn_exp.experiment.documents import intervals
 from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.documents.printed import read, rewritten
@@ -93,6 +93,8 @@ def agreement(entry: Published, origin: Origin) -> Agreement:
     """Hold one printed quantity against the computed one."""
     text = " ".join(entry.printed.split())
     printed, half_units = read(text, entry.decimals)
+    if not printed.size:
+        raise UserError(f"published {entry.quantity}: printed={brief(text)!r} holds no number")
     mine = selected(origin.array, entry)
     if mine.size != printed.size:
         counted = f"{mine.size} numbers where {printed.size} are printed"

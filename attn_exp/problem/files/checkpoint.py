@@ -123,7 +123,8 @@ def config(folder: Path, key: str) -> dict[str, Any]:
     try:
         return safetensors.plain_json(machine.read(path), CONFIG)
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{key}: {CONFIG} cannot be read ({first_line(error)})") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+        raise UserError(f"{key}: {CONFIG} cannot be read ({reason})") from error
 
 
 def weights(path: Path, key: str) -> dict[str, safetensors.Tensor]:

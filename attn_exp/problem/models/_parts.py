@@ -32,7 +32,7 @@ def places(part: Checkpoint, name: str, width: int, numbers: Array) -> Array:
     """
     count, spare = part.rows(name), int(numbers.max()) + 1 - len(numbers)
     if numbers.max() >= count:
-        raise UserError(f"{part.key}: {len(numbers)} tokens, but the model takes at most {count - spare}")
+        raise UserError(f"{part.key}: {len(numbers)} tokens, but the model takes at most {max(0, count - spare)}")
     return part.array(name, -1, width, rows=numbers)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, brief
 from attn_exp.problem.drawing import Kind, own_source
 from attn_exp.problem.sources.source import Asked, Source, Vectors
@@ -26,7 +27,7 @@ def read(asked: Asked) -> Vectors:
     """
     words = listed(asked.own)
     if not words:
-        raise UserError(f"{asked.path}.text={brief(repr(asked.own))}: expected at least one word")
+        raise UserError(f"{asked.path}.text={brief(spelled(asked.own))}: expected at least one word")
     settings, width = asked.settings, asked.settings.d_model or 0
     kind = Kind(settings.distribution or "normal", settings.low, settings.high, key=f"{asked.path}.")
     source = own_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)

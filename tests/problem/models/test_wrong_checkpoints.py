@@ -48,6 +48,10 @@ CONFIGS = {
     "relative positions": ({"position_embedding_type": "relative_key"}, "position_embedding_type=relative_key"),
     "an activation of its own": ({"hidden_act": "mish"}, "unknown hidden_act 'mish'"),
     "a list for an activation": ({"hidden_act": ["relu"]}, "unknown hidden_act"),
+    "filler past the last place": (
+        {"model_type": "roberta", "pad_token_id": 9},
+        "2 tokens, but the model takes at most 0",
+    ),
     "an epsilon in words": ({"layer_norm_eps": "small"}, "layer_norm_eps=small; expected a number above 0"),
 }
 
@@ -167,6 +171,10 @@ FILES = {
     "a config that says it twice": (
         lambda folder: (folder / "config.json").write_text('{"model_type": "bert", "model_type": "gpt2"}'),
         "config.json cannot be read (it names model_type twice)",
+    ),
+    "a config that is a folder": (
+        lambda folder: ((folder / "config.json").unlink(), (folder / "config.json").mkdir()),
+        "config.json cannot be read (no regular file)",
     ),
     "a config of a list": (lambda folder: (folder / "config.json").write_text("[1]"), "config.json is no JSON object"),
     "a deep config": (lambda folder: (folder / "config.json").write_text('{"a":' + 10**5 * "["), "config.json cannot"),
