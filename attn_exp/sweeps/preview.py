@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from attn_exp.config.schema import Config
@@ -15,6 +15,9 @@ from attn_exp.sweeps.task import compute
 
 SHOWN = 6
 """Axes of more values show the first and the last."""
+
+MOST_TIMED, PATIENCE = 256, 2.0
+"""Points of a chunk that are timed, and the seconds that this may take."""
 
 
 def preview(plan: Plan, folder: Path, config: Config, failed: Collection[int], missing: Collection[int]) -> str:
@@ -40,10 +43,22 @@ def values_shown(axis: Axis) -> str:
 
 
 def estimate(plan: Plan, config: Config) -> float:
-    """Return the seconds a point takes, from points all over the sweep, shared by the workers."""
+    """Return the seconds a point takes, from points all over the sweep, shared by the workers.
+
+    Points that a chunk computes together cost less than alone: where it does not take long, chunks are timed.
+    """
     sample = sorted({round(place) for place in (0, (plan.points - 1) / 2, plan.points - 1)})
     compute(plan, Job(0, sample[:1]))
+    seconds = timed(plan, [[number] for number in sample])
+    chunks = {place // plan.chunk: plan.numbers(place // plan.chunk)[:MOST_TIMED] for place in sample}
+    if seconds * sum(map(len, chunks.values())) <= PATIENCE:
+        seconds = timed(plan, list(chunks.values()))
+    return seconds / engine.workers(engine.chosen(config.sweep), config.sweep)
+
+
+def timed(plan: Plan, jobs: Sequence[Sequence[int]]) -> float:
+    """Return the seconds that a point of these jobs takes."""
     started = time.perf_counter()
-    compute(plan, Job(0, sample))
-    workers = engine.workers(engine.chosen(config.sweep), config.sweep)
-    return (time.perf_counter() - started) / len(sample) / workers
+    for numbers in jobs:
+        compute(plan, Job(0, numbers))
+    return (time.perf_counter() - started) / sum(map(len, jobs))
