@@ -14,12 +14,13 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from attn_exp.errors import printable
+from attn_exp.report import words
 from attn_exp.report.inline import TEMPLATES
 
 
 def templates(autoescape: bool) -> Environment:
     """Return the environment of the templates; what they miss is an error."""
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=autoescape,
         undefined=StrictUndefined,
@@ -27,6 +28,8 @@ def templates(autoescape: bool) -> Environment:
         finalize=unobeyed,
         bytecode_cache=Compiled(TEMPLATES, Path(__file__)),
     )
+    environment.globals["words"] = words
+    return environment
 
 
 def unobeyed(value: Any) -> Any:
