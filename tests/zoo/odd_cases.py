@@ -87,6 +87,8 @@ if find_spec("torch"):
         Case("causal_strict", of_torch.bfloat_out, style="torch bfloat16"),
         Case("batch_mixed", of_torch.mixed_entries, style="torch"),
         Case("dropout_on", of_torch.in_training, style="torch"),
+        Case("heads_not_transposed", of_torch.heads_of_one_token, ("head=3",), "a view"),
+        Case("heads_not_transposed", of_torch.heads_of_one_token_causal, ("head=3", "mask=causal"), "a view"),
         Case("no_scale", of_modules.InNoScale, LAYER, "module"),
         Case("no_bias", of_modules.InNoBias, LAYER, "module"),
         Case("softmax_over_heads", of_modules.InOverHeads, LAYER, "module"),

@@ -219,3 +219,16 @@ def jax_scanned(q: Any, k: Any, v: Any) -> Any:
     start = (jnp.full(q.shape[:2], -jnp.inf), jnp.zeros(q.shape[:2]), jnp.zeros(q.shape))
     (_, below, above), _ = jax.lax.scan(step, start, (k.swapaxes(0, 1), v.swapaxes(0, 1)))
     return above / below[..., None]
+
+
+def heads_of_one_token(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, W_o: Tensor, num_heads: int) -> Any:
+    """A view without its transpose runs without an error: the heads of a token are one another's keys."""
+    q, k, v = ((x @ matrix).view(len(x), num_heads, -1) for matrix in (W_q, W_k, W_v))
+    return ((q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v).reshape(len(x), -1) @ W_o
+
+
+def heads_of_one_token_causal(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, W_o: Tensor, num_heads: int) -> Any:
+    q, k, v = ((x @ matrix).view(len(x), num_heads, -1) for matrix in (W_q, W_k, W_v))
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    hidden = torch.ones(scores.shape[-2:]).triu(1).bool()
+    return (scores.masked_fill(hidden, -math.inf).softmax(-1) @ v).transpose(0, 1).reshape(len(x), -1) @ W_o

@@ -65,11 +65,12 @@ def layouts(asked: Asked, offer: Offer, function: Bound) -> tuple[str, ...]:
     if asked.layout and asked.layout not in LAYOUTS:
         raise UserError(unknown(asked.layout, LAYOUTS, "layout"))
     if not offer.core:
-        return ("bhtd",) if function.inside is not None else ("td", "bhtd")
+        return ("bhtd",) if function.inside is not None or asked.entries > 1 else ("td", "bhtd")
     if asked.layout:
         return (asked.layout,)
     many = asked.kv_head is not None or (asked.head or 1) > 1
-    usual = tuple(layout for layout in LAYOUTS if layout != WIDE and not (many and layout == "td"))
+    alone = ("htd", "td") if asked.entries > 1 else ("td",) if many else ()
+    usual = tuple(layout for layout in LAYOUTS if layout != WIDE and layout not in alone)
     return (WIDE, *usual) if offer.takes("heads") else usual
 
 

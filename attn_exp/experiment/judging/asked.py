@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.judging.filler import Filler, masks_of
@@ -72,6 +74,11 @@ class Asked:
     def said(self) -> frozenset[str]:
         """The names of the settings that the user wrote."""
         return frozenset(word.partition("=")[0].lstrip("+~") for word in self.typed)
+
+    @property
+    def entries(self) -> int:
+        """How many entries of a batch the masks tell apart: each may have a length of its own."""
+        return max((int(np.size(getattr(mask, "lengths", ()))) for mask in self.masks), default=0)
 
     @property
     def words(self) -> str:

@@ -121,7 +121,7 @@ class Maker:
     def __init__(self, asked: Asked, layout: str) -> None:
         self.asked = asked
         self.rng = np.random.default_rng(np.random.SeedSequence([asked.seed, 12]))
-        self.batch = 2 if layout in ("bhtd", "bthd", "btm") else 1
+        self.batch = (asked.entries if asked.entries > 1 else 2) if layout in ("bhtd", "bthd", "btm") else 1
         self.heads = 1 if layout == "td" else asked.head or (6 if asked.kv_head is None else 3 * asked.kv_head)
         self.groups = asked.kv_head or self.heads
         self.wide = layout == "btm"

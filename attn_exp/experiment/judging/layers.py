@@ -104,7 +104,7 @@ class LayerMaker:
         head = arrays["W_q"].shape[1] // self.heads
         rules = replace(self.asked.rules(head, rows, rows), masks=kept, scores=self.asked.scores)
         recipe = Recipe(rules, self.heads, self.groups, self.asked.positions, output_projection="W_o" in arrays)
-        batch = 1 if self.inside is None else 2
+        batch = self.asked.entries if self.asked.entries > 1 else 1 if self.inside is None else 2
         x = self.rng.standard_normal((batch, rows, width)) * size
         return Case(rung, recipe, Given(x=x, arrays=arrays), "scale=" in " ".join(self.asked.typed), optional)
 

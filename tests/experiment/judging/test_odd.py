@@ -91,3 +91,28 @@ def test_a_quick_check_names_two_mistakes() -> None:
         return softmax(np.where(seen, logits, -np.inf)) @ v
 
     assert attn_exp.check(function, "mask=causal", quick=True).mistakes == ("causal_flipped", "scale_by_d")
+
+
+@pytest.mark.parametrize(("late", "mistakes"), [(0, ()), (1, ("padding_one_long",))])
+def test_each_entry_may_have_a_length_of_its_own(late: int, mistakes: tuple[str, ...]) -> None:
+    def function(q: Any, k: Any, v: Any, lengths: Any) -> Any:
+        logits = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+        seen = np.arange(k.shape[-2]) < np.asarray(lengths)[:, None, None, None] + late
+        return softmax(np.where(seen, logits, -np.inf)) @ v
+
+    answer = attn_exp.check(function, "mask=padding", "mask.padding.lengths=[6,4,5]", quick=True)
+    assert (answer.passed, answer.mistakes) == (not mistakes, mistakes), answer
+
+
+def test_powers_that_overflow_behind_a_mask_are_named() -> None:
+    """A running sum over the keys: 0 times what overflowed is NaN, where -inf would have been 0."""
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        sums, total = np.zeros((*q.shape[:-1], v.shape[-1])), np.zeros((*q.shape[:-1], 1))
+        for key in range(k.shape[-2]):
+            logits = q @ k[..., key, :, None] / q.shape[-1] ** 0.5
+            powers = np.exp(logits) * (np.arange(q.shape[-2])[:, None] >= key)
+            sums, total = sums + powers * v[..., key, None, :], total + powers
+        return sums / total
+
+    assert attn_exp.check(function, "mask=causal", quick=True).mistakes == ("no_max_subtraction",)
