@@ -75,7 +75,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Say what a first `pytest` takes, and which of its tests take too much."""
     if not config.getoption("--all"):
         return
-    ended = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "keywords")]
+    ended = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "when")]
     took = {
         report.nodeid: dict(report.user_properties).get("processor", 0.0)
         for report in ended
