@@ -45,14 +45,15 @@ def values_shown(axis: Axis) -> str:
 def estimate(plan: Plan, config: Config) -> float:
     """Return the seconds a point takes, from points all over the sweep, shared by the workers.
 
-    Points that a chunk computes together cost less than alone: where it does not take long, chunks are timed.
+    Points that a chunk computes together cost less than alone: as many of some chunks are timed as will not take long.
     """
     sample = sorted({round(place) for place in (0, (plan.points - 1) / 2, plan.points - 1)})
     compute(plan, Job(0, sample[:1]))
     seconds = timed(plan, [[number] for number in sample])
-    chunks = {place // plan.chunk: plan.numbers(place // plan.chunk)[:MOST_TIMED] for place in sample}
-    if seconds * sum(map(len, chunks.values())) <= PATIENCE:
-        seconds = timed(plan, list(chunks.values()))
+    count = min(MOST_TIMED, int(PATIENCE / len(sample) / seconds)) if seconds else MOST_TIMED
+    if count > 1:
+        chunks = {place // plan.chunk for place in sample}
+        seconds = timed(plan, [plan.numbers(chunk)[:count] for chunk in sorted(chunks)])
     return seconds / engine.workers(engine.chosen(config.sweep), config.sweep)
 
 
