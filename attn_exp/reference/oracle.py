@@ -24,8 +24,8 @@ Turn = Callable[[Sequence[float], int], list[float]]
 BUDGET = 2_000_000
 """Multiplications of Python floats that the projection of x may cost, about 0.1 s; NumPy projects what costs more."""
 
-QUERIES = 1_000_000
-"""Multiplications that the checked queries may cost, about 0.05 s; all are checked where they cost no more."""
+QUERIES = 2_000_000
+"""Multiplications that the checked queries may cost, about 0.1 s; all are checked where they cost no more."""
 
 REFERENCES = {"logits": reference.weights, "kernel": reference.linear_weights}
 """Which of the reference's functions says what the weights of a form should be."""
