@@ -14,7 +14,7 @@ from attn_exp.rules.masks.mask import AllOf
 Array = NDArray[Any]
 
 MOST_PLACES = 1 << 22
-"""Of more places no mask is asked: a weight of exactly 0 is then taken for a masked one."""
+"""Of more places no mask is asked, nor one whose code is not at hand: a weight of exactly 0 counts as masked."""
 
 
 def closed(settled: Settled, weights: Array, side: int | None = None) -> Array | None:
@@ -25,9 +25,11 @@ def closed(settled: Settled, weights: Array, side: int | None = None) -> Array |
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):
         return None
+    from attn_exp.rules.absent import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
+
     heads, rows, keys = weights.shape
     shown = weights[:, :side, :side]
-    if shown.size > MOST_PLACES:
+    if shown.size > MOST_PLACES or any(isinstance(mask, AbsentMask) for mask in masks):
         return np.asarray(shown == 0)
     row = np.arange(shown.shape[1])[:, None]
     grid = Grid(

@@ -81,6 +81,10 @@ def of_the_rules(settled: Settled) -> str:
     rules = settled.rules
     if rules.normalizer.name not in NORMALIZERS:
         return f"normalizer={rules.normalizer.name} is computed in Python alone"
+    from attn_exp.rules.absent import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
+
+    if any(isinstance(mask, AbsentMask) for mask in rules.masks):
+        return "the code of its mask is not at hand"
     if rules.bend_last or np.ndim(rules.offset):
         return "its rules are in an order that a page does not know"
     strange: list[Score | Position] = [rule for rule in rules.scores if not (is_plain(rule) and paired(rule))]
