@@ -29,6 +29,7 @@ FORMS = ("tests/forms/test_oracle_matrix.py", "-k", "every_rule")
 LENT = ("tests/forms/test_onnxruntime.py",)
 DRAWN = ("tests/problem/test_torch_generator.py", "tests/problem/test_generators.py", "tests/problem/test_drawing.py")
 FAST = ("tests/forms/test_fast_paths.py", "tests/forms/test_choice.py", "tests/forms/test_blockwise.py")
+FEW = ("tests/forms/test_few_queries.py", "tests/forms/test_memory.py")
 
 
 class Mutant(NamedTuple):
@@ -97,6 +98,8 @@ MUTANTS = [
     Mutant("masks of two blocks mixed up", "forms/_blocks/asked.py", "(start - block.task.rows.start, stop - start, queries)", "(0, stop - start, queries)", FAST),
     Mutant("underflow of few tokens trusted", "forms/_blocks/plain.py", "np.finfo(total.dtype).eps <= least and most", "most", FAST),
     Mutant("a second run forgets the first", "forms/_blocks/block.py", "            total += summed", "            total = summed", FAST),
+    Mutant("pieces are merged as if they had one anchor", "forms/_blocks/pieces.py", "part.total * share for", "part.total for", FEW),
+    Mutant("memory is lent twice", "forms/_blocks/memory.py", "STORE.shelf.free.pop()", "STORE.shelf.free[-1]", FEW),
     Mutant("a mask begins one key late", "forms/_blocks/tasks.py", "(max(first, every_stop), last)", "(max(first, every_stop + 1), last)", FAST),
     Mutant("float32 said to be float64", "forms/onnxruntime.py", 'DTYPE = "float32"', 'DTYPE = "float64"', LENT),
     Mutant("ulp of the wrong type", "experiment/measuring.py", "checked, truth, kind", "checked, truth", LENT),
