@@ -52,6 +52,9 @@ def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bo
         return None  # few causal logits go to `matrix`, which is exact to the bit whatever masked keys hold
     factor = query.dtype.type(1 / math.sqrt(size) if scale is None else scale)
     context = np.empty((*heads, rows, value.shape[-1]), query.dtype)
+    if places <= FEW and rows * keys * size <= UNHELD // 4:
+        with np.errstate(all="ignore"):
+            return context if mixed(query, key, value, factor, is_causal, None, context) else None
     if places <= ALONE and rows * keys * size <= UNHELD:
         with np.errstate(all="ignore"), lent() as memory:
             return context if mixed(query, key, value, factor, is_causal, memory, context) else None
@@ -111,10 +114,16 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
     return all(answers)
 
 
-def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Memory, context: Array) -> bool:
-    """Write `softmax(factor q k^T) v` into the context, and say whether it can be trusted."""
-    tile = memory.array((*q.shape[:-1], k.shape[-2]), q.dtype)
-    multiply(q, k, factor, memory, tile)
+def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Memory | None, context: Array) -> bool:
+    """Write `softmax(factor q k^T) v` into the context, and say whether it can be trusted.
+
+    Few bytes are allocated sooner than cut from a memory.
+    """
+    if memory is None:
+        tile = np.matmul(q * factor, k.mT)
+    else:
+        tile = memory.array((*q.shape[:-1], k.shape[-2]), q.dtype)
+        multiply(q, k, factor, memory, tile)
     np.exp(tile, out=tile)
     if is_causal:
         tile *= np.tri(*tile.shape[-2:], dtype=tile.dtype)
@@ -129,6 +138,8 @@ def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Me
 
 def finite(array: Array) -> bool:
     """Say whether all are numbers and none is infinite; nothing is as large as NaN."""
+    if array.size <= FEW:
+        return bool(np.isfinite(array).all())
     least, most = np.minimum.reduce(array, axis=None, initial=0), np.maximum.reduce(array, axis=None, initial=0)
     return bool(-np.inf < least and most < np.inf)
 
