@@ -35,7 +35,7 @@ CASES = {
     "a logit that takes its share": f"{RANDOM} score=sink",
     "logits that are bent": f"{RANDOM} score=softcap",
     "positions": f"{RANDOM} position=rope,sinusoidal",
-    "positions of heads, after a past": f"{RANDOM} position=rope past=2 mask=causal head=4 variant=[looped,multi_query]",
+    "positions of heads after a past": f"{RANDOM} position=rope past=2 mask=causal head=4 variant=[looped,multi_query]",
     "other normalizers": f"{RANDOM} normalizer=sigmoid,sparsemax,sum",
     "a convention with its own empty rows": f"{RANDOM} convention=torch_mha mask=padding mask.padding.lengths=3",
     "a convention whose heads take turns": f"{RANDOM} convention=onnx_old head=4 kv_head=2 variant=[multi_head,matrix]",
