@@ -6,6 +6,7 @@ take the most of a processor: those that make a first `pytest` slow, however bus
 
 from __future__ import annotations
 
+import gc
 import resource
 from collections.abc import Iterator
 from typing import Any
@@ -48,6 +49,15 @@ def browser() -> Iterator[None]:
     """End the browser that tests share."""
     yield
     tab.end()
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """Let cycles be collected again: the command line leaves that off, as its process ends with it."""
+    yield
+    if not gc.isenabled():
+        gc.enable()
+        gc.unfreeze()
 
 
 def processor_time() -> float:
