@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import resource
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,9 @@ settings.load_profile("first")
 
 MUCH = 2.0
 """Seconds of a processor's time above which a test belongs to the long ones."""
+LISTED = Path(__file__).with_name("long_cases.txt")
+MOST = 6000
+"""With more cases than these, all tests were collected, and not those of some files."""
 STARTED = pytest.StashKey[float]()
 
 
@@ -36,12 +40,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long tests, unless all are asked for."""
+    """Leave out the long tests, unless all are asked for.
+
+    They are marked, or listed in `long_cases.txt`: cases that took a third of a second or more when nothing else ran,
+    beside others of their test, or of their file, that take less.
+    """
+    listed = set(LISTED.read_text(encoding="utf-8").splitlines())
     if config.getoption("--all"):
+        gone = sorted(listed - {item.nodeid for item in items}) if len(items) > MOST else []
+        if gone:
+            raise pytest.UsageError(f"{LISTED.name} names {len(gone)} cases that are not there, such as {gone[0]}")
         return
-    long = [item for item in items if item.get_closest_marker("long")]
-    items[:] = [item for item in items if not item.get_closest_marker("long")]
-    config.hook.pytest_deselected(items=long)
+    long = {item for item in items if item.get_closest_marker("long") or item.nodeid in listed}
+    items[:] = [item for item in items if item not in long]
+    config.hook.pytest_deselected(items=list(long))
 
 
 @pytest.fixture(scope="session", autouse=True)

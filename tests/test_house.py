@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ EDGES = {
 """Which files, or all files of which folders, may import a library that is slow to load."""
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Return the full names of the modules that a file imports, wherever in the file."""
     names: set[str] = set()

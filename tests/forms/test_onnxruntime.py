@@ -77,7 +77,8 @@ def test_four_libraries_are_four_rows_of_one_table(rules: str) -> None:
     assert 1e-10 < found.rows[3].error < 1e-6
 
 
-def test_a_row_in_float32_says_so_wherever_it_is_judged() -> None:
+def test_a_row_in_float32_says_so_wherever_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")  # where heads stand on one line
     found = comparison(*RANDOM, BOTH)
     row = found.rows[1]
     assert row.sameness.startswith("within ") and row.sameness.endswith(" of float32")
