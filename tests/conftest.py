@@ -98,10 +98,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not config.getoption("--all"):
         return
     ended = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "when")]
+    listed = set(LISTED.read_text(encoding="utf-8").splitlines())
     took = {
         report.nodeid: dict(report.user_properties).get("processor", 0.0)
         for report in ended
-        if report.when == "teardown" and "long" not in report.keywords
+        if report.when == "teardown" and "long" not in report.keywords and report.nodeid not in listed
     }
     terminalreporter.write_line(f"a first pytest: {len(took)} tests, {sum(took.values()):.0f} s of a processor's time")
     for name in sorted(took, key=lambda name: -took[name]):

@@ -237,6 +237,7 @@ def attention(q: torch.Tensor, k, v):
 
 
 module = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+wide = torch.nn.MultiheadAttention(8, 2, batch_first=True)
 """
 
 
@@ -253,7 +254,11 @@ def test_a_function_that_answers_in_a_coarser_type_is_judged_in_it(text: str, ki
 
 
 @pytest.mark.long
-def test_a_module_with_its_own_matrices_is_refused_and_told_what_to_write(here: Path) -> None:
+def test_a_module_gets_the_matrices_of_the_run_where_they_fit(here: Path) -> None:
     (here / "mine.py").write_text(COARSE)
-    with pytest.raises(UserError, match=r"a run has others; name a function of x, W_q, W_k, W_v that puts those in"):
-        attn_exp.run("variant=[matrix,mine]", "variant.mine.form=mine.py:module")
+    words = ("head=2", "variant=[multi_head,mine]")
+    rows = attn_exp.run(*words, "variant.mine.form=mine.py:module").comparison.rows
+    assert [row.same_as for row in rows] == ["A", "A"]
+    assert rows[1].error_ulp < 8
+    other = attn_exp.run(*words, "variant.mine.form=mine.py:wide").comparison.rows[1]
+    assert other.note == "wide: in_proj_weight: the module has [24, 8], the run [12, 4]"

@@ -14,7 +14,8 @@ from tests.sweeps.command import alive, children, kill, results, run, start, the
 pytestmark = pytest.mark.long
 
 KILLS = 5
-POINTS = 300
+POINTS = 3000
+"""So many that the driver is killed long before the last of them."""
 WORDS = ("-m", "embeddings=random", "embeddings.tokens=16", "embeddings.d_model=8", f"seed=range({POINTS})",
          "variant=[matrix,multi_head]", "report=tables", "sweep.chunk=4", "sweep.workers=2")  # fmt: skip
 
@@ -38,7 +39,8 @@ def test_a_driver_killed_at_random_moments(seed: int, tmp_path: Path, expected: 
         wanted = len(parts(tmp_path)) + moments.randrange(12)
         with start(tmp_path, *WORDS) as driver:
             wait_until(lambda least=wanted: len(parts(tmp_path)) >= least)  # type: ignore[misc] # a default binds it now
-            time.sleep(moments.uniform(0, 0.1))
+            time.sleep(moments.uniform(0, 0.05))
+            assert driver.poll() is None, "it ended before it was killed"
             workers = children(driver.pid) if driver.poll() is None else []
             driver.kill()
         wait_until(lambda left=workers: not any(map(alive, left)))  # type: ignore[misc] # a default binds it now
