@@ -7,6 +7,7 @@ take the most of a processor: those that make a first `pytest` slow, however bus
 from __future__ import annotations
 
 import gc
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     listed = set(LISTED.read_text(encoding="utf-8").splitlines())
     if config.getoption("--all"):
-        gone = sorted(listed - {item.nodeid for item in items}) if len(items) > MOST else []
+        complete = len(items) > MOST and "ATTN_EXP_CI" in os.environ  # elsewhere libraries may be missing
+        gone = sorted(listed - {item.nodeid for item in items}) if complete else []
         if gone:
             raise pytest.UsageError(f"{LISTED.name} names {len(gone)} cases that are not there, such as {gone[0]}")
         return
