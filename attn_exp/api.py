@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.spelling import spelled
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, worded
+from attn_exp.errors import folder as path_of
 from attn_exp.runs import execution, own_members, store
 from attn_exp.runs.given import is_array_name, named_or_spelled, plain, split, starting, with_arrays
 from attn_exp.runs.result import Result
@@ -35,8 +36,8 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
 
     input_arrays, projections = split(settings)
     chosen = [f"{key}={spelled(plain(value))}" for key, value in settings.items() if not is_array_name(key)]
-    all_words = [*starting(input_arrays), *words, *chosen]
-    folders = [] if config_dir is None else [str(config_dir)]
+    all_words = [*starting(input_arrays), *worded(words), *chosen]
+    folders = folders_of(config_dir)
     config = read(with_arrays(values(all_words, folders), input_arrays, projections))
     given = [f"embeddings.{key}={named_or_spelled(value)}" for key, value in input_arrays.items()]
     given += [f"++projections.given.{key}={named_or_spelled(value)}" for key, value in projections.items()]
@@ -57,7 +58,7 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
     from attn_exp.sweeps.sweep import sweep as computed  # noqa: PLC0415
 
     chosen = [f"{key}={spelled(plain(value))}" for key, value in settings.items()]
-    outcome = computed([*words, *chosen], [] if config_dir is None else [str(config_dir)])
+    outcome = computed([*worded(words), *chosen], folders_of(config_dir))
     if not outcome.kept:
         dry = "sweep.dry_run=true computes nothing; python -m attn_exp -m prints its plan"
         raise UserError(dry if outcome.text else f"{outcome.folder}: cannot be written to")
@@ -70,7 +71,7 @@ def load(folder: str | Path) -> Result | Swept:
     Raises:
         UserError: neither there, or one that cannot be read.
     """
-    place = Path(folder)
+    place = path_of(folder, "folder")
     if (place / "manifest.json").is_file() and not (place / "run.json").exists():
         from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
 
@@ -93,7 +94,9 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
     from attn_exp.experiment.judging import check as judging  # noqa: PLC0415
     from attn_exp.experiment.judging import command, own  # noqa: PLC0415 - most imports need none
 
-    question = command.understood([*words, *(f"{key}={spelled(plain(value))}" for key, value in settings.items())])
+    question = command.understood(
+        [*worded(words), *(f"{key}={spelled(plain(value))}" for key, value in settings.items())]
+    )
     subject = own.find(function) if isinstance(function, str) else own.given(function)
     return judging.check(subject, question, quick=quick)
 
@@ -113,8 +116,8 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
 
     answers = {key: value for key, value in given.items() if key in boxes.STAGES}
     settings = [f"{key}={spelled(plain(value))}" for key, value in given.items() if key not in boxes.STAGES]
-    folders = [] if config_dir is None else [str(config_dir)]
-    return numbers.explain(composed([*words, *settings], folders), answers, " ".join([*words, *settings]))
+    folders = folders_of(config_dir)
+    return numbers.explain(composed([*worded(words), *settings], folders), answers, " ".join([*words, *settings]))
 
 
 def sheet(*words: str, **settings: Any) -> Exercise:
@@ -127,7 +130,7 @@ def sheet(*words: str, **settings: Any) -> Exercise:
     """
     from attn_exp.runs.classroom import exercise  # noqa: PLC0415 - most imports need none
 
-    return exercise.exercise([*words, *(f"{key}={spelled(plain(value))}" for key, value in settings.items())])
+    return exercise.exercise([*worded(words), *(f"{key}={spelled(plain(value))}" for key, value in settings.items())])
 
 
 def assert_attention(function: Any, *words: str, **settings: Any) -> None:
@@ -140,3 +143,8 @@ def assert_attention(function: Any, *words: str, **settings: Any) -> None:
     verdict = check(function, *words, **settings)
     if not verdict.passed:
         raise AssertionError(str(verdict))
+
+
+def folders_of(config_dir: str | Path | None) -> list[str]:
+    """Return the folders of the user's own settings: one, or none."""
+    return [] if config_dir is None else [str(path_of(config_dir, "config_dir"))]

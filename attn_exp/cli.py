@@ -191,8 +191,8 @@ def command(named: Command, words: Sequence[str]) -> int:
 MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]"
 SHEET = "sheet SETTINGS [names=class.csv] [digits=2] [turned=true] [to=DIR]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
-REPORT, RERUN = "report DIR [figures.only=weights] [figures.format=pdf]", "rerun DIR [POINT] [--own-code]"
-NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code]"
+REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
+NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
 JUDGING, RUNS, SWEEP = "experiment.judging.command", "runs.commands", "sweeps.commands"
 
 COMMANDS = {
@@ -202,7 +202,7 @@ COMMANDS = {
         "config.new:write", 1, 3, "new [DIR/]NAME [--config-dir DIR]", "a YAML of your own numbers, ready to edit"
     ),
     "open": Command(f"{RUNS}:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
-    "report": Command(f"{SWEEP}:render_again", 1, 9, REPORT, "a run's report again, from its results"),
+    "report": Command(f"{SWEEP}:render_again", 1, 10, REPORT, "a run's report again, from its results"),
     "index": Command(f"{RUNS}:index", 0, 1, "index [DIR]", "a page of all runs and sweeps under a folder (outputs)"),
     "runs": Command(f"{RUNS}:runs", 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
     "sheet": Command("runs.classroom.hand_out:sheet", 1, MANY, SHEET, "a worksheet to fill in by hand, and its key"),
@@ -216,7 +216,7 @@ COMMANDS = {
     "status": Command(f"{SWEEP}:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
     "collect": Command(f"{SWEEP}:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"),
     "compare": Command(
-        "sweeps.versus.command:compare", 2, 3, COMPARE, "two runs or two sweeps: what differs, and from where on"
+        "sweeps.versus.command:compare", 2, 4, COMPARE, "two runs or two sweeps: what differs, and from where on"
     ),
     "rerun": Command(f"{SWEEP}:rerun", 1, 3, RERUN, "a run again, or a sweep's point as a run"),
 }

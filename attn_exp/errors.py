@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that a terminal obeys or cannot print: controls but the line's end and the tab, and turned writing."""
+
+
+PLAIN = ("bool", "bytes", "dict", "float", "int", "list", "set", "str", "tuple")
+"""Types whose values are shown as they are where they do not belong."""
 
 
 class UserError(ValueError):
@@ -27,6 +33,49 @@ def unknown(word: str, choices: Sequence[str], kind: str) -> str:
     hint = f"did you mean {near[0]}? " if near else ""
     known = f"choose one of {some(choices)}" if choices else "there is none to choose"
     return f"unknown {kind} {brief(word)!r}; {hint}{known}"
+
+
+def chosen(word: Any, choices: Collection[str], kind: str, of: str = "") -> str:
+    """Return a name that is one of the choices, of something that has a name itself.
+
+    Raises:
+        UserError: any other, or no text at all.
+    """
+    kind = f"{kind} of {of}" if of else kind
+    if not isinstance(word, str):
+        raise UserError(f"unknown {kind} {given(word)}; choose one of {some(list(choices))}")
+    if word not in choices:
+        raise UserError(unknown(word, list(choices), kind))
+    return word
+
+
+def folder(value: Any, name: str) -> Path:
+    """Return a path that was given as text or as a path.
+
+    Raises:
+        UserError: something else.
+    """
+    if not isinstance(value, str | PathLike) or "\0" in str(value):
+        raise UserError(f"{name} is {given(value)}; expected the path of a folder")
+    return Path(value)
+
+
+def worded(words: Sequence[Any]) -> tuple[str, ...]:
+    """Return words of a command line that came from Python.
+
+    Raises:
+        UserError: one that is no text.
+    """
+    for word in words:
+        if not isinstance(word, str):
+            raise UserError(f"got {given(word)} where a word such as 'mask=causal' was expected")
+    return tuple(words)
+
+
+def given(value: object) -> str:
+    """Say in a few words what came where something else was expected."""
+    name = type(value).__name__
+    return brief(" ".join(repr(value).split())) if value is None or name in PLAIN else f"of type {name}"
 
 
 def some(names: Sequence[str], most: int = 150) -> str:

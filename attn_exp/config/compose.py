@@ -16,6 +16,7 @@ import omegaconf
 from hydra._internal.hydra import Hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -69,6 +70,16 @@ def composed_once(words: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConf
         composition = hydra.compose_config("config", spelled, mode, from_shell=True, with_log_configuration=False)
     check_composed(composition)
     return composition
+
+
+def overrides(words: Sequence[str]) -> list[Any]:
+    """Return what Hydra reads in words: their keys, kinds and values.
+
+    Raises:
+        UserError: words that cannot be read.
+    """
+    with what_hydra_stumbles_over():
+        return OverridesParser.create().parse_overrides([with_quotes(known_to_hydra(word)) for word in words])
 
 
 def with_quotes(word: str) -> str:

@@ -10,7 +10,6 @@ class Column(NamedTuple):
     """How tables show one field of a record; it stands beside the field: `error: Annotated[float, Column(...)]`.
 
     `place`: where it stands among the others, from the left.
-    `name`: its head in a report; a terminal and a file have the name of the field.
     `unit`, `meaning`: for the legend of a report.
     `shown`: the tables that show it whatever it holds: `page`, `terminal`, `paper`, `sweep`.
     `summed`: whether a sweep sums it up over its points.
@@ -18,10 +17,10 @@ class Column(NamedTuple):
     `deep`: whether it is left out where `report.depth=reading`: a student has no use for it.
     `exact`: whether it is an error itself, of which two digits say all.
     `drawn`: how early a sweep draws it, from 1; 0 = never.
+    `name`: its head in a report, which `columns` makes of the field's name; a terminal and a file have that as it is.
     """
 
     place: int
-    name: str
     unit: str = ""
     meaning: str = ""
     shown: tuple[str, ...] = ()
@@ -30,17 +29,32 @@ class Column(NamedTuple):
     exact: bool = False
     deep: bool = False
     drawn: int = 0
+    name: str = ""
+
+    @property
+    def small(self) -> str:
+        """The unit that stands in small letters behind the name; empty where the name ends in it."""
+        return "" if self.name.split(" ")[-1] == self.unit else self.unit
 
     @property
     def title(self) -> str:
-        """The name, with its unit in brackets."""
-        return f"{self.name} ({self.unit})" if self.unit else self.name
+        """The name, with its unit in brackets unless the name ends in it."""
+        return f"{self.name} ({self.small})" if self.small else self.name
+
+    def measured_in(self, unit: str) -> Column:
+        """Return the same column in another unit, which takes the place of its own in the name."""
+        return self._replace(name=f"{self.name.removesuffix(f' {self.unit}')} {unit}", unit=unit)
+
+
+def spoken(name: str) -> str:
+    """Return the name of a field as the head of a table, with spaces between its words."""
+    return name.strip("_").replace("_", " ")
 
 
 def columns(*schemas: type) -> dict[str, Column]:
     """Return the column of each field of some records, in the order in which they are read."""
     hints = [pair for schema in schemas for pair in get_type_hints(schema, include_extras=True).items()]
-    known = {name: column for name, hint in hints if (column := beside(hint)) is not None}
+    known = {name: column._replace(name=spoken(name)) for name, hint in hints if (column := beside(hint)) is not None}
     return dict(sorted(known.items(), key=lambda pair: pair[1].place))
 
 

@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from attn_exp.experiment.column import Column, columns
+from attn_exp.experiment.column import Column, columns, spoken
 
 EVERYWHERE = ("page", "terminal", "paper")
 
@@ -18,29 +18,27 @@ class Row:
     `same_as` is empty and the numbers are NaN; so are those of stages that were never formed.
     """
 
-    variant: Annotated[str, Column(10, "variant", shown=EVERYWHERE)]
-    form: Annotated[str, Column(30, "form", meaning="how it is computed", aside=True)]
-    head: Annotated[int, Column(40, "heads", meaning="query heads", shown=("terminal", "paper"))]
+    variant: Annotated[str, Column(10, shown=EVERYWHERE)]
+    form: Annotated[str, Column(30, meaning="how it is computed", aside=True)]
+    head: Annotated[int, Column(40, meaning="query heads", shown=("terminal", "paper"))]
     scale: Annotated[
         bool | float,
         Column(
             60,
-            "scale",
             meaning="whether the scores are divided by sqrt(d), or the number they are multiplied by",
             shown=("terminal", "paper"),
         ),
     ]
-    multiplier: Annotated[float, Column(70, "multiplier", meaning="what the scores are multiplied by", aside=True)]
-    bias: Annotated[bool, Column(80, "bias", meaning="biases of the projections")]
+    multiplier: Annotated[float, Column(70, meaning="what the scores are multiplied by", aside=True)]
+    bias: Annotated[bool, Column(80, meaning="whether the projections add biases")]
     output_projection: Annotated[
-        bool, Column(90, "W_o", meaning="whether the heads are mixed by the output projection", aside=True)
+        bool, Column(90, meaning="whether the heads are mixed by the output projection W_o", aside=True)
     ]
-    mistake: Annotated[str, Column(95, "mistake")]
+    mistake: Annotated[str, Column(95)]
     same_as: Annotated[
         str,
         Column(
             20,
-            "same as",
             meaning="variants with the same letter compute the same function, to rounding",
             shown=EVERYWHERE,
         ),
@@ -49,7 +47,6 @@ class Row:
         float,
         Column(
             100,
-            "error",
             meaning="largest difference from the variant's own reference: is it right?",
             shown=EVERYWHERE,
             summed=True,
@@ -60,9 +57,8 @@ class Row:
         float,
         Column(
             110,
-            "error",
             unit="ulp",
-            meaning="the same, in units in the last place of the largest number",
+            meaning="the error in units in the last place of the largest number",
             shown=("terminal", "sweep"),
             summed=True,
             aside=True,
@@ -70,14 +66,11 @@ class Row:
             drawn=6,
         ),
     ]
-    checked: Annotated[
-        int, Column(230, "queries checked", meaning="how many queries the reference checked", aside=True)
-    ]
+    checked: Annotated[int, Column(230, meaning="how many queries the reference checked", aside=True)]
     shift: Annotated[
         float,
         Column(
             150,
-            "shift",
             meaning="largest difference from the first row: what did it change?",
             shown=(*EVERYWHERE, "sweep"),
             summed=True,
@@ -88,7 +81,6 @@ class Row:
         float,
         Column(
             160,
-            "cosine",
             meaning="cosine of the angle to the first row's output",
             shown=("terminal", "paper", "sweep"),
             summed=True,
@@ -99,7 +91,6 @@ class Row:
         float,
         Column(
             170,
-            "entropy",
             unit="nats",
             meaning="mean entropy of the weights: 0 where one key takes all",
             shown=(*EVERYWHERE, "sweep"),
@@ -111,7 +102,6 @@ class Row:
         float,
         Column(
             180,
-            "effective keys",
             meaning="over how many keys, equally weighted, it would spread as widely",
             shown=("terminal", "paper", "sweep"),
             summed=True,
@@ -123,8 +113,7 @@ class Row:
         float,
         Column(
             190,
-            "largest weight",
-            meaning="mean over heads and queries",
+            meaning="what the key that is looked at most gets, a mean over heads and queries",
             shown=(*EVERYWHERE, "sweep"),
             summed=True,
             drawn=2,
@@ -134,8 +123,7 @@ class Row:
         float,
         Column(
             240,
-            "row-sum error",
-            meaning="how far a row of weights is from summing to 1",
+            meaning="how far a row of weights is from summing to 1, at most",
             summed=True,
             aside=True,
             deep=True,
@@ -144,28 +132,21 @@ class Row:
     ]
     flops: Annotated[
         int,
-        Column(
-            250, "multiplications and additions", meaning="of both matrix products, together", aside=True, deep=True
-        ),
+        Column(250, meaning="multiplications and additions of both matrix products", aside=True, deep=True),
     ]
-    kv_head: Annotated[int, Column(50, "key/value heads", meaning="heads that the queries share")] = 0
-    mask: Annotated[str, Column(101, "mask")] = "none"
-    score: Annotated[str, Column(102, "score")] = "none"
-    position: Annotated[str, Column(103, "position")] = "none"
-    normalizer: Annotated[str, Column(104, "normalizer")] = "softmax"
-    convention: Annotated[str, Column(105, "convention")] = "none"
-    sameness: Annotated[
-        str, Column(130, "sameness", meaning="how near the output is to the first row's", deep=True)
-    ] = ""
-    differs_at: Annotated[
-        str, Column(140, "differs at", meaning="the first stage that is not the first row's", deep=True)
-    ] = ""
-    note: Annotated[str, Column(260, "note")] = ""
+    kv_head: Annotated[int, Column(50, meaning="key/value heads, which the query heads share")] = 0
+    mask: Annotated[str, Column(101)] = "none"
+    score: Annotated[str, Column(102)] = "none"
+    position: Annotated[str, Column(103)] = "none"
+    normalizer: Annotated[str, Column(104)] = "softmax"
+    convention: Annotated[str, Column(105)] = "none"
+    sameness: Annotated[str, Column(130, meaning="how near the output is to the first row's", deep=True)] = ""
+    differs_at: Annotated[str, Column(140, meaning="the first stage that is not the first row's", deep=True)] = ""
+    note: Annotated[str, Column(260)] = ""
     computed_in: Annotated[
         str,
         Column(
             120,
-            "computed in",
             meaning="the type of numbers that the form works in: its ulp are this type's",
             shown=("terminal",),
             deep=True,
@@ -175,6 +156,16 @@ class Row:
 
 COLUMNS = columns(Row)
 """The columns of a row, in the order in which they are read."""
+
+
+def is_deep(metric: str) -> bool:
+    """Say whether a metric is left out where `report.depth=reading`; one beyond a row's own was asked for by name."""
+    return metric in COLUMNS and COLUMNS[metric].deep
+
+
+def titled(name: str) -> str:
+    """Return the head of a field of a row or of a metric, with its unit."""
+    return COLUMNS[name].title if name in COLUMNS else spoken(name)
 
 
 @dataclass(frozen=True)

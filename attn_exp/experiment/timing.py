@@ -30,11 +30,11 @@ class Timing:
     """What one variant costs on this machine: seconds per computation, and the most bytes held at once, if measured."""
 
     variant: str
-    median_s: Annotated[float, Column(200, "time", unit="µs", meaning="median on this machine")]
+    median_s: Annotated[float, Column(200, unit="s", meaning="median time of one computation on this machine")]
     minimum_s: float
     runs: int
     peak_bytes: Annotated[
-        int | None, Column(210, "peak", unit="bytes", meaning="the most memory held at once", aside=True, deep=True)
+        int | None, Column(210, unit="bytes", meaning="the most memory held at once", aside=True, deep=True)
     ]
 
 

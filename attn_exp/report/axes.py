@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from attn_exp.report import words
 from attn_exp.report.walk import Step
 
 MEANING = {
-    "t": "queries: the tokens that ask",
-    "s": "keys: the tokens that are asked",
-    "m": "numbers of a token in X",
-    "n": "numbers of a token in the memory",
-    "d": "numbers of a query or a key, in W those of all heads",
-    "e": "numbers of a value, in W those of all heads",
-    "h": "heads",
+    "t": words.QUERIES_ARE,
+    "s": words.KEYS_ARE,
+    "m": words.NUMBERS_IN_X,
+    "n": words.NUMBERS_IN_MEMORY,
+    "d": words.NUMBERS_OF_QUERY,
+    "e": words.NUMBERS_OF_VALUE,
+    "h": words.HEADS_ARE,
 }
 """Every letter that a shape is written with, in the order in which they are explained."""
 
@@ -35,7 +36,7 @@ def axes(steps: Iterable[Step]) -> list[Axis]:
         for letter, size in zip(["h", *letters] if len(step.shape) == 3 else letters, step.shape, strict=False):
             sizes.setdefault(letter, {})[size] = None
     return [
-        Axis(letter, meaning, " or ".join(map(str, sizes[letter])))
+        Axis(letter, meaning, f" {words.OR} ".join(map(str, sizes[letter])))
         for letter, meaning in MEANING.items()
         if letter in sizes
     ]

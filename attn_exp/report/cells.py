@@ -35,12 +35,9 @@ def cell(value: float, step: walk.Step, key: str, closed: bool = False) -> str:
 
 
 def shade(value: float, step: walk.Step) -> float:
-    """Return how strong the colour of a number is: its share of the largest, of weights the square root of that.
-
-    The first rows of a causal mask have thousands of times the weights of the last.
-    """
+    """Return how strong the colour of a number is: its share of the largest, of weights as their scale says."""
     share = abs(value) / step.largest if step.largest else 0.0
-    return math.sqrt(share) if step.stage == "weights" else share
+    return float(min(1.0, share) ** step.power)
 
 
 def share_class(share: float, kind: str = "") -> str:

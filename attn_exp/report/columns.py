@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from markupsafe import Markup
+
 from attn_exp.experiment.column import Column, columns
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
@@ -53,9 +55,33 @@ class Table(NamedTuple):
         return Table(tuple(self.head[place] for place in places), lines, self.shared)
 
 
-def shared(table: Table) -> str:
-    """Return what is the same for all variants, as a list in words."""
-    return ", ".join(f"{shared.name} {shared.value}" for shared in table.shared)
+NUMBERS = ("same_as", "error", "error_ulp", "shift", "cosine", "sameness", "differs_at", "entropy", "effective_keys",
+           "largest_weight", "row_sum_error", "median_s", "peak_bytes")  # fmt: skip
+"""The columns that other numbers of the input change."""
+
+PLACES = {COLUMNS[name].place: name for name in NUMBERS}
+
+
+def mark(head: Column) -> Markup:
+    """Return how the script of a page knows a column that other numbers of the input change."""
+    return Markup(' data-column="{}"').format(PLACES[head.place]) if head.place in PLACES else Markup()
+
+
+def shared(table: Table) -> Markup:
+    """Return what is the same for all variants, as a list in words, with marks where other numbers change it."""
+    marks = {titled(COLUMNS[name]): mark(COLUMNS[name]) for name in NUMBERS}
+    pattern = Markup("{} <span{}>{}</span>")
+    return Markup(", ").join(
+        pattern.format(part.name, marks[part.name], part.value)
+        if part.name in marks
+        else Markup("{} {}").format(part.name, part.value)
+        for part in table.shared
+    )
+
+
+def titled(head: Column) -> str:
+    """Return the name of a column with its unit."""
+    return " ".join(filter(None, (head.name, head.small)))
 
 
 def heads(table: Table) -> str:
@@ -67,7 +93,7 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     """Return the comparison with the columns that tell variants apart, and beside it what is the same for all."""
     unit, factor = unit_of(timings)
     costs = {timing.variant: cost(timing, factor) for timing in timings}
-    described = COLUMNS | {"median_s": COLUMNS["median_s"]._replace(unit=unit)}
+    described = COLUMNS | {"median_s": COLUMNS["median_s"].measured_in(unit)}
     values = [
         {field.name: brief(getattr(row, field.name)) for field in fields(Row)} | costs.get(row.variant, {})
         for row in comparison.rows
@@ -81,14 +107,7 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     return Table(
         tuple(described[name] for name in apart),
         tuple(tuple(line.get(name, "") for name in apart) for line in values),
-        tuple(
-            Shared(
-                " ".join(filter(None, (described[name].name, described[name].unit))),
-                values[0][name],
-                described[name].deep,
-            )
-            for name in shared
-        ),
+        tuple(Shared(titled(described[name]), values[0][name], described[name].deep) for name in shared),
     )
 
 

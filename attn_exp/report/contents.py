@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from attn_exp.experiment.column import spoken
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.report import columns, letters, partings, walk, whose
-from attn_exp.report.flow import Flow, flow
+from attn_exp.report import columns, letters, partings, walk, whose, words
+from attn_exp.report.flow import flow
+from attn_exp.report.flow_boxes import Flow
 from attn_exp.report.flow_heads import parted, splitting
 from attn_exp.report.numbers import brief
 from attn_exp.report.sums import sums
@@ -65,7 +67,12 @@ def checked(finding: Finding) -> dict[str, Any]:
     """Return what a check found as a table with its sentence."""
     heads = finding.check.columns
     lines = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
-    return {"name": finding.name, "head": list(heads.values()), "lines": lines, "sentence": finding.sentence}
+    return {
+        "name": finding.name,
+        "head": [spoken(name) for name in heads],
+        "lines": lines,
+        "sentence": finding.sentence,
+    }
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
@@ -145,15 +152,16 @@ def facts(comparison: Comparison, settled: Settled, trace: Trace) -> dict[str, A
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield where a run comes from, in words."""
-    yield "started", str(about.get("started", ""))
-    yield "seed", str(about.get("seed", ""))
-    yield "versions", ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
+    yield words.ORIGIN_STARTED, str(about.get("started", ""))
+    yield words.ORIGIN_SEED, str(about.get("seed", ""))
+    yield words.ORIGIN_VERSIONS, ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
     git = about.get("git")
     if git:
-        yield "commit", f"{git.get('commit', '')}{' with changes' if git.get('dirty') else ''}"
-    yield "processor", str(about.get("cpu", ""))
+        commit = str(git.get("commit", ""))
+        yield words.ORIGIN_COMMIT, words.WITH_CHANGES.format(commit=commit) if git.get("dirty") else commit
+    yield words.PROCESSOR, str(about.get("cpu", ""))
     for pool in about.get("blas", ()):
         name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))
-        yield "BLAS", f"{name}, {pool.get('num_threads')} threads"
+        yield words.BLAS, words.BLAS_THREADS.format(name=name, count=pool.get("num_threads"))
     for pin in about.get("pins", ()):
-        yield "held back", pin
+        yield words.HELD_BACK, pin

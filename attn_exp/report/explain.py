@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from attn_exp.report import words
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.rules import Rules
 
@@ -64,11 +65,10 @@ def concatenated(mixed: bool, bias: bool) -> Explained:
     heads = "<mo>[</mo>" + name("C", "1") + "<mo>…</mo>" + name("C", "h") + "<mo>]</mo>"
     after = name("W", "o") + (PLUS + name("b", "o") if bias else "") if mixed else ""
     plain = f" W_o{' + b_o' if bias else ''}" if mixed else ""
-    meaning = "What each token leaves with: the heads side by side"
     return Explained(
         symbol="Y",
         axes="t m",
-        meaning=f"{meaning}, mixed by the output projection." if mixed else f"{meaning}.",
+        meaning=words.HEADS_MIXED if mixed else words.HEADS_BESIDE,
         formula=f"Y = [C_1 ... C_h]{plain}",
         mathml=math(name("Y") + EQUALS + heads + after),
     )
@@ -81,18 +81,17 @@ def weighted(logit: str, normalizer: Normalizer, extra: bool) -> Explained:
         return Explained(
             symbol="A",
             axes="t s",
-            meaning=f"{word} turns each row of logits into weights.",
+            meaning=words.OTHER_NORMALIZER.format(name=word),
             formula=f"A = {word}({logit})",
             mathml=math(name("A") + EQUALS + f"<mi>{word}</mi><mo>(</mo>" + name(logit) + "<mo>)</mo>"),
         )
     rest = PLUS + "<msup><mi>e</mi><mi>z</mi></msup>" if extra else ""
     below = f"<mrow>{SUM.format('k')}{POWER.format(logit, 'k')}{rest}</mrow>"
-    end = "; one more logit z takes its share and gives no value" if extra else " that sum to 1"
     plain = f"{logit}_ij) / (sum_k exp({logit}_ik){' + exp(z)' if extra else ''})"
     return Explained(
         symbol="A",
         axes="t s",
-        meaning=f"Softmax turns each row into shares of attention{end}.",
+        meaning=words.SOFTMAX_WITH_SINK if extra else words.SOFTMAX,
         formula=f"A_ij = exp({plain}",
         mathml=math(name("A", "i", "j") + EQUALS + f"<mfrac>{POWER.format(logit, 'j')}{below}</mfrac>"),
     )
@@ -110,89 +109,89 @@ def explained(
 ) -> Explained:
     """Return the words for a stage; without a formula where it is given, or where nothing is known of it."""
     if stage in PROJECTED:
-        words = projected(stage.upper(), PROJECTED[stage], bias, "")
+        stated = projected(stage.upper(), PROJECTED[stage], bias, "")
     elif stage == "output":
-        words = concatenated(mixed, bias)
+        stated = concatenated(mixed, bias)
     elif stage == "weights":
-        words = weighted(logit, normalizer, extra)
+        stated = weighted(logit, normalizer, extra)
     else:
-        words = STAGES.get(stage, Explained(stage, "", "", "", ""))
-    return words._replace(formula=f"{words.symbol}, given", mathml="") if given else words
+        stated = STAGES.get(stage, Explained(stage, "", "", "", ""))
+    return stated._replace(formula=words.GIVEN_STAGE.format(symbol=stated.symbol), mathml="") if given else stated
 
 
-def elsewhere(words: Explained, stage: str, apart: str, bias: bool) -> Explained:
+def elsewhere(stated: Explained, stage: str, apart: str, bias: bool) -> Explained:
     """Return the words for a stage where a `memory` or a `past` parts the keys' tokens from the queries'."""
-    if stage in PROJECTED and words.mathml:
+    if stage in PROJECTED and stated.mathml:
         return projected(stage.upper(), PROJECTED[stage], bias, apart)
-    return words._replace(axes=AXES.get((apart, stage), words.axes))
+    return stated._replace(axes=AXES.get((apart, stage), stated.axes))
 
 
 POWER = "<msup><mi>e</mi><mrow><msub><mi>{}</mi><mrow><mi>i</mi><mi>{}</mi></mrow></msub></mrow></msup>"
 SUM = "<munder><mo>∑</mo><mi>{}</mi></munder>"
 
 STAGES = {
-    "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows of them.", "X", ""),
-    "memory": Explained("X′", "s n", "The memory as vectors: keys and values are made of them alone.", "X'", ""),
-    "W_q": Explained("W_q", "m d", "Turns a token's vector into its query: what it looks for.", "W_q", ""),
-    "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it can be found by.", "W_k", ""),
-    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it hands over when found.", "W_v", ""),
-    "W_o": Explained("W_o", "e m", "Mixes the heads, side by side, back into one vector.", "W_o", ""),
-    "b_q": Explained("b_q", "d", "Is added to every query.", "b_q", ""),
-    "b_k": Explained("b_k", "d", "Is added to every key.", "b_k", ""),
-    "b_v": Explained("b_v", "e", "Is added to every value.", "b_v", ""),
-    "b_o": Explained("b_o", "m", "Is added to every output.", "b_o", ""),
+    "x": Explained("X", "t m", words.X_IS, "X", ""),
+    "memory": Explained("X′", "s n", words.MEMORY_IS, "X'", ""),
+    "W_q": Explained("W_q", "m d", words.W_Q_DOES, "W_q", ""),
+    "W_k": Explained("W_k", "m d", words.W_K_DOES, "W_k", ""),
+    "W_v": Explained("W_v", "m e", words.W_V_DOES, "W_v", ""),
+    "W_o": Explained("W_o", "e m", words.W_O_DOES, "W_o", ""),
+    "b_q": Explained("b_q", "d", words.B_Q_DOES, "b_q", ""),
+    "b_k": Explained("b_k", "d", words.B_K_DOES, "b_k", ""),
+    "b_v": Explained("b_v", "e", words.B_V_DOES, "b_v", ""),
+    "b_o": Explained("b_o", "m", words.B_O_DOES, "b_o", ""),
     "scores": Explained(
         "S",
         "t s",
-        "Every query meets every key: the larger the product, the better they fit.",
+        words.SCORES_ARE,
         "S = Q K^T",
         math(name("S") + EQUALS + name("Q") + transposed("K")),
     ),
     "logits": Explained(
         "L",
         "t s",
-        "The scores times one number, so that their spread does not grow with the size of a head.",
+        words.LOGITS_ARE,
         "L = c S",
         math(name("L") + EQUALS + name("c") + name("S")),
     ),
     "capped": Explained(
         "L′",
         "t s",
-        "The logits after a rule that bends each of them by itself.",
+        words.CAPPED_ARE,
         "L' = bend(L)",
         math(name("L′") + EQUALS + "<mi>bend</mi><mo>(</mo>" + name("L") + "<mo>)</mo>"),
     ),
     "masked": Explained(
         "M",
         "t s",
-        "What rules add to the logits; minus infinity where a query may not look.",
-        "M = L + bias, -inf where masked",
+        words.MASKED_ARE,
+        words.MASKED_FORMULA,
         math(name("M") + EQUALS + name("L") + PLUS + "<mi>bias</mi>"),
     ),
     "lse": Explained(
         "Z",
         "h t",
-        "The logarithm of each row's sum of exponentials: with it, parts of an answer can be merged.",
+        words.LSE_IS,
         "Z_i = log sum_j exp(M_ij)",
         math(name("Z", "i") + EQUALS + "<mi>log</mi>" + SUM.format("j") + POWER.format("M", "j")),
     ),
     "context": Explained(
         "C",
         "t e",
-        "Each query receives the values, each as much as its weight says.",
+        words.CONTEXT_IS,
         "C = A V",
         math(name("C") + EQUALS + name("A") + name("V")),
     ),
 }
 
 SPOKEN = {
-    "x": "input",
-    "q": "queries",
-    "k": "keys",
-    "v": "values",
-    "capped": "bent logits",
-    "masked": "masked logits",
-    "lse": "log-sum-exp",
+    "x": words.INPUT,
+    "q": words.QUERIES,
+    "k": words.KEYS,
+    "v": words.VALUES,
+    "capped": words.BENT_LOGITS,
+    "masked": words.MASKED_LOGITS,
+    "lse": words.LOG_SUM_EXP,
 }
 """Stages whose names are not words, as a sentence or a heading says them."""
 
@@ -200,7 +199,7 @@ AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"
 """The axes of stages that are others where the keys' tokens are not the queries'."""
 
 PROJECTED = {
-    "q": "A query says what its token looks for.",
-    "k": "A key says what its token can be found by.",
-    "v": "A value is what a token hands to those who attend to it.",
+    "q": words.QUERY_SAYS,
+    "k": words.KEY_SAYS,
+    "v": words.VALUE_IS,
 }

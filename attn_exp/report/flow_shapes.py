@@ -7,7 +7,8 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from attn_exp.errors import printable
-from attn_exp.report.flow import Box, Flow
+from attn_exp.report.charts.svg import FONTS
+from attn_exp.report.flow_boxes import BOLD, LETTERS, Box, Flow
 
 INK, QUIET, RULE, WASH, PAPER = "#1b1f24", "#59636e", "#b6bec7", "#f4f6f8", "#ffffff"
 HUES = {
@@ -16,7 +17,7 @@ HUES = {
 }  # fmt: skip
 """The colours of stages, as the page has them."""
 
-TITLE, MARGIN = 24, 8
+TITLE, MARGIN = 24, 2
 """Pixels: the height of the title above a picture, and what is left free around it."""
 
 
@@ -33,12 +34,13 @@ class Rect(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A path in the letters of SVG, from `x` and `y` on; with a `fill` it is an area, else a line."""
+    """A path in the letters of SVG, from `x` and `y` on; with a `fill` it is an area, with a dashed `edge` if any."""
 
     path: str
     x: float = 0
     y: float = 0
     fill: str = ""
+    edge: str = ""
 
 
 class Words(NamedTuple):
@@ -48,7 +50,7 @@ class Words(NamedTuple):
     y: float
     text: str
     symbol: str = ""
-    size: float = 11
+    size: float = LETTERS
     colour: str = INK
     turned: bool = False
 
@@ -110,8 +112,7 @@ def box_shapes(box: Box) -> Iterator[Shape]:
         yield Rect(4, 4, box.width, box.height, fill, hue)
     yield Rect(0, 0, box.width, box.height, fill, hue)
     if box.lines:
-        size = f"{box.heads} of {box.size}" if box.heads > 1 else box.size
-        yield Words(7, 15, box.word if box.name == "together" else size, box.symbol)
+        yield Words(7, 15, box.heading, box.symbol)
         yield from (Words(7, 15 + 14 * place, line) for place, line in enumerate(box.lines, start=1))
         return
     plain = len(box.size) > 9
@@ -150,7 +151,7 @@ def as_svg(sheet: Sheet, inches: float, page: tuple[float, float] | None = None)
     left, top = (sheet.width - across) / 2, (sheet.height - down) / 2
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{72 * wide:g}pt" height="{72 * high:g}pt" '
-        f'viewBox="{left:g} {top:g} {across:g} {down:g}" font-family="DejaVu Sans, Verdana, sans-serif">'
+        f'viewBox="{left:g} {top:g} {across:g} {down:g}" font-family="{FONTS}">'
     )
     white = element(Rect(left, top, across, down, PAPER))
     return "\n".join([head, white, *map(element, sheet.shapes), "</svg>", ""]).encode("utf-8", "backslashreplace")
@@ -163,11 +164,12 @@ def element(shape: Shape) -> str:
             edge = f' stroke="{stroke}" stroke-width="{1 if dashed else 1.5}"' if stroke else ""
             edge += ' stroke-dasharray="4 3"' if dashed else ' rx="5"' if stroke else ""
             return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"{edge}/>'
-        case Curve(path, x, y, fill):
-            look = f'fill="{fill}"' if fill else f'fill="none" stroke="{QUIET}" stroke-width="1.3"'
+        case Curve(path, x, y, fill, edge):
+            dashes = f' stroke="{edge}" stroke-dasharray="4 3"' if edge else ""
+            look = f'fill="{fill}"{dashes}' if fill else f'fill="none" stroke="{QUIET}" stroke-width="1.3"'
             return f'<path transform="translate({x:g} {y:g})" d="{path}" {look}/>'
         case Words(x, y, text, symbol, size, colour, turned):
-            bold = f'<tspan font-size="12" font-weight="bold" font-style="italic">{escape(symbol)}</tspan> '
+            bold = f'<tspan font-size="{BOLD}" font-weight="bold" font-style="italic">{escape(symbol)}</tspan> '
             place = (
                 f'text-anchor="middle" transform="translate({x:g} {y:g}) rotate(-90)"'
                 if turned

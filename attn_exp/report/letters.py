@@ -9,6 +9,7 @@ from attn_exp.config.spelling import spelled
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.settling import following
 from attn_exp.experiment.splits import settled_as
+from attn_exp.report import words
 from attn_exp.report.verdict import listed
 
 NOT_A_PIN = ("form", "output_projection")
@@ -26,11 +27,11 @@ def reasons(comparison: Comparison) -> list[str]:
             continue
         pinned = pinned_alike(comparison, row.variant, leader)
         if pinned:
-            said.append(f"{row.variant} pins {pinned}.")
+            said.append(words.PINS.format(variant=row.variant, pins=pinned))
         else:
             forms.setdefault(leader, []).append(row.variant)
     others = [
-        f"{listed(names)} {'computes' if len(names) == 1 else 'compute'} what {leader} does, in another form."
+        (words.OTHER_FORM if len(names) == 1 else words.OTHER_FORMS).format(variants=listed(names), leader=leader)
         for leader, names in forms.items()
         if any(comparison.config.variant[name].form != comparison.config.variant[leader].form for name in names)
     ]
@@ -39,15 +40,16 @@ def reasons(comparison: Comparison) -> list[str]:
 
 def pinned_alike(comparison: Comparison, name: str, leader: str) -> str:
     """Return what a variant pins and its letter's first does not: what the run has already, what changes nothing."""
-    config, words = comparison.config, settled_as(comparison, name).words
+    config, spelling = comparison.config, settled_as(comparison, name).words
     mine, known = following(config.variant[name], config), pins(config.variant[leader])
     own_words = {
-        key: f"{key}={words.get(key, spelled(mine[key]))}" for key in pins(config.variant[name]) if key not in known
+        key: f"{key}={spelling.get(key, spelled(mine[key]))}" for key in pins(config.variant[name]) if key not in known
     }
     already = [word for key, word in own_words.items() if mine[key] == getattr(config, key)]
     idle = [word for word in own_words.values() if word not in already]
-    parts = [f"{listed(already)}, which this run has already"] if already else []
-    return "; and ".join(parts + ([f"{listed(idle)}, which changes nothing here"] if idle else []))
+    parts = [words.PINNED_ALREADY.format(pins=listed(already))] if already else []
+    parts += [words.PINNED_IDLE.format(pins=listed(idle))] if idle else []
+    return f"; {words.AND} ".join(parts)
 
 
 def pins(variant: Variant) -> list[str]:

@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from attn_exp import forms, registry
 from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Row
+from attn_exp.experiment.shares import shares_by_rule
 from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
+from attn_exp.report import words
 from attn_exp.report.live_command import command
 from attn_exp.report.page_data import packed
 from attn_exp.report.walk import is_mixed
@@ -35,16 +38,38 @@ NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
 
 def live(comparison: Comparison, leaders: Sequence[str], about: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arrays that a reader may change, the command that says them, and a plan or a reason for each walk."""
-    plans = [reason(comparison, settled) or plan(comparison, settled) for settled in chosen(comparison, leaders)]
-    if all(isinstance(entry, str) for entry in plans):
-        return {"arrays": {}, "command": None, "walks": plans}
+    rows = [row_of(comparison, row) for row in comparison.rows]
+    plans = list[Any]()
+    for row in rows:
+        if row["plan"] not in plans:
+            plans.append(row["plan"])
+    places = {row["variant"]: plans.index(row["plan"]) for row in rows}
+    told = {"plans": plans, "walks": [places[variant] for variant in leaders]}
+    if not any(isinstance(plans[place], dict) for place in told["walks"]):
+        return {"arrays": {}, "command": None, **told}
     arrays = {name: {"shape": array.shape, "data": packed(array)} for name, array in starts(comparison.problem).items()}
-    return {"arrays": arrays, "command": command(comparison, about), "walks": plans}
+    listed = [row | {"plan": places[row["variant"]]} for row in rows]
+    return {"arrays": arrays, "command": command(comparison, about), "rows": listed, **told}
 
 
-def chosen(comparison: Comparison, leaders: Sequence[str]) -> list[Settled]:
-    """Return the variants of the walks."""
-    return [settled_as(comparison, variant) for variant in leaders]
+def row_of(comparison: Comparison, row: Row) -> dict[str, Any]:
+    """Return the plan of a row or the reason why there is none, and what the comparison tells of its weights.
+
+    `spread` says whose weights have a largest one: those that are formed whole, or in pieces; `even` whether their rows
+    may share out 1.
+    """
+    settled = settled_as(comparison, row.variant)
+    if not row.same_as:
+        return {"variant": row.variant, "letter": "", "plan": None, "spread": "", "even": False}
+    trace, normalizer = comparison.traces[row.variant], settled.rules.normalizer
+    spread = "whole" if trace.weights is not None else "pieces" if trace.summary is not None else ""
+    return {
+        "variant": row.variant,
+        "letter": row.same_as,
+        "plan": reason(comparison, settled) or plan(comparison, settled),
+        "spread": spread,
+        "even": shares_by_rule(settled.rules) and (spread == "whole" or not normalizer.signed),
+    }
 
 
 def starts(problem: Problem) -> dict[str, Array]:
@@ -58,38 +83,40 @@ def starts(problem: Problem) -> dict[str, Array]:
 def reason(comparison: Comparison, settled: Settled) -> str:
     """Say why a page cannot compute a variant, in half a sentence; nothing where it can."""
     if settled.own is not None or forms.is_own(settled.form):
-        return "this variant is code of your own, which a page does not run"
+        return words.WHY_OWN_CODE
     if settled.mistakes:
-        return f"this variant makes a mistake on purpose, {settled.mistake}"
+        return words.WHY_MISTAKE.format(mistake=settled.mistake)
     if settled.form not in forms.NAMES:
-        return f"form={settled.form} comes from outside the package"
+        return words.WHY_OUTSIDE.format(form=settled.form)
     if settled.computed_in != np.float64:
-        return f"this variant rounds to {settled.computed_in}, and a page computes in float64"
+        return words.WHY_COARSE.format(whose=words.THIS_VARIANT_ROUNDS, kinds=settled.computed_in)
     return of_the_input(comparison) or of_the_rules(settled) or of_the_size(comparison.problem, settled)
 
 
 def of_the_input(comparison: Comparison) -> str:
     """Say what of the input stands against it."""
     if comparison.config.model.family is not None:
-        return "its numbers are those of a trained model"
+        return words.WHY_TRAINED
     coarse = {str(array.dtype) for array in starts(comparison.problem).values()} - {"float64"}
-    return f"its numbers are {' and '.join(sorted(coarse))}, and a page computes in float64" if coarse else ""
+    kinds = f" {words.AND} ".join(sorted(coarse))
+    return words.WHY_COARSE.format(whose=words.ITS_NUMBERS_ARE, kinds=kinds) if coarse else ""
 
 
 def of_the_rules(settled: Settled) -> str:
     """Say which rule a page cannot compute."""
     rules = settled.rules
     if rules.normalizer.name not in NORMALIZERS:
-        return f"normalizer={rules.normalizer.name} is computed in Python alone"
+        return words.WHY_PYTHON_ALONE.format(what=f"normalizer={rules.normalizer.name}")
     from attn_exp.rules.absent import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
 
     if any(isinstance(mask, AbsentMask) for mask in rules.masks):
-        return "the code of its mask is not at hand"
+        return words.WHY_NO_MASK
     if rules.bend_last or np.ndim(rules.offset):
-        return "its rules are in an order that a page does not know"
+        return words.WHY_ORDER
     strange: list[Score | Position] = [rule for rule in rules.scores if not (is_plain(rule) and paired(rule))]
     strange += [position for position in settled.positions if type(position) not in (Rope, Sinusoidal)]
-    return f"the rule {registry.name_of(strange[0])} is computed in Python alone" if strange else ""
+    named = words.THE_RULE.format(name=registry.name_of(strange[0])) if strange else ""
+    return words.WHY_PYTHON_ALONE.format(what=named) if named else ""
 
 
 def is_plain(rule: Score) -> bool:
@@ -107,16 +134,14 @@ def of_the_size(problem: Problem, settled: Settled) -> str:
     numbers = sum(array.size for array in starts(problem).values())
     weights = settled.head * len(problem.tokens) * problem.keys
     if numbers > MOST_NUMBERS:
-        return f"the run starts from {numbers:,} numbers, and a page computes with up to {MOST_NUMBERS:,}"
-    return f"it has {weights:,} weights, and a page computes up to {MOST_WEIGHTS:,}" if weights > MOST_WEIGHTS else ""
+        return words.WHY_NUMBERS.format(count=f"{numbers:,}", most=f"{MOST_NUMBERS:,}")
+    return words.WHY_WEIGHTS.format(count=f"{weights:,}", most=f"{MOST_WEIGHTS:,}") if weights > MOST_WEIGHTS else ""
 
 
 def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
     """Return how the page's script computes a variant: its heads, its rules as numbers, its ends."""
     problem, shares = comparison.problem, settled.heads
-    row = next(row for row in comparison.rows if row.variant == settled.name)
     return {
-        "letter": row.same_as,
         "heads": (shares.query, shares.given, shares.shared),
         "tiled": settled.tiled,
         "past": problem.past,

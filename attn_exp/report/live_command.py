@@ -13,6 +13,7 @@ from attn_exp.config.spelling import key_of, spelled
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem
+from attn_exp.report.live_yaml import said
 
 INPUTS = {"x": "embeddings.vectors", "memory": "embeddings.memory.vectors"}
 DRAWN = ("distribution", "low", "high", "generator", "seed", "file", "text", "array", "columns", "source")
@@ -30,24 +31,29 @@ def command(comparison: Comparison, about: Mapping[str, Any]) -> dict[str, Any] 
 
     `key` is the setting of each array, and `first` what has to be said before it. `inputs` and `projections` hold the
     words that leave out where those came from, and which arrays are then given whole. `together`: one change needs all.
+    `yaml` says the same as a file; None where it cannot, since a file does not say first one thing and then another.
     """
     line, config = str(about.get("command", "")), comparison.config
     spoken = parted(line)
     words = [word for word in spoken if LARGE not in word or not key_of(word).startswith(GROUPS)]
     if not words or any(LARGE in word for word in words):
         return None
-    single = is_single(config)
+    single, is_large = is_single(config), len(words) < len(spoken)
     keys = settings(comparison.problem)
+    given, projected = inputs(comparison), "" if single else shlex.join(unprojected(config))
+    first = {name: f"{key}=null" for name, key in keys.items() if is_described(config, name)}
+    words += ["published=[]"] if config.published else []
     return {
-        "line": shlex.join([*words, *(["published=[]"] if config.published else [])]),
+        "line": shlex.join(words),
         "key": keys,
-        "first": {name: f"{key}=null" for name, key in keys.items() if is_described(config, name)},
-        "inputs": inputs(comparison),
+        "first": first,
+        "inputs": given,
         "projections": {
-            "words": "" if single else shlex.join(["projections.source=identity", *cleared_projections(config)]),
+            "words": projected,
             "whole": [] if single else list(comparison.problem.projections),
         },
-        "together": not single or len(words) < len(spoken),
+        "together": not single or is_large,
+        "yaml": None if first else said(words, {"inputs": given["words"], "projections": projected}),
     }
 
 
@@ -113,8 +119,9 @@ def cleared(settings: Any, path: str, names: tuple[str, ...]) -> Iterator[str]:
             yield spelled_word(f"{path}.{name}", [] if isinstance(value, tuple) else usual[name])
 
 
-def cleared_projections(config: Config) -> Iterator[str]:
+def unprojected(config: Config) -> Iterator[str]:
     """Yield the words after which nothing draws, reads or turns projections."""
+    yield "projections.source=identity"
     yield from cleared(config.projections, "projections", (*MADE, "distribution", "low", "high", "spread"))
     if config.draws:
         yield "draws=null"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attn_exp.report import walk
+from attn_exp.report import walk, words
 from attn_exp.report.compiled import templates
 from attn_exp.report.escapes import md
 from attn_exp.report.explain import spoken
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from attn_exp.experiment.documents.agreement import Agreement
     from attn_exp.report.own import Pair
 
-PUBLISHED = ("quantity", "printed", "computed", "largest difference", "tolerance", "agrees", "note")
+PUBLISHED = (
+    words.QUANTITY, words.PRINTED, words.COMPUTED, words.LARGEST_DIFFERENCE, words.TOLERANCE, words.AGREES, words.NOTE,
+)  # fmt: skip
 
 
 def markdown(both: Mapping[str, Any], figures: Sequence[Shown] = ()) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from attn_exp.report import words
+
 NUMBER = r"-?[0-9.]+(e[+-]?[0-9]+)?"
 BLOCKS = "[█▒·]+"
 """A row of the picture of a mask."""
@@ -19,7 +21,7 @@ IN_A_TABLE = rf"{NUMBER}( ± [0-9.e+-]+| \([0-9.e+-]+\))?|-|inf|"
 def brief(value: object) -> str:
     """Write a value in few characters: yes and no, floats in four significant digits."""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return words.YES if value else words.NO
     if not isinstance(value, float):
         return str(value)
     if math.isnan(value):

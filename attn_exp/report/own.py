@@ -8,6 +8,7 @@ from typing import NamedTuple
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.stages import Cells, Stage
 from attn_exp.experiment.judging.verdict import BROKEN, Verdict
+from attn_exp.report import words
 
 
 class Pair(NamedTuple):
@@ -43,8 +44,8 @@ def one(variant: str, verdict: Verdict) -> Story:
     """Return what there is to say of one function."""
     small = verdict.smallest
     return Story(
-        title=f"What is wrong with {variant}" if not verdict.passed else f"Nothing is wrong with {variant}",
-        sentence=f"{verdict.name} computes {computed(verdict)}.",
+        title=(words.NOTHING_IS_WRONG if verdict.passed else words.WHAT_IS_WRONG).format(variant=variant),
+        sentence=words.COMPUTES.format(function=verdict.name, what=computed(verdict)),
         named=tuple(explained(name) for name in verdict.mistakes),
         parting="" if small is None else parting(small.stages),
         broken=tuple((finding.rung, finding.said) for finding in verdict.findings if finding.state == BROKEN),
@@ -57,7 +58,7 @@ def one(variant: str, verdict: Verdict) -> Story:
 def computed(verdict: Verdict) -> str:
     """Say what a function computes; its mistakes, which are explained below, by their names alone."""
     if verdict.mistakes and not verdict.passed:
-        return f"attention with {' and '.join(verdict.mistakes)}"
+        return words.ATTENTION_WITH.format(mistakes=f" {words.AND} ".join(verdict.mistakes))
     return verdict.computes.rstrip(".")
 
 
@@ -75,8 +76,7 @@ def parting(stages: tuple[Stage, ...]) -> str:
     if first is None:
         return ""
     before = [stage for stage in stages[: stages.index(first)] if not stage.mine]
-    seen = " at the latest; what it forms before is not known" if before else ""
-    return f"It first differs from the definition in the {first.name}{seen}."
+    return (words.WRONG_AT_THE_LATEST if before else words.WRONG_FROM).format(stage=first.name)
 
 
 def pairs(stage: Stage) -> tuple[Pair, ...]:
@@ -84,7 +84,7 @@ def pairs(stage: Stage) -> tuple[Pair, ...]:
     count = max(len(stage.right), len(stage.mine))
     return tuple(
         Pair(
-            f"head {head + 1}" if count > 1 else "",
+            words.HEAD.format(number=head + 1) if count > 1 else "",
             marked(at(stage.mine, head), at(stage.right, head)),
             marked(at(stage.right, head), at(stage.mine, head)),
         )

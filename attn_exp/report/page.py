@@ -9,30 +9,33 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from attn_exp.experiment.splits import settled_as
-from attn_exp.report import columns, walk
+from attn_exp.report import columns, walk, words
 from attn_exp.report.axes import axes
 from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles, unbroken
 from attn_exp.report.closed import closed
 from attn_exp.report.compiled import templates
 from attn_exp.report.explain import spoken
-from attn_exp.report.flow import hue
-from attn_exp.report.inline import inline, policy, template_text
+from attn_exp.report.flow_boxes import hue
+from attn_exp.report.inline import inline, policy, scripts, template_text, tight_style
 from attn_exp.report.live import live
 from attn_exp.report.numbers import brief, decimals_of, kinds
 from attn_exp.report.page_data import page_data
-from attn_exp.report.pixels import coarse, picture
+from attn_exp.report.pixels import picture
 from attn_exp.report.shown import Shown
-from attn_exp.report.views import FINE, Views, heads_of, top
+from attn_exp.report.views import FINE, Colours, Views, colours, heads_of
 
 SMALL = 12
 """Maps of the weights with at most this many rows and columns are tables with numbers; larger ones are pictures."""
 
-SCRIPTS = ("report.js", "cells.js", "live.js", "change.js", "depth.js")
+SCRIPTS = (
+    "report.js", "cells.js", "live.js", "again.js", "change.js", "rows.js", "pictures.js", "hand.js", "depth.js"
+)  # fmt: skip
 
 FILTERS = {
     "short": brief,
     "shared": columns.shared,
     "heads": columns.heads,
+    "mark": columns.mark,
     "spoken": spoken,
     "shape": walk.shape,
     "hue": hue,
@@ -60,28 +63,31 @@ def page(both: Mapping[str, Any], views: Views, figures: Sequence[Shown] = ()) -
     """Return the report as HTML, of `contents` and the views; the address of each figure is the figure itself."""
     environment = templates(autoescape=True)
     environment.filters |= FILTERS
-    end = top(coarse(matrix) for panel in (*views.panels, *views.blocks) for matrix in panel.weights)
-    style = inline(template_text("report.css"), template_text("flow.css"), share_styles())
-    leaders = [walk["variant"] for walk in both["walks"]]
-    script = inline(*map(template_text, SCRIPTS))
+    scale = colours(views)
+    style = tight_style(inline(template_text("report.css"), template_text("flow.css"), share_styles()))
+    leaders, about = [walk["variant"] for walk in both["walks"]], {"command": both["command"]}
+    shown = [*maps(views, scale), *block_maps(views, scale)]
+    drawn = any(entry.table is None for entry in shown)
+    script = scripts(*(name for name in SCRIPTS if drawn or name != "pictures.js"))
     return environment.get_template("report.html").render(
-        {**both, "walks": [on_one_scale(walk, end) for walk in both["walks"]]},
+        {**both, "walks": [on_one_scale(walk, scale) for walk in both["walks"]]},
         figures=figures,
         axes=axes(step for walk in both["walks"] for step in walk["steps"]),
-        top=end,
-        maps=[*maps(views, end), *block_maps(views, end)],
+        scale=scale,
+        maps=shown,
         masked=any(settled.rules.masks for settled in views.comparison.variants),
-        data=page_data(views) | {"top": end, "live": live(views.comparison, leaders, {"command": both["command"]})},
+        data={**page_data(views), **scale._asdict(), "live": live(views.comparison, leaders, about)},
         style=Markup(style),
         script=Markup(script),
         policy=policy(style, script),
     )
 
 
-def on_one_scale(shown: Mapping[str, Any], end: float) -> dict[str, Any]:
+def on_one_scale(shown: Mapping[str, Any], scale: Colours) -> dict[str, Any]:
     """Return a walk whose weights have the colours of the maps."""
+    ends = {"largest": scale.top, "power": scale.power}
     groups = [
-        [step._replace(largest=end) if step.stage == "weights" else step for step in group] for group in shown["groups"]
+        [step._replace(**ends) if step.stage == "weights" else step for step in group] for group in shown["groups"]
     ]
     return {**shown, "groups": groups}
 
@@ -91,35 +97,39 @@ def svg_source(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
-def maps(views: Views, end: float) -> Iterator[Map]:
-    """Yield each head's weights as a small table, or as a picture where it is large; all on one scale to `end`."""
+def maps(views: Views, scale: Colours) -> Iterator[Map]:
+    """Yield each head's weights as a small table, or as a picture where it is large; all on one scale."""
     image = Markup(
         '<details class="zoom"><summary><img class="map" src="{}" alt="{}" width="{}" height="{}"></summary></details>'
     )
     for place, panel in enumerate(views.panels):
         step = walk.step("weights", panel.weights, views.comparison, panel.variants[0])
-        step = step._replace(largest=end, decimals=2)
+        step = step._replace(largest=scale.top, power=scale.power, decimals=2)
         shut = closed(settled_as(views.comparison, panel.variants[0]), panel.weights)
         for index, head in enumerate(heads_of(panel)):
             queries, keys = head.weights.shape
             if max(queries, keys) <= SMALL and index < len(step.tables):
                 yield Map(head.title, place, step, step.tables[index]._replace(title=""), "")
             else:
-                source = picture(head.weights, end, None if shut is None else shut[index])
+                source = picture(head.weights, scale.shares, None if shut is None else shut[index])
                 yield Map(
-                    head.title, place, step, None, image.format(source, f"weights of {head.title}", keys, queries)
+                    head.title,
+                    place,
+                    step,
+                    None,
+                    image.format(source, words.WEIGHTS_OF.format(title=head.title), keys, queries),
                 )
 
 
-def block_maps(views: Views, end: float) -> Iterator[Map]:
+def block_maps(views: Views, scale: Colours) -> Iterator[Map]:
     """Yield the mean weights over blocks, for variants that never form their weights whole, on the same scale."""
-    image = Markup('<img class="{}" src="{}" alt="{}" width="{}" height="{}">')
+    image = Markup('<img class="map{}" src="{}" alt="{}" width="{}" height="{}">')
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
         for head, matrix in enumerate(heads):
-            name = f"{variant}, head {head + 1}" if len(heads) > 1 else variant
-            title = f"{name}: means of blocks"
+            name = words.HEAD_OF.format(variants=variant, number=head + 1) if len(heads) > 1 else variant
+            title = words.MEANS_OF_BLOCKS.format(title=name)
             shut = matrix == 0 if settled_as(views.comparison, variant).rules.masks else None
-            look, source = "map coarse" if max(matrix.shape) > FINE else "map", picture(matrix, end, shut)
-            drawn = image.format(look, source, f"weights of {title}", matrix.shape[1], matrix.shape[0])
+            look, source = " coarse" if max(matrix.shape) > FINE else "", picture(matrix, scale.shares, shut)
+            drawn = image.format(look, source, words.WEIGHTS_OF.format(title=title), matrix.shape[1], matrix.shape[0])
             yield Map(title, "", None, None, drawn)

@@ -7,11 +7,12 @@ on the machine's speed, so equal comparisons give equal tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import COLUMNS, Row
+from attn_exp.experiment.row import COLUMNS, Row, is_deep
+from attn_exp.report import words
 from attn_exp.report.escapes import html as html_text
 from attn_exp.report.escapes import latex as latex_text
 from attn_exp.report.markdown import piped
@@ -24,14 +25,29 @@ LONGEST = 200
 LONG = 40
 """Words of more characters than this are broken into lines in LaTeX."""
 
+BOOKTABS, FONTENC = r"\usepackage{booktabs}", r"\usepackage[T1]{fontenc}"
+
 
 class Table(NamedTuple):
-    """A table in plain text: what it shows, its heads and its lines."""
+    """A table in plain text: what it shows, its heads and its lines; `deep` ones are left out for reading."""
 
     name: str
     caption: str
     head: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
+    deep: frozenset[int] = frozenset()
+
+    def at_depth(self, depth: str) -> Table:
+        """Return what a reader of this depth is shown."""
+        if depth == "all":
+            return self
+        lines = tuple(line for place, line in enumerate(self.lines) if place not in self.deep)
+        return self._replace(lines=lines, deep=frozenset())
+
+
+def deep_places(metrics: Iterable[str]) -> frozenset[int]:
+    """Return the places of lines about a metric that is left out for reading."""
+    return frozenset(place for place, metric in enumerate(metrics) if is_deep(metric))
 
 
 def tables(comparison: Comparison) -> list[Table]:
@@ -40,7 +56,7 @@ def tables(comparison: Comparison) -> list[Table]:
     shown = [
         Table(
             "comparison",
-            "Variants of attention on one input; error against a scalar reference, shift against the first row.",
+            words.PAPER_COMPARISON,
             tuple(COLUMNS[name].title for name in NAMES),
             tuple(tuple(cell(row, name) for name in NAMES) for row in rows),
         )
@@ -50,8 +66,8 @@ def tables(comparison: Comparison) -> list[Table]:
             (result.quantity, two(result.largest_difference), two(result.tolerance), brief(result.agrees))
             for result in comparison.published
         )
-        head = ("quantity", "largest difference", "tolerance", "agrees")
-        shown.append(Table("published", "Printed results, held against the computed ones.", head, tuple(lines)))
+        head = (words.QUANTITY, words.LARGEST_DIFFERENCE, words.TOLERANCE, words.AGREES)
+        shown.append(Table("published", words.PAPER_PUBLISHED, head, tuple(lines)))
     return shown
 
 
@@ -94,7 +110,7 @@ def latex(table: Table) -> str:
     columns = [latex_column(column[1:]) for column in zip(table.head, *table.lines, strict=True)]
     return "\n".join(
         (
-            r"% \usepackage{booktabs} and, for pdfLaTeX, \usepackage[T1]{fontenc}",
+            f"% {words.PAPER_NEEDS.format(tables=BOOKTABS, letters=FONTENC)}",
             r"\begin{table}",
             r"  \centering",
             r"  \footnotesize",
@@ -124,8 +140,8 @@ def latex_column(cells: Sequence[str]) -> str:
 
 def latex_head(text: str, column: str) -> str:
     """Return the head of a column, a word to a line, so that it is hardly wider than its numbers."""
-    words = r" \\ ".join(map(latex_text, text.split()))
-    return words if " " not in text else rf"\begin{{tabular}}[b]{{@{{}}{column[0]}@{{}}}}{words}\end{{tabular}}"
+    parts = r" \\ ".join(map(latex_text, text.split()))
+    return parts if " " not in text else rf"\begin{{tabular}}[b]{{@{{}}{column[0]}@{{}}}}{parts}\end{{tabular}}"
 
 
 def latex_cell(text: str) -> str:

@@ -11,6 +11,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sameness import SAME_FUNCTION
+from attn_exp.report import words
 from attn_exp.report.explain import spoken
 
 Array = NDArray[Any]
@@ -22,19 +23,19 @@ def sentences(comparison: Comparison) -> list[str]:
     leaders = {row.same_as: row for row in reversed(rows)}
     others = [row for row in rows if leaders[row.same_as] is row and row.same_as != rows[0].same_as]
     checked = [row for row in rows if row.checked]
-    last = accuracy(checked, len(comparison.problem.tokens)) if checked else "No variant was checked."
+    last = accuracy(checked, len(comparison.problem.tokens)) if checked else words.NONE_CHECKED
     return [*(parting_sentence(comparison, rows[0], row) for row in others[:3]), last]
 
 
 def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
     """Say at which stage one variant first differs from the first, and by how much there."""
     mine, theirs = (getattr(comparison.traces[side.variant], row.differs_at) for side in (row, first))
-    stage = spoken(row.differs_at)
-    if mine.shape != theirs.shape:
-        heads = f"{row.head} {'head' if row.head == 1 else 'heads'}"
-        how = f", which it splits into {heads}" if row.head != first.head else ""
-        return f"{row.variant} first differs from {first.variant} in the {stage}{how}."
-    return f"{row.variant} first differs from {first.variant} in the {stage}, by up to {apart(mine, theirs):.2g}."
+    filled = {"variant": row.variant, "first": first.variant, "stage": spoken(row.differs_at)}
+    if mine.shape == theirs.shape:
+        return words.PARTS_BY.format(far=apart(mine, theirs), **filled)
+    if row.head == first.head:
+        return words.PARTS_IN_SHAPE.format(**filled)
+    return (words.PARTS_INTO_HEAD if row.head == 1 else words.PARTS_INTO_HEADS).format(heads=row.head, **filled)
 
 
 def apart(mine: Array, theirs: Array) -> float:
@@ -49,29 +50,26 @@ def accuracy(rows: list[Row], queries: int = 0) -> str:
     kinds = list(dict.fromkeys(row.computed_in for row in right))
     groups = [[row for row in right if row.computed_in == kind] for kind in kinds]
     parts = [
-        f"{whom(group, len(rows), bool(wrong))}{f' in {kind}' if kinds[1:] else ''} "
-        f"{near(max(row.error for row in group))}{some_of(group, queries)}"
+        near(group, whom(group, len(rows), bool(wrong), kind if kinds[1:] else ""), queries)
         for kind, group in zip(kinds, groups, strict=True)
     ]
     for row in wrong:
-        why = f" (mistake={row.mistake})" if row.mistake != "none" else ""
-        parts.append(f"{row.variant} is wrong by up to {row.error:.2g}{why}")
+        text = words.WRONG_BY if row.mistake == "none" else words.WRONG_BY_MISTAKE
+        parts.append(text.format(variant=row.variant, error=row.error, mistake=row.mistake))
     return f"{'; '.join(parts)}."
 
 
-def near(error: float) -> str:
-    """Say how near the reference an answer is; to be no distance from it is to equal it."""
-    return f"is within {error:.1g} of the scalar reference" if error else "equals the scalar reference in every digit"
+def near(rows: list[Row], named: str, queries: int) -> str:
+    """Say how near the reference rows are, which to equal is no distance, and where it was asked if not everywhere."""
+    error, checked = max(row.error for row in rows), min(row.checked for row in rows)
+    sentence = (words.WITHIN if error else words.EQUALS).format(whom=named, error=error)
+    if checked >= queries:
+        return sentence
+    return words.AT_QUERIES.format(sentence=sentence, checked=checked, queries=queries)
 
 
-def some_of(rows: list[Row], queries: int) -> str:
-    """Say at how many queries the reference was asked, where it was not at all of them."""
-    checked = min(row.checked for row in rows)
-    return f" at the {checked:,} of {queries:,} queries that it checked" if checked < queries else ""
-
-
-def whom(right: list[Row], count: int, others: bool) -> str:
+def whom(right: list[Row], count: int, others: bool, kind: str) -> str:
     """Name the rows of one type that are right, of all the run's; `others` of them are wrong."""
-    if count > 1 == len(right):
-        return right[0].variant
-    return "Every other variant" if others else "Every variant"
+    alone = count > 1 == len(right)
+    named = right[0].variant if alone else words.EVERY_OTHER_VARIANT if others else words.EVERY_VARIANT
+    return words.WHOM_IN_TYPE.format(whom=named, type=kind) if kind else named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,21 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-INK, GREY = bytes((0, 114, 178)), bytes((128, 128, 128))
+INK, GREY = bytes((43, 124, 192)), bytes((128, 128, 128))
+FULL = 0.85
+"""How opaque the ink of the largest weight is, in tables and pictures alike: numbers stay readable on it."""
 VEIL = 70
 """How opaque the grey of masked places is, of 255."""
 SIDE = 256
 """A picture has at most this many pixels a side; each then stands for the mean of its neighbours."""
 
 
-def picture(matrix: Array, top: float, closed: Array | None = None) -> str:
-    """Return weights `[t s]` as the address of a picture: a pixel's opacity is the square root of its share of `top`.
+def picture(matrix: Array, shares: Callable[[Array], Array], closed: Array | None = None) -> str:
+    """Return weights `[t s]` as the address of a picture: a pixel's opacity is the strength of its colour.
 
-    Places that are `closed` are grey.
+    `shares` says from 0 to 1 how strong it is. Places that are `closed` are grey.
     """
-    opacity = np.nan_to_num(255 * np.sqrt(coarse(matrix).clip(0) / top)).clip(0, 255).round().astype(np.uint8)
+    opacity = (255 * FULL * shares(coarse(matrix))).round().astype(np.uint8)
     if closed is not None:
         opacity = np.where(coarse(closed.astype(float)) == 1, 0, opacity.clip(1)).astype(np.uint8)
     return "data:image/png;base64," + base64.b64encode(png(opacity, VEIL if closed is not None else 0)).decode()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
+from attn_exp.report import words
 from attn_exp.report.walk import CELLS, SIDE
 from attn_exp.report.whose import labels
 
@@ -55,7 +56,9 @@ def sums(comparison: Comparison, settled: Settled) -> tuple[Sum, ...]:
 
 
 def context_name(head: int, trace: Trace) -> str:
-    return "context" if trace.weights is None or len(trace.weights) == 1 else f"context {head + 1}"
+    return (
+        "context" if trace.weights is None or len(trace.weights) == 1 else words.CONTEXT_OF_HEAD.format(number=head + 1)
+    )
 
 
 def sum_of(row: Array, keys: Sequence[str], name: str, token: str, query: int, head: int, context: Array) -> Sum:
@@ -71,8 +74,7 @@ def sum_of(row: Array, keys: Sequence[str], name: str, token: str, query: int, h
 def written(total: Sum) -> str:
     """Return a sum as text: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`."""
     if not total.is_number:
-        return f"{total.name}({total.token}) = NaN, as its weights are"
-    terms = [f"{weight:.2f} v({key})" for weight, key, _ in total.terms]
-    if total.rest:
-        terms.append(f"{total.rest:.2f} of other values")
-    return f"{total.name}({total.token}) = {' + '.join(terms) or '0'}"
+        return f"{total.name}({total.token}) = {words.NAN_AS_WEIGHTS}"
+    terms = " + ".join(f"{weight:.2f} v({key})" for weight, key, _ in total.terms) or "0"
+    rest = f" {words.OTHER_VALUES.format(rest=f'{total.rest:.2f}')}" if total.rest else ""
+    return f"{total.name}({total.token}) = {terms}{rest}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attn_exp.errors import UserError, shown, unknown
+from attn_exp.errors import UserError, chosen, given, shown
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.row import Distance, Row
@@ -43,12 +43,8 @@ def stage(run: Comparison, variant: str, name: str, head: int = 1) -> pd.DataFra
     Raises:
         UserError: there is no such variant, it did not form that stage, or it has no such head.
     """
-    if variant not in run.traces:
-        raise UserError(unknown(variant, list(run.traces), "variant"))
-    formed = dict(run.traces[variant].stages())
-    if name not in formed:
-        raise UserError(unknown(name, list(formed), f"stage of {variant}"))
-    array = formed[name]
+    formed = dict(run.traces[chosen(variant, run.traces, "variant")].stages())
+    array = formed[chosen(name, formed, "stage", variant)]
     heads = array if array.ndim == 3 else (array.T if name == "lse" else array)[None]
     check_head(head, len(heads), f"{name} of {variant}")
     matrix = np.asarray(heads[int(head) - 1])
@@ -56,15 +52,19 @@ def stage(run: Comparison, variant: str, name: str, head: int = 1) -> pd.DataFra
     return pd.DataFrame(matrix, index=list(rows), columns=list(columns))
 
 
-def check_head(head: int, count: int, whose: str) -> None:
+def check_head(head: Any, count: int, whose: str) -> None:
     """Refuse a head that is not there; for people they count from 1.
 
     Raises:
         UserError: the head, and which there are.
     """
-    if head not in range(1, count + 1):
-        there = f"{count} heads, counted from 1; choose 1 to {count}" if count > 1 else "one head; choose 1"
-        raise UserError(f"head={shown(head)}: {whose} has {there}")
+    if isinstance(head, int | float | np.number) and head in range(1, count + 1):
+        return
+    if not isinstance(head, int | float | np.number | str):
+        raise UserError(f"head is {given(head)}; expected a whole number from 1 to {count}")
+    if count == 1:
+        raise UserError(f"head={shown(head)}: {whose} has one head; choose 1")
+    raise UserError(f"head={shown(head)}: {whose} has {count} heads, counted from 1; choose 1 to {count}")
 
 
 def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attn_exp.experiment.column import at_depth
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS
-from attn_exp.report import whose
+from attn_exp.report import whose, words
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain, visible
 from attn_exp.report.verdict import agreed, who_agrees
@@ -36,9 +36,9 @@ def summary(comparison: Comparison) -> str:
     if comparison.published:
         parts += [published(comparison.published)]
     for finding in comparison.checks:
-        heads = finding.check.columns
+        heads = list(finding.check.columns)
         cells = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
-        parts += [table(list(heads.values()), cells), visible(finding.sentence)]
+        parts += [table(heads, cells), visible(finding.sentence)]
     return "\n\n".join(parts)
 
 
@@ -58,7 +58,7 @@ def published(agreements: Sequence[Agreement]) -> str:
         [result.quantity, brief(result.largest_difference), brief(result.tolerance), brief(result.agrees)]
         for result in agreements
     ]
-    head = ["published", "difference", "tolerance", "agrees"]
+    head = [words.PUBLISHED_SHORT, words.DIFFERENCE, words.TOLERANCE, words.AGREES]
     return f"{table(head, cells)}\n\n{agreed(agreements)}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attn_exp.experiment.row import Row
+from attn_exp.report import words
 
 if TYPE_CHECKING:
     from attn_exp.experiment.documents.agreement import Agreement
@@ -21,8 +22,9 @@ def who_agrees(rows: Sequence[Row]) -> str:
     parts = [agreement(members) for members in groups.values() if len(members) > 1]
     first = computed[0]
     parts += [departure(members, first) for members in groups.values() if members[0].same_as != first.same_as]
-    parts = parts or [f"Only {first.variant} was computed"]
-    parts += [f"{row.variant} was not computed: {row.note}" for row in rows if row.note and not row.same_as]
+    parts = parts or [words.ONLY_COMPUTED.format(variant=first.variant)]
+    lacking = [row for row in rows if row.note and not row.same_as]
+    parts += [words.NOT_COMPUTED.format(variant=row.variant, note=row.note) for row in lacking]
     parts += [f"{row.variant}: {row.note}" for row in rows if row.note and row.same_as]
     return f"{'; '.join(parts)}."
 
@@ -33,29 +35,33 @@ def agreement(members: Sequence[Row]) -> str:
     for row in members:
         if row.computed_in != members[0].computed_in:
             others.setdefault(row.computed_in, []).append(row.variant)
-    types = "".join(f", {listed(names)} in {kind}" for kind, names in others.items())
-    return f"{listed([row.variant for row in members])} compute the same function ({members[0].same_as}){types}"
+    types = (words.OTHERS_IN_TYPE.format(variants=listed(names), type=kind) for kind, names in others.items())
+    variants = listed([row.variant for row in members])
+    return ", ".join([words.SAME_FUNCTION.format(variants=variants, letter=members[0].same_as), *types])
 
 
 def departure(members: Sequence[Row], first: Row) -> str:
     """Say how far a group of variants is from the first row."""
-    verb = "differs" if len(members) == 1 else "differ"
     far = max(row.shift for row in members)
-    how = "in the shape of the output" if math.isnan(far) else f"by up to {far:.2g} in the output"
-    return f"{listed([row.variant for row in members])} {verb} from {first.variant} {how}"
+    if math.isnan(far):
+        text = words.DIFFERS_IN_SHAPE if len(members) == 1 else words.DIFFER_IN_SHAPE
+    else:
+        text = words.DIFFERS_BY if len(members) == 1 else words.DIFFER_BY
+    return text.format(variants=listed([row.variant for row in members]), first=first.variant, far=far)
 
 
-def listed(words: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Write a list as a sentence does: a, b and c."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return f" {words.AND} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def agreed(agreements: Sequence[Agreement]) -> str:
     """Say how many published results a run agrees with, and which could not be compared."""
-    sentence = f"{sum(result.agrees for result in agreements)} of {len(agreements)} published results agree."
+    tally = words.COUNT_OF.format(count=sum(result.agrees for result in agreements), all=len(agreements))
+    sentence = words.PUBLISHED_AGREE.format(tally=tally)
     others = [
-        f"{result.quantity} has {result.computed}" for result in agreements if math.isnan(result.largest_difference)
+        words.PUBLISHED_HAS.format(quantity=result.quantity, computed=result.computed)
+        for result in agreements
+        if math.isnan(result.largest_difference)
     ]
-    if not others:
-        return sentence
-    return f"{sentence} {'; '.join(others)}; row: and first: in its entry choose a part."
+    return f"{sentence} {words.CHOOSE_A_PART.format(others='; '.join(others))}" if others else sentence

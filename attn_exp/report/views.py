@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.splits import SAME_WEIGHTS, Split, split
 from attn_exp.forms.trace import Trace
+from attn_exp.report import words
 from attn_exp.report.charts.widths import BY_TABLE, Lettering
 
 Array = NDArray[Any]
 
 FINE = 32
-"""Maps of block means with more rows or columns are coloured by their square roots."""
+"""Maps of block means with more rows or columns are shown wider."""
 
 MANY = 8
 """More heads than these are shown as an overview of small maps."""
@@ -115,6 +117,37 @@ def top(matrices: Iterable[Array]) -> float:
     return max((float(matrix.max(initial=0, where=np.isfinite(matrix))) for matrix in matrices), default=0.0) or 1.0
 
 
+class Colours(NamedTuple):
+    """How weights are coloured, in all tables and pictures of a run: no colour at 0, the full one at `top`.
+
+    Between them a colour is `(weight / top) ** power`: in step with the weight where there are few keys, and faster
+    where there are many, so that small weights are seen.
+    """
+
+    top: float
+    power: float
+
+    def shares(self, weights: Array) -> Array:
+        """Return how strong the colour of each weight is, from 0 to 1; 0 for what is no number."""
+        shares: Array = np.clip(np.nan_to_num(weights / self.top, posinf=0, neginf=0), 0, 1) ** self.power
+        return shares
+
+
+EVEN = 16
+"""A weight such as all would have that share evenly has at least 1 / 16 of the full colour."""
+
+
+def colours(views: Views) -> Colours:
+    """Return the one scale of colours of a run.
+
+    Of n keys an even weight is 1 / n, and 1 / (n top) of the largest; the power that makes this 1 / 16 is taken, and 1,
+    which colours in step, where it is more than that anyway.
+    """
+    end = top(panel.weights for panel in (*views.panels, *views.blocks))
+    apart = max(EVEN, views.comparison.problem.keys * end)
+    return Colours(end, round(math.log(EVEN) / math.log(apart), 2))
+
+
 class Head(NamedTuple):
     """One head's weights `[t s]`: whose they are, and its number, which is None where it is the only one."""
 
@@ -125,7 +158,9 @@ class Head(NamedTuple):
     @property
     def title(self) -> str:
         """The variants and the number, in words."""
-        return self.variants if self.number is None else f"{self.variants}, head {self.number}"
+        if self.number is None:
+            return self.variants
+        return words.HEAD_OF.format(variants=self.variants, number=self.number)
 
 
 def heads_of(panel: Panel) -> list[Head]:

@@ -13,6 +13,7 @@ from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
+from attn_exp.report import words
 from attn_exp.report.closed import closed
 from attn_exp.report.explain import Explained, elsewhere, explained
 from attn_exp.report.whose import labels
@@ -49,7 +50,8 @@ class Table(NamedTuple):
 class Step(NamedTuple):
     """One stage of a computation: what it is, its whole shape, and its tables, one per head.
 
-    `largest` is the number whose cell has the full colour; `closed` says which weights a mask closes.
+    `largest` is the number whose cell has the full colour, and `power` that of a share of it which is coloured;
+    `closed` says which weights a mask closes.
     """
 
     stage: str
@@ -62,6 +64,7 @@ class Step(NamedTuple):
     left_out: str
     rows_are_keys: bool
     closed: Array | None = None
+    power: float = 1.0
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
@@ -149,7 +152,7 @@ def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step
         shape=array.shape,
         tables=tuple(
             Table(
-                f"head {head + 1}" if len(heads) > 1 else "",
+                words.HEAD.format(number=head + 1) if len(heads) > 1 else "",
                 head,
                 rows[:SIDE],
                 columns[:SIDE],
@@ -171,7 +174,7 @@ def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
     projections = problem.projections
     formed = [name for name, _ in during(comparison.traces[settled.name])]
     bias = "b_o" in projections if stage == "output" else f"b_{stage}" in projections
-    words = explained(
+    stated = explained(
         stage,
         given=(stage in ("q", "k", "v") and problem.x is None) or (stage == "weights" and problem.weights is not None),
         mixed=settled.output_projection and "W_o" in projections,
@@ -181,19 +184,19 @@ def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
         extra=any(rule.extra(0) is not None for rule in settled.rules.scores),
     )
     apart = "memory" if problem.memory is not None else "past" if problem.past else ""
-    return elsewhere(words, stage, apart, bias) if apart else words
+    return elsewhere(stated, stage, apart, bias) if apart else stated
 
 
 def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
     """Say which settings made a stage what it is."""
-    words = {key: f"{key}={word}" for key, word in settled.words.items() if word != "none"}
+    settings = {key: f"{key}={word}" for key, word in settled.words.items() if word != "none"}
     if stage == "logits":
         return scaling(comparison, settled)
-    if stage in ("q", "k") and "position" in words:
-        return f"with {words['position']}"
+    if stage in ("q", "k") and "position" in settings:
+        return words.WITH_POSITION.format(position=settings["position"])
     if stage == "capped":
-        return words.get("score", "")
-    return ", ".join(words[key] for key in ("mask", "score") if key in words) if stage == "masked" else ""
+        return settings.get("score", "")
+    return ", ".join(settings[key] for key in ("mask", "score") if key in settings) if stage == "masked" else ""
 
 
 def scaling(comparison: Comparison, settled: Settled) -> str:
@@ -201,16 +204,18 @@ def scaling(comparison: Comparison, settled: Settled) -> str:
     queries = comparison.traces[settled.name].q
     if settled.scale is True and queries is not None:
         size = queries.shape[-1]
-        return f"c = 1/sqrt(d) = 1/sqrt({size}) = {settled.multiplier:.6g}"
-    return f"c = {settled.multiplier:.6g}{': no scaling' if settled.scale is False else ''}"
+        return words.C_SCALED.format(d=size, c=settled.multiplier)
+    return (words.C_UNSCALED if settled.scale is False else words.C_IS).format(c=settled.multiplier)
 
 
 def left_out(shape: tuple[int, ...], shown: int) -> str:
     """Say what a step does not show."""
-    parts = [f"{shown} of {shape[0]} heads"] if shown < shape[0] else []
+    parts = [words.SOME_HEADS.format(heads=shown, all=shape[0])] if shown < shape[0] else []
     if max(shape[1:]) > SIDE:
-        parts.append(f"{min(SIDE, shape[1])} of {shape[1]} rows and {min(SIDE, shape[2])} of {shape[2]} columns")
-    return " and ".join(parts)
+        _, rows, columns = shape
+        sizes = {"rows": min(SIDE, rows), "all_rows": rows, "columns": min(SIDE, columns), "all_columns": columns}
+        parts.append(words.SOME_ROWS.format(**sizes))
+    return f" {words.AND} ".join(parts)
 
 
 def names(
@@ -222,7 +227,7 @@ def names(
         return (("",) if vector else numbers[: shape[0]]), numbers[: shape[1]]
     queries, keys = labels(comparison.problem)
     if stage == "lse":
-        return queries, tuple(f"head {number}" for number in numbers[: shape[1]])
+        return queries, tuple(words.HEAD.format(number=number) for number in numbers[: shape[1]])
     rows = keys if has_rows_of_keys(stage, comparison.problem) else queries
     columns = keys if stage in BY_KEY else numbers[: shape[1]]
     return rows, columns

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from attn_exp.problem.past import many
 from attn_exp.problem.problem import Problem
+from attn_exp.report import words
 from attn_exp.report.plain import label
 
 
@@ -14,35 +15,29 @@ def whose_tokens(problem: Problem) -> str:
     """Say whose tokens ask and whose are looked at; nothing where they are the same."""
     queries, keys = len(problem.tokens), problem.keys
     if problem.memory is not None:
-        return (
-            f"Queries come from x ({many(queries, 'token')}), keys and values from the memory ({many(keys, 'token')})."
-        )
+        return words.QUERIES_FROM_X.format(queries=many(queries, words.TOKEN), keys=many(keys, words.TOKEN))
     if problem.past:
-        first, those = (
-            ("first", "it has a key and a value")
-            if problem.past == 1
-            else (f"first {problem.past}", "they have keys and values")
-        )
-        last = "the last has a query" if queries == 1 else f"the last {queries} have queries"
-        return f"The {first} of {keys} tokens {'is' if problem.past == 1 else 'are'} past: {those}, and only {last}."
+        last = (words.LAST_HAS_A_QUERY if queries == 1 else words.LAST_HAVE_QUERIES).format(queries=queries)
+        text = words.ONE_IS_PAST if problem.past == 1 else words.SOME_ARE_PAST
+        return text.format(past=problem.past, keys=keys, last=last)
     return ""
 
 
 def title(problem: Problem) -> str:
     """Return the heading of a report without one of its own."""
-    tokens = many(len(problem.tokens), "token")
+    tokens = many(len(problem.tokens), words.TOKEN)
     if problem.memory is not None:
-        return f"Attention of {tokens} over a memory of {problem.keys}"
-    return f"Attention of {tokens} after {problem.past} past" if problem.past else f"Attention over {tokens}"
+        return words.OVER_A_MEMORY.format(tokens=tokens, keys=problem.keys)
+    return (words.AFTER_PAST if problem.past else words.OVER_TOKENS).format(tokens=tokens, past=problem.past)
 
 
 def axis(problem: Problem) -> str:
     """Return what the columns of a map are."""
     if problem.memory is not None:
-        return "key (memory)"
+        return words.KEY_OF_MEMORY
     if problem.past == 1:
-        return "key (the first is past)"
-    return f"key (the first {problem.past} are past)" if problem.past else "key"
+        return words.KEY_ONE_PAST
+    return (words.KEY_SOME_PAST if problem.past else words.KEY).format(past=problem.past)
 
 
 def labels(problem: Problem) -> tuple[tuple[str, ...], tuple[str, ...]]:

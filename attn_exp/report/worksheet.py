@@ -14,26 +14,26 @@ from attn_exp.experiment.classroom.paper import Blank, Paper
 from attn_exp.experiment.judging.boxes import Array
 from attn_exp.experiment.judging.worksheet import stages
 from attn_exp.problem.matrices import BIASES, MATRICES
+from attn_exp.report import words
 from attn_exp.report.compiled import templates
-from attn_exp.report.inline import inline, policy, template_text
+from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.numbers import decimal
 
 FORMULAS = {
-    "q": "q = x W_q", "k": "k = x W_k", "v": "v = x W_v", "scores": "scores = q kᵀ",
-    "logits": "logits = scores × {scale}", "capped": "capped logits", "masked": "masked: −∞ where a token may not look",
-    "weights": "weights = exp(logit) / sum of exp over the row", "context": "context = weights v",
-    "output": "output = context of all heads, side by side{projection}",
+    "q": words.FORMULA_SIDE, "k": words.FORMULA_SIDE, "v": words.FORMULA_SIDE, "scores": words.FORMULA_SCORES,
+    "logits": words.FORMULA_LOGITS, "capped": words.FORMULA_CAPPED, "masked": words.FORMULA_MASKED,
+    "weights": words.FORMULA_WEIGHTS, "context": words.FORMULA_CONTEXT, "output": words.FORMULA_OUTPUT,
 }  # fmt: skip
 TURNED = {
-    "q": "q = W_qᵀ x", "k": "k = W_kᵀ x", "v": "v = W_vᵀ x", "scores": "scores = kᵀ q: a column for each query",
-    "weights": "weights = exp(logit) / sum of exp over the column", "context": "context = v weights",
+    "q": words.TURNED_SIDE, "k": words.TURNED_SIDE, "v": words.TURNED_SIDE, "scores": words.TURNED_SCORES,
+    "weights": words.TURNED_WEIGHTS, "context": words.TURNED_CONTEXT,
 }  # fmt: skip
 
 
 def page(paper: Paper, student: str, file: str) -> str:
     """Return the sheet: what is given, a table of blanks for each box, which the page checks as they are typed."""
     style = inline(template_text("report.css"), template_text("worksheet.css"))
-    script = inline(template_text("worksheet.js"))
+    script = scripts("worksheet.js")
     return rendered(
         "worksheet.html", paper, student, style, script,
         filled=False, data=data(paper, file), foretold=[], policy=policy(style, script),
@@ -93,7 +93,7 @@ def sides(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, S
             continue
         tokens = paper.sheet.problem.tokens if side == "q" else paper.sheet.problem.key_tokens
         for head, array in enumerate(exact[side], 1):
-            yield f"{side}, head {head}" if len(exact[side]) > 1 else side, array, tokens
+            yield words.STAGE_OF_HEAD.format(stage=side, number=head) if len(exact[side]) > 1 else side, array, tokens
 
 
 def matrix(name: str, array: Array, rows: Sequence[str], turned: bool) -> dict[str, Any]:
@@ -126,12 +126,13 @@ def formula(paper: Paper, blank: Blank) -> str:
     settled, projections = paper.sheet.settled, paper.sheet.problem.projections
     text = (TURNED if paper.turned else {}).get(blank.stage, FORMULAS[blank.stage])
     if blank.stage == "weights" and "logits" not in {asked.stage for asked in paper.blanks} and settled.multiplier != 1:
-        text += ", logit = score × {scale}"
+        text += words.LOGIT_IS
     if blank.stage == "output" and settled.head == 1 and not settled.output_projection:
-        text = "output = v weights" if paper.turned else "output = weights v"
-    bias = f" + b_{blank.stage}" if f"b_{blank.stage}" in projections else ""
-    after = ", times W_o" if settled.output_projection else ""
-    return text.format(scale=f"{settled.multiplier:.4g}", projection=after) + bias
+        text = words.TURNED_LONE_OUTPUT if paper.turned else words.FORMULA_LONE_OUTPUT
+    side = "o" if blank.stage == "output" and settled.output_projection else blank.stage
+    bias = f" + b_{side}" if f"b_{side}" in projections else ""
+    after = words.TIMES_W_O if settled.output_projection else ""
+    return text.format(side=blank.stage, scale=f"{settled.multiplier:.4g}", projection=after) + bias
 
 
 def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from attn_exp import machine
 from attn_exp.errors import UserError
-from attn_exp.report.inline import inline, policy, template_text
+from attn_exp.report import words
+from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.plain import plain
 from attn_exp.runs.folders import COMPLETE, Entry, entries, folders
 
@@ -18,8 +19,6 @@ MOST_COLUMNS = 6
 MOST_ROUNDS = 20
 ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 """As `html.escape` has it, whose module every run would wait for: it brings all names that HTML has for letters."""
-
-NOTHING = "Nothing here yet: python -m attn_exp computes a first run."
 
 
 def rebuild(output_dir: Path) -> Path:
@@ -55,16 +54,30 @@ def html(listed: Sequence[Entry]) -> str:
     common = in_common(readable) if len(listed) > 1 else {}
     columns = differing(readable, common) if len(listed) > 1 else []
     titled = any(entry.title for entry in listed)
-    heads = ["run", *["title"] * titled, *columns, "other settings" if columns else "settings", "started"]
+    heads = [
+        words.RUN,
+        *[words.TITLE] * titled,
+        *columns,
+        words.OTHER_SETTINGS if columns else words.SETTINGS,
+        words.STARTED,
+    ]
     rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
     rows = [line(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
-    remark = f"All with {' '.join(map(word, common.items()))}." if common else "" if listed else NOTHING
-    style, script = (inline(template_text(name)) for name in ("index.css", "index.js"))
+    remark = (
+        words.ALL_HAVE.format(settings=" ".join(map(word, common.items())))
+        if common
+        else ""
+        if listed
+        else words.NOTHING_YET
+    )
+    style, script = inline(template_text("index.css")), scripts("index.js")
     return Template(template_text("index.html")).substitute(
         policy=policy(style, script),
         style=style,
         script=script,
-        count=f"{len(listed):,}",
+        title=words.RUNS_AND_SWEEPS,
+        filter=words.FILTER,
+        count=words.COUNT_SHOWN.format(shown=f'<output id="shown">{len(listed):,}</output>', all=f"{len(listed):,}"),
         common=safe(remark, 1000),
         heads="".join(map(head, heads)),
         rows="\n".join(rows),

@@ -7,18 +7,17 @@ import secrets
 import shutil
 import sys
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from attn_exp import machine
-from attn_exp.config.fields import read_fields
-from attn_exp.config.schema import Figures, Report
-from attn_exp.errors import UserError, printable, unknown
+from attn_exp.config.schema import Report
+from attn_exp.errors import UserError, printable
 from attn_exp.experiment.comparison import Run
 from attn_exp.runs import folders, index, own_members, rendering, store
+from attn_exp.runs.asked_again import DEPTH, Anew, anew
 
 
 def show(output_dir: Path) -> str:
@@ -58,16 +57,17 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     """Draw the report of a run anew from its results, computing no attention, and return what to open.
 
     What the run was told to write is written, or everything where it was told `report=none`. Words such as
-    `figures.format=pdf` say how figures are drawn this time, whether the run drew any or not; those that `figures.only`
-    names are drawn alone, and nothing else is written. Files are replaced once all are drawn.
+    `figures.format=pdf` say how figures are drawn this time, whether the run drew any or not, and `report.depth` how
+    much is read; figures that `figures.only` names are drawn alone, and nothing else is written. Files are replaced
+    once all are drawn.
 
     Raises:
         UserError: no run there that can be read, a word for something else, or a folder that cannot be written to.
     """
     if (folder / "manifest.json").is_file():
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
-    changes = figure_settings(words)
-    run = drawn_as(wanting_something(store.load(folder)), changes)
+    changes = anew(words, "attn-exp report")
+    run = shown_as(wanting_something(store.load(folder)), changes)
     rendering.check(run.comparison.config.figures)
     draft = folder / f".{secrets.token_hex(4)}"
     try:
@@ -91,48 +91,33 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
             index.rebuild(home.parent)
     for line in filter(None, (lacking, empty)):
         print(f"attn_exp: {printable(line)}", file=sys.stderr)
-    if changes.get("only"):
+    if changes.figures.get("only"):
         return "\n".join(str(folder / "figures" / name) for name in alone)
     return str(rendering.opens_first(folder, run.comparison.config))
 
 
-def figure_settings(words: Sequence[str]) -> dict[str, Any]:
-    """Return what the words set of `figures`, checked.
+def shown_as(run: Run, changes: Anew) -> Run:
+    """Return the run, wanting figures of these settings and reports of this depth, if there are any.
 
     Raises:
-        UserError: another setting, which only a new run can change, or a value that does not fit.
+        UserError: a depth for figures alone, which show the same at each.
     """
-    known = [f"figures.{field.name}" for field in fields(Figures)]
-    values = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if key not in known:
-            raise UserError(unknown(key, known, "setting of attn-exp report"))
-        if not equals:
-            raise UserError(f"{word}: expected {key}=VALUE")
-        values[key.removeprefix("figures.")] = value if key == "figures.font" else spoken(value)
-    return read_fields(Figures, values, "figures.")
-
-
-def spoken(value: str) -> Any:
-    """Return what a value says: a number, a list in brackets, or a word."""
-    if value.startswith("[") and value.endswith("]"):
-        return [spoken(part.strip()) for part in value[1:-1].split(",") if part.strip()]
-    try:
-        return float(value)
-    except ValueError:
-        return value
-
-
-def drawn_as(run: Run, changes: Mapping[str, Any]) -> Run:
-    """Return the run, wanting figures of these settings, if there are any."""
-    if not changes:
-        return run
     config = run.comparison.config
-    whole = not changes.get("only")
-    report = replace(config.report, figures=True) if whole else Report(tables=False, pages=False)
-    figures = replace(config.figures, **changes)
-    return replace(run, comparison=replace(run.comparison, config=replace(config, figures=figures, report=report)))
+    wanted, alone = config.report, changes.figures.get("only")
+    if alone and changes.depth:
+        raise UserError(f"{DEPTH}: figures.only draws figures alone; leave one of the two out")
+    if alone:
+        wanted = Report(tables=False, pages=False)
+    elif changes.figures:
+        wanted = replace(wanted, figures=True)
+    if changes.depth:
+        wanted = replace(wanted, depth=changes.depth, **({} if wanted.tables or wanted.pages else TEXTS))
+    figures = replace(config.figures, **changes.figures)
+    return replace(run, comparison=replace(run.comparison, config=replace(config, figures=figures, report=wanted)))
+
+
+TEXTS = {"tables": True, "pages": True}
+"""What a depth is seen in: a report of figures alone says nothing."""
 
 
 def wanting_something(run: Run) -> Run:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import chosen, folder
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.timing import Timing
 from attn_exp.report import terminal
@@ -84,12 +84,8 @@ class Result:
         Raises:
             UserError: there is no such variant, or it did not form that stage.
         """
-        if variant not in self.comparison.traces:
-            raise UserError(unknown(variant, list(self.comparison.traces), "variant"))
-        formed = dict(self.comparison.traces[variant].stages())
-        if name not in formed:
-            raise UserError(unknown(name, list(formed), f"stage of {variant}"))
-        return np.array(formed[name])
+        formed = dict(self.comparison.traces[chosen(variant, self.comparison.traces, "variant")].stages())
+        return np.array(formed[chosen(name, formed, f"stage of {variant}")])
 
     def figure(self, name: str = "weights") -> Drawing:
         """Return a figure of the report, which shows itself in a notebook: `weights`, `distances`, `entropy`, ...
@@ -107,7 +103,9 @@ class Result:
         Raises:
             UserError: the folder cannot be written to.
         """
-        config = self.config if output_dir is None else replace(self.config, output_dir=str(output_dir))
+        config = self.config
+        if output_dir is not None:
+            config = replace(config, output_dir=str(folder(output_dir, "output_dir")))
         store.check_writable(Path(config.output_dir))
         rendering.load_renderers(config)
         with ask_git() as git:

@@ -112,13 +112,16 @@ def write_text(path: Path, text: str) -> None:
     machine.write(path, text.encode("utf-8", "backslashreplace"))
 
 
-def again(folder: Path) -> str:
-    """Rebuild a sweep's table and report from its parts, and return what the terminal shows.
+def again(folder: Path, depth: str = "") -> str:
+    """Rebuild a sweep's table and report from its parts, at another depth if one is said, and return what it prints.
 
     Raises:
         UserError: no sweep there, one that is running now, or a folder that cannot be read or written to.
     """
     about = manifest.load(folder)
+    if depth:
+        wanted = about["report"] | {"depth": depth}
+        about["report"] = wanted if wanted["tables"] or wanted["pages"] else wanted | {"tables": True, "pages": True}
     try:
         with lock.held(folder):
             inventory = shelf(folder, about).find(about["parts"])

@@ -22,12 +22,15 @@ def collect(words: Sequence[str]) -> str:
 
 
 def render_again(words: Sequence[str]) -> str:
-    """Draw the report of a run anew, with figures of other settings where the words say so; or that of a sweep."""
-    from attn_exp.runs import reader  # noqa: PLC0415
+    """Draw the report of a run or a sweep anew, with other figures or at another depth where the words say so."""
+    from attn_exp.runs import asked_again, reader  # noqa: PLC0415
 
     folder = machine.folder(words[0])
-    if len(words) == 1 and (folder / "manifest.json").is_file() and not (folder / "run.json").exists():
-        return collect(words)
+    if (folder / "manifest.json").is_file() and not (folder / "run.json").exists():
+        from attn_exp.sweeps import collect  # noqa: PLC0415
+
+        changes = asked_again.anew(words[1:], "attn-exp report of a sweep", (asked_again.DEPTH,))
+        return collect.again(folder, changes.depth)
     return reader.render_again(folder, words[1:])
 
 

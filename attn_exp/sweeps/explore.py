@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from attn_exp.experiment.row import COLUMNS
+from attn_exp.experiment.row import is_deep, titled
 from attn_exp.sweeps.overview import metrics, varying, worth_plotting
 from attn_exp.sweeps.totals import Moments, Summary
 
@@ -32,8 +32,9 @@ def explored(summary: Summary) -> dict[str, Any] | None:
         }
         for at, (key, cell) in zip(keys, summary.cells.items(), strict=True)
     ]
-    titles = [COLUMNS[name].title if name in COLUMNS else name for name in names]
-    return {"axes": axes, "metrics": titles, "cells": cells, "start": start(axes)}
+    titles = [titled(name) for name in names]
+    deep = [is_deep(name) for name in names]
+    return {"axes": axes, "metrics": titles, "deep": deep, "cells": cells, "start": start(axes)}
 
 
 def axis(summary: Summary, place: int) -> dict[str, Any]:

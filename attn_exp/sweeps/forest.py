@@ -9,11 +9,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attn_exp.experiment.row import titled
+from attn_exp.report import words
 from attn_exp.report.lettering import drawable
+from attn_exp.report.verdict import listed
 from attn_exp.sweeps.answers.answers import Answers, moving
 from attn_exp.sweeps.answers.effects import Effect
-from attn_exp.sweeps.answers.sentences import alike, change, is_number, listed
-from attn_exp.sweeps.panels import legend, panels, spoken
+from attn_exp.sweeps.answers.sentences import alike, change, is_number
+from attn_exp.sweeps.panels import legend, panels
 
 MOST = 24
 """Lines that a panel has room for: those of the largest effects."""
@@ -31,7 +34,7 @@ def effects(answers: Answers, metrics: Sequence[str]) -> Figure | None:
     figure, axes = panels(len(drawn), 1, 0.5 + 0.2 * tallest)
     for panel, (metric, lines) in zip(axes, drawn.items(), strict=True):
         draw(panel, lines, several)
-        panel.set_xlabel(f"change of the {spoken(metric)}")
+        panel.set_xlabel(words.CHANGE_OF.format(metric=titled(metric)))
     legend(figure, axes[0])
     return figure
 
@@ -62,8 +65,8 @@ def draw(panel: Axes, groups: Sequence[Sequence[Effect]], several: bool) -> None
         rows = [row for row, effect in enumerate(lines) if effect.sure == sure]
         means = np.array([lines[row].mean for row in rows])
         ends = np.array([(ends_of(lines[row])) for row in rows]).reshape(-1, 2).T
-        interval = "95% interval leaves out 0" if any(not effect.differences for effect in lines) else "all seeds agree"
-        name = interval if sure else "not sure"
+        interval = words.LEAVES_OUT_ZERO if any(not effect.differences for effect in lines) else words.ALL_SEEDS_AGREE
+        name = interval if sure else words.UNSURE
         if rows:
             panel.errorbar(means, rows, xerr=abs(ends - means), fmt="o", color=colour, markersize=4, label=name)
     for row, effect in enumerate(lines):
@@ -81,5 +84,5 @@ def label(group: Sequence[Effect], several: bool) -> str:
     """Return what changes, and in which variants where there are several."""
     effect, names = group[0], listed([effect.variant for effect in group])
     if effect.setting == "variant":
-        return drawable(f"{names}, not {effect.start}")
+        return drawable(words.VARIANT_NOT.format(variants=names, first=effect.start))
     return drawable(f"{change(effect)}: {names}" if several else change(effect))

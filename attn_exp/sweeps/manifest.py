@@ -34,9 +34,9 @@ SHAPE = {
         "range?": [int], "words?": [str],
     }],
     "dimensions": [[int]], "skipped": int, "columns": [str], "tally?": [str], "sealed?": bool, "metrics": [str],
-    "format": str, "report": {"tables": bool, "figures": bool, "pages": bool}, "kept": [[int]], "parts": [str],
-    "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str], "told?": str,
-    "disagreeing?": int,
+    "format": str, "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]],
+    "parts": [str], "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str],
+    "told?": str, "disagreeing?": int,
     "results?": {"bytes?": int, "sha256?": str}, "code?": [own_code.RECORD],
     "with?": [own_members.RECORD], "inputs?": [input_files.RECORD],
 }  # fmt: skip

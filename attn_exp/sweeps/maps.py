@@ -11,9 +11,11 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from attn_exp.experiment.row import titled
+from attn_exp.report import words
 from attn_exp.report.lettering import drawable
 from attn_exp.sweeps import by_head
-from attn_exp.sweeps.panels import ends, in_order, labels, level, name_ticks, panels, spoken
+from attn_exp.sweeps.panels import ends, in_order, labels, level, name_ticks, panels
 from attn_exp.sweeps.totals import Summary
 
 Key = tuple[str, ...]
@@ -41,7 +43,7 @@ def heat(summary: Summary, metric: str, places: Sequence[int]) -> Figure:
         panel.set_title(drawable(variant), parse_math=False)
         panel.set_xlabel(drawable(summary.axes[places[1]]), parse_math=False)
     axes[0].set_ylabel(drawable(summary.axes[places[0]]), parse_math=False)
-    figure.colorbar(ScalarMappable(scale, MAP), ax=axes, label=spoken(metric), shrink=0.8)
+    figure.colorbar(ScalarMappable(scale, MAP), ax=axes, label=titled(metric), shrink=0.8)
     return figure
 
 
@@ -50,7 +52,7 @@ def parallel(summary: Summary, metric: str, places: Sequence[int]) -> Figure:
 
     More combinations than can be told apart are drawn as the mean of all that share two neighbouring values.
     """
-    names = [*(summary.axes[place] for place in places), "variant"]
+    names = [*(summary.axes[place] for place in places), words.VARIANT_HEAD]
     places = [*places, len(summary.axes)]
     orders = [in_order(labels(summary, place)) for place in places]
     cells = [
@@ -81,7 +83,7 @@ def parallel(summary: Summary, metric: str, places: Sequence[int]) -> Figure:
     panel.set_xlim(-0.1, len(names) - 0.6)
     panel.set_yticks([])
     panel.spines["left"].set_visible(False)
-    figure.colorbar(ScalarMappable(scale, MAP), ax=panel, label=spoken(metric))
+    figure.colorbar(ScalarMappable(scale, MAP), ax=panel, label=titled(metric))
     return figure
 
 
@@ -118,9 +120,9 @@ def by_layers(summary: Summary) -> Figure | None:
         name_ticks(panel.xaxis, [str(head + 1) for head in range(heads)], 8)
         name_ticks(panel.yaxis, layers, 14)
         panel.set_title(pattern)
-        panel.set_xlabel("head")
-        panel.set_ylabel("layer")
-    figure.colorbar(ScalarMappable(Normalize(0, 1), MAP), ax=axes, label="share", shrink=0.8)
+        panel.set_xlabel(words.HEAD_AXIS)
+        panel.set_ylabel(words.LAYER_AXIS)
+    figure.colorbar(ScalarMappable(Normalize(0, 1), MAP), ax=axes, label=words.SHARE, shrink=0.8)
     return figure
 
 

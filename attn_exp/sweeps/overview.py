@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from attn_exp.config.repeat import Repeat
-from attn_exp.experiment.row import COLUMNS
+from attn_exp.experiment.row import COLUMNS, is_deep, titled
+from attn_exp.report import words
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table as drawn
@@ -19,19 +20,21 @@ from attn_exp.sweeps.points import command, point_words
 from attn_exp.sweeps.totals import Summary
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
+TO_THE_FIRST = ("shift", "cosine")
+"""Metrics that hold a variant to the first one."""
+
 TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
 DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda name: COLUMNS[name].drawn)
 
 
 CAPTIONS = {
-    "effects": "What each setting does, compared seed by seed: the mean difference and its 95% interval; "
-    "the largest is first, and few seeds are drawn one by one.",
-    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a band.",
-    "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
-    "heat": "Means over two swept keys, one panel for each variant.",
-    "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
-    "heads": "Every head of every layer, a map for each pattern: what share of its weight a head gives to it.",
-    "spread": "How the numbers of each variant spread over the seeds: quartiles are estimated as mean ± 0.674 s.",
+    "effects": words.CAPTION_EFFECTS,
+    "against": words.CAPTION_AGAINST,
+    "choices": words.CAPTION_CHOICES,
+    "heat": words.CAPTION_HEAT,
+    "parallel": words.CAPTION_PARALLEL,
+    "heads": words.CAPTION_HEADS,
+    "spread": words.CAPTION_SPREAD,
 }
 """What each kind of plot shows."""
 
@@ -50,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Extreme:
-    """Where a metric is least or largest."""
+    """Where a metric is least or largest, and whether it is left out for reading."""
 
     metric: str
     which: str
@@ -58,28 +61,28 @@ class Extreme:
     variant: str
     settings: str
     command: str
+    deep: bool
 
 
 def closing(about: Mapping[str, Any], summary: Summary) -> str:
     """Say how many points there are, how many failed, how long it took, and whether anything is missing."""
-    parts = [f"{summary.points:,} of {about['points']:,} points"] if partial(about, summary) else []
-    parts = parts or [f"{summary.points:,} points"]
-    parts.append(f"{summary.failed:,} failed")
+    points = words.SOME_POINTS if partial(about, summary) else words.SO_MANY_POINTS
+    parts = [points.format(points=summary.points, all=about["points"]), words.FAILED.format(failed=summary.failed)]
     if "seconds" in about:
         parts.append(span(about["seconds"]) if about["seconds"] >= 10 else f"{about['seconds']:.1f} s")
     text = ", ".join(parts)
     if partial(about, summary):
-        text = f"Partial ({about['status']}): {text}. The same command continues it"
+        text = words.PARTIAL.format(status=about["status"], text=text)
     return " ".join([f"{text}.", *agreement(summary)])
 
 
 def agreement(summary: Summary) -> Iterator[str]:
     """Say how many printed results agree, where any is printed, and in how many points one does not."""
     if summary.tally.printed:
-        yield f"{summary.tally} published results agree."
+        yield words.PUBLISHED_AGREE.format(tally=summary.tally)
     if summary.disagreeing:
-        points = "1 point disagrees" if summary.disagreeing == 1 else f"{summary.disagreeing:,} points disagree"
-        yield f"{points} with a published result."
+        text = words.POINT_DISAGREES if summary.disagreeing == 1 else words.POINTS_DISAGREE
+        yield text.format(points=summary.disagreeing)
 
 
 def partial(about: Mapping[str, Any], summary: Summary) -> bool:
@@ -94,16 +97,21 @@ def varying(summary: Summary) -> list[int]:
 
 @dataclass(frozen=True)
 class Lines:
-    """The table: the settings that its rows differ in, its heads, its rows, and how many rows there are in all."""
+    """The table: its heads, its rows, how many there are in all, and which columns are left out for reading.
+
+    A terminal shows the heads, which are names of settings and fields; a page shows the `titles`.
+    """
 
     heads: tuple[str, ...]
+    titles: tuple[str, ...]
     lines: tuple[Line, ...]
     count: int
+    deep: tuple[bool, ...]
 
 
-def table(about: Mapping[str, Any], summary: Summary, most: int) -> Lines:
+def table(about: Mapping[str, Any], summary: Summary, most: int, depth: str = "all") -> Lines:
     """Return the table, with no more than `most` rows; a setting that changes no row has no column."""
-    names = metrics(summary)
+    names = metrics(summary, depth)
     rows = merged(summary, names)
     places = [place for place in varying(summary) if any(row.labels[place] != ANY for row in rows)]
     lines = tuple(
@@ -116,14 +124,22 @@ def table(about: Mapping[str, Any], summary: Summary, most: int) -> Lines:
         )
         for row in rows[:most]
     )
-    agree = ["agree"] * bool(summary.tallies)
-    heads = [*(summary.axes[place] for place in places), "variant", "points", *agree]
-    return Lines((*heads, *names), lines, len(rows))
+    agree = [words.AGREE_HEAD] * bool(summary.tallies)
+    heads = [*(summary.axes[place] for place in places), words.VARIANT_HEAD, words.POINTS, *agree]
+    deep = (*(False for _ in heads), *map(is_deep, names))
+    return Lines((*heads, *names), (*heads, *map(titled, names)), lines, len(rows), deep)
 
 
-def metrics(summary: Summary) -> list[str]:
-    """Return the metrics that the table shows."""
-    return [name for name in TABLE if name in summary.most] + summary.more
+def depth_of(about: Mapping[str, Any]) -> str:
+    """Return what readers of a sweep are shown: all, or what reading needs."""
+    return "reading" if about.get("report", {}).get("depth") == "reading" else "all"
+
+
+def metrics(summary: Summary, depth: str = "all") -> list[str]:
+    """Return the metrics that the table shows; a variant that is alone differs from no other."""
+    left_out = TO_THE_FIRST if len(summary.variants) == 1 else ()
+    shown = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more
+    return [name for name in shown if depth == "all" or not is_deep(name)]
 
 
 def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> str:
@@ -133,9 +149,9 @@ def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> 
     alone = all(len(together) == 1 for together in about["dimensions"])
     if not (seeds and alone and not any(".." in label for label in key[:-1])):
         return command(about, first).line
-    words, folders = point_words(about, first)
-    words = [seed_word(seeds[0]) if word.startswith("seed=") else word for word in words]
-    return Repeat(tuple(words), tuple(folders), many=True, own=own_members.files(about)).line
+    settings, folders = point_words(about, first)
+    settings = [seed_word(seeds[0]) if word.startswith("seed=") else word for word in settings]
+    return Repeat(tuple(settings), tuple(folders), many=True, own=own_members.files(about)).line
 
 
 def seed_word(axis: Mapping[str, Any]) -> str:
@@ -150,17 +166,17 @@ def seed_word(axis: Mapping[str, Any]) -> str:
 def extremes(about: Mapping[str, Any], summary: Summary) -> Iterator[Extreme]:
     """Yield where each metric is least and largest, with the command that repeats the point."""
     for name in metrics(summary):
-        for which, rows in (("least", summary.least[name]), ("largest", summary.most[name])):
+        for which, rows in ((words.LEAST, summary.least[name]), (words.LARGEST, summary.most[name])):
             number, point, variant = rows[0]
             if summary.least[name][0][0] != summary.most[name][0][0]:
                 settings = " ".join(swept_words(about, point))
-                yield Extreme(name, which, brief(number), variant, settings, command(about, point).line)
+                yield Extreme(name, which, brief(number), variant, settings, command(about, point).line, is_deep(name))
 
 
 def swept_words(about: Mapping[str, Any], point: int) -> list[str]:
     """Return the words of a point that vary over the sweep."""
-    words, _ = point_words(about, point)
-    return words[len(words) - len(about["axes"]) :]
+    settings, _ = point_words(about, point)
+    return settings[len(settings) - len(about["axes"]) :]
 
 
 def disagreements(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, str, str]]:
@@ -181,22 +197,22 @@ def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, 
 
 def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     """Return what a sweep prints: one table, the failures, what disagrees with printed results, one sentence."""
-    shown = table(about, summary, IN_TERMINAL)
+    shown = table(about, summary, IN_TERMINAL, depth_of(about))
     parts = ["\n".join(wrapped(sentence) for sentence in summary.answers.sentences)] * bool(summary.answers.sentences)
     if shown.lines:
         rows = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
         parts.append(drawn(list(shown.heads), rows))
     if shown.count > len(shown.lines):
-        parts.append(f"{len(shown.lines)} of {shown.count:,} rows; the report has more, the results have all.")
+        parts.append(words.MORE_ROWS.format(shown=len(shown.lines), all=shown.count))
     struck = [
-        f"{count:,} x {plain(message, 100)}{f' (all with {shared})' if shared else ''}\n    {again}"
+        f"{count:,} x {plain(message, 100)}{f' {words.ALL_WITH.format(shared=shared)}' if shared else ''}\n    {again}"
         for message, count, shared, again in failures(about, summary)
     ]
     if struck:
         parts.append("\n".join(struck[:5]))
     odd = [
-        f"{plain(words, 100)}: {tally} published results agree\n    {again}"
-        for words, tally, again in disagreements(about, summary)
+        f"{words.POINT_AGREES.format(settings=plain(settings, 100), tally=tally)}\n    {again}"
+        for settings, tally, again in disagreements(about, summary)
     ]
     if odd:
         parts.append("\n".join(odd[:5]))
@@ -208,10 +224,10 @@ def wrapped(sentence: str) -> str:
     return textwrap.fill(plain(sentence, 500), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
-def worth_plotting(summary: Summary) -> Sequence[str]:
+def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
     """Return up to four metrics that differ by more than rounding, between the cells or over the seeds of the only."""
     chosen = []
-    for name in (*summary.more, *DRAWN):
+    for name in (*summary.more, *(name for name in DRAWN if depth == "all" or not is_deep(name))):
         means = [cell[name].mean for cell in summary.cells.values() if name in cell]
         if len(summary.cells) == 1 and means:
             means = [summary.least[name][0][0], summary.most[name][0][0]]

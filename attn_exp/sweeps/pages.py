@@ -7,10 +7,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from attn_exp.experiment.row import titled
+from attn_exp.report import words
 from attn_exp.report.compiled import templates
 from attn_exp.report.contents import origin
 from attn_exp.report.escapes import md
-from attn_exp.report.inline import inline, policy, template_text
+from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.markdown import code, fenced, piped, tidy
 from attn_exp.report.numbers import kinds
 from attn_exp.report.page import svg_source
@@ -28,15 +30,25 @@ def page(about: Mapping[str, Any], summary: Summary, drawn: Mapping[str, bytes])
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds}
     style = inline(template_text("report.css"), template_text("sweep.css"))
-    data = explored(summary)
-    script = inline(template_text("sweep.js")) if data else ""
+    data, both = explored(summary), contents(about, summary, sources, "all")
+    deep = has_deep(both)
+    names = [name for name, used in (("depth.js", deep), ("sweep.js", data)) if used]
+    script = scripts(*names) if names else ""
     return environment.get_template("sweep.html").render(
-        contents(about, summary, sources),
+        both,
         data=data,
+        depth=overview.depth_of(about),
+        has_deep=deep,
         style=Markup(style),
         script=Markup(script),
         policy=policy(style, script),
     )
+
+
+def has_deep(both: Mapping[str, Any]) -> bool:
+    """Say whether there is anything that is left out for reading."""
+    tables = any(both[name].deep for name in ("effects", "shares", "percentiles"))
+    return tables or any(both["deep"]) or any(extreme["deep"] for extreme in both["extremes"])
 
 
 def markdown(about: Mapping[str, Any], summary: Summary, drawn: Sequence[str]) -> str:
@@ -44,15 +56,17 @@ def markdown(about: Mapping[str, Any], summary: Summary, drawn: Sequence[str]) -
     environment = templates(autoescape=False)
     environment.filters |= {"md": md, "fenced": fenced, "piped": lambda lines, head: piped(head, lines), "code": code}
     sources = {name: f"plots/{name}" for name in drawn if name.endswith(".png")}
-    return tidy(environment.get_template("sweep.md").render(contents(about, summary, sources)))
+    both = contents(about, summary, sources, overview.depth_of(about))
+    return tidy(environment.get_template("sweep.md").render(both))
 
 
-def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, str]) -> dict[str, Any]:
-    """Return what both reports say."""
-    shown = overview.table(about, summary, overview.IN_REPORT)
+def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, str], depth: str) -> dict[str, Any]:
+    """Return what both reports say to a reader of this depth."""
+    shown = overview.table(about, summary, overview.IN_REPORT, depth)
+    extremes = overview.extremes(about, summary)
     answers = summary.answers
     return {
-        "title": about["title"] or "Sweep over " + (", ".join(axis["key"] for axis in about["axes"]) or "one point"),
+        "title": about["title"] or swept_over(about["axes"]),
         "sentence": overview.closing(about, summary),
         "partial": overview.partial(about, summary),
         "command": about["command"],
@@ -60,16 +74,21 @@ def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, s
         "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
         "skipped": about["skipped"],
         "answers": list(answers.sentences),
-        "effects": effects_table(answers),
-        "shares": shares_table(answers),
-        "percentiles": percentiles_table(answers.cube),
-        "heads": list(shown.heads),
+        "effects": effects_table(answers).at_depth(depth),
+        "shares": shares_table(answers).at_depth(depth),
+        "percentiles": percentiles_table(answers.cube).at_depth(depth),
+        "heads": list(shown.titles),
+        "deep": list(shown.deep),
         "lines": [
             ([*line.settings, line.variant, str(line.count), *line.numbers], line.command) for line in shown.lines
         ],
         "cells": shown.count,
         "seeds": summary.seeds,
-        "extremes": [vars(extreme) for extreme in overview.extremes(about, summary)],
+        "extremes": [
+            vars(extreme) | {"metric": titled(extreme.metric)}
+            for extreme in extremes
+            if depth == "all" or not extreme.deep
+        ],
         "failures": list(overview.failures(about, summary)),
         "disagreements": list(overview.disagreements(about, summary)),
         "disagreeing": summary.disagreeing,
@@ -79,10 +98,17 @@ def contents(about: Mapping[str, Any], summary: Summary, figures: Mapping[str, s
     }
 
 
+def swept_over(axes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the title of a sweep that has none of its own."""
+    return words.SWEEP_OVER.format(settings=", ".join(axis["key"] for axis in axes) or words.ONE_POINT)
+
+
 def axis_told(axis: Mapping[str, Any]) -> str:
     """Say in a few words what an axis is."""
     if "range" in axis:
-        return f"{axis['key']}: {axis['count']:,} values from {axis['low']} to {axis['high']}"
-    words = axis["words"]
-    shown = ", ".join(words if len(words) <= 8 else [*words[:7], "...", words[-1]])
+        return words.VALUES_FROM_TO.format(
+            key=axis["key"], count=f"{axis['count']:,}", low=axis["low"], high=axis["high"]
+        )
+    values = axis["words"]
+    shown = ", ".join(values if len(values) <= 8 else [*values[:7], "...", values[-1]])
     return f"{axis['key']}: {shown}"

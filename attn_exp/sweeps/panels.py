@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.drawing import WIDTH
 from attn_exp.report.lettering import drawable
 from attn_exp.sweeps.totals import Moments, Summary
@@ -35,11 +34,6 @@ def number(label: str) -> float:
         return (float(low) + float(high or low)) / 2
     except ValueError:
         return math.nan
-
-
-def spoken(metric: str) -> str:
-    """Return the head of a metric, with its unit."""
-    return COLUMNS[metric].title if metric in COLUMNS else metric
 
 
 def panels(count: int, across: int, height: float = 1.75) -> tuple[Figure, list[Axes]]:

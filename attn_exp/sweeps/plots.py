@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from attn_exp.experiment.row import titled
+from attn_exp.report import words
 from attn_exp.report.charts.chart import COLOURS, MARKERS
 from attn_exp.report.drawing import STYLE, encoded
 from attn_exp.report.lettering import drawable, fonts_for
@@ -21,8 +23,8 @@ from attn_exp.sweeps.answers.effects import FEW
 from attn_exp.sweeps.explore import spaced_by_factors
 from attn_exp.sweeps.kinds_of_plots import NEEDS
 from attn_exp.sweeps.maps import PANELS, heat, parallel
-from attn_exp.sweeps.overview import varying, worth_plotting
-from attn_exp.sweeps.panels import half, is_number, labels, legend, number, panels, same_scale, spoken
+from attn_exp.sweeps.overview import depth_of, varying, worth_plotting
+from attn_exp.sweeps.panels import half, is_number, labels, legend, number, panels, same_scale
 from attn_exp.sweeps.totals import Moments, Summary
 
 __all__ = ["draw", "encoded"]
@@ -35,7 +37,7 @@ def draw(about: Mapping[str, Any], summary: Summary) -> dict[str, Figure]:
 
     That is lines or points for one axis, heat maps for two, else coordinates.
     """
-    metrics, places = worth_plotting(summary), varying(summary)
+    metrics, places = worth_plotting(summary, depth_of(about)), varying(summary)
     if not metrics:
         return {}
     texts = {text for key in summary.cells for text in key}
@@ -107,11 +109,11 @@ def against(summary: Summary, metrics: Sequence[str], places: Sequence[int]) -> 
         (bundle if len(lines) > LINES else curves)(panel, lines)
         panel.set_xlabel(drawable(summary.axes[along]), parse_math=False)
         if panel is axes[0] or not others:
-            panel.set_ylabel(spoken(metric))
+            panel.set_ylabel(titled(metric))
         name_numbers(panel, labels(summary, along))
         if group:
-            words = (f"{summary.axes[place]}={label}" for place, label in zip(others, group, strict=True))
-            panel.set_title("\n".join(map(drawable, words)), parse_math=False, fontsize=8)
+            settings = (f"{summary.axes[place]}={label}" for place, label in zip(others, group, strict=True))
+            panel.set_title("\n".join(map(drawable, settings)), parse_math=False, fontsize=8)
     same_scale(axes if others else [])
     legend(figure, axes[0])
     return figure
@@ -174,10 +176,10 @@ def bundle(panel: Axes, lines: Mapping[str, Sequence[tuple[float, float, float, 
     bands = np.array([np.quantile(by_key[value], (0.05, 0.25, 0.5, 0.75, 0.95)) for value in x])
     low, lower, middle, upper, high = bands.T
     panel.fill_between(
-        x, low, high, color=COLOURS[0], alpha=0.15, linewidth=0, label=f"nine tenths of {len(lines)} variants"
+        x, low, high, color=COLOURS[0], alpha=0.15, linewidth=0, label=words.NINE_TENTHS.format(count=len(lines))
     )
-    panel.fill_between(x, lower, upper, color=COLOURS[0], alpha=0.3, linewidth=0, label="half of them")
-    panel.plot(x, middle, color=COLOURS[0], label="median")
+    panel.fill_between(x, lower, upper, color=COLOURS[0], alpha=0.3, linewidth=0, label=words.HALF_OF_THEM)
+    panel.plot(x, middle, color=COLOURS[0], label=words.MEDIAN)
 
 
 def choices(summary: Summary, metrics: Sequence[str]) -> Figure:
@@ -205,7 +207,7 @@ def choices(summary: Summary, metrics: Sequence[str]) -> Figure:
         step = max(1, len(names) // 60)
         panel.set_yticks(range(0, len(names), step), [drawable(name) for name in names[::step]], parse_math=False)
         panel.invert_yaxis()
-        panel.set_xlabel(spoken(metric))
+        panel.set_xlabel(titled(metric))
     legend(figure, axes[0])
     return figure
 
@@ -226,5 +228,5 @@ def spread(summary: Summary, metrics: Sequence[str]) -> Figure:
                 panel.plot([moments.mean], [row], "o", color="black", markersize=3)
         panel.set_yticks(range(len(summary.variants)), [drawable(name) for name in summary.variants], parse_math=False)
         panel.set_ylim(len(summary.variants) - 0.5, -0.5)
-        panel.set_xlabel(spoken(metric))
+        panel.set_xlabel(titled(metric))
     return figure

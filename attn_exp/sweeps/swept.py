@@ -129,9 +129,9 @@ class Swept:
         return overview.terminal(self.about, self.summary)
 
     def _repr_html_(self) -> str:
-        shown = overview.table(self.about, self.summary, overview.IN_TERMINAL)
+        shown = overview.table(self.about, self.summary, overview.IN_TERMINAL, overview.depth_of(self.about))
         said = "".join(f"<li>{html(sentence, 500)}</li>" for sentence in self.sentences)
-        heads = "".join(f"<th>{html(head, 60)}</th>" for head in shown.heads)
+        heads = "".join(f"<th>{html(head, 60)}</th>" for head in shown.titles)
         rows = ([*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines)
         lines = "".join(f"<tr>{''.join(f'<td>{html(cell, 60)}</td>' for cell in row)}</tr>" for row in rows)
         end = html(overview.closing(self.about, self.summary), 500)

@@ -72,8 +72,8 @@ def test_many_heads_have_an_overview_instead_of_whole_maps() -> None:
     assert "weights" in few
     texts = [text.get_text() for text in many["overview"].texts]
     assert texts[0] == "multi_head"
-    assert [text.split("\n")[0] for text in texts[1:]] == [str(number) for number in range(1, 13)]
-    assert all(text.split("\n")[1].split()[0] in patterns.NAMES for text in texts[1:])
+    assert [text.split(":")[0] for text in texts[1:]] == [str(number) for number in range(1, 13)]
+    assert all(text.split("\n")[1] in patterns.NAMES for text in texts[1:])
 
 
 def test_a_check_says_what_each_head_does() -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.compose import comparison
-from tests.report.browser import need_chromium
-from tests.report.render import page_of
-from tests.report.tab import Tab, tab
-from tests.report.test_report import a_run
+from tests.report.live_page import show
+from tests.report.tab import Tab
 
 STAGES = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
 SAID = """
@@ -22,19 +18,6 @@ Array.from(document.querySelectorAll('.why-table tbody td'), (cell) => {
   return [cell.closest('.step').id, cell.textContent, document.querySelector('.why').textContent];
 })
 """
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Tab]:
-    need_chromium()
-    with tab(tmp_path) as browser:
-        browser.screen(1280)
-        yield browser
-
-
-def show(opened: Tab, folder: Path, *words: str) -> None:
-    (folder / "page.html").write_text(page_of(a_run(comparison(*words))), encoding="utf-8")
-    opened.open(folder / "page.html")
 
 
 def said(opened: Tab, row: int, column: int, step: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
+from xml.etree import ElementTree
 
 import pytest
 from matplotlib.figure import Figure as Drawing
@@ -13,11 +15,13 @@ from matplotlib.text import Text
 from PIL import Image
 
 from attn_exp import registry
+from attn_exp.config.figure_presets import PRESETS
 from attn_exp.config.repeat import Repeat
 from attn_exp.errors import UserError
+from attn_exp.report import figures
 from attn_exp.report.drawing import encoded
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.views import Views
+from attn_exp.report.views import Views, seen
 from attn_exp.runs import execution, reader, rendering
 from tests.compose import comparison, config
 from tests.report.render import drawings_of
@@ -46,19 +50,59 @@ def letters(drawing: Drawing) -> float:
     return min(float(text.get_fontsize()) for text in texts) * larger
 
 
-def test_slides_are_16_to_9_and_their_text_is_read_from_the_last_row() -> None:
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def sizes_in(element: ElementTree.Element, size: float) -> Iterator[float]:
+    """Yield how large each text of an SVG is, in its own units."""
+    size = float(element.get("font-size", size))
+    if element.tag in (f"{SVG}text", f"{SVG}tspan") and "".join(element.itertext()).strip():
+        yield size
+    for child in element:
+        yield from sizes_in(child, size)
+
+
+def letters_in(svg: bytes) -> tuple[float, float]:
+    """Return how many inches wide an SVG is, and how many points its smallest text has there."""
+    root = ElementTree.fromstring(svg)
+    points = float(root.attrib["width"].removesuffix("pt"))
+    return points / 72, min(sizes_in(root, 0)) * points / float(root.attrib["viewBox"].split()[2])
+
+
+RANDOM = ("embeddings=random", "embeddings.tokens=10", "embeddings.d_model=48", "mask=causal")
+SHOWN = {
+    "default": (),
+    "two heads": ("head=2", "variant=[looped,multi_head,multi_query]"),
+    "8 heads": (*RANDOM, "head=8", "variant=[multi_head]"),
+    "24 heads": (*RANDOM, "head=24", "variant=[multi_head]", "bias=true", "score=softcap", "position=rope"),
+    "blocks": (*RANDOM, "variant=[blockwise]", "weights=blocks"),
+}
+LEAST = {"paper": 7, "slides": 18, "poster": 22}
+"""Points that the smallest letters have where a preset is shown: on A4, on a slide of 13.33 inches, on A0."""
+
+
+@pytest.mark.parametrize("preset", LEAST)
+@pytest.mark.parametrize("words", SHOWN.values(), ids=SHOWN)
+def test_every_text_of_every_figure_is_read_where_it_is_shown(words: tuple[str, ...], preset: str) -> None:
     """What is said of slides everywhere: letters of 18 points at least where the slide is 540 high, a thirtieth."""
-    for name, drawing in drawings_of(comparison(SLIDES)).items():
+    compared = comparison(*words, f"figures.preset={preset}")
+    least, width = 0.997 * LEAST[preset], PRESETS[preset].width + 0.01  # a PNG has whole pixels
+    for name, files in figures.files(seen(compared), ["svg"]).items():
+        wide, size = letters_in(files["svg"])
+        assert wide <= width and size >= least, name
+    for name, drawing in drawings_of(compared).items():
+        assert shown_size(drawing)[0] <= width and letters(drawing) >= least, name
+
+
+def test_slides_are_16_to_9() -> None:
+    for drawing in drawings_of(comparison(SLIDES)).values():
         width, height = shown_size(drawing)
         assert width / height == pytest.approx(16 / 9, rel=1e-3) and width == pytest.approx(13.333, abs=0.01)
-        assert letters(drawing) >= (18 if name != "flow" else 8)  # ten stages below each other leave no room for more
 
 
-def test_a_poster_is_larger_than_a_slide_and_paper_is_as_wide_as_the_text_of_a_page() -> None:
-    paper, poster = (drawings_of(comparison(f"figures.preset={name}")) for name in ("paper", "poster"))
+def test_paper_is_as_wide_as_the_text_of_a_page_unless_asked_otherwise() -> None:
+    paper = drawings_of(comparison("figures.preset=paper"))
     assert max(shown_size(drawing)[0] for drawing in paper.values()) == pytest.approx(6.3, abs=0.01)
-    assert min(letters(drawing) for name, drawing in poster.items() if name != "flow") >= 22
-    assert letters(poster["flow"]) > 18
     assert all(
         drawings_of(comparison())[name].get_size_inches() == pytest.approx(paper[name].get_size_inches())
         for name in paper

@@ -105,4 +105,4 @@ def test_an_svg_alone_waits_for_no_matplotlib_of_its_own() -> None:
 def test_letters_on_paper_are_read() -> None:
     drawing = drawings_of(comparison(*HEADS))["flow"]
     sizes = [text.get_fontsize() for text in drawing.axes[0].texts if text.get_text()]
-    assert min(map(float, sizes)) >= 6
+    assert min(map(float, sizes)) >= 7

@@ -8,7 +8,6 @@ import random
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -23,10 +22,8 @@ from attn_exp.problem.problem import Problem, with_sides
 from tests import ROOT
 from tests.compose import comparison
 from tests.long import thinned
-from tests.report.browser import need_chromium
-from tests.report.render import page_of
-from tests.report.tab import Tab, tab
-from tests.report.test_report import a_run
+from tests.report.live_page import CELLS, show, type_into
+from tests.report.tab import Tab
 
 Numbers = dict[str, list[list[float]]]
 
@@ -35,41 +32,10 @@ STAGES = """JSON.stringify(attention.live.plans.map((plan) => plan && attention.
 SHOWN = """Array.from(document.querySelectorAll('.walk article td ins'), (cell) => [
   cell.closest('.step').id, Number(cell.closest('[data-head]').dataset.head), cell.closest('tr').sectionRowIndex,
   cell.parentNode.cellIndex - 1, cell.textContent])"""
-CELLS = "Array.from(document.querySelectorAll('.changing tbody td')).length"
 HELD = """Array.from(document.querySelectorAll('.changing tbody td'), (cell) =>
   Number((cell.querySelector('ins') || cell).textContent.replace('−', '-')))"""
-TOUCHED = (
-    """(() => { const cell = document.querySelectorAll('.changing tbody td')[%d]; cell.id = 'hand'; return 0; })()"""
-)
 PLAIN = {**os.environ, "PYTHONPATH": str(ROOT)}
-LET_GO = "document.getElementById('hand').removeAttribute('id')"
 SAID = "document.querySelector('.changed [role=status]').textContent"
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    need_chromium()
-    with tab(tmp_path_factory.mktemp("browser")) as browser:
-        browser.screen(1280)
-        yield browser
-
-
-def show(opened: Tab, folder: Path, *words: str) -> Comparison:
-    """Open the page of a run with these words, and return the run."""
-    run = a_run(comparison(*words))
-    run = replace(run, about={**run.about, "command": shlex.join(["python", "-m", "attn_exp", *words])})
-    (folder / "page.html").write_text(page_of(run), encoding="utf-8")
-    opened.open(folder / "page.html")
-    return run.comparison
-
-
-def type_into(opened: Tab, cell: int, text: str) -> None:
-    """Click on a cell that can be changed, type, and press Enter."""
-    opened.ask(TOUCHED % cell)
-    opened.click("#hand")
-    opened.type(text)
-    opened.press("Enter")
-    opened.ask(LET_GO)
 
 
 def changed(problem: Problem, now: Numbers) -> Problem:

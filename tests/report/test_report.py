@@ -213,7 +213,7 @@ def test_a_picture_of_weights_is_a_png_of_its_size() -> None:
     image = Image.open(BytesIO(pixels.png(opacity))).convert("RGBA")
     assert image.size == (5, 2)
     np.testing.assert_array_equal(np.asarray(image)[..., 3], opacity)
-    assert np.asarray(image)[0, 4].tolist() == [0, 114, 178, 255]
+    assert np.asarray(image)[0, 4].tolist() == [43, 124, 192, 255]
 
 
 def test_a_large_picture_shows_means() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,6 +121,12 @@ def test_the_page_is_shown_in_a_frame_and_needs_nothing_from_outside(exercise: E
 def test_words_that_make_no_single_sheet(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
         attn_exp.sheet(*words)
+
+
+@pytest.mark.parametrize("given", [5, [1.0, 2.0], {5: [[1.0]]}])
+def test_what_is_neither_a_file_nor_numbers_by_stage_is_said_in_a_line(exercise: Exercise, given: Any) -> None:
+    with pytest.raises(UserError, match=r"numbers by stage, such as scores=|unknown stage of this sheet '5'"):
+        exercise.check(given)
 
 
 def test_numbers_that_do_not_fit(exercise: Exercise) -> None:

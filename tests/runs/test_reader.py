@@ -23,7 +23,7 @@ from tests.long import thinned
 
 KNOWN = (
     "choose one of figures.format, figures.preset, figures.width, figures.height, figures.font, figures.font_size, "
-    "figures.only"
+    "figures.only, report.depth"
 )
 
 
@@ -134,12 +134,14 @@ def test_without_a_report_there_is_nothing_to_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("report", "attn-exp report: expected attn-exp report DIR [figures.only=weights] [figures.format=pdf]"),
+        ("report", "attn-exp report: expected attn-exp report DIR [report.depth=reading] [figures.only=weights]"),
         ("report here title=a", f"unknown setting of attn-exp report 'title'; {KNOWN}"),
         (
             "report here figures.widht=5",
             f"unknown setting of attn-exp report 'figures.widht'; did you mean figures.width? {KNOWN}",
         ),
+        ("report here report.depth=some", "unknown report.depth 'some'; choose one of reading, all"),
+        ("report here report.depth", "report.depth: expected report.depth=VALUE"),
         ("report here figures.format", "figures.format: expected figures.format=VALUE"),
         ("report here figures.format=gif", "unknown figures.format 'gif'; choose one of png, svg, pdf"),
         ("report here figures.format=[]", "figures.format=[]: expected at least one of png, svg, pdf"),
@@ -171,3 +173,20 @@ def test_each_command_says_how_it_is_used(monkeypatch: pytest.MonkeyPatch, capsy
         monkeypatch.setattr("sys.argv", ["attn-exp", name, "--help"])
         cli.main()
         assert capsys.readouterr().out.startswith(f"attn-exp {name}")
+
+
+def test_a_run_is_shown_again_at_another_depth_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = a_run(tmp_path)
+    before = files(folder)
+    forbid_attention(monkeypatch)
+    reader.render_again(folder, ["report.depth=reading"])
+    assert "ulp" not in (folder / "report.md").read_text(encoding="utf-8")
+    assert '<html lang="en" data-depth="reading">' in (folder / "report.html").read_text(encoding="utf-8")
+    reader.render_again(folder, ["report.depth=all"])
+    assert files(folder) == before
+
+
+def test_a_depth_is_no_setting_of_figures_alone(tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+    with pytest.raises(UserError, match=r"report\.depth: figures\.only draws figures alone; leave one of the two out"):
+        reader.render_again(folder, ["report.depth=reading", "figures.only=weights"])

@@ -89,7 +89,7 @@ def test_an_effect_that_grows_with_another_setting_says_so() -> None:
 def test_noise_is_called_not_sure() -> None:
     summary = swept(lambda seed, d, scale, variant: noise(seed, 2 * d + scale), seeds=12, variants=("free",))
     (sentence,) = [text for text in summary.answers.sentences if "scale=true" in text]
-    assert sentence.startswith("What scale=true does to the entropy is not sure: ")
+    assert sentence.startswith("It is not sure what scale=true does to the entropy: ")
 
 
 def test_few_seeds_show_their_differences_and_no_interval() -> None:

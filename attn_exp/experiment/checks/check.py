@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,11 @@ class Check:
 
     `examine(config, problem, variants)`: yields what it found, records of one frozen dataclass, `record`.
     `sentence(records)`: sums them up for a reader.
-    `columns`: the fields of a record that a terminal shows, and their heads.
+    `columns`: the fields of a record that a reader is shown; a page has their names with spaces in place of `_`.
     """
 
     record: type
-    columns: Mapping[str, str]
+    columns: Collection[str]
     examine: Callable[[Config, Problem, Sequence[Settled]], Iterable[Any]]
     sentence: Callable[[Sequence[Any]], str]
 

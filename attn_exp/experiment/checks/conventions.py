@@ -85,19 +85,19 @@ def sentence(records: Sequence[Record]) -> str:
 
 CHECK = Check(
     record=Record,
-    columns={
-        "convention": "convention",
-        "variant": "variant",
-        "true_means": "true means",
-        "align": "align",
-        "empty": "empty row",
-        "softmax": "softmax",
-        "caps": "soft-cap",
-        "groups": "groups",
-        "same_as": "same_as",
-        "sameness": "to the first",
-        "differs_at": "differs at",
-    },
+    columns=(
+        "convention",
+        "variant",
+        "true_means",
+        "align",
+        "empty",
+        "softmax",
+        "caps",
+        "groups",
+        "same_as",
+        "sameness",
+        "differs_at",
+    ),
     examine=examine,
     sentence=sentence,
 )

@@ -104,7 +104,7 @@ def summary(records: Sequence[Record]) -> str:
 
 CHECK = Check(
     record=Record,
-    columns={"variant": "variant", "mistake": "mistake", "shows": "shows", "like": "looks like", "reason": "why"},
+    columns=("variant", "mistake", "shows", "like", "reason"),
     examine=examine,
     sentence=sentence,
 )

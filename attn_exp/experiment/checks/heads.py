@@ -45,7 +45,5 @@ def sentence(records: Sequence[Record]) -> str:
     return f"{several}; " + "; ".join(f"{name}: {meaning}" for name, meaning in patterns.MEANINGS.items()) + "."
 
 
-COLUMNS = {"variant": "variant", "head": "head"} | {
-    ("self_" if name == "self" else name): name for name in patterns.NAMES
-}
+COLUMNS = ("variant", "head", *("self_" if name == "self" else name for name in patterns.NAMES))
 CHECK = Check(record=Record, columns=COLUMNS, examine=examine, sentence=sentence)

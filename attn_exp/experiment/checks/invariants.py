@@ -94,7 +94,7 @@ def sentence(records: Sequence[Record]) -> str:
 
 CHECK = Check(
     record=Record,
-    columns={"variant": "variant", "invariant": "invariant", "holds": "holds", "largest": "largest", "note": "note"},
+    columns=("variant", "invariant", "holds", "largest", "note"),
     examine=examine,
     sentence=sentence,
 )

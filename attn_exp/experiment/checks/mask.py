@@ -69,7 +69,7 @@ def sentence(records: Sequence[Record]) -> str:
 
 CHECK = Check(
     record=Record,
-    columns={"variant": "variant", "blocks": "blocks", "density": "density", "sees": "what queries see"},
+    columns=("variant", "blocks", "density", "sees"),
     examine=examine,
     sentence=sentence,
 )

@@ -63,7 +63,7 @@ def sentence(records: Sequence[Record]) -> str:
 
 CHECK = Check(
     record=Record,
-    columns={"variant": "variant", "metric": "metric", "value": "value", "unit": "unit"},
+    columns=("variant", "metric", "value", "unit"),
     examine=examine,
     sentence=sentence,
 )

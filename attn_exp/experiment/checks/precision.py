@@ -123,15 +123,7 @@ def sentence(records: Sequence[Record]) -> str:
 
 CHECK = Check(
     record=Record,
-    columns={
-        "variant": "variant",
-        "dtype": "dtype",
-        "stage": "stage",
-        "error": "error",
-        "plain_error": "plain",
-        "ratio": "ratio",
-        "verdict": "verdict",
-    },
+    columns=("variant", "dtype", "stage", "error", "plain_error", "ratio", "verdict"),
     examine=examine,
     sentence=sentence,
 )

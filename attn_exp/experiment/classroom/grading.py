@@ -69,7 +69,7 @@ def grade(paper: Paper, answers: Mapping[str, Array]) -> Grade:
     first = next((box.stage for box in every if box.wrong), "")
     if not first:
         return Grade(every, points, most)
-    names, said = diagnosed(sheet)
+    names, said = diagnosed(sheet, paper)
     return Grade(every, points, most, first, names, said)
 
 
@@ -113,14 +113,14 @@ def boxed(sheet: Sheet, place: int) -> Boxed:
     return Boxed(sheet.boxes[place].stage, *counts)
 
 
-def diagnosed(sheet: Sheet) -> tuple[tuple[str, ...], str]:
+def diagnosed(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
     """Return the mistakes that give a sheet's numbers, and a sentence; or the slip, or what is wrong first."""
     for layout in (sheet, readings.turned(sheet)):
         if layout is not None and layout.boxes:
             turned = " (tokens in columns)" if layout is not sheet else ""
             if layout is not sheet and agrees(layout, layout.right):
                 return (), "right, with tokens in columns"
-            suspect = suspects.one_mistake(layout, suspects.single(layout))
+            suspect = suspects.one_of(layout, paper.catalogue)
             if suspect is not None:
                 said = " ".join(mistakes.mistake(name).says for name in suspect.names)
                 return suspect.names, said + turned

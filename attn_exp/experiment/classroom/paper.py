@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.judging.boxes import KEYED, STAGES, Array
-from attn_exp.experiment.judging.suspects import follows_steps
+from attn_exp.experiment.judging.suspects import Made, catalogue, follows_steps
 from attn_exp.experiment.judging.worksheet import Sheet, stages
 
 MOST_NUMBERS = 400
@@ -39,6 +40,11 @@ class Paper:
     blanks: tuple[Blank, ...]
     digits: int = 2
     turned: bool = False
+
+    @cached_property
+    def catalogue(self) -> list[Made]:
+        """What each mistake would give, computed once for all answers."""
+        return catalogue(self.sheet)
 
 
 def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bool = False) -> Paper:

@@ -12,7 +12,7 @@ from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.case import Answer, Case
 from attn_exp.experiment.judging.diagnose import Candidate, composed, known, rank, whole
 from attn_exp.experiment.judging.others import others
-from attn_exp.experiment.judging.worksheet import Sheet, agrees, stages
+from attn_exp.experiment.judging.worksheet import Sheet, Stages, agrees, gives, stages
 from attn_exp.experiment.mistaken import right, start
 from attn_exp.experiment.mistakes.recipe import Given, Recipe
 from attn_exp.experiment.variant import Settled
@@ -60,6 +60,27 @@ def one_mistake(sheet: Sheet, candidates: Sequence[Candidate]) -> Explanation | 
     """Return the one mistake that gives the numbers, and others that do too."""
     case = case_of(sheet)
     return best([candidate for candidate in candidates if agrees(sheet, candidate.change(case))], case)
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A candidate, its recipe, and the stages that this gives: all of it follows from what is asked alone."""
+
+    candidate: Candidate
+    recipe: Recipe
+    stages: Stages | None
+
+
+def catalogue(sheet: Sheet) -> list[Made]:
+    """Return what every mistake would give on what a sheet asks, whatever stands in its boxes."""
+    case = case_of(sheet)
+    made = [(candidate, candidate.change(case)) for candidate in single(sheet)]
+    return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in made]
+
+
+def one_of(sheet: Sheet, known: Sequence[Made]) -> Explanation | None:
+    """Return the one mistake of a catalogue that gives the numbers, and others that do too."""
+    return best([made.candidate for made in known if gives(sheet, made.recipe, made.stages)], case_of(sheet))
 
 
 def best(fits: Sequence[Candidate], case: Case) -> Explanation | None:

@@ -6,8 +6,9 @@ numbers in the boxes before it; or lie between, as far as the rounding of those 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ STEPS = {
     "masked": "forbid", "weights": "after", "context": "gather",
 }  # fmt: skip
 """The last step of each stage."""
+LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
+"""The step after which no other changes a stage."""
 MOST_CELLS = 400
 """Of more numbers than this the rounding is not carried through one by one."""
 
@@ -42,6 +45,8 @@ class Sheet:
     problem: Problem
     boxes: tuple[Box, ...]
     recipe: Recipe | None = None
+    known: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
+    """What follows from these boxes, kept for other recipes of the same steps."""
 
     @property
     def right(self) -> Recipe:
@@ -70,7 +75,11 @@ def part(made: Stages | None, box: Box) -> Array | None:
 
 def agrees(sheet: Sheet, recipe: Recipe) -> bool:
     """Say whether a recipe gives the numbers of every box."""
-    exact = stages(sheet, recipe)
+    return gives(sheet, recipe, stages(sheet, recipe))
+
+
+def gives(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
+    """Say whether a recipe, whose stages are known, gives the numbers of every box."""
     if exact is None or sheet.boxes[0].misses(part(exact, sheet.boxes[0])).any():
         return False
     return not any(wrong(sheet, recipe, place, exact).any() for place in range(len(sheet.boxes)))
@@ -84,13 +93,29 @@ def wrong(sheet: Sheet, recipe: Recipe, place: int, exact: Stages | None) -> Arr
 
 
 def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
-    """Return the cells of a box that do not follow from the boxes before it."""
+    """Return the cells of a box that do not follow from the boxes before it.
+
+    Recipes that differ only in later steps share the answer.
+    """
+    names = (one.name for one in fields(recipe))
+    last = LAST.get(sheet.boxes[place].stage, "finish")
+    upto = itertools.takewhile(lambda name: name != last, names)
+    key = (place, id(getattr(recipe, last)), *(id(getattr(recipe, name)) for name in upto))
+    if key not in sheet.known:
+        sheet.known[key] = recipe, follows_not(sheet, recipe, place)  # the recipe stays, and so do its ids
+    missed: Array = sheet.known[key][1]
+    return missed
+
+
+def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
+    """Compute the cells of a box that do not follow from the boxes before it."""
     box, earlier = sheet.boxes[place], sheet.boxes[:place]
-    centre = stages(sheet, held(recipe, earlier))
-    missed = box.misses(part(centre, box))
-    if not missed.any() or centre is None or box.stage not in centre:
+    alone = one_stage(sheet, held(recipe, earlier), box.stage, 1)
+    centre = None if alone is None else alone[0]
+    missed = box.misses(centre)
+    if not missed.any() or centre is None:
         return missed
-    return missed & box.misses(centre[box.stage], reach(sheet, recipe, earlier, box.stage, centre[box.stage]))
+    return missed & box.misses(centre, reach(sheet, recipe, earlier, box.stage, centre))
 
 
 def reach(sheet: Sheet, recipe: Recipe, earlier: Sequence[Box], stage: str, centre: Array) -> Array:
@@ -98,44 +123,78 @@ def reach(sheet: Sheet, recipe: Recipe, earlier: Sequence[Box], stage: str, cent
     total = np.zeros_like(centre)
     if sum(int(box.given.sum()) for box in earlier) > MOST_CELLS:
         return total
-    twice = many(sheet, held(recipe, earlier), 2)
-    apart = twice is None or not np.array_equal(twice[stage], np.stack([centre, centre]), equal_nan=True)
-    for index, box in enumerate(earlier):
-        cells = np.argwhere(box.given & np.isfinite(box.values))
-        for group in cells[:, None] if apart else [cells] * bool(len(cells)):  # at once, unless copies mix
-            nudged = np.repeat(box.values[None], len(group), axis=0)
-            nudged[(np.arange(len(group)), *group.T)] += box.halves[tuple(group.T)]
-            others = [*earlier[:index], replace(box, values=nudged), *earlier[index + 1 :]]
-            moved = many(sheet, held(recipe, others), len(group))
-            if moved is not None and moved[stage].shape[1:] == total.shape:
-                with np.errstate(invalid="ignore", over="ignore"):
-                    total += np.nan_to_num(np.abs(moved[stage] - centre)).sum(axis=0)
+    twice = one_stage(sheet, held(recipe, earlier), stage, 2)
+    apart = twice is None or not np.array_equal(twice, np.stack([centre, centre]), equal_nan=True)
+    moving = nudged(sheet, earlier)
+    count = len(moving[0].values) if moving else 0
+    size = 1 if apart else max(count, 1)  # at once, unless copies mix
+    for copies in (slice(start, start + size) for start in range(0, count, size)):
+        others = [replace(box, values=box.values[copies]) for box in moving]
+        moved = one_stage(sheet, held(recipe, others), stage, size)
+        if moved is not None and moved.shape[1:] == total.shape:
+            with np.errstate(invalid="ignore", over="ignore"):
+                total += np.nan_to_num(np.abs(moved - centre)).sum(axis=0)
     return total
 
 
-def many(sheet: Sheet, recipe: Recipe, copies: int) -> Stages | None:
-    """Return the stages of so many copies of the problem, `[n ...]`, or None where the recipe does not fit them."""
+def nudged(sheet: Sheet, boxes: Sequence[Box]) -> list[Box]:
+    """Return copies of boxes `[n ...]`, in each of which one cell is moved by its rounding."""
+    key = ("nudged", len(boxes))
+    if key not in sheet.known:
+        cells = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
+        count, start, moving = sum(map(len, cells)), 0, []
+        for box, places in zip(boxes, cells, strict=True):
+            values = np.repeat(box.values[None], count, axis=0)
+            values[(np.arange(start, start + len(places)), *places.T)] += box.halves[tuple(places.T)]
+            moving.append(replace(box, values=values))
+            start += len(places)
+        sheet.known[key] = moving
+    kept: list[Box] = sheet.known[key]
+    return kept
+
+
+class EnoughError(Exception):
+    """Carries the stage that was asked for out of a computation, which ends there."""
+
+    def __init__(self, array: Array) -> None:
+        super().__init__()
+        self.array = array
+
+
+def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
+    """Return a stage of so many copies of the problem, `[n ...]`, computed no further; None where it does not fit."""
+    early = stage in STEPS and stage not in "qkv"
     try:
         with np.errstate(all="ignore"):
-            arrays = copied(recipe, sheet.settled, sheet.problem, copies)
+            ending = other_step(recipe, STEPS[stage], ended) if early else recipe
+            array = copied(ending, sheet.settled, sheet.problem, copies).get(stage)
+    except EnoughError as enough:
+        array = enough.array
     except (ValueError, IndexError, ZeroDivisionError):
         return None
-    for name in "kv":
-        if name in arrays and arrays[name].shape[1] != sheet.settled.heads.shared:
-            arrays[name] = arrays[name][:, :: max(arrays[name].shape[1] // sheet.settled.heads.shared, 1)]
-    return {name: array for name, array in arrays.items() if name in STAGES}
+    shared = sheet.settled.heads.shared
+    if stage in ("k", "v") and array is not None and array.shape[1] != shared:
+        return array[:, :: max(array.shape[1] // shared, 1)]
+    return array
+
+
+def ended(step: Step) -> Step:
+    """Return the step after which nothing else is computed."""
+
+    def end(*given: Any) -> Any:
+        raise EnoughError(step(*given))
+
+    return end
 
 
 def held(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
     """Return the recipe that goes on from the numbers in these boxes instead of its own."""
+    steps: dict[str, Any] = {}
     for box in boxes:
         if box.stage in STEPS:
-            recipe = other_step(recipe, STEPS[box.stage], filling(box))
-    return recipe
-
-
-def filling(box: Box) -> Callable[[Step], Step]:
-    return lambda step: filled(step, box)
+            name = STEPS[box.stage]
+            steps[name] = filled(steps.get(name, getattr(recipe, name)), box)
+    return replace(recipe, **steps)
 
 
 def other_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Recipe:
@@ -147,16 +206,23 @@ def other_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Rec
 def filled(step: Step, box: Box) -> Step:
     """Return the step with a box's numbers in place of its own, where they are given."""
 
+    whole = bool(box.given.all())
+
     def place(at: Any, side: str, heads: Array, positions: Any) -> Array:
         array: Array = step(at, side, heads, positions)
         return fill(array) if side == box.stage else array
+
+    def instead(at: Any, *given: Any) -> Array:
+        if not whole:
+            return fill(step(at, *given))
+        return np.array(np.broadcast_to(box.values, (at.batch, *box.values.shape[-3:])))
 
     def fill(array: Array) -> Array:
         if array.shape[1:] != box.values.shape[1 - array.ndim :]:
             raise ValueError("the box is of another shape")
         return np.where(box.given, box.values, array)
 
-    return place if box.stage in "qkv" else lambda *given: fill(step(*given))
+    return place if box.stage in "qkv" else instead
 
 
 def rounded(recipe: Recipe, digits: int) -> Recipe:

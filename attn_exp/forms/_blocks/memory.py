@@ -19,7 +19,7 @@ from weakref import ref
 
 import numpy as np
 
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, given
 from attn_exp.rules.grid import Array
 
 MOST = 8 << 20
@@ -103,8 +103,10 @@ def keep_memory(most: int) -> int:
     With fewer than before, all threads give back at once what lies idle; 0 keeps nothing. The default is 8 MiB.
 
     Raises:
-        UserError: less than nothing.
+        UserError: no whole number, or less than nothing.
     """
+    if isinstance(most, bool) or not isinstance(most, (int, np.integer)):
+        raise UserError(f"most is {given(most)}; expected a whole number of bytes, 0 or more")
     if most < 0:
         raise UserError(f"most is {most} bytes; expected 0 or more")
     before, Store.most = STORE.most, most

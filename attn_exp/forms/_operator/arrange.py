@@ -89,12 +89,24 @@ def arrange(
 
 def numbers(given: ArrayLike, name: str) -> Array:
     """Return an array of floats; whole numbers become float64."""
-    array = np.asarray(given)
+    array = array_of(given, name)
     if array.dtype.kind in "biu":
         return array.astype(np.float64)
     if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
         raise ValueError(f"{name} holds {array.dtype}; expected real numbers")
     return array
+
+
+def array_of(given: Any, name: str) -> Array:
+    """Return what was given as an array.
+
+    Raises:
+        ValueError: lists of other lengths than their neighbours.
+    """
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{name} has rows of different lengths; expected an array") from error
 
 
 def check_head_counts(axes: int, q_num_heads: int | None, kv_num_heads: int | None) -> bool:

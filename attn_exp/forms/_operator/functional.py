@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attn_exp import forms
-from attn_exp.errors import unknown
+from attn_exp.errors import chosen
 from attn_exp.forms._blocks.plain import at_once
 from attn_exp.forms._operator import choice
-from attn_exp.forms._operator.arguments import capped, from_mask, key_lengths, masks, precision
+from attn_exp.forms._operator.arguments import capped, from_mask, key_lengths, masks, number, precision
 from attn_exp.forms._operator.arrange import Arranged, arrange
 from attn_exp.forms._operator.blame import blame
 from attn_exp.forms.trace import Trace
@@ -26,6 +26,8 @@ Array = NDArray[Any]
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
+REAL = (int, float, np.integer, np.floating)
+WHOLE = (int, np.bool_, np.integer)
 OPEN = (-1, -1)
 """The window without sides."""
 
@@ -75,17 +77,17 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     lengths = None if nonpad_kv_seqlen is None else key_lengths(nonpad_kv_seqlen, given)
     allowed, added = from_mask(attn_mask, given)
     rules = Rules(
-        scale=1 / math.sqrt(given.query.shape[-1] or 1) if scale is None else float(scale),
+        scale=1 / math.sqrt(given.query.shape[-1] or 1) if scale is None else number(scale, "scale"),
         masks=(*masks(is_causal, window, lengths), *allowed),
         scores=(*capped(softcap), *added),
         offset=np.asarray(lengths) - given.query.shape[2] if lengths else given.past,
         softmax_dtype=None if softmax_precision is None else precision(softmax_precision),
     )
-    chosen = able(form, given, rules)
+    computed = able(form, given, rules)
     with np.errstate(over="ignore", invalid="ignore"):  # `blame` finds what was wrong, and says where
-        stages = attend(chosen, given, rules)
+        stages = attend(computed, given, rules)
     assert stages.context is not None
-    blame(stages.context, given, rules, chosen.leaks)
+    blame(stages.context, given, rules, computed.leaks)
     return Traced(
         logits=given.stage(stages.logits),
         capped=given.stage(stages.capped),
@@ -159,24 +161,38 @@ def attention(
     Raises:
         ValueError: inputs that do not fit (which axis, expected, got), a window below -1, NaN that a query can see.
     """
-    if form == choice.AUTO and not asks_more(settings):
+    if type(form) is str and form == choice.AUTO and usual(scale, is_causal) and not asks_more(settings):
         answer = at_once(query, key, value, scale, is_causal)
         if answer is not None:
             return answer
-    return trace(query, key, value, is_causal=is_causal, scale=scale, form=form, **settings).output
+    given = {name: value for name, value in settings.items() if value is not None}
+    return trace(query, key, value, is_causal=is_causal, scale=scale, form=form, **given).output
+
+
+def usual(scale: Any, is_causal: Any) -> bool:
+    """Say whether these are of the kinds that need no closer look."""
+    plain = scale is None or (isinstance(scale, REAL) and not isinstance(scale, bool))
+    return plain and isinstance(is_causal, WHOLE) and is_causal in (0, 1)
 
 
 def asks_more(settings: dict[str, Any]) -> bool:
-    """Say whether any of these settings of `trace` is not at its default."""
-    given = {name: value for name, value in settings.items() if value is not None}
-    return bool(given.pop("softcap", 0.0)) or tuple(given.pop("window", OPEN)) != OPEN or bool(given)
+    """Say whether any of these settings of `trace` is not at its default, or nothing that it could be."""
+    return any(not at_default(name, value) for name, value in settings.items())
+
+
+def at_default(name: str, value: Any) -> bool:
+    """Say whether one setting of `trace` is at its default."""
+    if name == "softcap":
+        return value is None or (isinstance(value, REAL) and value == 0)
+    if name == "window":
+        return value is None or (isinstance(value, tuple | list) and tuple(value) == OPEN)
+    return value is None
 
 
 def able(name: str, given: Arranged, rules: Rules) -> forms.Form:
     """Return the form of that name, if it can compute this."""
+    name = chosen(name, (choice.AUTO, *forms.names()), "form")
     name = choice.form(given.logits_shape, given.query.dtype, rules) if name == choice.AUTO else name
-    if name not in forms.names():
-        raise ValueError(unknown(name, (choice.AUTO, *forms.names()), "form"))
     refusal = forms.refuses(name, rules)
     if refusal:
         raise ValueError(f"form={name} cannot compute this: {refusal}")

@@ -37,9 +37,10 @@ def put(axes: Axes, shape: Shape, points: float) -> None:
                 axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=rounded, mutation_aspect=1, **look))
             else:
                 axes.add_patch(Rectangle((x, y), width, height, linestyle="--" if dashed else "-", **look))
-        case Curve(path, x, y, colour):
-            line = {"facecolor": colour or "none", "edgecolor": "none" if colour else QUIET, "linewidth": 1.2 * points}
-            axes.add_patch(PathPatch(Path(*path_of(path, x, y)), **line))
+        case Curve(path, x, y, colour, edge):
+            stroke = edge or ("none" if colour else QUIET)
+            line = {"facecolor": colour or "none", "edgecolor": stroke, "linewidth": 1.2 * points}
+            axes.add_patch(PathPatch(Path(*path_of(path, x, y)), linestyle="--" if edge else "-", **line))
         case Words():
             write(axes, shape, points)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from attn_exp.report import words
 from attn_exp.report.charts.chart import LINE, NO_TICKS, Array, Box, Chart, Heat, Part, Scale, Ticks, Words
 from attn_exp.report.charts.ticks import named, round_places, ticks_in
 from attn_exp.report.charts.widths import BY_TABLE, Lettering, widest
@@ -12,8 +13,9 @@ from attn_exp.report.views import Head, Panel, Views, heads_of, top
 
 COLOURS = "Blues"
 
-GAP, NARROWEST, WIDEST = 0.12, 1.05, 14
-"""Inches between two maps; the width below which no map falls while there is room; and the widest drawing for that."""
+GAP, NARROWEST, SMALLEST, WIDEST = 0.12, 1.05, 0.6, 14
+"""Inches between two maps; the width below which no map falls while there is room, and on a page of a given height,
+where letters would be smaller instead; and the widest drawing for that."""
 
 BAR = 0.1
 """Inches: the width of a colour scale."""
@@ -28,9 +30,9 @@ NUMBERS_UP_TO = 8
 class Reading(NamedTuple):
     """How maps are read: what a cell is, which power of it is coloured, and what a column is."""
 
-    unit: str = "weight"
+    unit: str = words.WEIGHT
     gamma: float = 1.0
-    across: str = "key"
+    across: str = words.KEY
 
 
 WEIGHTS = Reading()
@@ -62,9 +64,11 @@ def arranged(count: int, names: Named, room: float, height: float | None) -> Gri
         return grid(count, names, across, min(2.4, (room - GAP * (across - 1)) / across))
     grids = []
     for across in range(1, count + 1):
-        wide = grid(count, names, across, (room - GAP * (across - 1)) / across)
-        high = ((height - wide.bottom) / wide.down - 2 * LINE) * wide.side / wide.tall
-        grids.append(grid(count, names, across, max(0.1, min(wide.side, high))))
+        stand = grid(count, names, across, (room - GAP * (across - 1)) / across)
+        for _ in range(2):  # names that have to be turned in smaller maps take room of their own
+            high = ((height - stand.bottom) / stand.down - 2 * LINE) * stand.side / stand.tall
+            stand = grid(count, names, across, max(0.1, min(stand.side, high)))
+        grids.append(stand)
     return max(grids, key=lambda grid: grid.side)
 
 
@@ -87,7 +91,7 @@ def weight_maps(
     left = names.lettering.widest(names.rows) + 0.32
     right = max(0.55, GAP + min(map(beside, scale_ticks(end, 4))))
     stand = arranged(len(maps), names, width - left - right, height)
-    if height is not None and stand.side < NARROWEST and width < WIDEST:
+    if height is not None and stand.side < SMALLEST and width < WIDEST:
         return weight_maps(maps, names, 1.2 * width, means, 1.2 * height)
     across, side, tall, bottom = stand.across, stand.side, stand.tall, stand.bottom
     pitch = tall + LINE * 2
@@ -100,7 +104,7 @@ def weight_maps(
         form = form_of_numbers(head.weights, side / len(names.columns))
         title = short_title(head, side, names.lettering)
         parts.append(Heat(box, head.weights, end, COLOURS, means.gamma, form, title, rows=rows, columns=columns))
-    parts.append(Words("query", (0.01 + 0.012 * width, bottom + tall / 2), turned=True))
+    parts.append(Words(words.QUERY, (0.01 + 0.012 * width, bottom + tall / 2), turned=True))
     parts.append(Words(means.across, (left + side / 2, 0.03), side="center"))
     box = Box(left + across * (side + GAP), bottom + (stand.down - 1) * pitch, BAR, tall)
     bar = colour_scale(box, end, means.gamma, means.unit, right - GAP)

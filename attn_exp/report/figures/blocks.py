@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from attn_exp.report import words
 from attn_exp.report.charts.chart import Chart
 from attn_exp.report.figures._maps import Named, Reading, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.views import FINE, Views
+from attn_exp.report.views import Views, colours
 from attn_exp.report.whose import axis
 
 
@@ -15,22 +16,18 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show the mean weight of each block of queries and keys, named by the number of its first.
-
-    The colours of a large map follow the square root: the first rows of a causal mask have thousands of times
-    the weights of the last.
-    """
+    """Show the mean weight of each block of queries and keys, named by the number of its first."""
     summary = views.comparison.traces[views.blocks[0].variants[0]].summary
     assert summary is not None
     problem = views.comparison.problem
     rows = [str(edge + problem.past + 1) for edge in summary.row_edges[:-1]]
     columns = [str(edge + 1) for edge in summary.key_edges[:-1]]
-    means = Reading("mean", 0.5 if max(len(rows), len(columns)) > FINE else 1.0, axis(problem))
+    means = Reading(words.MEAN_OF_BLOCK, colours(views).power, axis(problem))
     return weight_maps(heads_in(views, views.blocks), Named(rows, columns, views.lettering), width, means, height)
 
 
 FIGURE = Figure(
-    caption="Mean weight of each block of queries (down) and keys (across), exact, named by their first token.",
+    caption=words.CAPTION_BLOCKS,
     plan=plan,
     wanted=wanted,
     place=10,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attn_exp.experiment.comparison import Comparison
+from attn_exp.report import words
 from attn_exp.report.charts.chart import LINE, Array, Box, Chart, Heat
 from attn_exp.report.charts.ticks import named
 from attn_exp.report.figures._maps import form_of_numbers
@@ -31,7 +32,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         float(np.nanmax(finite)) or 1.0,
         "Oranges",
         form=form_of_numbers(finite, cell, ".2g" if cell > 0.5 else ".1g" if cell > 0.3 else ".0e", most=12),
-        title=views.lettering.fitted("largest difference between outputs", total - left),
+        title=views.lettering.fitted(words.BETWEEN_OUTPUTS, total - left),
         title_side="left",
         rows=named(shown, False, side),
         columns=named(shown, turned, side),
@@ -50,7 +51,7 @@ def between(comparison: Comparison) -> tuple[tuple[str, ...], Array]:
 
 
 FIGURE = Figure(
-    caption="Largest difference between the outputs of every two variants.",
+    caption=words.CAPTION_DISTANCES,
     plan=plan,
     place=30,
 )

@@ -9,6 +9,7 @@ import numpy as np
 from attn_exp.experiment.metrics.spread import entropy
 from attn_exp.experiment.shares import share_out
 from attn_exp.experiment.splits import settled_as
+from attn_exp.report import words
 from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Array, Axis, Chart, Stroke
 from attn_exp.report.charts.ticks import named, numbers
 from attn_exp.report.charts.widths import Lettering
@@ -50,7 +51,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     ]
     end = 1.08 * float(np.log(counts.max())) or 1.0
     x = Axis(-0.5, len(names) - 0.5, named(names, turned, box.width))
-    y = Axis(0.0, end, numbers(0.0, end, box.height), "entropy (nats)")
+    y = Axis(0.0, end, numbers(0.0, end, box.height), words.ENTROPY_NATS)
     return below_legend([*strokes, most(counts)], x, y, box, width, lettering)
 
 
@@ -66,9 +67,9 @@ def most(counts: Array) -> Stroke:
     """Return the largest entropy that each query could have: equal shares of all keys that it may see."""
     edges = np.arange(len(counts) + 1) - 0.5
     if counts.min() == counts.max():
-        ends, label = np.full(2, counts[0]), f"ln {counts[0]}: uniform"
+        ends, label = np.full(2, counts[0]), words.UNIFORM.format(keys=counts[0])
         return Stroke(edges[[0, -1]], np.log(ends), GREY, 0.7, dotted=True, label=label)
-    label = "ln n: uniform over n keys in sight"
+    label = words.UNIFORM_IN_SIGHT
     return Stroke(edges, np.log([*counts, counts[-1]]), GREY, 0.7, dotted=True, steps=True, label=label)
 
 
@@ -89,7 +90,7 @@ def of_queries(panel: Panel, place: int, aside: float, lettering: Lettering) -> 
 
 
 FIGURE = Figure(
-    caption="Entropy of each query's weights.",
+    caption=words.CAPTION_ENTROPY,
     plan=plan,
     wanted=wanted,
     place=40,

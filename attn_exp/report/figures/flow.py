@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_exp.config.figure_presets import Size
+from attn_exp.report import words
 from attn_exp.report.contents import flows
-from attn_exp.report.figures._sizes import drawn_width
+from attn_exp.report.figures._sizes import FONT_SIZE, drawn_width
 from attn_exp.report.figures.figure import Figure
+from attn_exp.report.flow_boxes import LETTERS, Flow
+from attn_exp.report.flow_cards import Measure
 from attn_exp.report.flow_shapes import Sheet, as_svg, sheet
+from attn_exp.report.flow_wide import Room, bands, least, wide_sheet
 from attn_exp.report.views import Views
 
 if TYPE_CHECKING:
@@ -17,8 +22,31 @@ if TYPE_CHECKING:
 WIDE = 3.15
 """Inches: how wide one picture is where there is room."""
 
+SMALLEST = 7 / 72
+"""Inches: how large letters are at least where all of a figure's are 8 points."""
+
+LARGEST = 1.6
+"""So many times larger letters may be than that, where there is room."""
+
 MOST = 6
 """More functions than these are left out: their ways differ in little."""
+
+NOTES = (300, 200, 140, 100)
+"""Pixels: what is done on the way to a stage is shortened to one of these widths, the first that costs no size."""
+
+Pictures = Sequence[tuple[str, Flow]]
+
+
+class Shown(NamedTuple):
+    """A sheet, and how many inches wide it is shown."""
+
+    sheet: Sheet
+    inches: float
+
+    @property
+    def letters(self) -> float:
+        """How large its letters are, in inches."""
+        return LETTERS * self.inches / self.sheet.width
 
 
 def wanted(views: Views) -> bool:
@@ -26,27 +54,46 @@ def wanted(views: Views) -> bool:
     return any(row.same_as for row in views.comparison.rows)
 
 
-def sheet_in(views: Views, width: float, height: float | None) -> tuple[Sheet, float]:
-    """Return the pictures, so many side by side that they are largest, and how many inches wide they are together."""
-    pictures = list(flows(views))[:MOST]
-    most = len(pictures) if height is not None else max(1, min(len(pictures), int(width / WIDE)))
-    fewest = 1 if height is not None else most
-    sheets = [sheet(pictures, across) for across in range(fewest, most + 1)]
-    return max(((one, inches(one, width, height)) for one in sheets), key=lambda pair: pair[1] / pair[0].width)
-
-
-def inches(one: Sheet, width: float, height: float | None) -> float:
-    """Return how wide a sheet can be; without a height, its letters are no larger than those of other figures."""
+def shown(views: Views, width: float, height: float | None) -> Shown:
+    """Return the pictures as large as a page allows; where letters would be too small, the one with most stages."""
+    pictures = list(flows(views))
     if height is None:
-        return min(width, one.width * WIDE / 352)
-    return min(width, height * one.width / one.height)
+        return by_width(pictures[:MOST], width)
+    measure = Measure(views.lettering)
+    every = max(on_page(pictures[:MOST], width, height, measure), key=lambda one: one.letters)
+    if every.letters >= SMALLEST * 0.999 or len(pictures) == 1:
+        return every
+    title, flow = max(pictures, key=lambda named: len(named[1].boxes))
+    others = ", ".join(name for name, _ in pictures if name != title)
+    alone = [(words.NOT_DRAWN.format(title=title, others=others), flow)]
+    return max(on_page(alone, width, height, measure), key=lambda one: one.letters)
+
+
+def by_width(pictures: Pictures, width: float) -> Shown:
+    """Return the pictures as many side by side as there is room for, with letters no larger than other figures'."""
+    across = max(1, min(len(pictures), int(width / WIDE + 1e-9)))
+    one = sheet(pictures, across)
+    return Shown(one, min(width, one.width * FONT_SIZE / 72 / LETTERS))
+
+
+def on_page(pictures: Pictures, width: float, height: float, measure: Measure) -> Iterator[Shown]:
+    """Yield sheets for a page: each picture from above, so many side by side, then each from left to right."""
+    for across in range(1, len(pictures) + 1):
+        one = sheet(pictures, across)
+        yield Shown(one, min(width, height * one.width / one.height, LARGEST * SMALLEST * one.width / LETTERS))
+    for longest in NOTES:
+        plans = [bands(title, flow, measure, longest) for title, flow in pictures]
+        needs = [least(plan) for plan in plans]
+        wide, high = max(need.width for need in needs), sum(need.height for need in needs)
+        letters = min(LETTERS * width / wide, LETTERS * height / high, LARGEST * SMALLEST)
+        yield Shown(wide_sheet(plans, Room(LETTERS * width / letters, LETTERS * height / letters), measure), width)
 
 
 def fill(views: Views, width: float, height: float | None) -> Drawing:
     """Show each stage as a box with its size, and what leads to what."""
     from attn_exp.report.figures._flow_drawing import drawing_of  # noqa: PLC0415 - an SVG needs no Matplotlib
 
-    return drawing_of(*sheet_in(views, width, height))
+    return drawing_of(*shown(views, width, height))
 
 
 def draw(views: Views, width: float) -> Drawing:
@@ -58,14 +105,14 @@ def svg(views: Views, wanted: Size) -> bytes:
     """Write it as SVG, as large as it is wanted, without Matplotlib."""
     width = drawn_width(wanted)
     if wanted.height is None:
-        one, wide = sheet_in(views, width, None)
+        one, wide = shown(views, width, None)
         return as_svg(one, wide * wanted.width / width)
-    one, wide = sheet_in(views, width, wanted.height * width / wanted.width)
+    one, wide = shown(views, width, wanted.height * width / wanted.width)
     return as_svg(one, wide * wanted.width / width, (wanted.width, wanted.height))
 
 
 FIGURE = Figure(
-    caption="From the input to the output: each stage with its size, one picture for each function.",
+    caption=words.FLOW_FIGURE,
     draw=draw,
     wanted=wanted,
     fill=fill,

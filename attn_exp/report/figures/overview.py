@@ -6,18 +6,22 @@ import numpy as np
 
 from attn_exp.experiment import patterns
 from attn_exp.experiment.splits import settled_as
+from attn_exp.report import words
 from attn_exp.report.charts.chart import LINE, Array, Box, Chart, Heat, Part, Words
 from attn_exp.report.figures._maps import BAR, COLOURS, colour_scale
 from attn_exp.report.figures._sizes import best_of, extent_of
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.pixels import coarse
-from attn_exp.report.views import MANY, Panel, Views, maps_in, top
+from attn_exp.report.views import MANY, Panel, Views, colours, maps_in, top
 
 ACROSS, CELLS = 12, 48
 """Maps in a line, and the most rows and columns of one; more are drawn as the means of neighbours."""
 
 NARROWEST = 0.47
 """Inches: a narrower map has no room for what stands above it."""
+
+ABOVE, RIGHT = 0.31, 0.6
+"""Inches: the height of what stands above a map, and the room for the scale of colours."""
 
 
 def wanted(views: Views) -> bool:
@@ -26,34 +30,46 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    """Show a map of each head, queries down, keys across; in a given height, in the width that fills it best."""
+    """Show a map of each head, queries down, keys across; in a given height, in lines that make them largest."""
+    most = min(ACROSS, int((width - RIGHT) / NARROWEST))
     if height is None:
-        return of_width(views, width)
-    return best_of(lambda wide: of_width(views, wide), extent_of, width, height)
+        return in_lines(views, width, most, None)
+    fitting = [across for across in range(1, most + 1) if side_in(views, width, height, across) >= NARROWEST]
+    if not fitting:
+        return best_of(lambda wide: plan(views, wide), extent_of, width, height)
+    best = max(fitting, key=lambda across: side_in(views, width, height, across))
+    return in_lines(views, width, best, side_in(views, width, height, best))
 
 
-def of_width(views: Views, width: float) -> Chart:
+def side_in(views: Views, width: float, height: float, across: int) -> float:
+    """Return how wide maps can be, so many in a line."""
+    lines = sum(-(-len(panel.weights) // across) for panel in views.panels)
+    return min((width - RIGHT) / across, (height - LINE * (len(views.panels) + 0.5)) / lines - ABOVE)
+
+
+def in_lines(views: Views, width: float, most: int, side: float | None) -> Chart:
     """Show the maps in lines, each head's number and its strongest pattern above its map."""
-    most = min(ACROSS, int((width - 0.6) / NARROWEST))
     lines = [(panel, start) for panel in views.panels for start in range(0, len(panel.weights), most)]
     across = max(len(panel.weights[start : start + most]) for panel, start in lines)
-    side = (width - 0.6) / max(across, min(6, most))
-    pitch = side + 3 * LINE
-    height, size = LINE + pitch * len(lines), min(7, 9.8 * side)
+    side = (width - RIGHT) / max(across, min(6, most)) if side is None else side
+    top_of, height = LINE / 2, LINE * (len(views.panels) + 0.5) + (side + ABOVE) * len(lines)
     parts: list[Part] = []
-    end = top(panel.weights for panel in views.panels)
-    for place, (panel, start) in enumerate(lines):
-        below = height - (place + 1) * pitch
+    end, power = top(panel.weights for panel in views.panels), colours(views).power
+    for panel, start in lines:
+        if start == 0:
+            title = views.lettering.fitted(views.lettering.letters(panel.title), width / 2)
+            parts.append(Words(title, (0.02, height - top_of - LINE)))
+            top_of += LINE
+        top_of += side + ABOVE
+        below = height - top_of
         mosaic = in_line(panel.weights[start : start + most], across)
-        title = views.lettering.fitted(views.lettering.letters(panel.title), width / 2)
-        parts.append(Heat(Box(0.02, below, side * across, side), mosaic, end, COLOURS, 0.5))
-        parts.append(Words(title, (0.02, below + side + 1.6 * LINE)))
+        parts.append(Heat(Box(0.02, below, side * across, side), mosaic, end, COLOURS, power))
         numbers = numbers_of(views, panel)
         for head in range(start, min(start + most, len(panel.weights))):
             at = 0.02 + side * (head - start + 0.02), below + side + 0.02
-            parts.append(Words(told(numbers, head), at, size))
-    bar = Box(width - 0.45, height - pitch, BAR, side)
-    return Chart(width, height, (*parts, colour_scale(bar, end, 0.5, "weight", 0.45)))
+            parts.append(Words(told(numbers, head), at, 7))
+    bar = Box(width - 0.45, height - 2 * LINE - ABOVE - side, BAR, side)
+    return Chart(width, height, (*parts, colour_scale(bar, end, power, words.WEIGHT, 0.45)))
 
 
 def in_line(heads: Array, across: int) -> Array:
@@ -74,14 +90,13 @@ def numbers_of(views: Views, panel: Panel) -> dict[str, Array]:
 
 
 def told(numbers: dict[str, Array], head: int) -> str:
-    """Return the number of a head, counted from 1, and its strongest pattern."""
+    """Return the number of a head, counted from 1, and its strongest pattern, on two short lines."""
     name, share = patterns.strongest(numbers, head)
-    return f"{head + 1}\n{name} {share:.0%}" if name else str(head + 1)
+    return f"{head + 1}: {share:.0%}\n{name}" if name else str(head + 1)
 
 
 FIGURE = Figure(
-    caption="Every head at once: queries down, keys across, coloured by square roots; above each its number and the "
-    "known pattern that takes most of its weight.",
+    caption=words.CAPTION_OVERVIEW,
     plan=plan,
     wanted=wanted,
     place=15,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_exp.experiment.curves import Curve, curves
+from attn_exp.report import words
 from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke
 from attn_exp.report.charts.ticks import numbers, powers
 from attn_exp.report.figures._plots import below_legend, beyond, inside
@@ -27,12 +28,12 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     strokes = [stroke for place, curve in enumerate(shown) for stroke in of_curve(curve, place, end)]
     box = inside(len(shown), 0.42 if width > NARROW else 0.56, width, height)
     between = " " if width > NARROW else "\n"
-    name = f"multiplier of the scores{between}(dotted: 1/sqrt(d); marked: this run)"
+    name = f"{words.MULTIPLIER_OF_SCORES}{between}{words.DOTTED_AND_MARKED}"
     first, last = shown[0].multipliers[[0, -1]].tolist()
     margin = (last / first) ** 0.05
     low, high = first / margin, last * margin
     x = Axis(low, high, powers(low, high, box.width), name, log=True)
-    y = Axis(0.0, end, numbers(0.0, end, box.height), "mean entropy (nats)")
+    y = Axis(0.0, end, numbers(0.0, end, box.height), words.MEAN_ENTROPY_NATS)
     return below_legend(strokes, x, y, box, width, views.lettering)
 
 
@@ -52,7 +53,7 @@ def of_curve(curve: Curve, place: int, end: float) -> Iterator[Stroke]:
 
 
 FIGURE = Figure(
-    caption=("How the weights sharpen as the multiplier of the scores grows: mean entropy, with 1/sqrt(d) dotted."),
+    caption=words.CAPTION_SHARPNESS,
     plan=plan,
     wanted=wanted,
     place=50,

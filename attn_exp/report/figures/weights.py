@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from attn_exp.report import words
 from attn_exp.report.charts.chart import Chart
 from attn_exp.report.figures._maps import Named, Reading, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.views import MANY, Views, maps_in
+from attn_exp.report.views import MANY, Views, colours, maps_in
 from attn_exp.report.whose import axis
 
 
@@ -18,11 +19,13 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show the weights of each variant and head, queries down, keys across, on one colour scale from zero."""
     problem, lettering = views.comparison.problem, views.lettering
     names = Named(lettering.labels(problem.tokens), lettering.labels(problem.key_tokens), lettering)
-    return weight_maps(heads_in(views, views.panels), names, width, Reading(across=axis(problem)), height)
+    return weight_maps(
+        heads_in(views, views.panels), names, width, Reading(gamma=colours(views).power, across=axis(problem)), height
+    )
 
 
 FIGURE = Figure(
-    caption="Weights of each variant and head: queries down, keys across, one colour scale.",
+    caption=words.CAPTION_WEIGHTS,
     plan=plan,
     wanted=wanted,
     place=20,

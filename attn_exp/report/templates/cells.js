@@ -30,11 +30,12 @@
       total += value(one) * value(other);
       slack += Math.abs(value(one)) * half(other) + Math.abs(value(other)) * half(one) + half(one) * half(other);
     }
-    const words = pairs.map(([one, other]) => `${text(one)} × ${value(other) < 0 ? `(${text(other)})` : text(other)}`);
-    if (added) words.push(text(added));
-    if (pairs.length < count) words.push(`${short(value(cell) - total)} of ${count - pairs.length} more that are not shown`);
+    const terms = pairs.map(([one, other]) => `${text(one)} × ${value(other) < 0 ? `(${text(other)})` : text(other)}`);
+    if (added) terms.push(text(added));
+    const hidden = { rest: short(value(cell) - total), count: count - pairs.length };
+    if (pairs.length < count) terms.push(fill(words.REST_OF_MORE, hidden));
     const apart = pairs.length >= count && Math.abs(total - value(cell)) > slack;
-    return { words: words.join(" + ").replaceAll("+ −", "− "), lit: [...pairs.flat(), ...(added ? [added] : [])], apart: apart && total };
+    return { sum: terms.join(" + ").replaceAll("+ −", "− "), lit: [...pairs.flat(), ...(added ? [added] : [])], apart: apart && total };
   }
 
   const range = (count, make) => Array.from({ length: Math.min(count, 16) }, (_, place) => make(place));
@@ -53,18 +54,20 @@
     const before = lastOf(walk, "weights"), line = before && tableAt(walk, before, head)?.tBodies[0].rows[row];
     if (!line) return null;
     const cells = [...line.cells].slice(1), own = cells[column], lit = cells;
-    if (facts.normalizer === "sigmoid") return { words: `1 / (1 + exp(−(${text(own)})))`, lit: [own] };
-    if (facts.normalizer !== "softmax") return { words: `${facts.normalizer}(${cells.map(text).join(", ")}), its place ${column + 1}`, lit };
+    if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${text(own)})))`, lit: [own] };
+    const whole = { function: facts.normalizer, numbers: cells.map(text).join(", "), place: column + 1 };
+    if (facts.normalizer !== "softmax") return { sum: fill(words.PLACE_OF_MANY, whole), lit };
     const seen = cells.filter((each) => value(each) > -Infinity), most = Math.max(...seen.map(value));
-    if (!seen.length) return { words: "0 / 0, which counts as 0: this query may see no key", lit };
-    if (value(own) === -Infinity) return { words: "exp(−∞) / …, and exp(−∞) = 0", lit: [own] };
+    if (!seen.length) return { sum: words.SEES_NO_KEY, lit };
+    if (value(own) === -Infinity) return { sum: words.NO_SHARE, lit: [own] };
     const less = most > 30 ? ` − ${most}` : "", power = (each) => Math.exp(value(each) - (less ? most : 0));
     const total = seen.reduce((sum, each) => sum + power(each), 0), panel = window.attention.panels[facts.panel];
     const exact = panel ? panel.weights[(head * panel.shape[1] + row) * panel.shape[2] + column] : value(cell);
     const rest = power(own) / exact - total, left = panel && panel.shape[2] > cells.length;
     const further = exact > 0 && rest > total * (left ? 0 : 0.01) ? rest : 0;
-    const below = seen.map((each) => `exp(${text(each)}${less})`).join(" + ") + (further ? ` + ${short(further)} of ${left ? "keys that are not shown" : "what else takes a share"}` : "");
-    return { words: `exp(${text(own)}${less}) / (${below}) = ${short(power(own))} / ${short(total + further)}`, lit };
+    const others = fill(left ? words.REST_OF_KEYS : words.REST_OF_ELSE, { rest: short(further) });
+    const below = seen.map((each) => `exp(${text(each)}${less})`).join(" + ") + (further ? ` + ${others}` : "");
+    return { sum: `exp(${text(own)}${less}) / (${below}) = ${short(power(own))} / ${short(total + further)}`, lit };
   }
 
   function why(walk, stage, head, row, column, cell, facts, note) {
@@ -85,18 +88,18 @@
       const [heads, , width] = sizes(walk, "context"), from = (place) => cellAt(walk, "context", Math.floor(place / width), row, place % width);
       if (facts.mixed) return product(cell, range(heads * width, (place) => [from(place), cellAt(walk, "W_o", 0, place, column)]), heads * width, cellAt(walk, "b_o", 0, 0, column));
       const own = from(column);
-      return own && { words: heads > 1 ? `C of head ${Math.floor(column / width) + 1}` : `C`, lit: [own] };
+      return own && { sum: heads > 1 ? fill(words.C_OF_HEAD, { number: Math.floor(column / width) + 1 }) : `C`, lit: [own] };
     }
     const before = lastOf(walk, stage), own = before && cellAt(walk, before, head, row, column);
     if (!own) return null;
     if (stage === "logits") {
       const off = Math.abs(Number(facts.c) * value(own) - value(cell)) > half(cell) + Math.abs(facts.c) * half(own) && Number(facts.c) * value(own);
-      return { words: `${Number(Number(facts.c).toPrecision(6))} × ${text(own)}`, lit: [own], apart: off };
+      return { sum: `${Number(Number(facts.c).toPrecision(6))} × ${text(own)}`, lit: [own], apart: off };
     }
-    if (stage === "capped") return { words: `${note} of ${text(own)}`, lit: [own] };
-    if (value(cell) === -Infinity) return { words: `${text(own)} + (−∞): this query may not see this key`, lit: [own] };
+    if (stage === "capped") return { sum: fill(words.FUNCTION_OF, { function: note, number: text(own) }), lit: [own] };
+    if (value(cell) === -Infinity) return { sum: fill(words.MAY_NOT_SEE, { number: text(own) }), lit: [own] };
     const added = short(value(cell) - value(own));
-    return { words: `${text(own)} + ${Number(added) === 0 ? 0 : `(${added})`}`, lit: [own] };
+    return { sum: `${text(own)} + ${Number(added) === 0 ? 0 : `(${added})`}`, lit: [own] };
   }
 
   function clear() {
@@ -110,10 +113,12 @@
     const [, walk, stage] = /^walk-(\d+)-(.*)$/.exec(step.id), row = cell.parentNode.sectionRowIndex, column = cell.cellIndex - 1;
     const note = step.querySelector("p .note")?.textContent || "", head = Number(table.parentNode.dataset.head);
     const found = why(Number(walk), stage, head, row, column, cell, section.dataset, note);
-    const of = table.caption ? ` of ${table.caption.textContent}` : "";
-    const name = `${step.querySelector("h3 var").textContent}[${cell.parentNode.cells[0].textContent}, ${table.tHead.rows[0].cells[column + 1].textContent}]${of}`;
-    const end = typeof found?.apart === "number" ? ` = ${short(found.apart)}; the table has ${text(cell)}${note && `, ${note}`}` : ` = ${text(cell)}`;
-    said.textContent = found ? `${name} = ${found.words}${end}` : `${name} = ${text(cell)}; what it is made of is not shown here.`;
+    const symbol = step.querySelector("h3 var").textContent, at = table.tHead.rows[0].cells[column + 1].textContent;
+    const place = `${symbol}[${cell.parentNode.cells[0].textContent}, ${at}]`, number = text(cell);
+    const name = table.caption ? fill(words.CELL_OF_TABLE, { place, table: table.caption.textContent }) : place;
+    const apart = typeof found?.apart === "number", sentence = apart ? words.CELL_IS_APART : words.CELL_IS;
+    const parts = { cell: name, sum: found?.sum, apart: apart && short(found.apart), number: number + (apart && note ? `, ${note}` : "") };
+    said.textContent = fill(found ? sentence : words.CELL_IS_GIVEN, parts);
     (found ? found.lit : []).forEach((each) => each.classList.add("source"));
     cell.classList.add("asked");
     cell.closest("article").append(said);
@@ -138,7 +143,7 @@
   document.querySelectorAll(".flow figcaption").forEach((caption) => {
     const hint = document.createElement("span");
     hint.className = "touch"; // not on paper
-    hint.textContent = " Click on a number of a table to see how it came about; arrows go on, Escape ends.";
+    hint.textContent = ` ${words.CLICK_A_NUMBER}`;
     caption.append(hint);
   });
   document.addEventListener("click", (event) => enter(explained(event.target)));

@@ -1,8 +1,8 @@
 (() => {
   // A number that the run starts from can be changed: what follows is computed anew, beside the run's own numbers.
-  const { data, panels, variants, live } = window.attention;
+  const { data, panels, variants, live, shade } = window.attention;
   if (!live) return;
-  const { own, now, plans, compute } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
+  const { own, now, plans, before } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
   const made = (name, attributes = {}, text = "") => { const element = Object.assign(document.createElement(name), attributes); if (text) element.textContent = text; return element; };
   const same = (one, other) => Object.is(one, other) || Math.abs(one - other) <= 1e-12 * Math.max(1, Math.abs(other));
   const written = (value, digits) => (Number.isFinite(value) ? value.toFixed(digits).replace("-", "−") : Number.isNaN(value) ? "nan" : value < 0 ? "−∞" : "inf");
@@ -22,11 +22,15 @@
       return Object.is(shown, value) || shown === value || Math.abs(shown - value) <= 0.5000001 * 10 ** -digitsIn(text) + 1e-12 * Math.abs(shown);
     })));
   });
-  const before = plans.map((plan) => plan && compute(plan, own));
-  const moving = plans.map((plan, place) => (plan && agrees(sections[place], before[place]) ? plan : null));
+  const moving = plans.map((plan, place) => (plan && agrees(sections[place], before(plan)) ? plan : null));
   plans.forEach((plan, place) => {
-    if (plan && !moving[place]) sections[place].querySelector("h2").after(made("p", { className: "note" }, "Numbers cannot be changed here: this page would compute others than the run."));
+    if (plan && !moving[place]) sections[place].querySelector("h2").after(made("p", { className: "note" }, words.OTHERS_THAN_THE_RUN));
   });
+  for (const row of live.rows) {
+    const answer = variants.find(({ name }) => name === row.variant)?.answer, output = row.plan && before(row.plan).output?.flat(2);
+    const parts = output && answer?.length && !output.every((value, place) => Object.is(value, answer[place]) || Math.abs(value - answer[place]) <= 1e-9 * Math.max(1, Math.abs(value)));
+    if (parts || plans.some((plan, place) => plan === row.plan && !moving[place])) row.plan = null;
+  }
   if (!moving.some(Boolean)) return;
 
   // Which cells hold which numbers of the start.
@@ -41,7 +45,7 @@
         cellsOf(table).forEach((row, place) => row.forEach((cell, column) => places.set(cell, { name, row: place, column: column + from, table, step })));
         table.classList.add("changing");
         table.setAttribute("role", "grid");
-        table.setAttribute("aria-label", `${step.querySelector("h3 var").textContent}${table.caption ? `, ${table.caption.textContent}` : ""}: type to change a number, Escape takes it back`);
+        table.setAttribute("aria-label", fill(words.TYPE_TO_CHANGE, { name: `${step.querySelector("h3 var").textContent}${table.caption ? `, ${table.caption.textContent}` : ""}` }));
         cellsOf(table)[0][0].tabIndex = 0;
       }
     }
@@ -50,17 +54,21 @@
   const called = (cell) => `${places.get(cell).step.querySelector("h3 var").textContent}[${[cell.parentNode.cells[0].textContent, places.get(cell).table.tHead.rows[0].cells[cell.cellIndex].textContent].filter(Boolean).join(", ")}]`;
 
   // A cell with the run's own number and the new one.
-  function write(cell, text, value, share) {
-    if (text === shownIn(cell)) return restore(cell);
+  function beside(cell, text) {
     if (!cell.querySelector("ins")) {
       const old = made("del");
-      old.append(cell.firstChild);
+      old.append(...Array.from(cell.childNodes).filter((node) => node.tagName !== "INPUT"));
       cell.prepend(old, " ", made("ins"));
       cell.dataset.classes = cell.className;
     }
     cell.querySelector("ins").textContent = text;
-    cell.classList.remove("m", "n");
     cell.classList.add("moved");
+  }
+
+  function write(cell, text, value, share) {
+    if (text === shownIn(cell)) return restore(cell);
+    beside(cell, text);
+    cell.classList.remove("m", "n");
     cell.classList.toggle(Number.isFinite(value) ? "n" : "m", !(value >= 0));
     cell.style.setProperty("--w", Math.min(1, share));
   }
@@ -91,7 +99,7 @@
     const largest = old.flat(2).filter(Number.isFinite).reduce((most, value) => Math.max(most, Math.abs(value)), 0), places = digits(heads, least);
     cellsOf(table).forEach((row, place) => row.forEach((cell, column) => {
       const value = heads[head][place][column];
-      if (same(value, old[head][place][column])) restore(cell); else write(cell, exact ? typed(value, least) : written(value, region ? least : places), value, weights ? Math.sqrt(Math.max(value, 0) / data.top) : largest ? Math.abs(value) / largest : 0);
+      if (same(value, old[head][place][column])) restore(cell); else write(cell, exact ? typed(value, least) : written(value, region ? least : places), value, shade(value, largest, weights));
     }));
   }
 
@@ -114,139 +122,45 @@
       line.append(place ? " + " : " ", term);
     });
     const rest = weights.reduce((sum, weight) => sum + weight, 0) - terms.reduce((sum, [weight]) => sum + weight, 0);
-    if (!terms.length) line.append(weights.some(Number.isNaN) ? " NaN, as its weights are" : " 0");
-    else if (weights.filter((weight) => weight !== 0).length > terms.length) line.append(` + ${written(rest, 2)} of other values`);
+    if (!terms.length) line.append(` ${weights.some(Number.isNaN) ? words.NAN_AS_WEIGHTS : 0}`);
+    else if (weights.filter((weight) => weight !== 0).length > terms.length) line.append(` ${fill(words.OTHER_VALUES, { rest: written(rest, 2) })}`);
     const result = sums.get(item).find((node) => node.className === "result"), values = stages.context[head][row].map((value) => written(value, 4)).join(", ");
     item.replaceChildren(line, ...(result ? [" ", made("del", { className: "result" }, result.textContent), " ", made("ins", { className: "result" }, `= (${values})`)] : []));
   }
 
+  function follow(plan, place) {
+    const section = sections[place], stages = live.stages(plan), old = before(plan);
+    for (const step of section.querySelectorAll(".step")) {
+      const stage = stageOf(step);
+      if (late || !own[stage]) paintStep(step, old[stage], stages[stage], Boolean(own[stage]));
+    }
+    section.querySelectorAll(".sums li").forEach((item) => tell(item, plan, stages, old));
+  }
+
+  /** The weights that maps, slider and difference show are those of their panel's first variant. */
+  function followPanel(panel, place) {
+    const shown = variants.find((variant) => variant.panel === place), plan = live.rows.find(({ variant }) => variant === shown?.name)?.plan;
+    const stages = plan && live.stages(plan);
+    if (!stages?.weights) return;
+    panel.weights.set(stages.weights.flat(2));
+    if (stages.scores) panel.scores?.set(stages.scores.flat(2));
+    steps(`#weights [data-panel="${place}"] [data-head]`).forEach((region) =>
+      paint(true, region.querySelector("table"), before(plan).weights, stages.weights, Number(region.dataset.head), 2));
+  }
+
   function show() {
+    live.forget();
     for (const [name, rows] of Object.entries(own)) if (!late) for (const step of steps(`.walk article [id$="-${name}"]`)) paintStep(step, [rows], [now[name]], true);
-    moving.forEach((plan, place) => {
-      if (!plan) return;
-      const stages = compute(plan, now), section = sections[place], panel = panels[section.dataset.panel];
-      for (const step of section.querySelectorAll(".step")) if (late || !own[stageOf(step)]) paintStep(step, before[place][stageOf(step)], stages[stageOf(step)], Boolean(own[stageOf(step)]));
-      section.querySelectorAll(".sums li").forEach((item) => tell(item, plan, stages, before[place]));
-      variants.forEach((variant) => { if (variant.letter === plan.letter && stages.output) variant.answer.set(stages.output.flat(2).slice(0, variant.answer.length)); });
-      if (!panel || !stages.weights) return;
-      panel.weights.set(stages.weights.flat(2));
-      panel.scores?.set(stages.scores.flat(2));
-      steps(`#weights [data-panel="${section.dataset.panel}"] [data-head]`).forEach((region) => paint(true, region.querySelector("table"), before[place].weights, stages.weights, Number(region.dataset.head), 2));
-    });
+    moving.forEach((plan, place) => { if (plan) follow(plan, place); });
+    panels.forEach(followPanel);
+    for (const { variant, plan } of live.rows) {
+      const output = plan && live.stages(plan).output, shown = variants.find(({ name }) => name === variant);
+      if (output) shown?.answer.set(output.flat(2).slice(0, shown.answer.length));
+    }
+    live.after.forEach((next) => next());
     window.attention.refresh();
     window.attention.explain?.();
-    report();
   }
 
-  // What was changed, the way back, and the command.
-  const bar = made("aside", { className: "changed", hidden: true }), said = made("p"), command = made("textarea", { readOnly: true, rows: 4, hidden: true, spellcheck: false });
-  const [back, how, copy] = ["Back to the run's numbers", "Command", "Copy"].map((text) => made("button", { type: "button" }, text));
-  bar.setAttribute("aria-label", "Changed numbers");
-  said.setAttribute("role", "status");
-  command.setAttribute("aria-label", "The command that computes these numbers");
-  how.setAttribute("aria-expanded", "false");
-  copy.hidden = true;
-  bar.append(said, back, ...(data.live.command ? [how, copy] : []), command);
-  document.getElementById("dock").prepend(bar);
-  const changed = () => Array.from(new Map(Array.from(places).reverse().map(([cell, { name, row, column }]) => [`${name} ${row} ${column}`, cell])).values())
-    .reverse().filter((cell) => !Object.is(valueOf(places.get(cell)), valueOf(places.get(cell), own))); // X may stand in several walks
-
-  function report() {
-    const cells = changed(), numbers = (cell) => `${called(cell)} ${shownIn(cell)} → ${typed(valueOf(places.get(cell)), digitsIn(shownIn(cell)))}`;
-    bar.hidden = !cells.length;
-    const still = moving.map((plan, place) => (plan ? "" : sections[place].querySelector("h2").textContent.split(", step")[0])).filter(Boolean);
-    said.textContent = `Changed: ${cells.slice(0, 3).map(numbers).join("; ")}${cells.length > 3 ? ` and ${cells.length - 3} more` : ""}. Old numbers are struck out; the comparison and the figures stay those of the run${still.length ? `, and so does ${still.join(", ")}` : ""}.`;
-    if (!command.hidden) command.value = live.line();
-  }
-
-  function change(cell, value) {
-    const { name, row, column } = places.get(cell);
-    now[name][row][column] = value;
-    show();
-  }
-  back.addEventListener("click", () => {
-    const [first] = changed();
-    for (const name of Object.keys(own)) now[name] = own[name].map((row) => row.slice());
-    show();
-    enter(first);
-  });
-  how.addEventListener("click", () => {
-    command.hidden = copy.hidden = !command.hidden;
-    how.setAttribute("aria-expanded", String(!command.hidden));
-    report();
-    if (!command.hidden) { command.focus(); command.select(); }
-  });
-  copy.addEventListener("click", () => { command.select(); document.execCommand("copy"); copy.textContent = "Copied"; setTimeout(() => { copy.textContent = "Copy"; }, 1500); });
-
-  // Typing, arrows and dragging.
-  const number = (text) => { const plain = text.trim().replace("−", "-").replace(",", "."); return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,2})?$/i.test(plain) ? Number(plain) : NaN; };
-  const stepOf = ({ name }) => { const largest = own[name].flat().reduce((most, value) => Math.max(most, Math.abs(value)), 0); return 10 ** (Math.floor(Math.log10(largest || 1)) - 1); };
-  const nudged = (place, start, count) => Number((start + count * stepOf(place)).toPrecision(12));
-  function enter(cell) {
-    places.get(cell).table.querySelectorAll("td[tabindex='0']").forEach((other) => { other.tabIndex = -1; });
-    cell.tabIndex = 0;
-    cell.focus();
-  }
-
-  function edit(cell, text) {
-    enter(cell);
-    const place = places.get(cell), start = valueOf(place), input = made("input", { className: "edit", value: text ?? String(start), inputMode: "decimal", autocomplete: "off" });
-    input.setAttribute("aria-label", `${called(cell)}, in the run ${valueOf(place, own)}`);
-    const take = () => { const value = number(input.value); input.setAttribute("aria-invalid", String(Number.isNaN(value))); if (!Number.isNaN(value)) change(cell, value); };
-    const close = (value, stay) => { input.onblur = null; if (valueOf(place) !== value) change(cell, value); input.remove(); if (stay) enter(cell); };
-    input.oninput = take;
-    input.onblur = () => close(valueOf(place), false);
-    input.onkeydown = (event) => {
-      event.stopPropagation();
-      const count = { ArrowUp: 1, ArrowDown: -1 }[event.key];
-      if (count) { input.value = String(nudged(place, valueOf(place), count)); take(); }
-      if (event.key === "Enter" && input.getAttribute("aria-invalid") !== "true") close(valueOf(place), true);
-      if (event.key === "Escape") close(start, true);
-      if (count || ["Enter", "Escape"].includes(event.key)) event.preventDefault();
-    };
-    cell.append(input);
-    input.focus();
-    if (text === undefined) input.select(); else take();
-  }
-
-  const cellAt = (event) => { const cell = event.target.closest?.("td"); return places.has(cell) ? cell : null; };
-  let dragged = null;
-  for (const table of new Set(Array.from(places.values(), (place) => place.table))) {
-    table.addEventListener("keydown", (event) => {
-      const cell = cellAt(event), rows = table.tBodies[0].rows;
-      const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] || [0, 0];
-      if (!cell || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (down || right) { const next = rows[cell.parentNode.sectionRowIndex + down]?.cells[cell.cellIndex + right]; if (places.has(next)) enter(next); }
-      else if (["Enter", "F2"].includes(event.key)) edit(cell);
-      else if (["Backspace", "Delete"].includes(event.key)) change(cell, valueOf(places.get(cell), own));
-      else if (/^[-−+.,\d]$/.test(event.key)) edit(cell, event.key);
-      else return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
-    table.addEventListener("pointerdown", (event) => {
-      const cell = cellAt(event);
-      if (cell && event.button === 0 && event.target.tagName !== "INPUT") dragged = { cell, y: event.clientY, start: valueOf(places.get(cell)), moved: false, still: event.pointerType === "touch" };
-    });
-    table.addEventListener("click", (event) => {
-      const cell = cellAt(event), moved = dragged?.moved;
-      dragged = null;
-      event.stopPropagation();
-      if (cell && !moved && event.target.tagName !== "INPUT") edit(cell);
-    });
-  }
-  document.addEventListener("pointermove", (event) => {
-    const far = dragged && dragged.y - event.clientY;
-    if (!dragged || dragged.still || (!dragged.moved && Math.abs(far) < 4)) return;
-    if (!dragged.moved) dragged.cell.setPointerCapture(event.pointerId);
-    dragged.moved = true;
-    change(dragged.cell, nudged(places.get(dragged.cell), dragged.start, Math.round(far / 4)));
-  });
-  document.addEventListener("pointerup", () => { if (dragged?.moved) { enter(dragged.cell); } else if (dragged?.still) dragged = null; });
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && dragged?.moved) { change(dragged.cell, dragged.start); dragged = null; } });
-
-  sections.forEach((section, place) => {
-    const caption = moving[place] && section.querySelector(".flow figcaption");
-    caption?.append(made("span", { className: "touch" }, ` Type over a number of ${late ? "the first tables" : "X or W"}, or drag it up or down, and all that follows is computed anew.`));
-  });
+  Object.assign(live, { late, moving, sections, places, valueOf, called, made, same, shownIn, digitsIn, typed, beside, restore, show });
 })();

@@ -2,10 +2,13 @@
 {
   const button = document.getElementById("depth");
   const page = document.documentElement;
-  button.closest("p").hidden = false;
-  button.addEventListener("click", () => {
-    const reading = page.dataset.depth !== "reading";
-    page.dataset.depth = reading ? "reading" : "all";
-    button.setAttribute("aria-pressed", String(reading));
-  });
+  if (button) {
+    button.closest("p").hidden = false;
+    button.addEventListener("click", () => {
+      const reading = page.dataset.depth !== "reading";
+      page.dataset.depth = reading ? "reading" : "all";
+      button.setAttribute("aria-pressed", String(reading));
+      document.dispatchEvent(new Event("depth"));
+    });
+  }
 }

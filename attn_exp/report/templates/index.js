@@ -1,4 +1,3 @@
-"use strict";
 const body = document.querySelector("tbody"), heads = [...document.querySelectorAll("thead th")];
 const filter = document.getElementById("filter"), shown = document.getElementById("shown");
 const rows = [...body.rows].map(row => ({row, text: row.textContent.toLowerCase()}));

@@ -7,6 +7,7 @@
   const own = Object.fromEntries(Object.entries(data.live.arrays).map(([name, array]) => [name, matrix(array)]));
   const each = (matrices, change) => matrices.map((rows, head) => rows.map((row, place) => row.map((value, column) => change(value, head, place, column))));
   const product = (a, b) => a.map((row) => b[0].map((_, column) => row.reduce((sum, value, inner) => sum + value * b[inner][column], 0)));
+  const mixed = (a, b) => a.map((row) => b[0].map((_, column) => row.reduce((sum, weight, key) => (weight === 0 ? sum : sum + weight * b[key][column]), 0))); // 0 times NaN is 0 here
   const added = (rows, other) => (other ? rows.map((row, place) => row.map((value, column) => value + (other[place] || other[0])[column])) : rows);
   const projected = (rows, arrays, letter) => added(product(rows, arrays[`W_${letter}`]), arrays[`b_${letter}`]);
   const apart = (rows, count) => Array.from({ length: count }, (_, head) => rows.map((row) => row.slice((head * row.length) / count, ((head + 1) * row.length) / count)));
@@ -110,32 +111,32 @@
     if (arrays.weights) stages.weights = Array.from({ length: heads }, () => arrays.weights);
     else weighed(plan, stages, share);
     if (!stages.v) return stages;
-    stages.context = (stages.shares || stages.weights).map((weights, head) => product(weights, stages.v[share(head)]));
+    stages.context = (stages.shares || stages.weights).map((weights, head) => mixed(weights, stages.v[share(head)]));
     const joined = stages.context[0].map((_, row) => stages.context.flatMap((matrix) => matrix[row]));
     stages.output = [plan.mixed ? projected(joined, arrays, "o") : joined];
     if (stages.lse) stages.lse = [stages.lse];
     return stages;
   }
 
-  // What travelled as bytes is unpacked once.
-  const plans = data.live.walks.map((plan) => {
-    if (typeof plan === "string") return null;
-    const marks = Object.fromEntries(Object.entries(plan.marks).map(([name, text]) => [name, rowsOf(floats(text), data.live.arrays[name].shape[1])]));
+  // What travelled as bytes is unpacked once; variants that compute alike share a plan.
+  const unpacked = data.live.plans.map((plan) => {
+    if (typeof plan !== "object" || !plan) return null;
+    const widthOf = (name) => data.live.arrays[name].shape[1], { marks } = plan;
+    const added = Object.fromEntries(Object.keys(marks).map((name) => [name, rowsOf(floats(marks[name]), widthOf(name))]));
     const turns = plan.turns.map((turn) => ({ ...turn, q: turn.q.map(floats), k: turn.k.map(floats) }));
-    return { ...plan, marks, turns, bias: plan.bias && floats(plan.bias) };
+    return { ...plan, marks: added, turns, bias: plan.bias && floats(plan.bias) };
   });
-  const now = structuredClone(own);
+  const plans = data.live.walks.map((place) => unpacked[place]);
+  const rows = data.live.rows.map((row) => ({ ...row, plan: unpacked[row.plan] }));
+  const now = structuredClone(own), first = new Map(), known = new Map();
+  const kept = (stages, plan, arrays) => stages.get(plan) || stages.set(plan, compute(plan, arrays)).get(plan);
 
-  /** The command that computes these numbers: the run's own, and the arrays that were changed. */
-  function line() {
-    const { line: start, key, first, inputs, projections, together } = data.live.command, names = Object.keys(own).filter((name) => own[name].some((row, place) => row.some((value, column) => !Object.is(value, now[name][place][column]))));
-    const word = (name) => { const rows = now[name].map((row) => `[${row.join(",")}]`).join(","); return [first[name], `'${key[name]}=[${rows}]'`].filter(Boolean).join(" "); };
-    const isMatrix = (name) => /^[Wb]_/.test(name), chosen = { inputs: names.filter((name) => !isMatrix(name)), projections: names.filter(isMatrix) };
-    const parts = [start];
-    if (together || chosen.inputs.length) parts.push(inputs.words, ...(inputs.whole.length ? inputs.whole : chosen.inputs).map(word));
-    if (together || chosen.projections.length) parts.push(projections.words, ...(together ? projections.whole : chosen.projections).map(word));
-    return parts.filter(Boolean).join(" ");
-  }
-
-  window.attention.live = { own, now, plans, compute, line };
+  window.attention.live = {
+    own, now, plans, rows, compute,
+    after: [], // what follows a change, in this order
+    before: (plan) => kept(first, plan, own),
+    stages: (plan) => kept(known, plan, now),
+    forget: () => known.clear(),
+    changed: () => Object.keys(own).filter((name) => own[name].some((row, place) => row.some((value, column) => !Object.is(value, now[name][place][column])))),
+  };
 })();

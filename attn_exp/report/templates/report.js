@@ -1,4 +1,3 @@
-"use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
@@ -66,7 +65,7 @@
   const number = (value, digits) => value.toFixed(digits).replace("-", "−");
 
   /** How strong a colour is: of weights by one scale in the whole page, else a share of the largest number. */
-  const shade = (value, largest, weights) => (weights ? Math.min(1, Math.sqrt(Math.max(value, 0) / data.top)) : largest ? Math.abs(value) / largest : 0);
+  const shade = (value, largest, weights) => (weights ? Math.min(1, Math.max(value, 0) / data.top) ** data.power : largest ? Math.abs(value) / largest : 0);
   /** Where every panel is masked, at a place of a head, or of all heads together. */
   const shutIn = (...shown) => (place, head = null) => shown.every((panel) => {
     const size = panel.shape[1] * panel.shape[2], heads = head === null ? [...Array(panel.shape[0]).keys()] : [head];
@@ -107,8 +106,8 @@
     const pixels = new ImageData(width, height);
     values.forEach((value, place) => {
       const shut = marks.shut?.(place);
-      pixels.data.set(shut ? [128, 128, 128] : value < 0 ? [213, 94, 0] : [0, 114, 178], 4 * place);
-      pixels.data[4 * place + 3] = shut ? 70 : Math.round(255 * shade(value, largest, marks.weights));
+      pixels.data.set(shut ? [128, 128, 128] : value < 0 ? [180, 92, 20] : [43, 124, 192], 4 * place); // as --minus and --plus
+      pixels.data[4 * place + 3] = shut ? 70 : Math.round(255 * 0.85 * shade(value, largest, marks.weights));
     });
     canvas.getContext("2d").putImageData(pixels, 0, 0);
     return canvas;
@@ -127,11 +126,12 @@
     const named = Math.abs(ratio - 1) < 1e-9 ? " = 1/√d" : ` = ${ratio.toPrecision(3)}/√d`;
     byId("touch-value").textContent = `${multiplier.toPrecision(4)}${named}`;
     slider.setAttribute("aria-valuetext", byId("touch-value").textContent);
-    byId("touch-entropy").textContent =
-      `Mean entropy ${meanEntropy(weights, keys).toFixed(4)} of at most ${mostEntropy(panel).toFixed(4)} nats; largest weight ${weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4)}.`;
+    const numbers = [meanEntropy(weights, keys), mostEntropy(panel), weights.reduce((a, b) => Math.max(a, b), 0)];
+    const [mean, most, largest] = numbers.map((value) => value.toFixed(4));
+    byId("touch-entropy").textContent = fill(words.MEAN_ENTROPY, { mean, most, largest });
     byId("touch-weights").replaceChildren(
       ...Array.from({ length: heads }, (_, head) =>
-        heat(heads > 1 ? `head ${head + 1}` : "weights", weights.subarray(head * rows * keys, (head + 1) * rows * keys), data.tokens, data.keys, 1, { rows: true, columns: true, digits: 3, weights: true, shut: (place) => shutIn(panel)(place, head) })));
+        heat(heads > 1 ? fill(words.HEAD, { number: head + 1 }) : words.WEIGHTS_ALONE, weights.subarray(head * rows * keys, (head + 1) * rows * keys), data.tokens, data.keys, 1, { rows: true, columns: true, digits: 3, weights: true, shut: (place) => shutIn(panel)(place, head) })));
     if (followed !== null) mark(followed);
   }
 
@@ -157,7 +157,7 @@
     const panel = chosen(), apart = (value) => value > 0 && Math.abs(value / panel.standard - 1) > 1e-9;
     for (const [name, value] of [["own", panel.own], ["one", 1]]) document.querySelector(`[data-preset=${name}]`).hidden = !apart(value);
     const own = panel.own > 0 ? Math.log2(panel.own / panel.standard) : 0;
-    byId("touch-marks").replaceChildren(element("option", { value: 0, label: "1/√d" }), element("option", { value: own, label: "this run" }));
+    byId("touch-marks").replaceChildren(element("option", { value: 0, label: "1/√d" }), element("option", { value: own, label: words.THIS_RUN }));
   }
 
   // One variant minus another.
@@ -169,24 +169,25 @@
   function showMinus() {
     const [one, other] = [variants[left.value], variants[right.value]];
     if (!one || !other) return;
-    const shown = [];
-    const told = [];
+    const shown = [], differences = [];
     const compare = (what, mine, yours, rows, columns, marks) => {
       const minus = mine.map((value, place) => value - yours[place]);
       const largest = minus.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
       const rounding = largest <= 1e-12 * Math.max(1, mine.reduce((most, value) => Math.max(most, Math.abs(value)), 0));
-      told.push(largest ? `${what}: at most ${largest.toPrecision(3)}${rounding ? ", which is rounding" : ""}` : `${what}: none`);
-      if (!rounding) shown.push(heat(`${one.name} minus ${other.name}: ${what}`, minus, rows, columns, largest, marks));
+      const sentence = !largest ? words.NONE_IN : rounding ? words.ROUNDING_IN : words.AT_MOST_IN;
+      differences.push(fill(sentence, { what, largest: largest.toPrecision(3) }));
+      if (!rounding) shown.push(heat(fill(words.ONE_MINUS, { one: one.name, other: other.name, what }), minus, rows, columns, largest, marks));
     };
     const [mine, yours] = [panels[one.panel], panels[other.panel]];
     if (mine && yours) {
-      compare("weights, mean over heads", overHeads(mine), overHeads(yours), data.tokens, data.keys, { rows: true, columns: true, digits: 4, shut: shutIn(mine, yours) });
+      compare(words.WEIGHTS_MEAN, overHeads(mine), overHeads(yours), data.tokens, data.keys, { rows: true, columns: true, digits: 4, shut: shutIn(mine, yours) });
     }
     if (one.answer.length === other.answer.length && one.size) {
       const names = Array.from({ length: one.size }, (_, place) => String(place + 1));
-      compare("output", one.answer, other.answer, data.tokens, names, { rows: true, digits: 4 });
+      compare(words.OUTPUT, one.answer, other.answer, data.tokens, names, { rows: true, digits: 4 });
     }
-    byId("minus-told").textContent = told.length ? `Largest difference in the ${told.join("; in the ")}.` : "Their answers have different shapes.";
+    byId("minus-told").textContent = !differences.length ? words.DIFFERENT_SHAPES
+      : fill(words.LARGEST_DIFFERENCES, { differences: differences.join(`; ${words.IN_THE} `) });
     byId("minus-tables").replaceChildren(...shown);
     if (followed !== null) mark(followed);
   }
@@ -221,7 +222,7 @@
   }
 
   data.tokens.forEach((token, place) => {
-    const button = element("button", { type: "button", "aria-pressed": "false", "data-query": place }, token || "(empty)");
+    const button = element("button", { type: "button", "aria-pressed": "false", "data-query": place }, token || words.EMPTY_TOKEN);
     button.addEventListener("click", () => { pinned = pinned === place ? null : place; mark(pinned); });
     button.addEventListener("focus", () => mark(place));
     button.addEventListener("blur", () => mark(pinned));
@@ -245,5 +246,5 @@
     if (variants.length > 1) showMinus();
     if (followed !== null) mark(followed);
   }
-  window.attention = { data, floats, panels, variants, weightsAt, refresh };
+  window.attention = { data, floats, panels, variants, weightsAt, shade, refresh };
 })();

@@ -1,4 +1,3 @@
-"use strict";
 (() => {
   const home = document.getElementById("explore");
   if (!home) return;
@@ -31,12 +30,13 @@
     list.addEventListener("change", () => { chosen[key] = Number(list.value); draw(); });
     label.append(list);
     controls.append(label);
+    return list;
   };
   const places = names.map((name, place) => [String(place), name]);
-  select("metric", data.metrics.map((metric, place) => [String(place), metric]), "metric");
-  select("along x", places, "x");
-  select("colour", [["-1", "none"], ...places], "colour");
-  select("panels", [["-1", "none"], ...places], "panel");
+  const metrics = select(words.METRIC, data.metrics.map((metric, place) => [String(place), metric]), "metric");
+  select(words.ALONG_X, places, "x");
+  select(words.COLOUR, [["-1", words.NO_SETTING], ...places], "colour");
+  select(words.PANELS, [["-1", words.NO_SETTING], ...places], "panel");
 
   /** Cells that share their values of some settings, as one: the mean of their means, and the interval of a lone cell. */
   function grouped(shown) {
@@ -74,8 +74,8 @@
   function draw() {
     const shown = [...new Set([chosen.x, chosen.colour, chosen.panel].filter((place) => place >= 0))];
     const groups = grouped(shown), hidden = names.filter((_, place) => !shown.includes(place) && data.axes[place].labels.length > 1);
-    const over = hidden.length ? ` Means over ${hidden.join(", ")} too.` : "";
-    note.textContent = `Means over the seeds; bars are 95% intervals, of fewer than five numbers their range.${over}`;
+    const over = hidden.length ? ` ${fill(words.MEANS_OVER_TOO, { settings: hidden.join(", ") })}` : "";
+    note.textContent = `${words.MEANS_OVER_SEEDS}${over}`;
     charts.replaceChildren();
     let low = Math.min(...groups.map((group) => group.mean - group.half)), high = Math.max(...groups.map((group) => group.mean + group.half));
     if (!groups.length) return;
@@ -90,7 +90,7 @@
 
   function chart(label, groups, low, high) {
     const axis = data.axes[chosen.x], scale = scaleOf(axis);
-    const title = [data.metrics[chosen.metric], `against ${axis.name}`, label && `${names[chosen.panel]}=${label}`].filter(Boolean).join(", ");
+    const title = [data.metrics[chosen.metric], fill(words.AGAINST, { setting: axis.name }), label && `${names[chosen.panel]}=${label}`].filter(Boolean).join(", ");
     const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title });
     const inset = scale.numeric ? 0 : Math.min(28, (WIDTH - LEFT - RIGHT) / (2 * axis.labels.length));
     const x = (place) => LEFT + inset + scale.at[place] * (WIDTH - LEFT - RIGHT - 2 * inset);
@@ -103,7 +103,7 @@
       const cut = name.length > 12 ? `${name.slice(0, 11)}…` : name;
       svg.append(shape("text", { x: x(place), y: HEIGHT - BOTTOM + 17, "text-anchor": "middle" }, axis.values ? short(Number(name)) : cut));
     });
-    svg.append(shape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, axis.log ? `${axis.name} (log scale)` : axis.name));
+    svg.append(shape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, axis.log ? fill(words.LOG_SCALE, { setting: axis.name }) : axis.name));
     const colours = chosen.colour >= 0 ? data.axes[chosen.colour].labels.map((_, place) => place) : [-1];
     colours.forEach((colour, order) => {
       const line = groups.filter((group) => colour < 0 || group.at[chosen.colour] === colour).sort((a, b) => scale.at[a.at[chosen.x]] - scale.at[b.at[chosen.x]]);
@@ -115,8 +115,9 @@
         const inRange = [Math.max(low, bottom), Math.min(high, top)];
         if (top > bottom) series.append(shape("path", { class: "span", d: `M${at(group)} ${y(inRange[0])}V${y(inRange[1])}` }));
         const dot = shape("circle", { cx: at(group), cy: y(group.mean), r: 3.2 });
-        const words = names.map((name, place) => ([chosen.x, chosen.colour, chosen.panel].includes(place) ? `${name}=${data.axes[place].labels[group.at[place]]}` : "")).filter(Boolean);
-        dot.append(shape("title", {}, `${words.join(" ")}: ${short(group.mean)} (${group.count} numbers)`));
+        const settings = names.map((name, place) => ([chosen.x, chosen.colour, chosen.panel].includes(place) ? `${name}=${data.axes[place].labels[group.at[place]]}` : "")).filter(Boolean);
+        const said = { settings: settings.join(" "), mean: short(group.mean), count: group.count };
+        dot.append(shape("title", {}, fill(words.ONE_DOT, said)));
         series.append(dot);
       }
       svg.append(series);
@@ -138,6 +139,15 @@
     });
   }
 
+  /** In the reading view, what it leaves out cannot be chosen. */
+  function atDepth() {
+    const reading = document.documentElement.dataset.depth === "reading";
+    data.deep.forEach((deep, place) => { metrics.options[place].hidden = metrics.options[place].disabled = deep && reading; });
+    if (reading && data.deep[chosen.metric] && data.deep.includes(false)) metrics.value = chosen.metric = data.deep.indexOf(false);
+    draw();
+  }
+
   home.hidden = false;
-  draw();
+  document.addEventListener("depth", atDepth);
+  atDepth();
 })();

@@ -1,4 +1,3 @@
-"use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const half = 0.5 * 10 ** -data.digits * (1 + 1e-9);
@@ -9,7 +8,9 @@
     return [Number(input.dataset.head), ...(data.turned ? [column, row] : [row, column])];
   };
   const number = (text) => {
-    const plain = text.trim().replace("−", "-").replace(",", ".").replace("∞", "inf").toLowerCase();
+    const plain = text.trim().replace(/^[−–]/, "-").replace(",", ".").replace("∞", "inf").toLowerCase();
+    const [, over, under] = /^([-+]?\d{1,9})\s*\/\s*([1-9]\d{0,8})$/.exec(plain) || [];
+    if (under) return Number(over) / Number(under);
     if (/^[-+]?inf$/.test(plain)) return plain[0] === "-" ? -Infinity : Infinity;
     return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?$/.test(plain) ? Number(plain) : NaN;
   };
@@ -101,10 +102,14 @@
       const state = Number.isNaN(value) ? "wrong" : judged(stageOf(input), place(input), value, typed);
       input.classList.add(state);
       if (state === "wrong") input.setAttribute("aria-invalid", "true");
-      input.title = { right: "right", follows: "right from a wrong number before", wrong: "wrong" }[state];
+      const wrong = Number.isNaN(value) ? words.NOT_A_NUMBER : words.WRONG;
+      input.title = { right: words.RIGHT, follows: words.RIGHT_FROM_WRONG, wrong }[state];
       counts[state] += 1;
     }
-    document.getElementById("told").textContent = `${counts.right + counts.follows} of ${inputs.length} right${counts.follows ? `, ${counts.follows} of them from a wrong number before` : ""}${counts.wrong ? `; ${counts.wrong} wrong` : ""}.`;
+    const parts = [fill(words.COUNT_RIGHT, { right: counts.right + counts.follows, all: inputs.length })];
+    if (counts.follows) parts.push(fill(words.COUNT_FOLLOWS, { count: counts.follows }));
+    if (counts.wrong) parts.push(fill(words.COUNT_WRONG, { count: counts.wrong }));
+    document.getElementById("told").textContent = `${parts.join("")}.`;
   }
   inputs.forEach((input) => input.addEventListener("change", check));
   document.addEventListener("keydown", (event) => {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -19,8 +21,8 @@ from attn_exp.report.numbers import decimal
 from attn_exp.runs.records import as_csv
 
 MOST_BYTES, MOST_CELL = 200_000, 40
-CORNER = re.compile(r"(?P<stage>[a-z]+)(?:\s+head\s+(?P<head>[0-9]{1,3}))?", re.IGNORECASE)
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
+FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8})")
 
 Numbers = dict[str, Array]
 
@@ -69,44 +71,70 @@ def read(path: Path, paper: Paper) -> Numbers:
 
 
 def lines_of(text: str, name: str) -> list[list[str]]:
-    """Return the cells of a table; in one with semicolons, commas are decimal points."""
-    first = text.partition("\n")[0]
-    semicolons = first.count(";") > first.count(",")
+    """Return the cells of a table, apart by commas, semicolons or tabs, whichever its first line has most of."""
+    first = text.lstrip().splitlines()[:1]
+    mark = max(",;\t", key=lambda mark: sum(line.count(mark) for line in first))
     try:
-        lines = list(csv.reader(StringIO(text), delimiter=";" if semicolons else ","))
+        lines = list(csv.reader(StringIO(text, newline=None), delimiter=mark))
     except csv.Error as error:
         raise UserError(f"{name}: not a table ({error})") from error
-    return [[cell.strip().replace(",", ".") if semicolons else cell.strip() for cell in line] for line in lines]
+    return [[cell.strip() for cell in line] for line in lines]
 
 
 def placed(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Numbers:
     """Return the numbers of the blocks of a table."""
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     numbers = {blank.stage: np.full(blank.right.shape, np.nan) for blank in paper.blanks}
-    blocks_read = 0
-    for start, line in enumerate(lines):
-        match = CORNER.fullmatch(line[0]) if line else None
-        corner = line[0].lower() if match else ""
+    blocks_read = start = 0
+    while start < len(lines):
+        line, start = lines[start], start + 1
+        corner = line[0].lower() if line else ""
         if corner not in known:
             continue
         blocks_read += 1
         blank, head, rows, columns = known[corner]
-        matrix = block(lines[start + 1 : start + 1 + len(rows)], len(rows), len(columns), f"{name}: {corner}")
+        body = [*itertools.takewhile(within(known, rows), lines[start : start + len(rows)])]
+        start += len(body)
+        matrix = block(line, body, rows, columns, f"{name}: {corner}")
         numbers[blank.stage][head] = matrix.T if paper.turned else matrix
     if not blocks_read:
         raise UserError(f"{name}: another table; expected blocks that begin with {', '.join(list(known)[:3])}, ...")
     return {stage: array for stage, array in numbers.items() if not np.isnan(array).all()}
 
 
-def block(lines: Sequence[Sequence[str]], rows: int, columns: int, where: str) -> Array:
-    """Return the numbers of one block, NaN where a cell is empty or the block ends early."""
-    matrix = np.full((rows, columns), np.nan)
-    for row, line in enumerate(lines):
-        if not any(line):
-            break
-        for column, cell in enumerate(line[1 : columns + 1]):
+def within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[str]], bool]:
+    """Return what says of a line whether it still belongs to a block with these rows; a token may be called `k`."""
+    return lambda line: any(line) and (line[0] in rows or line[0].lower() not in known)
+
+
+def block(
+    head: Sequence[str], lines: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str], where: str
+) -> Array:
+    """Return the numbers of one block, NaN where a cell is empty or the block ends early.
+
+    A line stands where its name says, so that one that was left out or moved shifts no other; so does a column.
+    """
+    matrix = np.full((len(rows), len(columns)), np.nan)
+    across = places(head[1 : len(columns) + 1], columns)
+    for row, line in zip(places([line[0] for line in lines], rows), lines, strict=True):
+        if any(line[len(columns) + 1 :]):
+            raise UserError(
+                f"{where}, row {row + 1}: {len(line) - 1} cells, expected {len(columns)}; "
+                "a decimal comma needs quotes around the number, or semicolons between the cells"
+            )
+        for column, cell in zip(across, line[1:], strict=False):
             matrix[row, column] = number(cell, f"{where}, row {row + 1}, column {column + 1}")
     return matrix
+
+
+def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Return where lines of these names belong: in their order, unless each is a name that is there as often."""
+    plain_names = [name.strip() for name in names]
+    free = {name: [place for place, other in enumerate(plain_names) if other == name] for name in plain_names}
+    counts = Counter(given)
+    if any(count > len(free.get(name, ())) for name, count in counts.items()):
+        return list(range(len(given)))
+    return [free[name].pop(0) for name in given]
 
 
 def number(cell: str, where: str) -> float:
@@ -115,9 +143,13 @@ def number(cell: str, where: str) -> float:
     Raises:
         UserError: it holds a formula or another text.
     """
-    text = plain(cell).replace("∞", "inf")
+    text = re.sub("^\u2013", "-", plain(cell)).replace("∞", "inf")
+    text = text if "." in text else text.replace(",", ".", 1)
     if text.lower() in NOT_GIVEN:
         return float("nan")
+    fraction = FRACTION.fullmatch(text)
+    if fraction:
+        return int(fraction["over"]) / int(fraction["under"])
     if len(text) > MOST_CELL or not NUMBER.fullmatch(text):
         raise UserError(f"{where}: {brief(cell, 30)!r} is not a number")
     return float(text)

@@ -15,7 +15,7 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.classroom.grading import Grade, grade, states
 from attn_exp.experiment.classroom.paper import Blank, Paper
 from attn_exp.experiment.judging.boxes import Array
-from attn_exp.report import worksheet
+from attn_exp.report import words, worksheet
 from attn_exp.report.escapes import html
 from attn_exp.report.terminal import table
 from attn_exp.runs.classroom import answers, hand_out
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"right": "inherit", "follows": "#9a6700", "wrong": "#cf222e", "empty": "inherit"}
 """Those that stand out; a wrong number has a cross beside it, too."""
+STATES = {"right": words.RIGHT, "follows": words.FOLLOWS, "wrong": words.WRONG, "empty": words.EMPTY}
 FILE = "answers.csv"
 
 
@@ -67,8 +68,10 @@ class Exercise:
         """
         if isinstance(given, str | Path):
             filled = answers.read(Path(given), self.paper)
+        elif given is not None and not isinstance(given, Mapping):
+            raise UserError(f"check: expected the name of a file, or numbers by stage, such as {self.stages[0]}=[...]")
         else:
-            filled = {stage: self.shaped(stage, values) for stage, values in {**(given or {}), **numbers}.items()}
+            filled = {stage: self.shaped(str(stage), values) for stage, values in {**(given or {}), **numbers}.items()}
         return Checked(self.paper, filled, grade(self.paper, filled))
 
     def shaped(self, stage: str, values: Any) -> Array:
@@ -81,8 +84,10 @@ class Exercise:
         except (TypeError, ValueError) as error:
             raise UserError(f"{stage}: expected numbers, {shown[0]} rows of {shown[1]}") from error
         if array.shape not in ((heads, *shown), (heads * shown[0], shown[1])):
-            each = f" for each of {heads} heads" if heads > 1 else ""
-            raise UserError(f"{stage}: expected {shown[0]} rows of {shown[1]} numbers{each}; got shape {array.shape}")
+            raise UserError(
+                f"{stage}: expected {shown[0]} rows of {shown[1]} numbers"
+                f"{f' for each of {heads} heads' * (heads > 1)}; got shape {array.shape}"
+            )
         array = array.reshape(heads, *shown)
         return array.swapaxes(1, 2) if self.paper.turned else array
 
@@ -99,13 +104,14 @@ class Exercise:
             rows = matrix["rows"] or [""] * len(matrix["cells"])
             heads = [matrix["name"], *(matrix["columns"] or [""] * len(matrix["cells"][0]))]
             parts.append(table(heads, [[row, *cells] for row, cells in zip(rows, matrix["cells"], strict=True)]))
-        wanted = ", ".join(self.stages)
-        return "\n\n".join([*parts, f"to fill in: {wanted}, to {self.paper.digits} decimals"])
+        wanted = words.TO_FILL_IN.format(stages=", ".join(self.stages), digits=self.paper.digits)
+        return "\n\n".join([*parts, wanted])
 
     def _repr_html_(self) -> str:
         page = escape(worksheet.page(self.paper, self.student, FILE))
         height = 360 + 40 * sum(len(blank.right) * (len(blank.rows) + 4) for blank in self.paper.blanks)
-        return f'<iframe srcdoc="{page}" title="worksheet" style="width:100%;height:{height}px;border:0"></iframe>'
+        style = f"width:100%;height:{height}px;border:0"
+        return f'<iframe srcdoc="{page}" title="{words.WORKSHEET}" style="{style}"></iframe>'
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,18 +136,18 @@ class Checked:
     def said(self) -> str:
         """The sentence for the mistake or the slip; or that all is right."""
         missing = sum(box.empty for box in self.grade.boxes)
-        fine = "all right" if not missing else f"no number is wrong; {missing} of {self.grade.most} are missing"
-        return self.grade.said or fine
+        some = words.COUNT_MISSING.format(missing=missing, all=self.grade.most)
+        return self.grade.said or (some if missing else words.ALL_RIGHT)
 
     def __repr__(self) -> str:
-        heads = ("stage", "right", "follows", "wrong", "empty")
+        heads = (words.STAGE, *STATES.values())
         lines = [[box.stage, *map(str, (box.right, box.follows, box.wrong, box.empty))] for box in self.grade.boxes]
         return f"{table(heads, lines)}\n\n{self.verdict}"
 
     @property
     def verdict(self) -> str:
         """The mistake by name, where there is one, and the sentence."""
-        return f"{' and '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
+        return f"{f' {words.AND} '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
 
     def _repr_html_(self) -> str:
         judged = states(self.paper, self.numbers)
@@ -154,13 +160,13 @@ def coloured(paper: Paper, blank: Blank, numbers: Array, judged: Array) -> str:
     """Return the tables of a box as HTML, each number in the colour of what it is, which its title says too."""
     parts = []
     for head in range(len(numbers)):
-        values, words = (side[head].T if paper.turned else side[head] for side in (numbers, judged))
+        values, judgements = (side[head].T if paper.turned else side[head] for side in (numbers, judged))
         rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
-        title = f"{blank.stage}, head {head + 1}" if len(numbers) > 1 else blank.stage
+        title = words.STAGE_OF_HEAD.format(stage=blank.stage, number=head + 1) if len(numbers) > 1 else blank.stage
         top = "".join(f"<th>{html(name, 40)}</th>" for name in ("", *columns))
         lines = "".join(
             f"<tr><th>{html(name, 40)}</th>{cells(line, states)}</tr>"
-            for name, line, states in zip(rows, values, words, strict=True)
+            for name, line, states in zip(rows, values, judgements, strict=True)
         )
         parts.append(f"<table><caption>{html(title, 60)}</caption><tr>{top}</tr>{lines}</table>")
     return "".join(parts)
@@ -169,22 +175,22 @@ def coloured(paper: Paper, blank: Blank, numbers: Array, judged: Array) -> str:
 def cells(numbers: Sequence[float], states: Sequence[str]) -> str:
     """Return a line of cells."""
     return "".join(
-        f'<td title="{state}" style="color:{COLOURS[state]}">{"" if state == "empty" else f"{number:g}"}'
+        f'<td title="{STATES[state]}" style="color:{COLOURS[state]}">{"" if state == "empty" else f"{number:g}"}'
         f"{' ✗' if state == 'wrong' else ''}</td>"
         for number, state in zip(numbers, states, strict=True)
     )
 
 
-def exercise(words: Sequence[str]) -> Exercise:
+def exercise(asked_words: Sequence[str]) -> Exercise:
     """Return the worksheet that the words of `attn-exp sheet` ask for; one, and nothing is written.
 
     Raises:
         UserError: words that no run would take, or that make no sheet or several.
     """
     for name in ("names", "to"):
-        if any(word.startswith(f"{name}=") for word in words):
+        if any(word.startswith(f"{name}=") for word in asked_words):
             raise UserError(f"{name}=: writes files; `attn-exp sheet` does that")
-    asked = hand_out.understood(words)
+    asked = hand_out.understood(asked_words)
     if len(asked.seeds) > 1:
         raise UserError(f"{len(asked.seeds)} seeds make as many sheets; name one, such as seed=0")
     _, key, paper = next(hand_out.every_sheet(asked))

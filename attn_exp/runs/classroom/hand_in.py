@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from attn_exp import machine
 from attn_exp.errors import UserError
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.classroom.grading import Grade, grade
-from attn_exp.report import worksheet
+from attn_exp.experiment.classroom.paper import Paper
+from attn_exp.report import words, worksheet
 from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table
 from attn_exp.runs.classroom import answers, key
 from attn_exp.runs.classroom.key import Key
 from attn_exp.runs.records import as_csv
 
-HEADS = ("student", "points", "of", "first wrong", "mistake", "what it is")
+HEADS = (words.STUDENT, words.COUNT_POINTS, words.OF, words.FIRST_WRONG, words.MISTAKE, words.WHAT_IT_IS)
 MOST_FILES = 5000
+TOGETHER = 8
+"""So many files are graded by one process at a time; no more than these need no second process."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +44,23 @@ class Handed:
         if self.grade is None:
             return (self.student, "-", "-", "-", "-", self.trouble)
         grade = self.grade
-        said = grade.said or ("all right" if grade.points == grade.most else "no number is wrong; some are missing")
+        said = grade.said or (words.ALL_RIGHT if grade.points == grade.most else words.SOME_MISSING)
         return (
             self.student, f"{grade.points}", f"{grade.most}", grade.first_wrong, " ".join(grade.mistakes), said,
         )  # fmt: skip
 
 
-def graded(words: Sequence[str]) -> str:
+def graded(places: Sequence[str]) -> str:
     """Grade a file or a folder of answers with a key or a folder of keys; write the table and the page of the class.
 
     Raises:
         UserError: nothing there to grade, or no key.
     """
-    files, keys = files_of(machine.folder(words[0]), ".csv"), keys_of(machine.folder(words[1]))
-    handed = list(every_grade(files, keys))
+    files, keys = files_of(machine.folder(places[0]), ".csv"), keys_of(machine.folder(places[1]))
+    handed = every_grade(files, keys)
     lines = [one.line for one in handed]
     overview = [(name, f"{count}", says) for name, count, says in common(handed)]
-    home = machine.folder(words[1])
+    home = machine.folder(places[1])
     target = (home if home.is_dir() else home.parent).parent / "grades"
     try:
         machine.own_folder(target)
@@ -63,19 +71,42 @@ def graded(words: Sequence[str]) -> str:
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     shown = table(HEADS, [[plain(cell, 90) for cell in line] for line in lines])
-    often = table(("mistake", "students", ""), overview) if overview else "No mistake by name."
+    often = table((words.MISTAKE, words.STUDENTS_HEAD, ""), overview) if overview else words.NO_MISTAKE
     return f"{shown}\n\n{often}\n\n{target / 'class.html'}"
 
 
-def every_grade(files: Sequence[Path], keys: Mapping[str, Key]) -> Iterator[Handed]:
-    """Yield the grade of each file; one that cannot be read is a line, and the others are graded."""
+def every_grade(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
+    """Return the grade of each file, on all processors where there are many."""
+    parts = [files[start : start + TOGETHER] for start in range(0, len(files), TOGETHER)]
+    cores = min(machine.usable_cores(), len(parts))
+    if cores > 1:
+        # A fork starts in milliseconds; elsewhere than on Linux forking is not safe.
+        context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        try:
+            with ProcessPoolExecutor(cores, mp_context=context) as pool:
+                return [one for part in pool.map(partial(grades_of, keys=keys), parts) for one in part]
+        except (BrokenProcessPool, OSError):
+            pass  # a process that was ended, or none to be had: what follows needs no other
+    return grades_of(files, keys)
+
+
+def grades_of(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
+    """Return the grade of each file; one that cannot be read is a line, and the others are graded."""
+    return list(graded_in_turn(files, keys))
+
+
+def graded_in_turn(files: Sequence[Path], keys: Mapping[str, Key]) -> Iterator[Handed]:
+    """Yield the grade of one file after the other."""
     only, composed = next(iter(keys.values())) if len(keys) == 1 else None, key.composer(typed=False)
+    latest: Key | None = None
+    made: Paper | None = None
     for path in files:
         own = keys.get(path.stem, only)
         try:
             if own is None:
                 raise UserError(f"{path.name}: no key {path.stem}.json")
-            made = own.paper(composed)
+            made = made if own is latest and made else own.paper(composed)
+            latest = own
             named = own.student if own is not only and own.student != "key" else path.stem
             yield Handed(named, grade(made, answers.read(path, made)))
         except UserError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,11 +11,12 @@ from pathlib import Path
 
 from attn_exp import machine
 from attn_exp.config.read import read
+from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, reason, unknown
 from attn_exp.experiment.classroom.draw import Numbers, drawn
 from attn_exp.experiment.classroom.foretold import possible
 from attn_exp.experiment.classroom.paper import Paper, paper
-from attn_exp.report import worksheet
+from attn_exp.report import words, worksheet
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.classroom.key import MOST_DIGITS, Key, composer
 
@@ -37,13 +40,13 @@ class Asked:
     to: Path
 
 
-def sheet(words: Sequence[str]) -> str:
+def sheet(asked_words: Sequence[str]) -> str:
     """Write the sheets that the words ask for, and return what to hand out.
 
     Raises:
         UserError: words that no run would take, or that make no sheet; or a folder that is there already.
     """
-    asked = understood(words)
+    asked = understood(asked_words)
     keys = list(every_sheet(asked))
     if asked.to.exists():
         raise UserError(f"to={asked.to}: is there already; name another folder, or remove it")
@@ -55,7 +58,9 @@ def sheet(words: Sequence[str]) -> str:
         raise UserError(f"to={asked.to}: cannot be written to ({error.strerror})") from error
     first = asked.to / ("sheet.html" if len(keys) == 1 else "sheets")
     handed = asked.to / ("answers.csv" if len(keys) == 1 else "answers")
-    return f"{len(keys)} sheet{'s' * (len(keys) > 1)}\n{first}\n\nto grade: attn-exp grade {handed} {asked.to / 'key'}"
+    count = words.COUNT_SHEETS.format(count=len(keys)) if len(keys) > 1 else words.ONE_SHEET
+    grading = words.TO_GRADE.format(answers=handed, key=asked.to / "key")
+    return f"{count}\n{first}\n\n{grading}"
 
 
 def write(folder: Path, name: str, key: Key, made: Paper, alone: bool) -> None:
@@ -78,13 +83,14 @@ def every_sheet(asked: Asked) -> Iterator[tuple[str, Key, Paper]]:
     """Yield the file's name, the key and the sheet of each student: drawn numbers are each student's own."""
     composed = composer(typed=True)
     config = read(composed(asked.words))
+    heads_as_asked(asked, config)
     draws = DRAWN in asked.words
     kept = tuple(word for word in asked.words if not draws or not word.startswith("embeddings"))
     telling = possible(paper(config, asked.stages, asked.digits)) if draws else frozenset()
 
     def key(student: str, seed: int, numbers: Numbers) -> Key:
-        words = kept if draws else (*kept, f"seed={seed}")
-        return Key(student, words, numbers, asked.stages, asked.digits, asked.turned)
+        settings = kept if draws else (*kept, f"seed={seed}")
+        return Key(student, settings, numbers, asked.stages, asked.digits, asked.turned)
 
     for file, student, seed in zip(file_names(asked.names), asked.names, asked.seeds, strict=True):
         if draws:
@@ -95,14 +101,27 @@ def every_sheet(asked: Asked) -> Iterator[tuple[str, Key, Paper]]:
             yield file, plain, plain.paper(composed)
 
 
-def understood(words: Sequence[str]) -> Asked:
+def heads_as_asked(asked: Asked, config: Config) -> None:
+    """Refuse heads that somebody typed and that the variant of the sheet does not have.
+
+    Raises:
+        UserError: the variant has another number of heads.
+    """
+    typed = next((word for word in asked.words if word.startswith("head=")), "")
+    settled = paper(config, asked.stages, asked.digits).sheet.settled if typed else None
+    if settled is not None and settled.head != config.head:
+        heads = "1 head" if settled.head == 1 else f"{settled.head} heads"
+        raise UserError(f"{typed}: variant={settled.name} has {heads}; add variant=[multi_head]")
+
+
+def understood(asked_words: Sequence[str]) -> Asked:
     """Return what the words say.
 
     Raises:
         UserError: a value that does not fit.
     """
-    own = {key: value for key, _, value in (word.partition("=") for word in words) if key in OWN}
-    settings = [word for word in words if word.partition("=")[0] not in (*OWN, "seed")]
+    own = {key: value for key, _, value in (word.partition("=") for word in asked_words) if key in OWN}
+    settings = [word for word in asked_words if word.partition("=")[0] not in (*OWN, "seed")]
     for word in settings:
         if "=" not in word:
             raise UserError(unknown(word, [f"{name}=..." for name in (*OWN, "seed")], "word of attn-exp sheet"))
@@ -111,7 +130,7 @@ def understood(words: Sequence[str]) -> Asked:
         raise UserError(f"digits={digits}: expected 0 to {MOST_DIGITS}, the decimals that are asked")
     if own.get("turned", "false") not in ("true", "false"):
         raise UserError(f"turned={own['turned']}: expected true, tokens as columns, or false, as rows")
-    seeds = seeds_of(next((word.partition("=")[2] for word in words if word.startswith("seed=")), ""))
+    seeds = seeds_of(next((word.partition("=")[2] for word in asked_words if word.startswith("seed=")), ""))
     names = class_names(Path(own["names"])) if "names" in own else ()
     seeds = seeds or tuple(range(len(names) or 1))
     if names and len(seeds) not in (1, len(names)):
@@ -147,11 +166,11 @@ def class_names(path: Path) -> tuple[str, ...]:
         UserError: no such file, or no name in it.
     """
     try:
-        lines = machine.read_text(path).splitlines()
-    except (OSError, ValueError) as error:
+        lines = machine.read_text(path).lstrip("\ufeff").splitlines()
+        cells = [(next(csv.reader([re.sub("[;\t]", ",", line)]), None) or [""])[0] for line in lines]
+    except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"names={path}: cannot be read ({reason(error)})") from error
-    names = [re.split("[,;\t]", line)[0].strip().strip('"') for line in lines]
-    names = [name for name in names if name]
+    names = [name for name in (" ".join(cell.split()) for cell in cells) if name]
     if names and names[0].lower() in ("name", "names", "student", "students"):
         names = names[1:]
     if not 0 < len(names) <= MOST_STUDENTS:
@@ -160,10 +179,15 @@ def class_names(path: Path) -> tuple[str, ...]:
 
 
 def file_names(names: Sequence[str]) -> list[str]:
-    """Return a file's name for each student: letters and digits, and a number where two would be the same."""
+    """Return a file's name for each student: letters and digits, and a number where two would be the same.
+
+    Names that differ in capitals alone count as the same: some disks keep one file for both.
+    """
     made: list[str] = []
+    taken: set[str] = set()
     for name in names:
         plain = re.sub(r"[^\w-]+", "-", name).strip("-")[:60] or "student"
-        count = sum(other == plain or other.startswith(f"{plain}-{1}") for other in made)
-        made.append(plain if plain not in made else f"{plain}-{count + 1}")
+        numbered = itertools.chain([plain], (f"{plain}-{count}" for count in itertools.count(2)))
+        made.append(next(file for file in numbered if file.lower() not in taken))
+        taken.add(made[-1].lower())
     return made

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from attn_exp.report.papers import Table
+from attn_exp.experiment.row import titled
+from attn_exp.report import words
+from attn_exp.report.papers import Table, deep_places
 from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.effects import Effect, between_variants, effects, inert
-from attn_exp.sweeps.answers.sentences import is_number, name, sentences, signed, unit
+from attn_exp.sweeps.answers.sentences import is_number, sentences, signed
 from attn_exp.sweeps.answers.variance import Share, shares
 
 
@@ -51,16 +53,15 @@ def moving(answers: Answers) -> list[Effect]:
 
 def effects_table(answers: Answers) -> Table:
     """Return the paired effects as a table for papers: a line per setting, metric and variant, if there are several."""
-    words = "setting,from,to,variant,metric,effect,95% interval,seeds,same sign,pairs"
-    head = tuple(words.split(","))
-    caption = (
-        "Paired effects: the mean over seeds of the differences between rows that share all but one setting, its 95% "
-        "bootstrap interval, and the share of the seeds whose difference has the sign of the mean."
-    )
-    lines = [effect_line(effect) for effect in moving(answers)]
+    head: tuple[str, ...] = (
+        words.SETTING, words.FROM, words.TO, words.VARIANT_HEAD, words.METRIC, words.EFFECT, words.INTERVAL,
+        words.SEEDS, words.SAME_SIGN, words.PAIRS,
+    )  # fmt: skip
+    shown = moving(answers)
+    lines = [effect_line(effect) for effect in shown]
     if len({effect.variant for effect in (*answers.effects, *answers.variants)}) == 1:  # then its column says nothing
         head, lines = without(head, 3), [without(line, 3) for line in lines]
-    return Table("effects", caption, head, tuple(lines))
+    return Table("effects", words.PAIRED_EFFECTS, head, tuple(lines), deep_places(effect.metric for effect in shown))
 
 
 def without(cells: tuple[str, ...], place: int) -> tuple[str, ...]:
@@ -84,22 +85,19 @@ def share_records(answers: Answers) -> list[tuple[Any, ...]]:
 
 def effect_line(effect: Effect) -> tuple[str, ...]:
     """Return one effect as the cells of a line."""
-    interval = f"{signed(effect.low)} to {signed(effect.high)}" if is_number(str(effect.low)) else ""
-    shown = interval or ", ".join(map(signed, effect.differences))
-    metric = f"{name(effect.metric)}{f' ({suffix})' if (suffix := unit(effect.metric).strip()) else ''}"
+    shown = ", ".join(map(signed, effect.differences))
+    if is_number(str(effect.low)):
+        shown = words.LOW_TO_HIGH.format(low=signed(effect.low), high=signed(effect.high))
     share = f"{effect.share:.0%}"
     return (
-        effect.setting, effect.start, effect.end, effect.variant, metric, signed(effect.mean), shown,
+        effect.setting, effect.start, effect.end, effect.variant, titled(effect.metric), signed(effect.mean), shown,
         f"{effect.seeds}", share, f"{effect.pairs}",
     )  # fmt: skip
 
 
 def shares_table(answers: Answers) -> Table:
     """Return what explains how much of the variance, as a table for papers: each share of a hundredth or more."""
-    lines = tuple(
-        (name(share.metric), " x ".join(share.settings), f"{share.share:.1%}")
-        for share in answers.shares
-        if share.share >= 0.01
-    )
-    caption = "The share of each metric's variance that each setting explains, and each pair beyond both alone."
-    return Table("shares", caption, ("metric", "explained by", "share"), lines)
+    large = [share for share in answers.shares if share.share >= 0.01]
+    lines = tuple((titled(share.metric), " x ".join(share.settings), f"{share.share:.1%}") for share in large)
+    head = (words.METRIC, words.EXPLAINED_BY, words.SHARE)
+    return Table("shares", words.SHARES_OF_VARIANCE, head, lines, deep_places(share.metric for share in large))

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attn_exp.experiment.column import spoken
 from attn_exp.experiment.row import COLUMNS
+from attn_exp.report import words
+from attn_exp.report.verdict import listed
 from attn_exp.sweeps.answers.cube import METRICS, Array, Cube
 from attn_exp.sweeps.answers.effects import Effect, compared, same_functions
 from attn_exp.sweeps.answers.variance import Share
@@ -43,10 +46,10 @@ def sentences(
     `still` names, for each setting, the variants in which it changes nothing.
     """
     for group in same_functions(cube):
-        yield f"{listed(group)} compute the same function in {points(cube)}."
+        yield words.SAME_IN_POINTS.format(variants=listed(group), points=points(cube))
     for setting, names in still.items():
         if names:
-            yield f"{setting} changes nothing{in_variants(names, cube)}{why_inert(cube, setting, names)}."
+            yield of_inert(cube, setting, names)
     for setting in cube.names:
         moving = [effect for effect in effects if effect.setting == setting and effect.variant not in still[setting]]
         yield from of_setting(cube, moving)
@@ -54,24 +57,26 @@ def sentences(
     yield from explained(shares)
     if cube.left_out:
         seeds = len(cube.seeds)
-        yield f"These sentences compare the first {seeds:,} of {seeds + cube.left_out:,} seeds."
+        yield words.FIRST_SEEDS.format(seeds=seeds, all=seeds + cube.left_out)
 
 
 def points(cube: Cube) -> str:
     """Say in how many points."""
     count = int((cube.resolved >= 0).any(axis=-1).sum())
-    return "the one point" if count == 1 else f"all {count:,} points"
+    return (words.THE_ONE_POINT if count == 1 else words.ALL_POINTS).format(count=count)
 
 
-def why_inert(cube: Cube, setting: str, names: Sequence[str]) -> str:
-    """Say which value the variants always have, where that is why nothing changes."""
+def of_inert(cube: Cube, setting: str, names: Sequence[str]) -> str:
+    """Say that a setting changes nothing, in which variants, and which value they always have where that is why."""
     pins = {cube.pinned(setting, name) for name in names}
     value = pins.pop() if len(pins) == 1 else ""
-    if not value:
-        return ""
     if len(names) == len(cube.variants):
-        return f" in any variant: it is always {value} there"
-    return f", which always {'has' if len(names) == 1 else 'have'} {setting}={value}"
+        text = words.INERT_PINNED if value else words.INERT
+    elif value:
+        text = words.INERT_WHERE_PINNED if len(names) == 1 else words.INERT_WHERE_ALL_PINNED
+    else:
+        text = words.INERT_IN
+    return text.format(setting=setting, variants=listed(names), value=value)
 
 
 def of_setting(cube: Cube, effects: Sequence[Effect]) -> Iterator[str]:
@@ -102,36 +107,34 @@ def alike(effects: Sequence[Effect]) -> list[list[Effect]]:
 
 def of_group(cube: Cube, group: Sequence[Effect]) -> str:
     """Say one effect, for the variants that share it."""
-    effect, where = group[0], in_variants([effect.variant for effect in group], cube)
+    effect = group[0]
+    metric = in_variants(name(effect.metric), [effect.variant for effect in group], cube)
+    filled = {"change": change(effect), "metric": metric, "evidence": evidence(effect)}
     if not effect.sure and effect.seeds > 1:
-        return (
-            f"What {change(effect)} does to the {name(effect.metric)}{where} is not sure: "
-            f"{signed(effect.mean)}{unit(effect.metric)} ({evidence(effect)})."
-        )
-    verb = "raises" if effect.mean > 0 else "lowers"
-    by = f"{size(effect.mean)}{unit(effect.metric)}"
+        return words.NOT_SURE.format(by=f"{signed(effect.mean)}{unit(effect.metric)}", **filled)
+    text = words.RAISES if effect.mean > 0 else words.LOWERS
     other = dependence(cube, effect)
     more = f", {depends(other)}" if other else ""
-    return f"{change(effect)} {verb} the {name(effect.metric)}{where} by {by} ({evidence(effect)}){more}."
+    return f"{text.format(by=f'{size(effect.mean)}{unit(effect.metric)}', **filled)}{more}."
 
 
 def change(effect: Effect) -> str:
     """Name the change of a setting."""
     if {effect.start, effect.end} == {"true", "false"}:
         return f"{effect.setting}={effect.end}"
-    return f"{effect.setting} from {short(effect.start)} to {short(effect.end)}"
+    return words.FROM_TO.format(setting=effect.setting, start=short(effect.start), end=short(effect.end))
 
 
 def evidence(effect: Effect) -> str:
     """Say how sure an effect is: seeds of its sign and the interval, or the few differences themselves."""
     if effect.seeds == 1:
-        return "one seed: more would say how sure this is"
+        return words.ONE_SEED
     if effect.differences:
-        return f"{effect.seeds} seeds: {', '.join(map(signed, effect.differences))}"
-    agreeing = f"{round(effect.share * effect.seeds):,} of {effect.seeds:,} seeds"
+        return words.FEW_SEEDS.format(seeds=effect.seeds, differences=", ".join(map(signed, effect.differences)))
+    agreeing = words.SEEDS_AGREE.format(agreeing=round(effect.share * effect.seeds), seeds=effect.seeds)
     ends = (effect.low, effect.high) if not effect.sure else sorted((abs(effect.low), abs(effect.high)))
     low, high = map(signed if not effect.sure else size, ends)
-    return agreeing if low == high else f"{agreeing}, 95% interval {low} to {high}"
+    return agreeing if low == high else words.WITH_INTERVAL.format(agreeing=agreeing, low=low, high=high)
 
 
 def dependence(cube: Cube, effect: Effect) -> Dependence | None:
@@ -163,14 +166,16 @@ def surely_apart(over: Array, means: Sequence[float]) -> bool:
 def depends(dependence: Dependence) -> str:
     """Say how an effect varies over the values of another setting."""
     places = [0, len(dependence.levels) - 1] if len(dependence.levels) > 3 else range(len(dependence.levels))
-    pairs = ", ".join(f"{signed(dependence.means[place])} at {short(dependence.levels[place])}" for place in places)
+    means = ((signed(dependence.means[place]), short(dependence.levels[place])) for place in places)
+    pairs = ", ".join(words.MEAN_AT.format(mean=mean, level=level) for mean, level in means)
     sizes = np.abs(dependence.means)
     if all(map(is_number, dependence.levels)):
         order = np.argsort([float(level) for level in dependence.levels])
         steps = np.diff(sizes[order])
         if (steps > 0).all() or (steps < 0).all():
-            return f"{'more' if steps[0] > 0 else 'less'} as {dependence.setting} grows: {pairs}"
-    return f"and it depends on {dependence.setting}: {pairs}"
+            text = words.MORE_AS if steps[0] > 0 else words.LESS_AS
+            return text.format(setting=dependence.setting, pairs=pairs)
+    return words.DEPENDS_ON.format(setting=dependence.setting, pairs=pairs)
 
 
 def of_variants(effects: Sequence[Effect]) -> Iterator[str]:
@@ -178,12 +183,14 @@ def of_variants(effects: Sequence[Effect]) -> Iterator[str]:
     for metric in SPOKEN[:2]:
         changes = [effect for effect in effects if effect.metric == metric and not effect.nothing and effect.sure]
         for group in alike(changes):
-            names, more = listed([effect.variant for effect in group]), group[0].mean > 0
-            verb = "has" if len(group) == 1 else "have"
-            by = f"{size(group[0].mean)}{unit(metric)}"
-            yield (
-                f"{names} {verb} a {'higher' if more else 'lower'} {name(metric)} than {group[0].start}, by {by} "
-                f"({evidence(group[0])})."
+            effect, one = group[0], len(group) == 1
+            higher, lower = (words.HAS_HIGHER, words.HAS_LOWER) if one else (words.HAVE_HIGHER, words.HAVE_LOWER)
+            yield (higher if effect.mean > 0 else lower).format(
+                variants=listed([effect.variant for effect in group]),
+                metric=name(metric),
+                first=effect.start,
+                by=f"{size(effect.mean)}{unit(metric)}",
+                evidence=evidence(effect),
             )
         if changes:
             return
@@ -194,28 +201,25 @@ def explained(shares: Sequence[Share]) -> Iterator[str]:
     spoken = next((share.metric for metric in SPOKEN for share in shares if share.metric == metric), None)
     large = [share for share in shares if share.metric == spoken and share.share >= LEAST_SHARE][:MOST_SHARES]
     if spoken and any(share.settings != ("seed",) for share in large):
-        parts = [f"{' with '.join(share.settings)} {share.share:.0%}" for share in large]
-        yield f"Of all that varies in the {name(spoken)}: {', '.join(parts)}."
+        parts = [f"{f' {words.WITH} '.join(share.settings)} {share.share:.0%}" for share in large]
+        yield words.EXPLAINED.format(metric=name(spoken), parts=", ".join(parts))
 
 
-def in_variants(names: Sequence[str], cube: Cube) -> str:
-    """Say for which variants, unless for all."""
-    return "" if len(names) == len(cube.variants) else f" in {listed(names)}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Write names as people do: a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def in_variants(metric: str, names: Sequence[str], cube: Cube) -> str:
+    """Say of a metric in which variants it is, unless in all."""
+    if len(names) == len(cube.variants):
+        return metric
+    return words.METRIC_IN.format(metric=metric, variants=listed(names))
 
 
 def name(metric: str) -> str:
     """Return the name of a metric as sentences have it."""
-    return COLUMNS[metric].name if metric in COLUMNS else metric
+    return spoken(metric)
 
 
 def unit(metric: str) -> str:
     """Return the unit of a metric, with a space before it."""
-    return f" {COLUMNS[metric].unit}" if metric in COLUMNS and COLUMNS[metric].unit else ""
+    return f" {COLUMNS[metric].small}" if metric in COLUMNS and COLUMNS[metric].small else ""
 
 
 def size(number: float) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from attn_exp import machine
 from attn_exp.errors import UserError, first_line
 from attn_exp.runs import folders, store
+from attn_exp.runs.asked_again import DEPTH, anew
 from attn_exp.sweeps import collect, manifest
 from attn_exp.sweeps.versus import page, two_runs, two_sweeps
 from attn_exp.sweeps.versus.two_sweeps import Side
@@ -24,11 +26,16 @@ def compare(words: Sequence[str]) -> tuple[str, bool]:
     Raises:
         UserError: not two folders, one of a run and one of a sweep, or one that cannot be read.
     """
-    names = [word for word in words if word != OPTION]
+    settings = [word for word in words if word.partition("=")[0] == DEPTH]
+    names = [word for word in words if word != OPTION and word not in settings]
     if len(names) != 2:
-        raise UserError(f"attn-exp compare {' '.join(words)}: expected attn-exp compare DIR DIR [{OPTION}]")
+        usage = f"attn-exp compare DIR DIR [{OPTION}] [{DEPTH}=reading]"
+        raise UserError(f"attn-exp compare {' '.join(words)}: expected {usage}")
+    changes = anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
     versus = side_by_side(places[0], places[1])
+    if changes.depth:
+        versus = replace(versus, depth=changes.depth)
     written = write(versus, places)
     return f"{page.text(versus)}\n\n{written}", not (OPTION in words and versus.moved)
 

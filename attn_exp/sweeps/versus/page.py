@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
+from attn_exp.report import words
 from attn_exp.report.compiled import templates
-from attn_exp.report.inline import inline, policy, template_text
+from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.numbers import kinds
 from attn_exp.report.terminal import table
 from attn_exp.sweeps.versus.versus import Versus
@@ -17,8 +18,11 @@ MOST = 24
 def text(versus: Versus) -> str:
     """Return what the terminal shows: the sentences, and the tables behind them."""
     parts = ["\n".join(versus.sentences)]
-    for shown in versus.tables:
-        more = f"\n{MOST} of {len(shown.lines):,} lines" if len(shown.lines) > MOST else ""
+    for whole in versus.tables:
+        shown = whole.at_depth(versus.depth)
+        if not shown.lines:
+            continue
+        more = f"\n{words.SOME_LINES.format(shown=MOST, all=len(shown.lines))}" if len(shown.lines) > MOST else ""
         parts.append(f"{shown.caption}\n{table(shown.head, shown.lines[:MOST])}{more}")
     return "\n\n".join(parts)
 
@@ -27,5 +31,7 @@ def page(versus: Versus) -> str:
     """Return the page."""
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds}
-    style = inline(template_text("report.css"))
-    return environment.get_template("versus.html").render(versus=versus, style=Markup(style), policy=policy(style))
+    style, script = inline(template_text("report.css")), scripts("depth.js") if versus.deep else ""
+    return environment.get_template("versus.html").render(
+        versus=versus, style=Markup(style), script=Markup(script), policy=policy(style, script)
+    )

@@ -14,9 +14,10 @@ from attn_exp.experiment.row import COLUMNS
 from attn_exp.experiment.sameness import DIFFERENT, IDENTICAL, compared
 from attn_exp.forms import coarser
 from attn_exp.forms.trace import Trace
+from attn_exp.report import words
 from attn_exp.report.numbers import brief
-from attn_exp.report.papers import Table
-from attn_exp.sweeps.versus.versus import Versus, counted, differing, made_by, settings_table
+from attn_exp.report.papers import Table, deep_places
+from attn_exp.sweeps.versus.versus import Versus, common, counted, differing, made_by, settings_table
 
 ROUNDED = ("error", "error_ulp", "row_sum_error")
 """Columns that hold rounding alone; a variant that is the same to rounding may differ in them."""
@@ -42,18 +43,20 @@ def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
     settings = settings_table(asdict(a.config), asdict(b.config))
     shared = [name for name in a.traces if name in b.traces]
     partings = [parting(name, one, other) for name in shared]
-    alone = [*(f"{name} is in the first alone" for name in a.traces if name not in b.traces)]
-    alone += [f"{name} is in the second alone" for name in b.traces if name not in a.traces]
+    alone = [words.IN_FIRST_ALONE.format(name=name) for name in a.traces if name not in b.traces]
+    alone += [words.IN_SECOND_ALONE.format(name=name) for name in b.traces if name not in a.traces]
     moved = bool(alone) or any(parting.word == DIFFERENT for parting in partings)
     sentences = (
         verdict(partings, bool(alone)),
         *map(parting_line, partings),
-        *(f"{text}." for text in alone),
+        *alone,
         differing(settings),
         made_by(one.about, other.about),
     )
     tables = (settings, rows_table(one, other, {parting.variant: parting.word for parting in partings}))
-    return Versus(*names, moved, tuple(filter(None, sentences)), tuple(table for table in tables if table.lines))
+    depth = common(a.config.report.depth, b.config.report.depth)
+    shown = tuple(table for table in tables if table.lines)
+    return Versus(*names, moved, tuple(filter(None, sentences)), shown, depth)
 
 
 def parting(name: str, one: Run, other: Run) -> Parting:
@@ -61,18 +64,18 @@ def parting(name: str, one: Run, other: Run) -> Parting:
     first, second = one.comparison.traces[name], other.comparison.traces[name]
     kind = coarser(*(np.dtype(row_type(run, name)) for run in (one, other)))
     theirs = dict(second.stages())
-    words = {stage: compared(array, theirs[stage], kind) for stage, array in first.stages() if stage in theirs}
-    same = sum(word == IDENTICAL for word in words.values())
-    far = next((stage for stage, word in words.items() if word == DIFFERENT), "")
-    near = next((stage for stage, word in words.items() if word != IDENTICAL), "")
-    if not words:
-        return Parting(name, DIFFERENT, "output", "no stage is in both")
+    near_by = {stage: compared(array, theirs[stage], kind) for stage, array in first.stages() if stage in theirs}
+    same = sum(word == IDENTICAL for word in near_by.values())
+    far = next((stage for stage, word in near_by.items() if word == DIFFERENT), "")
+    near = next((stage for stage, word in near_by.items() if word != IDENTICAL), "")
+    if not near_by:
+        return Parting(name, DIFFERENT, "output", words.NO_STAGE_IN_BOTH)
     if not near:
-        return Parting(name, IDENTICAL, identical=same, stages=len(words))
+        return Parting(name, IDENTICAL, identical=same, stages=len(near_by))
     if not far:
-        return Parting(name, words[near], near, identical=same, stages=len(words))
+        return Parting(name, near_by[near], near, identical=same, stages=len(near_by))
     where, here, there = farthest(one, first, far, theirs[far])
-    return Parting(name, DIFFERENT, far, where, here, there, same, len(words))
+    return Parting(name, DIFFERENT, far, where, here, there, same, len(near_by))
 
 
 def row_type(run: Run, variant: str) -> str:
@@ -84,7 +87,7 @@ def farthest(run: Run, trace: Trace, stage: str, other: Any) -> tuple[str, float
     """Return where two arrays of a stage are farthest apart, in the words of the report, and both numbers there."""
     array = dict(trace.stages())[stage]
     if array.shape != other.shape:
-        return f"shapes {list(array.shape)} and {list(other.shape)}", math.nan, math.nan
+        return words.SHAPES_DIFFER.format(first=list(array.shape), second=list(other.shape)), math.nan, math.nan
     with np.errstate(invalid="ignore"):
         apart = np.abs(np.asarray(array, float) - np.asarray(other, float))
     place = np.unravel_index(int(np.argmax(np.where(np.isnan(apart), np.inf, apart))), apart.shape)
@@ -97,54 +100,54 @@ def named(run: Run, stage: str, place: tuple[Any, ...], shape: tuple[int, ...]) 
     *head, row, column = (int(index) for index in place)
     tokens = problem.key_tokens if stage in ("k", "v") else problem.tokens
     keys = problem.key_tokens if stage in ("scores", "logits", "weights") else ()
-    parts = [f"head {head[-1] + 1}"] * bool(head) + [tokens[row] if row < len(tokens) else f"row {row + 1}"]
-    return ", ".join([*parts, keys[column] if column < len(keys) else f"column {column + 1}"])
+    parts = [words.HEAD.format(number=head[-1] + 1)] if head else []
+    parts.append(tokens[row] if row < len(tokens) else words.ROW_NUMBER.format(number=row + 1))
+    return ", ".join([*parts, keys[column] if column < len(keys) else words.COLUMN_NUMBER.format(number=column + 1)])
 
 
 def verdict(partings: list[Parting], alone: bool) -> str:
     """Say whether any number moved."""
     different = sum(parting.word == DIFFERENT for parting in partings)
+    variants = counted(len(partings), words.ONE_VARIANT, words.SO_MANY_VARIANTS)
     if different or alone:
-        return f"Numbers differ in {different} of {counted(len(partings), 'variant')} that both have."
+        return words.NUMBERS_DIFFER.format(different=different, variants=variants)
     if all(parting.word == IDENTICAL for parting in partings):
-        stages, variants = (
-            counted(sum(parting.stages for parting in partings), "array"),
-            counted(len(partings), "variant"),
-        )
-        return f"No number moved: {stages} of {variants} are the same to the bit."
-    return f"No number moved beyond rounding, in {counted(len(partings), 'variant')}."
+        arrays = counted(sum(parting.stages for parting in partings), words.ONE_ARRAY, words.SO_MANY_ARRAYS)
+        return words.NO_ARRAY_MOVED.format(arrays=arrays, variants=variants)
+    return words.ONLY_ROUNDING.format(where=variants)
 
 
 def parting_line(parting: Parting) -> str:
     """Say how near a variant's stages are."""
     if parting.word == IDENTICAL:
-        return f"{parting.variant}: the same to the bit."
+        return words.SAME_TO_THE_BIT.format(variant=parting.variant)
     if parting.word != DIFFERENT:
-        return f"{parting.variant}: {parting.word}, from {parting.stage} on; before that the same to the bit."
-    numbers = (
-        ""
-        if math.isnan(parting.first) and math.isnan(parting.second)
-        else f": {parting.first:.6g} and {parting.second:.6g}"
-    )
-    return f"{parting.variant}: differs from {parting.stage} on, most at {parting.where}{numbers}."
+        return words.SAME_UP_TO.format(variant=parting.variant, word=parting.word, stage=parting.stage)
+    numbers = not (math.isnan(parting.first) and math.isnan(parting.second))
+    text = words.DIFFERS_FROM_TO if numbers else words.DIFFERS_FROM
+    return text.format(**vars(parting))
 
 
-def rows_table(one: Run, other: Run, words: dict[str, str]) -> Table:
+def rows_table(one: Run, other: Run, near_by: dict[str, str]) -> Table:
     """Return the cells of the comparison table that differ; rounding is left out where a variant is the same."""
     first, second = ({row.variant: row for row in run.comparison.rows} for run in (one, other))
-    lines: list[tuple[str, ...]] = []
-    for name, row in first.items():
-        if name in second:
-            lines += ((name, *cell) for cell in cells(row, second[name], words.get(name, DIFFERENT) == DIFFERENT))
-    return Table("rows", "Cells of the comparison that differ.", ("variant", "column", "first", "second"), tuple(lines))
+    moved = [
+        (name, column, *pair)
+        for name, row in first.items()
+        if name in second
+        for column, *pair in cells(row, second[name], near_by.get(name, DIFFERENT) == DIFFERENT)
+    ]
+    head = (words.VARIANT_HEAD, words.COLUMN, words.FIRST_ONE, words.SECOND_ONE)
+    lines = tuple((name, column, *pair) for name, column, *pair in moved)
+    return Table("rows", words.CELLS_DIFFER, head, lines, deep_places(line[1] for line in moved))
 
 
 def cells(row: Any, other: Any, different: bool) -> Iterator[tuple[str, str, str]]:
     """Yield the columns in which two rows differ, and both values."""
-    for name, column in COLUMNS.items():
+    for name in COLUMNS:
         here, there = getattr(row, name), getattr(other, name)
         rounding = isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=1e-12)
         both_missing = here != here and there != there  # noqa: PLR0124 - NaN differs from itself
         if here == there or both_missing or (not different and (rounding or name in ROUNDED)):
             continue
-        yield column.title, brief(here), brief(there)
+        yield name, brief(here), brief(there)

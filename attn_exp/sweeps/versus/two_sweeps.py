@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from attn_exp.experiment.row import COLUMNS
+from attn_exp.report import words
 from attn_exp.report.numbers import brief
-from attn_exp.report.papers import Table
+from attn_exp.report.papers import Table, deep_places
 from attn_exp.sweeps.answers.effects import compared
 from attn_exp.sweeps.answers.sentences import signed
+from attn_exp.sweeps.overview import depth_of
 from attn_exp.sweeps.task import OK
-from attn_exp.sweeps.versus.versus import Versus, counted, differing, made_by, settings_table
+from attn_exp.sweeps.versus.versus import Versus, common, counted, differing, made_by, settings_table
 
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 ROUNDING = ("error", "error_ulp", "row_sum_error")
@@ -59,21 +61,22 @@ def versus(one: Side, other: Side) -> Versus:
         taken(side, shared)
     keys = [key for key in one.points if key in other.points]
     moves = [move for name in metrics(one, other) if (move := moved(name, shared, keys, one, other)) is not None]
-    settings = settings_table(words(one), words(other))
+    settings = settings_table(settings_of(one), settings_of(other))
     alone = [sum(key not in theirs for key in ours) for ours, theirs in pairs(one, other)]
     differs = any(move.moved for move in moves if move.metric not in ROUNDING) or any(alone) or not keys
     sentences = (
         verdict(keys, moves),
-        *(text.format(count) for text, count in zip(ALONE, alone, strict=True) if count),
+        *(text.format(count=count) for text, count in zip(ALONE, alone, strict=True) if count),
         not_shared(one, other, shared),
         differing(settings),
         made_by(one.about, other.about),
     )
     tables = (moves_table([move for move in moves if move.largest]), settings)
-    return Versus(one.name, other.name, differs, tuple(filter(None, sentences)), tuple(t for t in tables if t.lines))
+    depth, shown = common(depth_of(one.about), depth_of(other.about)), tuple(table for table in tables if table.lines)
+    return Versus(one.name, other.name, differs, tuple(filter(None, sentences)), shown, depth)
 
 
-ALONE = ("{:,} rows are in the first alone.", "{:,} rows are in the second alone.")
+ALONE = (words.ROWS_IN_FIRST_ALONE, words.ROWS_IN_SECOND_ALONE)
 
 
 def pairs(one: Side, other: Side) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
@@ -92,10 +95,10 @@ def metrics(one: Side, other: Side) -> list[str]:
     return [name for name in names if name in one.head and name in other.head]
 
 
-def words(side: Side) -> dict[str, str]:
+def settings_of(side: Side) -> dict[str, str]:
     """Return the settings of all points, and what was swept, by name."""
     fixed = dict(word.lstrip("+").partition("=")[::2] for word in side.about["fixed"])
-    return fixed | {axis["key"]: f"swept, {axis['count']:,} values" for axis in side.about["axes"]}
+    return fixed | {axis["key"]: words.SWEPT_VALUES.format(count=axis["count"]) for axis in side.about["axes"]}
 
 
 def taken(side: Side, shared: Sequence[str]) -> None:
@@ -139,7 +142,9 @@ def mean_difference(shared: Sequence[str], keys: Sequence[Key], first: Any, seco
     if difference is None:
         return ""
     mean, low, high = difference[:3]
-    return signed(mean) if math.isnan(low) or low == high else f"{signed(mean)} ({signed(low)} to {signed(high)})"
+    if math.isnan(low) or low == high:
+        return signed(mean)
+    return f"{signed(mean)} ({words.LOW_TO_HIGH.format(low=signed(low), high=signed(high))})"
 
 
 def number(text: str) -> float:
@@ -150,27 +155,30 @@ def number(text: str) -> float:
 def verdict(keys: Sequence[Key], moves: Sequence[Move]) -> str:
     """Say whether any number moved."""
     if not keys:
-        return "No row is in both: they share no combination of settings, seed and variant."
+        return words.NO_ROW_IN_BOTH
     beyond = [move for move in moves if move.moved and move.metric not in ROUNDING]
-    rows = counted(len(keys), "row")
+    rows = counted(len(keys), words.ONE_ROW, words.SO_MANY_ROWS)
     if beyond:
         most = max(beyond, key=lambda move: move.moved)
         names = ", ".join(move.metric for move in beyond)
-        return f"Numbers moved in {most.moved:,} of {rows} that both have: {names}."
+        return words.NUMBERS_MOVED.format(moved=most.moved, rows=rows, names=names)
     if all(move.identical == move.rows for move in moves):
-        return f"No number moved: {rows} in both are the same to the bit."
-    return f"No number moved beyond rounding, in {rows} that both have."
+        return words.NO_ROW_MOVED.format(rows=rows)
+    return words.ONLY_ROUNDING.format(where=words.THAT_BOTH_HAVE.format(rows=rows))
 
 
 def not_shared(one: Side, other: Side, shared: Sequence[str]) -> str:
     """Say which settings one side alone sweeps."""
     alone = [name for name in (*columns(one), *columns(other)) if name not in shared]
-    return f"Swept on one side alone: {', '.join(alone)}; there its first point is compared." if alone else ""
+    return words.SWEPT_ALONE.format(names=", ".join(alone)) if alone else ""
 
 
 def moves_table(moves: Sequence[Move]) -> Table:
     """Return how each metric moved, as a table."""
-    head = ("metric", "rows", "same bits", "moved", "largest", "at", "first", "second", "mean difference")
+    head = (
+        words.METRIC, words.ROWS, words.SAME_BITS, words.MOVED, words.LARGEST, words.AT, words.FIRST_ONE,
+        words.SECOND_ONE, words.MEAN_DIFFERENCE,
+    )  # fmt: skip
     lines = tuple(
         (
             move.metric, f"{move.rows}", f"{move.identical}", f"{move.moved}", brief(move.largest),
@@ -178,4 +186,5 @@ def moves_table(moves: Sequence[Move]) -> Table:
         )
         for move in moves
     )  # fmt: skip
-    return Table("numbers", "How each metric moved; the mean difference is the second less the first.", head, lines)
+    deep = deep_places(move.metric for move in moves)
+    return Table("numbers", words.HOW_METRICS_MOVED, head, lines, deep)

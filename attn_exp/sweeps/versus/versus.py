@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from attn_exp.report import words
 from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table
 from attn_exp.report.plain import plain
@@ -19,7 +20,8 @@ LONGEST = 60
 class Versus:
     """Two folders side by side: sentences, the most important first, and the tables behind them.
 
-    `moved` says whether any number is another beyond rounding, or is missing on one side.
+    `moved` says whether any number is another beyond rounding, or is missing on one side; `depth` is what a reader is
+    shown: that of both reports, all where they differ, or what was asked for.
     """
 
     first: str
@@ -27,6 +29,17 @@ class Versus:
     moved: bool
     sentences: tuple[str, ...]
     tables: tuple[Table, ...]
+    depth: str = "all"
+
+    @property
+    def deep(self) -> bool:
+        """Whether a line of a table is left out for reading."""
+        return any(table.deep for table in self.tables)
+
+
+def common(first: str, second: str) -> str:
+    """Return the depth that two reports share; all where they differ."""
+    return first if first == second else "all"
 
 
 def settings_table(first: Mapping[str, Any], second: Mapping[str, Any]) -> Table:
@@ -36,7 +49,7 @@ def settings_table(first: Mapping[str, Any], second: Mapping[str, Any]) -> Table
     lines = tuple(
         (name, shown(one.get(name)), shown(other.get(name))) for name in names if one.get(name) != other.get(name)
     )
-    return Table("settings", "Settings that differ.", ("setting", "first", "second"), lines)
+    return Table("settings", words.SETTINGS_DIFFER, (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
 
 
 def flat(settings: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, Any]]:
@@ -60,33 +73,30 @@ def origins(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str
     one, other = first.get("versions") or {}, second.get("versions") or {}
     for name in dict.fromkeys((*one, *other)):
         if one.get(name) != other.get(name):
-            yield f"{name} {one.get(name, '-')} and {other.get(name, '-')}"
+            yield f"{name} {one.get(name, '-')} {words.AND} {other.get(name, '-')}"
     for name in ("version", "cpu"):
         if first.get(name) != second.get(name):
-            yield (
-                "another version of this program" if name == "version" else f"{first.get(name)} and {second.get(name)}"
-            )
+            yield words.OTHER_VERSION if name == "version" else f"{first.get(name)} {words.AND} {second.get(name)}"
     one, other = ((about.get("git") or {}).get("commit", "") for about in (first, second))
     if one != other:
-        yield f"commits {one[:10] or '-'} and {other[:10] or '-'}"
+        yield words.COMMITS.format(first=one[:10] or "-", second=other[:10] or "-")
 
 
 def made_by(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Say in a sentence what made the two otherwise, if anything did."""
     lines = list(origins(first, second))
-    return f"Made by different programs or machines: {'; '.join(lines)}." if lines else ""
+    return words.MADE_DIFFERENTLY.format(how="; ".join(lines)) if lines else ""
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, one: str, many: str) -> str:
     """Write how many there are of something."""
-    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+    return (one if count == 1 else many).format(count=count)
 
 
 def differing(table: Table) -> str:
     """Say how many settings differ."""
     if not table.lines:
-        return "All settings are the same."
-    names: Sequence[str] = [line[0] for line in table.lines[:3]]
-    more = ", ..." * (len(table.lines) > 3)
-    verb = "differs" if len(table.lines) == 1 else "differ"
-    return f"{counted(len(table.lines), 'setting')} {verb}: {', '.join(names)}{more}."
+        return words.ALL_SETTINGS_SAME
+    names = [line[0] for line in table.lines[:3]] + ["..."] * (len(table.lines) > 3)
+    text = words.ONE_SETTING_DIFFERS if len(table.lines) == 1 else words.SO_MANY_SETTINGS_DIFFER
+    return text.format(count=len(table.lines), names=", ".join(names))

@@ -1,0 +1,172 @@
+(() => {
+  // A reader's hand: the bar that says what was changed, typing, arrows, dragging, and buttons beside the editor.
+  const { data, live } = window.attention;
+  if (!live?.show) return;
+  const { own, now, late, moving, sections, places, valueOf, called, made, shownIn, digitsIn, typed, show } = live;
+  const button = (text, label) => { const one = made("button", { type: "button" }, text); if (label) one.setAttribute("aria-label", label); return one; };
+
+  // What was changed, the way back, and how to say it again.
+  const bar = made("aside", { className: "changed", hidden: true }), said = made("p");
+  const again = made("textarea", { readOnly: true, rows: 4, hidden: true, spellcheck: false });
+  const [back, copy] = [words.BACK_TO_THE_RUN, words.COPY].map((text) => button(text));
+  const ways = [[words.AS_A_COMMAND, live.line, words.COMMAND_OF_THESE], [words.AS_YAML, live.yaml, words.YAML_OF_THESE]]
+    .filter(([, says]) => says).map(([text, says, label]) => ({ choose: button(text), says, label }));
+  let way = null;
+  bar.setAttribute("aria-label", words.CHANGED_NUMBERS);
+  said.setAttribute("role", "status");
+  copy.hidden = true;
+  bar.append(said, back, ...ways.map(({ choose }) => choose), ...(ways.length ? [copy] : []), again);
+  document.getElementById("dock").prepend(bar);
+  const isChanged = (cell) => !Object.is(valueOf(places.get(cell)), valueOf(places.get(cell), own));
+  const nameOf = ([cell, { name, row, column }]) => [`${name} ${row} ${column}`, cell];
+  const changed = () => Array.from(new Map(Array.from(places).reverse().map(nameOf)).values()).reverse().filter(isChanged); // X may stand in several walks
+
+  function report() {
+    const cells = changed(), numbers = (cell) => `${called(cell)} ${shownIn(cell)} → ${typed(valueOf(places.get(cell)), digitsIn(shownIn(cell)))}`;
+    const first = cells.slice(0, 3).map(numbers).join("; "), walks = sections.filter((_, place) => !moving[place]).map((section) => section.querySelector("h2").textContent);
+    bar.hidden = !cells.length;
+    said.textContent = fill(words.CHANGED, {
+      numbers: cells.length > 3 ? fill(words.NUMBERS_AND_MORE, { numbers: first, count: cells.length - 3 }) : first,
+      still: fill(words.STAYS, { what: [...live.still, ...walks].join(", ") }),
+    });
+    if (way) again.value = way.says();
+  }
+  live.after.push(report);
+
+  for (const one of ways) {
+    one.choose.setAttribute("aria-expanded", "false");
+    one.choose.addEventListener("click", () => say(one));
+  }
+  function say(chosen) {
+    way = way === chosen ? null : chosen;
+    again.hidden = copy.hidden = !way;
+    for (const one of ways) one.choose.setAttribute("aria-expanded", String(one === way));
+    if (!way) return;
+    again.setAttribute("aria-label", way.label);
+    report();
+    again.focus();
+    again.select();
+  }
+  copy.addEventListener("click", () => {
+    again.select();
+    document.execCommand("copy");
+    copy.textContent = words.COPIED;
+    setTimeout(() => { copy.textContent = words.COPY; }, 1500);
+  });
+
+  function change(cell, value) {
+    const { name, row, column } = places.get(cell);
+    now[name][row][column] = value;
+    show();
+  }
+  back.addEventListener("click", () => {
+    const [first] = changed();
+    for (const name of Object.keys(own)) now[name] = own[name].map((row) => row.slice());
+    show();
+    enter(first);
+  });
+
+  // Typing.
+  function number(text) {
+    const plain = text.trim().replace("−", "-").replace(",", "."), value = Number(plain);
+    return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?$/i.test(plain) && Number.isFinite(value) ? value : NaN;
+  }
+  const stepOf = ({ name }) => 10 ** (Math.floor(Math.log10(own[name].flat().reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1)) - 1);
+  const nudged = (place, start, count) => Number((start + count * stepOf(place)).toPrecision(12));
+  function enter(cell) {
+    places.get(cell).table.querySelectorAll("td[tabindex='0']").forEach((other) => { other.tabIndex = -1; });
+    cell.tabIndex = 0;
+    cell.focus();
+  }
+
+  function place(box, cell, step) {
+    const [at, from] = [cell.getBoundingClientRect(), step.getBoundingClientRect()];
+    box.style.top = `${at.bottom - from.top + 3}px`;
+    box.style.left = `${Math.max(0, Math.min(at.left - from.left, document.documentElement.clientWidth - from.left - box.offsetWidth - 8))}px`;
+  }
+
+  /** Buttons below a cell, for fingers and for keyboards without a minus; the editor keeps the focus. */
+  function buttonsFor(cell, hands) {
+    const box = made("span", { className: "nudge touch" }), { step } = places.get(cell);
+    box.append(...hands.map(([text, label, act]) => { const one = button(text, label); one.tabIndex = -1; one.onclick = act; return one; }));
+    box.onpointerdown = box.onmousedown = box.onclick = (event) => { event.preventDefault(); event.stopPropagation(); };
+    step.append(box);
+    place(box, cell, step);
+    return box;
+  }
+
+  function edit(cell, text) {
+    enter(cell);
+    const spot = places.get(cell), start = valueOf(spot), input = made("input", { className: "edit", value: text ?? String(start), inputMode: "decimal", autocomplete: "off" });
+    input.setAttribute("aria-label", fill(words.IN_THE_RUN, { cell: called(cell), number: valueOf(spot, own) }));
+    const take = () => {
+      const value = number(input.value);
+      input.setAttribute("aria-invalid", String(Number.isNaN(value)));
+      if (Number.isNaN(value)) return;
+      change(cell, value);
+      place(hands, cell, spot.step); // the table may be wider now
+    };
+    const nudge = (count) => { input.value = String(nudged(spot, valueOf(spot), count)); take(); };
+    const turn = () => { input.value = /^[-−]/.test(input.value) ? input.value.slice(1) : `-${input.value}`; take(); };
+    const close = (value, stay) => { input.onblur = null; if (!Object.is(valueOf(spot), value)) change(cell, value); input.remove(); hands.remove(); if (stay) enter(cell); };
+    input.oninput = take;
+    input.onblur = () => close(valueOf(spot), false);
+    input.onkeydown = (event) => {
+      event.stopPropagation();
+      const count = { ArrowUp: 1, ArrowDown: -1 }[event.key];
+      if (count) nudge(count);
+      if (event.key === "Enter" && input.getAttribute("aria-invalid") !== "true") close(valueOf(spot), true);
+      if (event.key === "Escape") close(start, true);
+      if (count || ["Enter", "Escape"].includes(event.key)) event.preventDefault();
+    };
+    cell.append(input);
+    const hands = buttonsFor(cell, [["−", words.LESS, () => nudge(-1)], ["+", words.MORE, () => nudge(1)], ["±", words.OTHER_SIGN, turn]]);
+    input.focus();
+    if (text === undefined) input.select(); else take();
+  }
+
+  // Arrows and dragging; a finger scrolls, and opens the editor by a tap.
+  const cellAt = (event) => { const cell = event.target.closest?.("td"); return places.has(cell) ? cell : null; };
+  let dragged = null;
+  function onKey(event) {
+    const cell = cellAt(event), rows = cell?.closest("tbody").rows;
+    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] || [0, 0];
+    if (!cell || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (down || right) { const next = rows[cell.parentNode.sectionRowIndex + down]?.cells[cell.cellIndex + right]; if (places.has(next)) enter(next); }
+    else if (["Enter", "F2"].includes(event.key)) edit(cell);
+    else if (["Backspace", "Delete"].includes(event.key)) change(cell, valueOf(places.get(cell), own));
+    else if (/^[-−+.,\d]$/.test(event.key)) edit(cell, event.key);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+  for (const table of new Set(Array.from(places.values(), (place) => place.table))) {
+    table.addEventListener("keydown", onKey);
+    table.addEventListener("pointerdown", (event) => {
+      const cell = cellAt(event);
+      if (cell && event.button === 0 && event.target.tagName !== "INPUT") dragged = { cell, y: event.clientY, start: valueOf(places.get(cell)), moved: false, still: event.pointerType === "touch" };
+    });
+    table.addEventListener("touchmove", (event) => { if (dragged && !dragged.still) event.preventDefault(); }, { passive: false }); // a pen drags
+    table.addEventListener("click", (event) => {
+      const cell = cellAt(event), moved = dragged?.moved;
+      dragged = null;
+      event.stopPropagation();
+      if (cell && !moved && event.target.tagName !== "INPUT") edit(cell);
+    });
+  }
+  document.addEventListener("pointermove", (event) => {
+    const far = dragged && dragged.y - event.clientY;
+    if (!dragged || dragged.still || (!dragged.moved && Math.abs(far) < 4)) return;
+    if (!dragged.moved) dragged.cell.setPointerCapture(event.pointerId);
+    dragged.moved = true;
+    change(dragged.cell, nudged(places.get(dragged.cell), dragged.start, Math.round(far / 4)));
+  });
+  document.addEventListener("pointerup", () => { if (dragged?.moved) enter(dragged.cell); else if (dragged?.still) dragged = null; });
+  document.addEventListener("pointercancel", () => { dragged = null; });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && dragged?.moved) { change(dragged.cell, dragged.start); dragged = null; } });
+
+  sections.forEach((section, place) => {
+    const caption = moving[place] && section.querySelector(".flow figcaption");
+    caption?.append(made("span", { className: "touch" }, ` ${fill(words.TYPE_OVER, { tables: late ? words.FIRST_TABLES : words.X_OR_W })}`));
+  });
+})();

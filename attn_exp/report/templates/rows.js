@@ -1,0 +1,151 @@
+(() => {
+  // The comparison follows changed numbers; what this page cannot compute is marked as the run's own.
+  const { live, variants, panels } = window.attention;
+  if (!live?.show) return;
+  const { rows, beside, restore, made, shownIn } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
+  const computed = rows.filter((row) => row.letter), FOLLOWING = ["shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"];
+  const ONLY_PYTHON = ["error", "error_ulp", "sameness", "differs_at", "median_s", "peak_bytes"];
+  const ends = ({ output, weights }) => output || weights || [[[]]];
+  const shape = (matrices) => `${matrices.length} ${matrices[0].length} ${matrices[0][0].length}`;
+  const size = (numbers) => numbers.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const total = (numbers) => numbers.reduce((sum, value) => sum + value, 0);
+
+  /** The largest difference; NaN in one alone counts as infinite. */
+  const difference = (one, other) => one.reduce((most, value, place) => {
+    const gap = Object.is(value, other[place]) ? 0 : Math.abs(value - other[place]);
+    return Math.max(most, Number.isNaN(gap) ? Infinity : gap);
+  }, 0);
+
+  function cosine(one, other) {
+    const length = (numbers) => Math.sqrt(total(numbers.map((value) => value * value))), lengths = length(one) * length(other);
+    if (lengths > 0 && lengths < Infinity) return total(one.map((value, place) => value * other[place])) / lengths;
+    const [most, most_other] = [size(one), size(other)];
+    if (!Number.isFinite(most + most_other) && ![...one, ...other].every(Number.isFinite)) return NaN;
+    if (!most || !most_other) return Number(!most && !most_other);
+    return cosine(one.map((value) => value / most), other.map((value) => value / most_other));
+  }
+
+  const entropy = (line) => -total(line.map((weight) => (weight > 0 ? weight * Math.log(weight) : 0)));
+
+  /** How the weights are spread over the keys, as means over heads and queries. */
+  function spreadOf({ spread, even }, weights) {
+    if (!spread || !weights) return {};
+    const lines = weights.flat(), sums = lines.map(total), mean = (measure) => total(lines.map(measure)) / lines.length;
+    const shares = lines.every((line) => line.every((weight) => weight >= 0)) && sums.every((sum) => !sum || Math.abs(sum - 1) <= 0.02);
+    return {
+      largest_weight: mean((line) => Math.max(0, ...line)),
+      ...(spread === "whole" && { row_sum_error: Math.max(0, ...sums.filter((sum) => sum !== 0).map((sum) => Math.abs(sum - 1))) }),
+      ...(even && (shares || spread === "pieces") && { entropy: mean(entropy), effective_keys: mean((line) => Math.exp(entropy(line))) }),
+    };
+  }
+
+  /** The numbers of a row, and the size beside which a shift is rounding. */
+  function numbersOf(row, stagesOf) {
+    const stages = stagesOf(row.plan), first = computed[0].plan && ends(stagesOf(computed[0].plan)), mine = ends(stages);
+    const fits = first && shape(mine) === shape(first), [one, other] = [mine.flat(2), fits ? first.flat(2) : []];
+    const apart = fits ? { shift: difference(one, other), cosine: cosine(one, other) } : { shift: NaN, cosine: NaN };
+    return { ...apart, entropy: NaN, effective_keys: NaN, largest_weight: NaN, row_sum_error: NaN, ...spreadOf(row, stages.weights), size: size([...one, ...other]) };
+  }
+
+  /** The distance from a number to the next one up. */
+  function spacing(value) {
+    const view = new DataView(new ArrayBuffer(8));
+    view.setFloat64(0, value);
+    view.setBigInt64(0, view.getBigInt64(0) + 1n);
+    return view.getFloat64(0) - value;
+  }
+
+  /** Whether two answers are one function: at most 256 units in the last place of the largest number apart. */
+  function alike(mine, first) {
+    if (shape(mine) !== shape(first)) return false;
+    const [one, other] = [mine.flat(2), first.flat(2)], real = one.map(Number.isFinite);
+    if (!one.every((value, place) => (real[place] ? Number.isFinite(other[place]) : Object.is(value, other[place])))) return false;
+    const known = (numbers) => numbers.filter((_, place) => real[place]);
+    return difference(known(one), known(other)) <= 256 * spacing(size(known(other)));
+  }
+
+  const letter = (place) => (place >= 26 ? letter(Math.floor(place / 26) - 1) : "") + String.fromCharCode(65 + (place % 26));
+  function lettersBy(stagesOf) {
+    const leaders = [];
+    return rows.map(({ plan, letter: own }) => {
+      if (!own) return "";
+      let place = leaders.findIndex((leader) => leader === plan || alike(ends(stagesOf(plan)), ends(stagesOf(leader))));
+      if (place < 0) place = leaders.push(plan) - 1;
+      return letter(place);
+    });
+  }
+
+  /** A number in few characters, as the tables of the run have it. */
+  function brief(value) {
+    if (Number.isNaN(value)) return "-";
+    if (!value || !Number.isFinite(value)) return value ? (value > 0 ? "inf" : "-inf") : "0";
+    if (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5) return value.toFixed(Math.abs(value) < 10 ? 4 : 1);
+    return value.toExponential(1).replace(/e([+-])(\d)$/, "e$10$2");
+  }
+  const slack = (text) => (/e/.test(text) ? 0.51 * 10 ** (text.split("e")[1] - 1) : 0.51 * 10 ** -(text.split(".")[1] || "").length);
+  const tells = (text, value, rounding) => text === brief(value) || Math.abs(Number(text) - value) <= Math.max(slack(text), rounding);
+
+  // Which cells can follow: those that this page computes as the run has them.
+  const whole = computed.every(({ plan }) => plan), letters = whole ? lettersBy(live.before) : [];
+  const known = letters.length && rows.every((row, place) => row.letter === letters[place]);
+  const own = rows.map((row) => row.plan && numbersOf(row, live.before));
+  const spots = [], still = new Set(), named = new Set();
+  function add(element, column, lines, head) {
+    const follows = column === "same_as" ? known : FOLLOWING.includes(column) && lines.every((line) => own[line] && tells(shownIn(element), own[line][column], column === "shift" ? 1e-12 * own[line].size : 1e-12));
+    if (follows) spots.push({ element, column, lines });
+    else if (column === "same_as" || [...FOLLOWING, ...ONLY_PYTHON].includes(column)) { still.add(element); named.add(head); }
+  }
+  for (const head of steps("#comparison th[data-column]")) {
+    Array.from(head.closest("table").tBodies[0].rows, (line, place) => rows[place].letter && add(line.cells[head.cellIndex], head.dataset.column, [place], head.textContent));
+  }
+  const every = rows.map((_, place) => place).filter((place) => rows[place].letter);
+  steps("#comparison .note [data-column]").forEach((value) => add(value, value.dataset.column, every, value.dataset.column.replaceAll("_", " ")));
+
+  // What stays the run's own, and is said to be.
+  const sections = steps("#published, [id^='check-'], #figures").map((section) => [section, section.querySelector("h2")]);
+  const dead = live.sections.filter((_, place) => !live.moving[place]).map((section) => [section, section.querySelector("h2")]);
+  const captions = steps("#weights figure").filter((figure) => !variants.some(({ name, panel }) => String(panel) === figure.dataset.panel && rows.some((row) => row.variant === name && row.plan)));
+  const sentences = steps("header .lead").filter((line) => line.textContent.trim());
+  live.still = [words.THE_SENTENCES, ...named, ...sections.map(([, title]) => title.textContent)];
+  function mark(element, on, place = (label) => element.prepend(label, " ")) {
+    const label = element.querySelector(".of-run");
+    element.classList.toggle("still", on);
+    if (on && !label) place(made("span", { className: "note of-run" }, words.OF_THE_RUN));
+    if (!on && label) { if (label.nextSibling?.data === " ") label.nextSibling.remove(); label.remove(); }
+  }
+  function markAll(on) {
+    still.forEach((element) => element.classList.toggle("still", on));
+    sentences.forEach((line) => line.classList.toggle("still", on));
+    sentences.slice(0, 1).forEach((line) => mark(line, on));
+    [...sections, ...dead].forEach(([section, title]) => mark(section, on, (label) => title.after(label)));
+    captions.forEach((figure) => mark(figure, on, (label) => figure.querySelector("figcaption").append(" ", label)));
+    markChosen();
+  }
+
+  /** The two tools show what was chosen there, which may stay the run's own. */
+  function markChosen() {
+    const on = live.changed().length > 0, stays = (variant) => !rows.find((row) => row.variant === variant?.name)?.plan;
+    const panel = panels.indexOf(panels.filter(({ scores }) => scores)[document.getElementById("touch-variant").value]);
+    const chosen = ["left", "right"].map((side) => variants[document.getElementById(`minus-${side}`).value]);
+    const tools = { minus: chosen.some(stays), touch: stays(variants.find((variant) => variant.panel === panel)) };
+    for (const [name, stay] of Object.entries(tools)) mark(document.getElementById(name), on && stay, (label) => document.querySelector(`#${name} h2`).after(label));
+  }
+  ["minus-left", "minus-right", "touch-variant"].forEach((name) => document.getElementById(name).addEventListener("change", markChosen));
+
+  function follow() {
+    const numbers = rows.map((row) => row.plan && numbersOf(row, live.stages)), letters = known && lettersBy(live.stages);
+    const text = (line, column) => {
+      if (column === "same_as") return letters[line];
+      const [value, before] = [numbers[line][column], own[line][column]], size = column === "shift" ? Math.max(numbers[line].size, own[line].size) : 1;
+      return Object.is(value, before) || Math.abs(value - before) <= 1e-12 * size ? null : brief(value);
+    };
+    for (const { element, column, lines } of spots) {
+      const old = shownIn(element), texts = lines.map((line) => text(line, column) ?? old);
+      if (texts.every((each) => each === old)) restore(element);
+      else beside(element, new Set(texts).size === 1 ? texts[0] : lines.map((line, place) => `${rows[line].variant} ${texts[place]}`).join(", "));
+    }
+    markAll(live.changed().length > 0);
+  }
+  Object.assign(live, { numbers: () => rows.map((row) => row.plan && numbersOf(row, live.stages)), letters: () => known && lettersBy(live.stages) });
+  live.after.push(follow);
+})();

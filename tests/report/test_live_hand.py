@@ -1,0 +1,185 @@
+"""Numbers changed with a finger, a pen and buttons; what follows in pictures, and what is said to stay the run's."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import random
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attn_exp.config.compose import composed
+from attn_exp.experiment.compare import compare
+from attn_exp.forms.trace import Trace
+from tests.compose import comparison
+from tests.long import thinned
+from tests.report.live_page import CELLS, show, table, type_into
+from tests.report.tab import DRAWN, Tab
+from tests.report.test_live import COMMANDS, changed, start_of
+
+X = "#walk-1-x tbody tr:nth-child(%d) td:nth-child(%d)"
+FIRST_X = "attention.live.now.x[0][0]"
+NUDGE = ".nudge button:nth-of-type(%d)"
+BOXES = "Array.from(document.querySelectorAll('.nudge button'), (one) => one.getBoundingClientRect().toJSON())"
+EDGE = "document.querySelector('%s').getBoundingClientRect().%s"
+STILL = "document.querySelectorAll('.still, .of-run, .anew, .of-both, ins').length"
+NOW = "JSON.stringify(attention.live.now, (_, value) => (Object.is(value, -0) ? '-0' : value))"
+NUMBERS = ("x", "memory", "q", "k", "v", "weights")
+
+
+def middle(opened: Tab, selector: str) -> dict[str, float]:
+    """Return the middle of an element, scrolled into view."""
+    opened.ask(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    opened.ask(DRAWN)
+    box = opened.ask(f"document.querySelector({selector!r}).getBoundingClientRect().toJSON()")
+    return {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+
+
+def tap(opened: Tab, selector: str) -> None:
+    """Touch an element with a finger."""
+    where = middle(opened, selector)
+    opened.tell("Input.dispatchTouchEvent", type="touchStart", touchPoints=[where])
+    opened.tell("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    opened.ask(DRAWN)
+
+
+def test_a_finger_opens_the_editor_and_buttons_beside_it_change_the_number(opened: Tab, tmp_path: Path) -> None:
+    opened.screen(390)
+    opened.tell("Emulation.setTouchEmulationEnabled", enabled=True)
+    show(opened, tmp_path, "variant=[looped]")
+    tap(opened, X % (1, 2))
+    assert opened.ask("document.activeElement.className") == "edit"
+    for button, number in ((2, 0.21), (2, 0.22), (1, 0.21), (3, -0.21), (3, 0.21), (3, -0.21)):
+        tap(opened, NUDGE % button)
+        assert opened.ask(FIRST_X) == number
+        assert opened.ask("document.activeElement.className") == "edit"
+    boxes = opened.ask(BOXES)
+    assert min(min(box["width"], box["height"]) for box in boxes) >= 24
+    assert max(box["right"] for box in boxes) <= 390
+    assert opened.overflow() <= 0
+    assert opened.violations() == []
+    tap(opened, X % (1, 5))
+    assert opened.ask("document.querySelectorAll('.nudge').length") == 1
+    opened.press("Escape")
+    assert opened.ask("document.querySelectorAll('.nudge, .edit').length") == 0
+    assert opened.ask(FIRST_X) == -0.21
+    opened.tell("Emulation.setTouchEmulationEnabled", enabled=False)
+    opened.screen(1280)
+
+
+def test_buttons_stand_beside_their_cell_also_when_the_table_grows(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped]")
+    opened.click(X % (1, 2))
+    opened.type("1.123456")
+    assert 0 <= opened.ask(f"{EDGE % ('.nudge', 'top')} - {EDGE % ('.edit', 'bottom')}") <= 6
+    opened.click(NUDGE % 2)
+    assert opened.ask(FIRST_X) == 1.133456
+
+
+def test_a_pen_drags(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped]")
+    where = middle(opened, X % (1, 2))
+    for kind, down in (("mousePressed", 0), ("mouseMoved", -20), ("mouseMoved", -40), ("mouseReleased", -40)):
+        opened.tell("Input.dispatchMouseEvent", type=kind, x=where["x"], y=where["y"] + down, button="left", buttons=1,
+                    clickCount=1, pointerType="pen")  # fmt: skip
+    assert opened.ask(FIRST_X) == 0.3
+    assert opened.ask("document.querySelectorAll('.edit').length") == 0
+
+
+def test_what_cannot_follow_is_said_to_be_the_runs_own_until_the_numbers_are_back(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, "variant=[looped,multi_head]", "mistake=none", "check=mask", "mask=causal")
+    before = opened.ask("document.querySelector('body').innerText")
+    assert opened.ask(STILL) == 0
+    type_into(opened, 0, "2")
+    shown = table(opened)
+    assert shown["error", "looped"][2] and shown["median_s", "multi_head"][2]
+    assert not shown["shift", "multi_head"][2]
+    assert shown["entropy", "looped"][0] != shown["entropy", "looped"][1]
+    assert opened.ask("document.querySelector('header .lead').textContent").startswith("Of the run, before the change.")
+    assert opened.ask("document.querySelector('#check-mask .of-run').textContent") == "Of the run, before the change."
+    bar = opened.ask("document.querySelector('.changed [role=status]').textContent")
+    assert "stays that of the run: the sentences at the top, error" in bar
+    assert bar.endswith("Check: mask.")
+    opened.click(".changed button")
+    assert opened.ask(STILL) == 0
+    assert opened.ask("document.querySelector('body').innerText") == before
+
+
+def test_variants_that_part_lose_their_letter(opened: Tab, tmp_path: Path) -> None:
+    """All rows of X alike: scores are alike too, and a scale changes nothing; with other numbers it does."""
+    words = ("variant=[matrix,unscaled]", "embeddings.vectors=[[1,0,1,0],[1,0,1,0],[1,0,1,0]]")
+    show(opened, tmp_path, *words)
+    assert table(opened)["same_as", "unscaled"][:2] == ("A", "A")
+    type_into(opened, 0, "3")
+    assert table(opened)["same_as", "unscaled"][:2] == ("A", "B")
+    type_into(opened, 0, "1")
+    assert table(opened)["same_as", "unscaled"][:2] == ("A", "A")
+
+
+def weights_of(trace: Trace) -> np.ndarray[Any, Any]:
+    assert trace.weights is not None
+    return trace.weights
+
+
+@pytest.mark.parametrize("mask", ["none", "[causal,window]"])
+def test_large_pictures_of_weights_are_drawn_anew_as_the_program_draws_them(
+    opened: Tab, tmp_path: Path, mask: str
+) -> None:
+    words = ("variant=[matrix,multi_head]", "embeddings=random", "embeddings.tokens=20", f"mask={mask}", "head=2")
+    show(opened, tmp_path, *words)
+    sources = "Array.from(document.querySelectorAll('#weights img%s'), (image) => image.src)"
+    first, (top, power) = opened.ask(sources % ""), opened.ask("[attention.data.top, attention.data.power]")
+    for cell, text in ((0, "2.5"), (9, "-3")):
+        type_into(opened, cell, text)
+    old, new = opened.ask(sources % ":not(.anew)"), opened.ask(sources % ".anew")
+    assert (old, len(new)) == (first, len(first))
+    traces = comparison(*shlex.split(opened.ask("attention.live.line()"))[3:]).traces
+    heads = [head for trace in traces.values() for head in weights_of(trace)]
+    for source, weights in zip(new, heads, strict=True):
+        picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))).convert("RGBA"))
+        opacity = np.round(255 * 0.85 * np.minimum(1, weights / top) ** power)
+        shut = np.isneginf(np.where(weights == 0, -np.inf, 0)) if mask != "none" else np.zeros(weights.shape, bool)
+        assert np.abs(picture[..., 3] - np.where(shut, 70, opacity)).max() <= 1
+        strong = opacity > 100
+        assert np.abs(picture[strong][:, :3].astype(int) - (43, 124, 192)).max(initial=0) <= 2
+    opened.click(".changed button")
+    assert opened.ask("document.querySelectorAll('.anew').length") == 0
+    assert opened.console == []
+
+
+DESCRIBED = (("experiment=attention_times_value",), ("experiment=udl_self_attention",))
+"""Runs whose settings say how an array is drawn: a command takes that back first, which a file has no way to say."""
+
+
+@pytest.mark.parametrize("words", thinned(COMMANDS, 6), ids=" ".join)
+def test_yaml_in_a_folder_of_ones_own_runs_to_exactly_these_numbers(
+    opened: Tab, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    found, source = show(opened, tmp_path, *words), random.Random(11)
+    for cell, text in zip(source.sample(range(opened.ask(CELLS)), 4), ("-0", "1e-320", "-2.125", "7e9"), strict=True):
+        type_into(opened, cell, text)
+    if words in DESCRIBED:
+        buttons = "Array.from(document.querySelectorAll('.changed button'), (button) => button.textContent)"
+        assert opened.ask(buttons) == ["Back to the run's numbers", "Command", "Copy"]
+        return
+    opened.click(".changed button:nth-of-type(3)")
+    text = opened.ask("document.querySelector('.changed textarea').value")
+    assert "# Save as mine/experiment/changed.yaml" in text
+    (tmp_path / "mine" / "experiment").mkdir(parents=True)
+    (tmp_path / "mine" / "experiment" / "changed.yaml").write_text(text, encoding="utf-8")
+    again = compare(composed(("experiment=changed",), (str(tmp_path / "mine"),)))
+    wanted = changed(found.problem, json.loads(opened.ask(NOW)))
+    assert (again.problem.tokens, again.problem.key_tokens) == (wanted.tokens, wanted.key_tokens)
+    assert [row.variant for row in again.rows] == [row.variant for row in found.rows]
+    assert [row.multiplier for row in again.rows] == [row.multiplier for row in found.rows]
+    for name in (*NUMBERS, *wanted.projections):
+        one, other = start_of(again.problem, name), start_of(wanted, name)
+        assert (one is None) == (other is None), name
+        if one is not None:
+            assert np.asarray(one, float).tobytes() == np.asarray(other, float).tobytes(), name

@@ -1,0 +1,72 @@
+"""The comparison of a page follows changed numbers: it says what the program says of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_exp.experiment.comparison import Comparison
+from tests.compose import comparison
+from tests.long import thinned
+from tests.report.live_page import CELLS, LIVE, show, table, type_into
+from tests.report.tab import Tab
+
+FOLLOWING = ("shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error")
+
+
+WAYS = (
+    ("variant=[looped,matrix,scaled,multi_head]",),
+    ("variant=[looped,unscaled,multi_head]", "mask=causal", "head=2"),
+    ("variant=[multi_head,multi_query]", "embeddings=random", "embeddings.tokens=4", "bias=true", "scale=0.3"),
+    ("variant=[matrix,multi_head]", "position=rope", "score=alibi", "mask=[causal,window]", "kv_head=1"),
+    ("variant=[matrix,unscaled]", "embeddings=random", "position=sinusoidal", "score=[softcap,sink]", "past=2"),
+    ("variant=[matrix,multi_head]", "embeddings=random", "embeddings.memory.tokens=5", "normalizer=sparsemax"),
+    ("variant=[matrix,multi_head]", "normalizer=sigmoid", "scale=false"),
+    ("variant=[linear,matrix,blockwise]", "mask=causal", "scale=false"),
+    ("experiment=qk_transpose",),
+    ("experiment=the_cat_sat", "normalizer=sum"),
+)  # fmt: skip
+
+
+def read(text: str) -> float:
+    return math.nan if text == "-" else float(text)
+
+
+def half(text: str) -> float:
+    """Return half a unit of the last digit of a number."""
+    digits, _, power = text.partition("e")
+    return 0.5001 * 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
+
+
+def held(opened: Tab, wanted: Comparison) -> None:
+    """Hold what the page computes and what it shows of the comparison to what the program says."""
+    shown, numbers = table(opened), json.loads(opened.ask(LIVE))
+    for row, now in zip(wanted.rows, numbers, strict=True):
+        size = float(now["size"])
+        for name in FOLLOWING:
+            exact, near = getattr(row, name), 1e-12 * (max(size, 1e-300) if name == "shift" else 1)
+            np.testing.assert_allclose(float(now[name]), exact, rtol=1e-12, atol=near, err_msg=f"{row.variant} {name}")
+            if (name, row.variant) in shown:
+                _, text, still = shown[name, row.variant]
+                assert not still
+                assert read(text) == pytest.approx(exact, abs=half(text) + near, nan_ok=True), (name, row.variant)
+        assert shown["same_as", row.variant][1] == row.same_as
+
+
+@pytest.mark.parametrize("words", thinned(WAYS, 5), ids=" ".join)
+def test_six_changes_and_the_command_for_them_give_the_same_comparison(
+    opened: Tab, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Ten configurations, six changes each: the command that the button gives says the same of every row."""
+    show(opened, tmp_path, *words)
+    source = random.Random(" ".join(words))
+    for _ in range(6):
+        type_into(opened, source.randrange(opened.ask(CELLS)), f"{source.uniform(-3, 3):.{source.randrange(0, 4)}f}")
+        held(opened, comparison(*shlex.split(opened.ask("attention.live.line()"))[3:]))
+    assert opened.console == []

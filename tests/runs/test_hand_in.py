@@ -1,0 +1,236 @@
+"""What comes back from a class: tables as spreadsheets and people write them, and the names of students."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_exp.errors import UserError
+from attn_exp.experiment.classroom.grading import Grade, grade
+from attn_exp.experiment.classroom.paper import Paper
+from attn_exp.experiment.judging import suspects
+from attn_exp.experiment.judging.worksheet import Sheet
+from attn_exp.report import worksheet
+from attn_exp.runs.classroom import answers, hand_in
+from attn_exp.runs.classroom.hand_in import graded
+from attn_exp.runs.classroom.hand_out import class_names, file_names, sheet
+from tests.report.browser import need_chromium
+from tests.report.tab import tab, visit
+from tests.runs.test_classroom import handed, home, result, written
+
+__all__ = ["home"]
+SMALL = ("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "variant=[matrix]", "seed=1")
+
+
+def moved(text: str) -> str:
+    first, second, *rest = text.partition("\n")[2].splitlines(keepends=True)
+    return "".join([text.partition("\n")[0], "\n", second, first, *rest])
+
+
+REWRITTEN: dict[str, Callable[[str], str]] = {
+    "tabs": lambda text: text.replace(",", "\t"),
+    "old line ends": lambda text: text.replace("\n", "\r"),
+    "decimal commas in quotes": lambda text: ",".join(
+        f'"{cell.replace(".", ",")}"' if "." in cell and "\n" not in cell else cell for cell in text.split(",")
+    ),
+    "a row moved with its name": moved,
+    "no blank lines": lambda text: text.replace("\n\n", "\n"),
+    "a dash for a minus": lambda text: text.replace("-", "\u2013"),
+}
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_table_may_be_written_otherwise(name: str, home: Path) -> None:
+    paper = handed(*SMALL)
+    Path("mine.csv").write_bytes(REWRITTEN[name](written(paper)).encode())
+    (line,) = result("mine.csv")
+    assert (line["points"], line["what it is"]) == (line["of"], "all right")
+
+
+def test_a_row_that_is_missing_shifts_no_other(home: Path) -> None:
+    paper = handed(*SMALL, "stages=[scores,weights]")
+    rows = written(paper).splitlines(keepends=True)
+    Path("mine.csv").write_text("".join([*rows[:2], *rows[3:]]))
+    (line,) = result("mine.csv")
+    assert (line["points"], line["of"], line["first wrong"]) == ("15", "18", "")
+
+
+def test_tokens_may_be_called_as_stages_are(home: Path) -> None:
+    paper = handed(*SMALL, "embeddings.tokens=[k,output,q]")
+    for text in (written(paper), written(paper).replace("\n\n", "\n")):
+        Path("mine.csv").write_text(text)
+        (line,) = result("mine.csv")
+        assert line["points"] == line["of"]
+
+
+def test_a_decimal_comma_without_quotes_is_said_and_no_number_shifts(home: Path) -> None:
+    paper = handed(*SMALL, "stages=[weights]")
+    Path("mine.csv").write_text(written(paper).replace("0.", "0,").replace("1.", "1,"))
+    (line,) = result("mine.csv")
+    assert "weights, row 1: 6 cells, expected 3; a decimal comma needs quotes" in line["what it is"]
+
+
+@pytest.mark.parametrize(("cell", "value"), [("1/2", 0.5), ("-2 / 3", -2 / 3), ("0,25", 0.25), ("+,5", 0.5)])
+def test_a_number_may_be_a_fraction_or_have_a_decimal_comma(cell: str, value: float) -> None:
+    assert answers.number(cell, "here") == value
+
+
+@pytest.mark.parametrize("cell", ["1/0", "1,234.5", "1,2,3", "=1/2", "1/2/3", "50%", "\u0663"])
+def test_what_is_no_number_is_refused(cell: str) -> None:
+    with pytest.raises(UserError, match="is not a number"):
+        answers.number(cell, "here")
+
+
+def test_what_the_page_calls_right_is_right_when_it_is_graded(home: Path) -> None:
+    need_chromium()
+    paper = handed(*SMALL, "stages=[scores,weights]")
+    numbers = np.concatenate([blank.right.ravel() for blank in paper.blanks])
+    typed = [f"{number:.2f}".replace(".", ",").replace("-", "\u2013") for number in numbers]
+    typed[0] = f"{round(100 * numbers[0])}/100"
+    script = f"""
+    sheet.inputs.forEach((input, place) => {{ input.value = {typed}[place]; }});
+    sheet.check();
+    const states = sheet.inputs.map((input) => input.className);
+    sheet.inputs[1].value = "one";
+    sheet.check();
+    const title = sheet.inputs[1].title;
+    sheet.inputs[1].value = {typed}[1];
+    return {{ states, title, csv: sheet.csv() }};
+    """
+    found = visit(Path("one/sheet.html").read_text(), script, home)
+    assert set(found.answer["states"]) == {"right"}
+    assert found.answer["title"] == "not a number"
+    Path("mine.csv").write_text(found.answer["csv"])
+    (line,) = result("mine.csv")
+    assert line["points"] == line["of"] == str(len(numbers))
+
+
+def test_a_class_is_a_table_whose_names_may_hold_commas(home: Path) -> None:
+    table = '\ufeffName;mail\n"Doe, Jane";x\n\u00c4nne \u00d6\u00df\tx\n\nBob,7\n"Bob"\n'
+    Path("class.csv").write_text(table, encoding="utf-8")
+    assert class_names(Path("class.csv")) == ("Doe, Jane", "\u00c4nne \u00d6\u00df", "Bob", "Bob")
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        (["a", "a", "a"], ["a", "a-2", "a-3"]),
+        (["a", "a-2", "a"], ["a", "a-2", "a-3"]),
+        (["Bob", "bob", "BOB"], ["Bob", "bob-2", "BOB-3"]),
+        (["../x", "=1+1", "??"], ["x", "1-1", "student"]),
+    ],
+)
+def test_each_student_has_a_file_of_their_own(names: list[str], files: list[str]) -> None:
+    assert file_names(names) == files
+
+
+def test_students_of_the_same_name_get_a_sheet_each(home: Path) -> None:
+    Path("class.csv").write_text("Bob\nBob\nBob\n")
+    sheet([*SMALL[:4], "stages=[scores]", "names=class.csv", "to=class"])
+    assert len({path.read_text() for path in Path("class/sheets").iterdir()}) == 3
+
+
+def test_a_formula_names_every_matrix_and_bias_that_is_given(home: Path) -> None:
+    words = (*SMALL[:2], "embeddings.d_model=4", "variant=[multi_head]", "head=2", "bias=true", "seed=1")
+    paper = handed(*words)
+    formulas = {blank.stage: worksheet.formula(paper, blank) for blank in paper.blanks}
+    assert [formulas[side] for side in "qkv"] == [f"{side} = x W_{side} + b_{side}" for side in "qkv"]
+    assert formulas["output"].endswith("times W_o + b_o")
+
+
+def test_heads_that_the_variant_of_the_sheet_does_not_have_are_refused(home: Path) -> None:
+    with pytest.raises(UserError, match=r"head=2: variant=looped has 1 head; add variant=\[multi_head\]"):
+        sheet([*SMALL[:2], "embeddings.d_model=4", "head=2"])
+    assert not Path("sheets").exists()
+
+
+def test_a_sheet_is_filled_in_by_keys_alone(home: Path) -> None:
+    need_chromium()
+    paper = handed(*SMALL, "stages=[weights]")
+    rows = [[f"{number:.2f}" for number in row] for row in paper.blanks[0].right[0]]
+    with tab(home) as page:
+        page.open(Path("one/sheet.html").absolute())
+        page.press("Tab")  # the button that saves
+        assert page.ask("document.activeElement.id") == "save"
+        for number in (number for row in rows for number in row):
+            page.press("Tab")
+            page.type(number)
+        page.press("Tab")
+        assert page.ask("document.getElementById('told').textContent") == "9 of 9 right."
+        page.ask("sheet.inputs[0].focus()")
+        page.press("ArrowDown")
+        assert page.ask("sheet.inputs.indexOf(document.activeElement)") == 3
+        page.press("ArrowUp")
+        assert page.ask("sheet.inputs.indexOf(document.activeElement)") == 0
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_sentences_of_grades_are_read_without_scrolling_on_a_laptop(width: int, home: Path) -> None:
+    need_chromium()
+    heads = ("student", "points", "of", "first wrong", "mistake", "what it is")
+    long = "a slip: " + "; ".join(f"row t{place}, key t{place}: 0.25 should be 0.50" for place in range(6))
+    Path("class.html").write_text(worksheet.grades(heads, [("Ada", "1", "9", "weights", "no_scale", long)], []))
+    with tab(home) as page:
+        page.screen(width)
+        page.open(Path("class.html").absolute())
+        assert page.overflow() <= 0
+        assert width < 1280 or page.overflow(".scroll") <= 0
+
+
+def test_what_mistakes_would_give_is_computed_once_for_a_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paper, computed, catalogue = handed(*SMALL), list[Sheet](), suspects.catalogue
+
+    def counted(sheet: Sheet) -> list[suspects.Made]:
+        computed.append(sheet)
+        return catalogue(sheet)
+
+    monkeypatch.setattr("attn_exp.experiment.classroom.paper.catalogue", counted)
+    Path("all").mkdir()
+    for number in range(3):
+        blanks = tuple(replace(blank, right=blank.right + number + 1.0) for blank in paper.blanks)
+        Path(f"all/{number}.csv").write_text(answers.written(replace(paper, blanks=blanks), filled=True))
+    graded(["all", "one/key"])
+    assert len(computed) == 1
+
+
+def test_many_answers_are_graded_on_all_processors_as_one_after_the_other(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paper = handed(*SMALL)
+    Path("all").mkdir()
+    for number in range(2 * hand_in.TOGETHER + 1):
+        blanks = tuple(replace(blank, right=blank.right + number % 4) for blank in paper.blanks)
+        Path(f"all/{number:02}.csv").write_text(answers.written(replace(paper, blanks=blanks), filled=True))
+    Path("all/05.csv").write_bytes(b"\xff\xfe")
+    files, keys = sorted(Path("all").glob("*.csv")), hand_in.keys_of(Path("one/key"))
+    alone = [one.line for one in hand_in.grades_of(files, keys)]
+    assert len({line[1:] for line in alone}) >= 3
+    monkeypatch.setattr("attn_exp.machine.usable_cores", lambda: 2)
+    here = list[Paper]()
+
+    def counted(paper: Paper, numbers: answers.Numbers) -> Grade:
+        here.append(paper)
+        return grade(paper, numbers)
+
+    monkeypatch.setattr(hand_in, "grade", counted)
+    assert [one.line for one in hand_in.every_grade(files, keys)] == alone
+    assert not here  # other processes did it
+
+
+def test_where_no_other_process_can_be_had_one_grades_all(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paper = handed(*SMALL)
+    Path("all").mkdir()
+    for number in range(hand_in.TOGETHER + 1):
+        Path(f"all/{number:02}.csv").write_text(answers.written(paper, filled=True))
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError("no process")
+
+    monkeypatch.setattr("attn_exp.machine.usable_cores", lambda: 2)
+    monkeypatch.setattr(hand_in, "ProcessPoolExecutor", refused)
+    lines = hand_in.every_grade(sorted(Path("all").glob("*.csv")), hand_in.keys_of(Path("one/key")))
+    assert {one.line[3:] for one in lines} == {("", "", "all right")}
