@@ -23,38 +23,12 @@ def inline(*texts: str) -> str:
     return "\n".join(("", *(line.lstrip() for text in texts for line in text.splitlines()), ""))
 
 
-MARKS = r"=>|===|!==|[<>=]=|&&|\|\||\?\?|[=?:,;{}()<>*]"
-"""What needs no spaces around it in a script."""
-
-
-def tight(script: str) -> str:
-    """Return a script without remarks on lines of their own, and without spaces that only its writers need.
-
-    Texts keep theirs, and so does a line that holds a template.
-    """
-    lines = (line.strip() for line in script.splitlines())
-    code = (re.sub(r"(?<=[;{}\]]) // .*$", "", line) for line in lines if not re.match(r"//|/\*\*.*\*/$", line))
-    return "\n".join(line if "`" in line else tight_line(line) for line in code)
-
-
-def tight_line(line: str) -> str:
-    """Return a line of a script without the spaces around its marks, those in texts aside."""
-    parts = re.split(r'("(?:[^"\\]|\\.)*")', line)
-    parts[::2] = [re.sub(rf" ?({MARKS}) ?", r"\1", part) for part in parts[::2]]
-    return "".join(parts)
-
-
-def tight_style(style: str) -> str:
-    """Return a style sheet without remarks, and without spaces that only its writers need."""
-    return re.sub(r" ?([{;]) ?|([:,]) (?!})", r"\1\2", re.sub(r" ?/\*.*?\*/", "", style)).replace(" }", "}")
-
-
 def scripts(*names: str) -> str:
     """Return scripts as one, with the words that they say: `words.NAME` there is NAME in the file of words.
 
     `fill(words.NAME, {place: value})` puts values where braces stand.
     """
-    text = inline(*map(tight, map(template_text, names)))
+    text = inline(*map(template_text, names))
     said = {name: getattr(words, name) for name in sorted(set(re.findall(r"\bwords\.([A-Z][A-Z_]*)", text)))}
     return inline('"use strict";', f"const words = {json.dumps(said, ensure_ascii=False)};", FILL) + text
 

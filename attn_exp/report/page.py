@@ -16,7 +16,7 @@ from attn_exp.report.closed import closed
 from attn_exp.report.compiled import templates
 from attn_exp.report.explain import spoken
 from attn_exp.report.flow_boxes import hue
-from attn_exp.report.inline import inline, policy, scripts, template_text, tight_style
+from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.live import live
 from attn_exp.report.numbers import brief, decimals_of, kinds
 from attn_exp.report.page_data import page_data
@@ -64,7 +64,7 @@ def page(both: Mapping[str, Any], views: Views, figures: Sequence[Shown] = ()) -
     environment = templates(autoescape=True)
     environment.filters |= FILTERS
     scale = colours(views)
-    style = tight_style(inline(template_text("report.css"), template_text("flow.css"), share_styles()))
+    style = inline(template_text("report.css"), template_text("flow.css"), share_styles())
     leaders, about = [walk["variant"] for walk in both["walks"]], {"command": both["command"]}
     shown = [*maps(views, scale), *block_maps(views, scale)]
     drawn = any(entry.table is None for entry in shown)

@@ -53,7 +53,7 @@ CASES = {
     "past": ("past=1", "position=rope", "variant=[looped,multi_head]", "bias=true"),
     "one token": ("embeddings=random", "embeddings.tokens=1", "variant=[matrix,multi_head]", "embeddings.d_model=4"),
     "512 tokens": (*LONG, "variant=[matrix]", "mask=causal"),
-    "512 tokens, 8 heads": (*LONG, "variant=[multi_head]", "head=8", *ALL),
+    "512 tokens, 8 heads": (*LONG, "embeddings.d_model=16", "variant=[multi_head]", "head=8", *ALL),
     "blocks": (*LONG, "variant=[blockwise]", "weights=blocks", "head=2"),
     "blocks of heads": (*SMALL, "head=8", "kv_head=1", "variant.multi_head.form=blockwise"),
     "no weights": (*MEMORY, "variant=[linear]"),
