@@ -1,8 +1,8 @@
 """How long grading takes: python benchmarks/grades.py [--answers 200] [--base CHECKOUT]
 
-Hands out sheets, fills them in by plain NumPy, nine of ten wrongly, and times `attn-exp grade` as a whole command, by
-the clock and in processor time. The goal is 200 answers in under 10 s. With `--base` the
-same answers are graded by that checkout too.
+Hands out sheets, fills them in by plain NumPy, twelve of thirteen wrongly, and times `attn-exp grade` as a whole
+command, by the clock and in processor time. The goal is 200 answers in under 10 s. With `--base` the same answers are
+graded by that checkout too.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ CLASSES = {
 """Classes: how many sheets, and the settings of each."""
 WAYS = (
     "no scale", "scale by d", "scale times", "over queries", "no mask", "mask late", "keys as values", "swapped",
-    "slip", "right",
+    "nobody's mask", "no scale and a slip", "weights of nobody", "slip", "right",
 )  # fmt: skip
-"""What a student does: the first eight are mistakes all the way down."""
+"""What a student does: the first eight are mistakes all the way down; the next three are looked for last."""
 
 
 def softmax(logits: Array, axis: int) -> Array:
@@ -58,20 +58,25 @@ def filled(paper: Paper, way: str, source: np.random.Generator) -> dict[str, Arr
     if way == "swapped":
         q, k = k, q
     made = {"q": q, "k": k, "v": v, "scores": np.round(q @ k.transpose(0, 2, 1), digits)}
-    factor = {"no scale": 1.0, "scale by d": 1 / q.shape[-1], "scale times": q.shape[-1] ** 0.5}
-    made["logits"] = np.round(made["scores"] * factor.get(way, q.shape[-1] ** -0.5), digits)
+    usual = q.shape[-1] ** -0.5
+    factor = {"no scale": 1.0, "no scale and a slip": 1.0, "scale by d": usual**2, "scale times": 1 / usual}
+    made["logits"] = np.round(made["scores"] * factor.get(way, usual), digits)
     if way == "slip":
         made["logits"][0, 1, 0] += 0.3
     masked = any(blank.stage == "masked" for blank in paper.blanks)
-    hidden = np.triu(np.ones(made["logits"].shape[1:], bool), 1) & masked
+    later = np.triu(np.ones(made["logits"].shape[1:], bool), 1)
+    hidden = later & (masked or way == "nobody's mask")
     made["masked"] = np.where(hidden & (way not in ("no mask", "mask late")), -np.inf, made["logits"])
     with np.errstate(all="ignore"):
         weights = np.nan_to_num(softmax(made["masked"], -2 if way == "over queries" else -1))
-    made["weights"] = np.round(np.where(hidden & (way == "mask late"), 0.0, weights), digits)
+    weights = np.where(hidden & (way == "mask late"), 0.0, weights)
+    made["weights"] = np.round(source.uniform(size=weights.shape) if way == "weights of nobody" else weights, digits)
     made["context"] = np.round(made["weights"] @ (k if way == "keys as values" else v), digits)
+    if way == "no scale and a slip":
+        made["context"][0, 1, 0] += 0.3
     joined = made["context"].transpose(1, 0, 2).reshape(len(q[0]), -1)
-    mixer = problem.projections.get("W_o")
-    made["output"] = np.round(joined if mixer is None else joined @ mixer, digits)[None]
+    mixed = joined @ problem.projections["W_o"] if paper.sheet.settled.output_projection else joined
+    made["output"] = np.round(mixed, digits)[None]
     return made
 
 

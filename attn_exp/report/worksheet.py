@@ -12,7 +12,6 @@ from markupsafe import Markup
 from attn_exp.experiment.classroom.foretold import Foretold, foretold
 from attn_exp.experiment.classroom.paper import Blank, Paper
 from attn_exp.experiment.judging.boxes import Array
-from attn_exp.experiment.judging.worksheet import stages
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.report import words
 from attn_exp.report.compiled import templates
@@ -86,7 +85,7 @@ def given(paper: Paper) -> list[dict[str, Any]]:
 
 def sides(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
     """Yield q, k and v, a head at a time, as far as a sheet needs them and does not ask them."""
-    exact = stages(paper.sheet, paper.sheet.right) or {}
+    exact = paper.exact
     needed = "qkv" if asked & {"context", "output"} else "qk" if asked - {"q", "k", "v"} else ""
     for side in needed:
         if side in asked or side not in exact:
@@ -148,10 +147,9 @@ def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
 def data(paper: Paper, file: str) -> dict[str, Any]:
     """Return what the page checks with: every stage in full digits, and how each follows from the one before."""
     sheet = paper.sheet
-    exact = stages(sheet, sheet.right) or {}
     rules = sheet.settled.rules
     plain = not rules.scores and rules.normalizer.name == "softmax" and not sheet.settled.positions
-    arrays = {name: nested(array if array.ndim == 3 else array[None]) for name, array in exact.items()}
+    arrays = {name: nested(array if array.ndim == 3 else array[None]) for name, array in paper.exact.items()}
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
     return {
         "file": file,

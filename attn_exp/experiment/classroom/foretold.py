@@ -81,9 +81,8 @@ def hidden(paper: Paper, possible: frozenset[str]) -> list[str]:
 
 def saturated(paper: Paper) -> bool:
     """Say whether a query looks at one key alone, though it may see several."""
-    exact = stages(paper.sheet, paper.sheet.right)
-    if exact is None or "weights" not in exact:
+    weights = paper.exact.get("weights")
+    if weights is None:
         return False
-    weights = exact["weights"]
     several = (weights > 0).sum(axis=-1) > 1
     return bool((weights.max(axis=-1)[several] > LARGEST_WEIGHT).any())

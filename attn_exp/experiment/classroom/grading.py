@@ -11,8 +11,10 @@ from attn_exp.experiment import mistakes
 from attn_exp.experiment.classroom.paper import Paper
 from attn_exp.experiment.judging import readings, suspects
 from attn_exp.experiment.judging.boxes import Array, Box
+from attn_exp.experiment.judging.diagnose import of_another_setting
+from attn_exp.experiment.judging.mixed import mistake_and_slip
 from attn_exp.experiment.judging.slips import every_slip, is_slip
-from attn_exp.experiment.judging.worksheet import Sheet, agrees, stages, unfollowed, wrong
+from attn_exp.experiment.judging.worksheet import Sheet, Stages, agrees, unfollowed, wrong
 
 RIGHT, FOLLOWS, WRONG, EMPTY = "right", "follows", "wrong", "empty"
 
@@ -42,7 +44,8 @@ class Grade:
     """What became of one student's answers.
 
     `points` are the cells that are right or follow rightly, `most` all cells. `first_wrong` is the first stage with a
-    wrong cell; `mistakes` name what gives these numbers, `said` is the sentence for it, or for the slip.
+    wrong cell; `mistakes` name what gives these numbers, or the setting that does, in the words of a run; `said` is the
+    sentence for it, or for the slip.
     """
 
     boxes: tuple[Boxed, ...]
@@ -62,7 +65,7 @@ def grade(paper: Paper, answers: Mapping[str, Array]) -> Grade:
     boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
     boxes = tuple(box for box in boxes if box.given.any())
     sheet = replace(paper.sheet, boxes=boxes)
-    counted = {box.stage: boxed(sheet, place) for place, box in enumerate(boxes)}
+    counted = {box.stage: boxed(sheet, place, paper.exact) for place, box in enumerate(boxes)}
     every = tuple(counted.get(blank.stage, Boxed(blank.stage, 0, 0, 0, blank.right.size)) for blank in paper.blanks)
     points = sum(box.right + box.follows for box in every)
     most = sum(blank.right.size for blank in paper.blanks)
@@ -81,9 +84,7 @@ def order(paper: Paper) -> list[str]:
 def filled(paper: Paper, stage: str, numbers: Array) -> Box:
     """Return a student's numbers as a box, each exact to half a unit of the last decimal asked."""
     blank = next(blank for blank in paper.blanks if blank.stage == stage)
-    exact = stages(paper.sheet, paper.sheet.right)
-    assert exact is not None
-    values = numbers.reshape(exact[stage].shape)
+    values = numbers.reshape(paper.exact[stage].shape)
     halves = np.full(values.shape, 0.5 * 10.0**-paper.digits)
     return Box(stage, values, halves, halves, (blank.rows, blank.columns))
 
@@ -92,23 +93,25 @@ def states(paper: Paper, answers: Mapping[str, Array]) -> dict[str, Array]:
     """Return what each cell of the stages is `[h r c]`: right, following from a wrong one before, wrong, or empty."""
     boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
     sheet = replace(paper.sheet, boxes=boxes)
-    return {box.stage: judged(sheet, place).reshape(answers[box.stage].shape) for place, box in enumerate(boxes)}
+    return {
+        box.stage: judged(sheet, place, paper.exact).reshape(answers[box.stage].shape)
+        for place, box in enumerate(boxes)
+    }
 
 
-def judged(sheet: Sheet, place: int) -> Array:
+def judged(sheet: Sheet, place: int, exact: Stages) -> Array:
     """Return what each cell of a box is."""
     box = sheet.boxes[place]
-    exact = stages(sheet, sheet.right)
-    missed = box.misses(None if exact is None else exact.get(box.stage))
+    missed = box.misses(exact.get(box.stage))
     followed = missed & ~unfollowed(sheet, sheet.right, place) if missed.any() and place else np.zeros_like(missed)
     before_wrong = any(wrong(sheet, sheet.right, earlier, exact).any() for earlier in range(place))
     follows = FOLLOWS if before_wrong else RIGHT
     return np.where(~box.given, EMPTY, np.where(followed, follows, np.where(missed, WRONG, RIGHT)))
 
 
-def boxed(sheet: Sheet, place: int) -> Boxed:
+def boxed(sheet: Sheet, place: int, exact: Stages) -> Boxed:
     """Count the cells of a box: right, following, wrong and empty."""
-    cells = judged(sheet, place)
+    cells = judged(sheet, place, exact)
     counts = (int((cells == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY))
     return Boxed(sheet.boxes[place].stage, *counts)
 
@@ -124,8 +127,20 @@ def diagnosed(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
             if suspect is not None:
                 said = " ".join(mistakes.mistake(name).says for name in suspect.names)
                 return suspect.names, said + turned
+    return unusual(sheet, paper)
+
+
+def unusual(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
+    """Return the same where no mistake gives every number: a slip, a setting of nobody's, a mistake and a slip."""
     slips = every_slip(sheet)
     bad = [slip for slip in slips if slip]
     if is_slip(slips):
         return (), f"a slip: {bad[0]}"
+    other = suspects.another_setting(sheet, {})
+    if other is not None:
+        return (other.setting,), of_another_setting(other.setting)
+    both = mistake_and_slip(sheet, paper.catalogue)
+    if both is not None:
+        names = both[0].names
+        return names, f"{' '.join(mistakes.mistake(name).says for name in names)} A slip besides: {both[1]}"
     return (), f"no known mistake gives these numbers; {bad[0].box.stage} is the first that is wrong" if bad else ""

@@ -13,7 +13,7 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.judging.boxes import KEYED, STAGES, Array
 from attn_exp.experiment.judging.suspects import Made, catalogue, follows_steps
-from attn_exp.experiment.judging.worksheet import Sheet, stages
+from attn_exp.experiment.judging.worksheet import Sheet, Stages, stages
 
 MOST_NUMBERS = 400
 """More than these nobody fills in by hand."""
@@ -40,6 +40,11 @@ class Paper:
     blanks: tuple[Blank, ...]
     digits: int = 2
     turned: bool = False
+
+    @cached_property
+    def exact(self) -> Stages:
+        """What is right, in full digits."""
+        return stages(self.sheet, self.sheet.right) or {}
 
     @cached_property
     def catalogue(self) -> list[Made]:

@@ -9,24 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.judging.boxes import Box
-from attn_exp.experiment.judging.diagnose import Candidate
-from attn_exp.experiment.judging.suspects import case_of
-from attn_exp.experiment.judging.worksheet import Sheet, part, stages
+from attn_exp.experiment.judging.suspects import Made
+from attn_exp.experiment.judging.worksheet import Sheet, part
 
 Array = NDArray[np.float64]
 SPARE = 5.0
 """Bits that numbers must tell beyond those that the choice among explanations takes: 1 in 32 fits by chance."""
 
 
-def by_chance(sheet: Sheet, candidates: Sequence[Candidate], tried: int) -> bool:
+def by_chance(sheet: Sheet, known: Sequence[Made], tried: int) -> bool:
     """Say whether numbers tell too little to choose among so many explanations.
 
     A cell tells `log2(spread / rounding)` bits, its spread being that of the middle four fifths of what the candidates
     would write there. Boxes follow from one another, so the one that tells most counts.
     """
-    recipes = [candidate.change(case_of(sheet)) for candidate in candidates]
-    written = [stages(sheet, recipe) for recipe in recipes]
-    amounts = (bits(box, [array for made in written if (array := part(made, box)) is not None]) for box in sheet.boxes)
+    amounts = (
+        bits(box, [array for made in known if (array := part(made.stages, box)) is not None]) for box in sheet.boxes
+    )
     return max(amounts, default=0.0) < math.log2(max(tried, 1)) + SPARE
 
 

@@ -163,6 +163,11 @@ def settings(seen: Sequence[Seen]) -> Iterator[Candidate]:
         yield Candidate((word,), whole(change), setting=True)
 
 
+def of_another_setting(words: str) -> str:
+    """Return what a setting computes that nobody asked for, in one line."""
+    return f"attention with {words}, which was not asked for"
+
+
 def two_at_once(single: Sequence[Candidate], seen: Sequence[Seen]) -> Iterator[Candidate]:
     """Yield pairs of mistakes, one made after the other; those that change nothing here are left out.
 

@@ -9,7 +9,7 @@ import numpy as np
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.ask import Seen, failing
 from attn_exp.experiment.judging.case import Answer
-from attn_exp.experiment.judging.diagnose import Diagnosis, diagnose
+from attn_exp.experiment.judging.diagnose import Diagnosis, diagnose, of_another_setting
 from attn_exp.experiment.judging.precision import half_mistake, only_rounded, representable
 from attn_exp.experiment.judging.properties import unexplained
 from attn_exp.experiment.judging.tails import tail_dropped
@@ -38,7 +38,7 @@ def named(
     if diagnosis.names:
         return diagnosis, words_of(diagnosis.names)
     if diagnosis.setting:
-        return diagnosis, f"attention with {diagnosis.setting}, which was not asked for"
+        return diagnosis, of_another_setting(diagnosis.setting)
     return Diagnosis(), unexplained(seen, wrong)
 
 

@@ -14,7 +14,7 @@ from attn_exp.experiment.judging import readings, suspects
 from attn_exp.experiment.judging.boxes import STAGES, box
 from attn_exp.experiment.judging.cells import read
 from attn_exp.experiment.judging.chance import by_chance
-from attn_exp.experiment.judging.diagnose import Candidate
+from attn_exp.experiment.judging.diagnose import of_another_setting
 from attn_exp.experiment.judging.mixed import mistake_and_slip
 from attn_exp.experiment.judging.slips import Slip, after_slips, consequences, every_slip, is_slip, sums
 from attn_exp.experiment.judging.suspects import Explanation
@@ -63,24 +63,25 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
 
 def judged(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
     """Return what becomes of a worksheet: right, a mistake, another setting, a slip, two mistakes, or none of these."""
-    candidates = suspects.single(sheet)
+    known = suspects.catalogue(sheet)
     layouts = [layout for layout in (sheet, readings.turned(sheet)) if layout]
     for layout in layouts:
         for digits in filter(None, (layout, readings.own_digits(layout))):
             for reading in readings.readings(digits):
                 if agrees(reading.sheet, reading.recipe):
                     return all_right(reading)
-            explanation = suspects.one_mistake(digits, candidates)
+            explanation = suspects.one_of(digits, known)
             if explanation:
-                return mistaken(digits, explanation, by_chance(digits, candidates, len(candidates)))
+                return mistaken(digits, explanation, by_chance(digits, known, len(known)))
     lenient = [readings.own_digits(layout) or layout for layout in layouts]
-    return unusual(lenient, candidates, variants)
+    return unusual(lenient, known, variants)
 
 
-def unusual(layouts: Sequence[Sheet], candidates: Sequence[Candidate], variants: Mapping[str, Settled]) -> Verdict:
+def unusual(layouts: Sequence[Sheet], known: Sequence[suspects.Made], variants: Mapping[str, Settled]) -> Verdict:
     """Return the verdict on numbers that no single mistake gives."""
     for sheet in layouts:
-        explanation = suspects.another_setting(sheet, variants) or suspects.one_mistake(sheet, suspects.coarse(sheet))
+        coarse = suspects.what_is_made(sheet, suspects.coarse(sheet))
+        explanation = suspects.another_setting(sheet, variants) or suspects.one_of(sheet, coarse)
         if explanation:
             return mistaken(sheet, explanation)
     for sheet in layouts:
@@ -88,11 +89,11 @@ def unusual(layouts: Sequence[Sheet], candidates: Sequence[Candidate], variants:
         if is_slip(slips):
             return slipped(sheet, slips)
     for sheet in layouts:
-        explanation = suspects.two_mistakes(sheet, candidates)
+        explanation = suspects.two_mistakes(sheet, known)
         if explanation:
-            return mistaken(sheet, explanation, by_chance(sheet, candidates, len(candidates) ** 2))
+            return mistaken(sheet, explanation, by_chance(sheet, known, len(known) ** 2))
     for sheet in layouts:
-        both = mistake_and_slip(sheet, candidates)
+        both = mistake_and_slip(sheet, known)
         if both:
             return mistaken(sheet, both[0], slip=both[1])
     return slipped(layouts[0], every_slip(layouts[0]))
@@ -111,7 +112,7 @@ def mistaken(sheet: Sheet, explanation: Explanation, chance: bool = False, slip:
     if chance:
         alike = (tuple(sorted(explanation.names)), *explanation.alike)
         return Verdict("", False, (), TOO_FEW, tuple(consequences(sheet)), alike=alike)
-    setting = f"attention with {explanation.setting}, which was not asked for"
+    setting = of_another_setting(explanation.setting)
     computes = suspects.what_it_computes(explanation.names) if explanation.names else setting
     computes = computes if slip is None else f"{computes} There is a slip besides, in {slip.box.stage}: {slip}"
     return Verdict("", False, explanation.names, computes, tuple(consequences(sheet)), alike=explanation.alike)

@@ -10,6 +10,7 @@ import numpy as np
 from attn_exp.experiment.judging.boxes import Array, Box
 from attn_exp.experiment.judging.verdict import BROKEN, HELD, Finding
 from attn_exp.experiment.judging.worksheet import Sheet, held, part, stages, unfollowed, wrong
+from attn_exp.experiment.mistakes.recipe import Recipe
 
 SHOWN = 4
 """So many wrong cells are written out."""
@@ -38,17 +39,22 @@ class Slip:
         return f"{self.box.where(place)}: {mine} should be {self.box.written(place, self.expected[tuple(place)])}"
 
 
-def every_slip(sheet: Sheet) -> list[Slip | None]:
-    """Return for each box its wrong cells, judged from the boxes before it, or None where it is right."""
+def every_slip(sheet: Sheet, recipe: Recipe | None = None) -> list[Slip | None]:
+    """Return for each box its wrong cells, judged from the boxes before it, or None where it is right.
+
+    A `recipe` takes the place of the right computation, so that slips are found beside a mistake.
+    """
     slips: list[Slip | None] = []
-    exact = stages(sheet, sheet.right)
+    recipe = sheet.right if recipe is None else recipe
+    exact = stages(sheet, recipe)
     for place, box in enumerate(sheet.boxes):
-        if any(slips):
-            missed = unfollowed(sheet, sheet.right, place)
-            expected = part(stages(sheet, held(sheet.right, sheet.boxes[:place])), box)
-        else:
-            missed, expected = wrong(sheet, sheet.right, place, exact), part(exact, box)
-        slips.append(Slip(box, missed, expected) if missed.any() else None)
+        later = any(slips)
+        missed = unfollowed(sheet, recipe, place) if later else wrong(sheet, recipe, place, exact)
+        if not missed.any():
+            slips.append(None)
+            continue
+        made = stages(sheet, held(recipe, sheet.boxes[:place])) if later else exact
+        slips.append(Slip(box, missed, part(made, box)))
     return slips
 
 

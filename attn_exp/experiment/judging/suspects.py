@@ -30,7 +30,6 @@ class Explanation:
     names: tuple[str, ...] = ()
     alike: tuple[tuple[str, ...], ...] = ()
     setting: str = ""
-    recipe: Recipe | None = None
 
 
 def case_of(sheet: Sheet) -> Case:
@@ -56,12 +55,6 @@ def coarse(sheet: Sheet) -> list[Candidate]:
     ]
 
 
-def one_mistake(sheet: Sheet, candidates: Sequence[Candidate]) -> Explanation | None:
-    """Return the one mistake that gives the numbers, and others that do too."""
-    case = case_of(sheet)
-    return best([candidate for candidate in candidates if agrees(sheet, candidate.change(case))], case)
-
-
 @dataclass(frozen=True, eq=False)
 class Made:
     """A candidate, its recipe, and the stages that this gives: all of it follows from what is asked alone."""
@@ -73,24 +66,29 @@ class Made:
 
 def catalogue(sheet: Sheet) -> list[Made]:
     """Return what every mistake would give on what a sheet asks, whatever stands in its boxes."""
+    return what_is_made(sheet, single(sheet))
+
+
+def what_is_made(sheet: Sheet, candidates: Sequence[Candidate]) -> list[Made]:
+    """Return what some candidates would give on what a sheet asks."""
     case = case_of(sheet)
-    made = [(candidate, candidate.change(case)) for candidate in single(sheet)]
+    made = [(candidate, candidate.change(case)) for candidate in candidates]
     return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in made]
 
 
 def one_of(sheet: Sheet, known: Sequence[Made]) -> Explanation | None:
     """Return the one mistake of a catalogue that gives the numbers, and others that do too."""
-    return best([made.candidate for made in known if gives(sheet, made.recipe, made.stages)], case_of(sheet))
+    return best([made.candidate for made in known if gives(sheet, made.recipe, made.stages)])
 
 
-def best(fits: Sequence[Candidate], case: Case) -> Explanation | None:
+def best(fits: Sequence[Candidate]) -> Explanation | None:
     """Return the likeliest of what fits; the others are named beside it."""
     if not fits:
         return None
     first, *rest = sorted(fits, key=rank)
     groups = dict.fromkeys(tuple(sorted(set(candidate.names))) for candidate in rest)
     groups.pop(tuple(sorted(set(first.names))), None)
-    return Explanation(first.names, tuple(groups), recipe=first.change(case))
+    return Explanation(first.names, tuple(groups))
 
 
 def another_setting(sheet: Sheet, variants: Mapping[str, Settled]) -> Explanation | None:
@@ -98,13 +96,13 @@ def another_setting(sheet: Sheet, variants: Mapping[str, Settled]) -> Explanatio
     for name, settled in variants.items():
         other = Sheet(settled, sheet.problem, sheet.boxes)
         if name != sheet.settled.name and fitting(other) and agrees(other, right(settled)):
-            return Explanation(setting=f"variant=[{name}]", recipe=None)
+            return Explanation(setting=f"variant=[{name}]")
     for word, change in scalings(sheet):
         if agrees(sheet, change):
-            return Explanation(setting=word, recipe=change)
+            return Explanation(setting=word)
     for word, make in others(sheet.right) if sheet.problem.weights is None else ():
         if agrees(sheet, make(sheet.right)):
-            return Explanation(setting=word, recipe=make(sheet.right))
+            return Explanation(setting=word)
     return None
 
 
@@ -134,36 +132,35 @@ def scalings(sheet: Sheet) -> Iterator[tuple[str, Recipe]]:
         yield "scale=true", sheet.right.with_rules(scale=usual)
 
 
-def two_mistakes(sheet: Sheet, candidates: Sequence[Candidate]) -> Explanation | None:
+def two_mistakes(sheet: Sheet, known: Sequence[Made]) -> Explanation | None:
     """Return two mistakes, one made after the other, that give the numbers."""
     sizes = sheet.settled.head * len(sheet.problem.tokens) * sheet.problem.keys
     if sizes > MOST_PLACES:
         return None
     case = case_of(sheet)
-    telling = distinct(sheet, candidates, case)
+    telling = [made.candidate for made in distinct(sheet, known)]
     pairs = (
         Candidate(tuple(sorted((*one.names, *other.names))), composed(one, other))
         for one, other in itertools.permutations(telling, 2)
         if one.names != other.names
     )
-    return best([pair for pair in pairs if agrees(sheet, pair.change(case))], case)
+    return best([pair for pair in pairs if agrees(sheet, pair.change(case))])
 
 
-def distinct(sheet: Sheet, candidates: Sequence[Candidate], case: Case) -> list[Candidate]:
+def distinct(sheet: Sheet, known: Sequence[Made]) -> list[Made]:
     """Return the candidates that change the answer, one of each name and answer."""
     seen: set[tuple[str, bytes]] = set()
     kept = []
     exact = stages(sheet, sheet.right)
-    for candidate in candidates:
-        made = stages(sheet, candidate.change(case))
-        if made is None or exact is None:
-            kept.append(candidate)
+    for made in known:
+        if made.stages is None or exact is None:
+            kept.append(made)
             continue
-        last = np.round(made.get("output", made["weights"]), 9)
+        last = np.round(made.stages.get("output", made.stages["weights"]), 9)
         same = np.round(exact.get("output", exact["weights"]), 9)
-        key = (candidate.names[0], last.tobytes())
+        key = (made.candidate.names[0], last.tobytes())
         if key not in seen and not (last.shape == same.shape and np.array_equal(last, same, equal_nan=True)):
-            kept.append(candidate)
+            kept.append(made)
         seen.add(key)
     return kept
 

@@ -36,22 +36,18 @@ MOST_CELLS = 400
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """A variant on its problem, and the boxes that are filled in, in the order of the stages.
-
-    `recipe` stands for the right computation, where slips are looked for beside a mistake.
-    """
+    """A variant on its problem, and the boxes that are filled in, in the order of the stages."""
 
     settled: Settled
     problem: Problem
     boxes: tuple[Box, ...]
-    recipe: Recipe | None = None
     known: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
     """What follows from these boxes, kept for other recipes of the same steps."""
 
     @property
     def right(self) -> Recipe:
         """The steps of the right computation."""
-        return right(self.settled) if self.recipe is None else self.recipe
+        return right(self.settled)
 
 
 def stages(sheet: Sheet, recipe: Recipe) -> Stages | None:
@@ -121,30 +117,35 @@ def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
 def reach(sheet: Sheet, recipe: Recipe, earlier: Sequence[Box], stage: str, centre: Array) -> Array:
     """Return how far a stage moves while the numbers before it move within their rounding, to first order."""
     total = np.zeros_like(centre)
-    if sum(int(box.given.sum()) for box in earlier) > MOST_CELLS:
+    if not 0 < sum(int(box.given.sum()) for box in earlier) <= MOST_CELLS:
         return total
-    twice = one_stage(sheet, held(recipe, earlier), stage, 2)
-    apart = twice is None or not np.array_equal(twice, np.stack([centre, centre]), equal_nan=True)
     moving = nudged(sheet, earlier)
-    count = len(moving[0].values) if moving else 0
-    size = 1 if apart else max(count, 1)  # at once, unless copies mix
-    for copies in (slice(start, start + size) for start in range(0, count, size)):
-        others = [replace(box, values=box.values[copies]) for box in moving]
-        moved = one_stage(sheet, held(recipe, others), stage, size)
+    count = len(moving[0].values)
+    at_once = one_stage(sheet, held(recipe, moving), stage, count)
+    if at_once is not None and at_once.shape[1:] == total.shape and np.array_equal(at_once[-1], centre, equal_nan=True):
+        return total + spans(at_once, centre)
+    for copy in range(count - 1):  # one after the other, as copies mix
+        moved = one_stage(sheet, held(recipe, [replace(box, values=box.values[[copy]]) for box in moving]), stage, 1)
         if moved is not None and moved.shape[1:] == total.shape:
-            with np.errstate(invalid="ignore", over="ignore"):
-                total += np.nan_to_num(np.abs(moved - centre)).sum(axis=0)
+            total += spans(moved, centre)
     return total
 
 
+def spans(moved: Array, centre: Array) -> Array:
+    """Return how far copies `[n ...]` lie from the centre, all together."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart: Array = np.nan_to_num(np.abs(moved - centre)).sum(axis=0)
+    return apart
+
+
 def nudged(sheet: Sheet, boxes: Sequence[Box]) -> list[Box]:
-    """Return copies of boxes `[n ...]`, in each of which one cell is moved by its rounding."""
+    """Return copies of boxes `[n ...]`, in each of which one cell is moved by its rounding; in the last one none is."""
     key = ("nudged", len(boxes))
     if key not in sheet.known:
         cells = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
         count, start, moving = sum(map(len, cells)), 0, []
         for box, places in zip(boxes, cells, strict=True):
-            values = np.repeat(box.values[None], count, axis=0)
+            values = np.repeat(box.values[None], count + 1, axis=0)
             values[(np.arange(start, start + len(places)), *places.T)] += box.halves[tuple(places.T)]
             moving.append(replace(box, values=values))
             start += len(places)

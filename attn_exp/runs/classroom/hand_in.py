@@ -17,6 +17,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.classroom.grading import Grade, grade
 from attn_exp.experiment.classroom.paper import Paper
+from attn_exp.experiment.judging.diagnose import of_another_setting
 from attn_exp.report import words, worksheet
 from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table
@@ -114,10 +115,10 @@ def graded_in_turn(files: Sequence[Path], keys: Mapping[str, Key]) -> Iterator[H
 
 
 def common(handed: Sequence[Handed]) -> Iterator[tuple[str, int, str]]:
-    """Yield how many students made each mistake, the commonest first."""
+    """Yield how many students made each mistake, or took another setting, the commonest first."""
     counts = Counter(name for one in handed if one.grade for name in one.grade.mistakes)
     for name, count in counts.most_common():
-        yield name, count, mistakes.mistake(name).says
+        yield name, count, mistakes.mistake(name).says if name in mistakes.names() else of_another_setting(name)
 
 
 def keys_of(place: Path) -> dict[str, Key]:

@@ -140,7 +140,12 @@ def test_a_mistake_is_named_from_rounded_weights_and_output(name: str, digits: i
     assert digits == 2 or verdict.mistakes == (name,), verdict
 
 
-@pytest.mark.parametrize("name", thinned((name for name in WRONG if name not in ("queries_keys_swapped",)), 4))
+def test_queries_and_keys_may_be_exchanged_from_the_start() -> None:
+    verdict = explained(WRONG["queries_keys_swapped"], "q", "k", "scores", "weights", "output")
+    assert verdict.mistakes == ("queries_keys_swapped",) and states(verdict)["q"] == "broken", verdict
+
+
+@pytest.mark.parametrize("name", thinned(WRONG, 4))
 def test_a_mistake_is_named_from_the_output_alone(name: str) -> None:
     verdict = explained(WRONG[name], "output", digits=4)
     assert frozenset({name}) in named(verdict), verdict
