@@ -73,12 +73,20 @@ def obeyed(words: Sequence[str]) -> int:
 
         raise UserError(hints.unknown_command(words[0], list(COMMANDS)))
     if "--version" in words:
-        from importlib.metadata import version  # noqa: PLC0415 - nothing else needs it
-
-        return say(f"attn-exp {version('attn-exp')}")
+        return say(f"attn-exp {version()}")
     from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
     return answer(command_line.understood(words))
+
+
+def version() -> str:
+    """Return the number of this version, or that it runs from a checkout, which has none."""
+    from importlib import metadata  # noqa: PLC0415 - nothing else needs it
+
+    try:
+        return metadata.version("attn-exp")
+    except metadata.PackageNotFoundError:
+        return "from a checkout that is not installed"
 
 
 def answer(asked: Asked) -> int:

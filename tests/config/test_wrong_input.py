@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import fields
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,17 @@ def test_an_error_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(sys, "argv", ["attn-exp"])
     with pytest.raises(ZeroDivisionError, match="ours"):
         cli.main()
+
+
+def test_a_checkout_that_is_not_installed_has_no_version_to_say(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    assert cli.obey(["--version"]) == cli.DONE
+    assert capsys.readouterr().out == "attn-exp from a checkout that is not installed\n"
 
 
 def test_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
