@@ -35,6 +35,8 @@ NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"
 ENVIRONMENT = "oc.env"
 SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and marks mean nothing."""
+MEMORY = "embeddings.memory"
+"""What may be said in short: a number of tokens, words, vectors or a file."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
 """What a user has quoted, a list of words, or another setting's value: no bare sentence."""
@@ -159,11 +161,21 @@ def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:
     return Repeat(tuple(overrides), tuple(folders), own=registry.files())
 
 
+def check_short_forms(words: Sequence[str]) -> None:
+    """Refuse one short value for a part that other words say setting by setting: OmegaConf would drop it unsaid."""
+    for word in words:
+        key, _, value = word.partition("=")
+        beside = next((other for other in words if other.lstrip("+").startswith(f"{MEMORY}.")), None)
+        if key.lstrip("+") == MEMORY and beside is not None and not value.startswith(("{", "null")):
+            raise UserError(f"{word} beside {beside}: name what it holds, {MEMORY}.tokens, .text, .vectors or .file")
+
+
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
     """Refuse choices of a group that Hydra fails on without naming them: no words, or several where there is one."""
     known = group_names(folders)
     for name in own_code.unlisted(words, choices("variant", folders)):
         raise UserError(f"variant.{name}.form: name it among the variants too, such as variant=[matrix,{name}]")
+    check_short_forms(words)
     for word in words:
         key, _, choice = word.partition("=")
         if not key:

@@ -28,6 +28,10 @@ MISTAKES = [
     ("figures.format=gif", "unknown figures.format 'gif'; choose one of png, svg, pdf"),
     ("figures.format=[]", "figures.format=[]: expected at least one of png, svg, pdf"),
     ("figures.width=100", "figures.width=100: expected a number from 3 to 20"),
+    (
+        "embeddings=random embeddings.memory=[a,b] embeddings.memory.d_model=4",
+        "embeddings.memory=[a,b] beside embeddings.memory.d_model=4: name what it holds, embeddings.memory.tokens, ",
+    ),
     ("head=3", "head=3 does not divide d_model=4; choose one of 1, 2, 4"),
     ("head=two", "head=two: expected a whole number of at least 1"),
     ("head=0", "head=0: expected a whole number of at least 1"),
