@@ -87,12 +87,14 @@ def own_form(
     if not isinstance(form, Named):
         return None
     from attn_exp.experiment.judging.asked import Asked  # noqa: PLC0415 - most runs check nobody's own code
+    from attn_exp.experiment.judging.filler import of_any_length  # noqa: PLC0415
     from attn_exp.experiment.own_form import imported  # noqa: PLC0415
 
     means = convention(chosen["convention"])
     asked = Asked(
-        rules.masks, rules.scores, placed, rules.normalizer, chosen["scale"], blocks=means.blocks, empty=means.empty,
-        align=chosen["align"] or means.align, caps_last=means.caps_last, seed=seed, typed=frozenset(words_of(chosen)),
+        tuple(map(of_any_length, rules.masks)), rules.scores, placed, rules.normalizer, chosen["scale"],
+        blocks=means.blocks, empty=means.empty, align=chosen["align"] or means.align, caps_last=means.caps_last,
+        seed=seed, typed=frozenset(words_of(chosen)),
     )  # fmt: skip
     return imported(form, asked)
 

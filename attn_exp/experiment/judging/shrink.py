@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp import registry
+from attn_exp.config.spelling import spelled
 from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected
+from attn_exp.experiment.judging.filler import Filler
 from attn_exp.experiment.judging.keywords import at_of, for_case
 from attn_exp.experiment.judging.modules import Bound
 from attn_exp.experiment.judging.own import Own
@@ -21,7 +23,7 @@ from attn_exp.experiment.judging.stages import beside
 from attn_exp.experiment.judging.verdict import Smallest
 from attn_exp.experiment.mistakes.recipe import Given
 from attn_exp.rules.masks.array import Allowed
-from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.scores.sink import Sink
 
@@ -169,9 +171,22 @@ def command(own: Own, case: Case, caller: Caller) -> str:
     form = own.target or f"{own.file or module_of(own)}:{own.name}"
     files = [word for file in registry.files() for word in ("--with", shlex.quote(file))]
     words = ["python -m attn_exp", *files, *given_words(case)]
-    kept = [word for word in sorted(caller.asked.typed) if word.partition("=")[0] not in ("head", "seed")]
-    chosen = [*kept, "variant=[matrix,mine]", f"variant.mine.form={form}"]
+    kept = [word for word in sorted(caller.asked.typed) if not word.startswith(("head=", "seed=", "embeddings"))]
+    chosen = [*padded(kept, case), "variant=[matrix,mine]", f"variant.mine.form={form}"]
     return " ".join([*words, f"head={case.recipe.heads}", *map(shlex.quote, chosen)])
+
+
+def padded(words: Sequence[str], case: Case) -> list[str]:
+    """Return words with the filler among the keys of a case, which are fewer than those that the words speak of."""
+    parts = [part for mask in case.recipe.rules.masks for part in (mask.masks if isinstance(mask, AnyOf) else [mask])]
+    mask = next((part for part in parts if isinstance(part, Filler | Padding)), None)
+    if mask is None:
+        return list(words)
+    rest = [word for word in words if not word.startswith("mask.padding.")]
+    if isinstance(mask, Padding):
+        return [*rest, f"mask.padding.lengths={int(np.ravel(mask.lengths)[0])}"]
+    kept = (spelled(bool(mask.kept[key % len(mask.kept)])) for key in range(at_of(case).keys))
+    return [*rest, f"mask.padding.keys=[{','.join(kept)}]"]
 
 
 def given_words(case: Case) -> list[str]:

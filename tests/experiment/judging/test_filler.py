@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp import cli
 
 ASKED = (
     "mask=padding mask.padding.tokens=[likes]",
@@ -47,6 +50,38 @@ def test_one_that_knows_filler_at_the_end_alone_does_not(words: str) -> None:
     verdict = attn_exp.check(at_the_end, *words.split(), quick=True)
     assert not verdict.passed
     assert attn_exp.check(at_the_end, "mask=padding", "mask.padding.lengths=3", quick=True).passed
+
+
+UNSCALED = """
+import numpy as np
+def mine(q, k, v, mask=None):
+    scores = q @ np.swapaxes(k, -1, -2)
+    scores = scores if mask is None else np.where(mask, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+"""
+
+
+@pytest.mark.parametrize("words", [*ASKED, "mask=padding mask.padding.lengths=[6,4,5]"])
+def test_the_command_of_the_smallest_case_says_the_filler_of_that_case(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(UNSCALED)
+    verdict = attn_exp.check("mine.py:mine", *words.split())
+    assert verdict.mistakes == ("no_scale",) and verdict.smallest is not None
+    assert cli.obey([*shlex.split(verdict.smallest.command)[3:], "report=none"]) == cli.DONE
+    assert "mine differs from matrix by up to" in capsys.readouterr().out
+
+
+def test_a_run_with_filler_named_key_by_key_takes_a_function_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(UNSCALED)
+    words = ["mask=padding", "mask.padding.keys=[false,true,true]", "scale=false", "head=1", "report=none"]
+    assert cli.obey([*words, "variant=[matrix,mine]", "variant.mine.form=mine.py:mine"]) == cli.DONE
+    assert "mine differs" not in capsys.readouterr().out
 
 
 def test_filler_that_no_token_is_called() -> None:
