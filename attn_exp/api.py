@@ -10,6 +10,7 @@ from attn_exp.config.repeat import Repeat
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, worded
 from attn_exp.errors import folder as path_of
+from attn_exp.errors import given as value_given
 from attn_exp.runs import execution, own_members, store
 from attn_exp.runs.given import is_array_name, named_or_spelled, plain, split, starting, with_arrays
 from attn_exp.runs.result import Result
@@ -94,6 +95,8 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
     from attn_exp.experiment.judging import check as judging  # noqa: PLC0415
     from attn_exp.experiment.judging import command, own  # noqa: PLC0415 - most imports need none
 
+    if not isinstance(quick, bool):
+        raise UserError(f"quick is {value_given(quick)}; expected True or False")
     question = command.understood(
         [*worded(words), *(f"{key}={spelled(plain(value))}" for key, value in settings.items())]
     )

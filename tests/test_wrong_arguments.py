@@ -44,6 +44,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "run in": lambda value: attn_exp.run("variant=matrix", config_dir=value),
     "sweep": lambda value: attn_exp.sweep("seed=1,2", value),
     "check": lambda value: attn_exp.check(mine, value, quick=True),
+    "check quick": lambda value: attn_exp.check(mine, quick=value),
     "check of": lambda value: attn_exp.check(value, "head=0"),
     "explain": attn_exp.explain,
     "sheet": attn_exp.sheet,

@@ -89,13 +89,18 @@ def reason(sheet: Sheet, ours: Ways, others: Ways | None, sizes: Sizes) -> str:
 
 
 def apart(sheet: Sheet, ours: Ways, others: Ways | None, sizes: Sizes) -> bool:
-    """Say whether random numbers of these sizes part our ways from the right one, or from the others."""
+    """Say whether random numbers of these sizes part our ways from the right one, or from the others.
+
+    Ways that do not fit these sizes count where none does.
+    """
     recipe, given = random_problem(sheet.right, sheet.settled.output_projection, sizes)
     right = answer(recipe, given)
     if right is None:
         return False
     theirs = [right] if others is None else [answer(way.change(recipe), given) for way in others]
-    return any(differ(answer(way.change(recipe), given), other) for way in ours for other in theirs)
+    made = [answer(way.change(recipe), given) for way in ours]
+    fitting = [array for array in made if array is not None] or made
+    return any(differ(array, other) for array in fitting for other in theirs)
 
 
 def answer(recipe: Recipe, given: Given) -> Array | None:

@@ -10,6 +10,7 @@ from time import perf_counter
 
 import numpy as np
 
+from attn_exp.errors import UserError
 from attn_exp.experiment.judging import ask
 from attn_exp.experiment.judging.ask import Seen, Tried, failing
 from attn_exp.experiment.judging.asked import Asked
@@ -71,6 +72,10 @@ def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     caller, function, tried = ask.how_to_call(own, asked)
     if tried.answer.output is None:
         return silent(own, asked, tried, perf_counter() - start)
+    if asked.device != "cpu" and caller.library.name != "torch":
+        raise UserError(
+            f"device={asked.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
+        )
     caller = ask.with_its_mask(caller, function)
     subject = Subject(own, asked, function, tried, start)
     verdict = questioned(subject, caller, quick, tell)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError, first_line, unknown
 
 Array = NDArray[Any]
 LIBRARIES = ("numpy", "torch", "jax")
@@ -68,6 +68,11 @@ def wide(array: Any) -> Array:
 
 def of_torch(device: str) -> Library:
     import torch  # noqa: PLC0415 - only where a function wants it
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UserError(f"device={device}: torch cannot use it here ({first_line(error)})") from error
 
     def into(array: Array, kind: str) -> Any:
         tensor = torch.from_numpy(np.array(array, copy=True))

@@ -31,6 +31,9 @@ def unscaled(q, k, v, is_causal=False):
     s = q @ k.swapaxes(-1, -2)
     return softmax(np.where(np.tril(np.ones(s.shape[-2:], bool)), s, -np.inf) if is_causal else s) @ v
 
+def tensors(q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor"):
+    return v
+
 def strange(a):
     return a
 
@@ -82,6 +85,8 @@ def test_the_smallest_input_can_be_pasted(tmp_path: Path) -> None:
         (("mine.py:right", "--fast"), "unknown option '--fast'"),
         (("mine.py:right", "layout=thd"), "unknown layout 'thd'"),
         (("mine.py:right", "takes=cupy"), "unknown takes 'cupy'"),
+        (("mine.py:right", "device=cuda"), "device=cuda is for functions of tensors; right takes numpy arrays"),
+        (("mine.py:tensors", "device=abacus"), "device=abacus: torch cannot use it here"),
         (("no_such_package:f",), "no_such_package cannot be imported: ModuleNotFoundError"),
     ],
 )
