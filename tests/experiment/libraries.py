@@ -1,4 +1,5 @@
-"""Attention as libraries compute it, in a process of their own: `python -m tests.experiment.libraries NAME IN OUT`.
+"""Attention as libraries compute it, in a process of their own: `python -m tests.experiment.libraries NAME IN OUT`,
+or several of these.
 
 IN and OUT are .npz files: `<number>/<name>` of each case, and `<number>` of its answer `[t h*e]`. A case is `q`
 `[t h*d]`, `k` `[s h*d]`, `v` `[s h*e]`, `head`, `mask` `[t s]` with True = may attend, `causal`, and `length`, how many
@@ -86,7 +87,7 @@ def keras(case: Case, scores: bool = False) -> Any:
     layer.set_weights([eye.reshape(width, heads, -1)] * 3 + [eye.reshape(heads, -1, width)])
     settings = {"attention_mask": case["mask"][None], "use_causal_mask": bool(case["causal"])}
     found = layer(q, v, key=k, return_attention_scores=scores, **settings)
-    return np.asarray(found[0] if scores else found)[0]
+    return keras.ops.convert_to_numpy(found[0] if scores else found)[0]
 
 
 def keras_scores(case: Case) -> Any:
@@ -96,12 +97,13 @@ def keras_scores(case: Case) -> Any:
 
 def keras_attention(case: Case) -> Any:
     """Compute Keras' layer of one head, which takes masks of keys and a causal one."""
-    from keras import layers  # noqa: PLC0415
+    from keras import layers, ops  # noqa: PLC0415
 
     layer = layers.Attention(dtype="float64")
     q, k, v = (case[name][None] for name in "qkv")
     filler = np.arange(len(case["k"])) < case["length"]
-    return np.asarray(layer([q, v, k], mask=[None, filler[None]], use_causal_mask=bool(case["causal"])))[0]
+    found = layer([q, v, k], mask=[None, filler[None]], use_causal_mask=bool(case["causal"]))
+    return ops.convert_to_numpy(found)[0]
 
 
 def flash(case: Case) -> Any:
@@ -240,5 +242,8 @@ def main(name: str, cases_file: str, answers_file: str) -> None:
 
 
 if __name__ == "__main__":
-    os.environ |= {"KERAS_BACKEND": "jax", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
-    main(*sys.argv[1:])
+    # Keras compiles each shape anew under JAX, and its layer of one head gives other numbers under PyTorch.
+    backend = "jax" if sys.argv[1] == "keras_attention" else "torch"
+    os.environ |= {"KERAS_BACKEND": backend, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
+    for start in range(1, len(sys.argv), 3):
+        main(*sys.argv[start : start + 3])

@@ -37,6 +37,9 @@ GROUPED = ((1, 1, 2, 1), (3, 5, 4, 2), (5, 3, 6, 1), (4, 4, 6, 2), (6, 2, 2, 3))
 LONGER = ((5, 5, 2, 4), (7, 9, 3, 2), (60, 150, 2, 2), (1, 300, 1, 4))
 """For positions: sizes of heads are even, and keys far away."""
 
+LOOPED, ASKED_BOTH = 1000, 40
+"""With more weights than these, the reference, which loops, is asked about the first cases alone."""
+
 NEEDS = {"torch": "torch", "jax": "jax", "keras": "keras", "alibi": "transformers", "t5": "transformers",
          "rope": "transformers"}  # fmt: skip
 """Libraries that are extras, by how the names of what they are asked for begin."""
@@ -105,44 +108,46 @@ def settings(base: Config, name: str, case: dict[str, Any]) -> Config:
     return replace(base, embeddings=given, projections=Projections(source="none"), head=case["head"], mask=mask, **more)
 
 
-def asked(name: str, cases: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
-    """Return the library's answers, from a process of its own."""
-    arrays = {f"{number}/{part}": value for number, case in enumerate(cases) for part, value in case.items()}
-    np.savez(folder / "cases.npz", **arrays)
-    files = [str(folder / "cases.npz"), str(folder / "answers.npz")]
+def asked(cases: Mapping[str, list[dict[str, Any]]], folder: Path) -> dict[str, dict[str, Any]]:
+    """Return a library's answers to cases of several functions, from a process of its own."""
+    files = {name: [str(folder / f"{name}-{which}.npz") for which in ("cases", "answers")] for name in cases}
+    for name, some in cases.items():
+        arrays = {f"{number}/{part}": value for number, case in enumerate(some) for part, value in case.items()}
+        np.savez(files[name][0], **arrays)
+    words = [word for name, pair in files.items() for word in (name, *pair)]
     subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.experiment.libraries", name, *files],
-        check=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=300,
+        [sys.executable, "-W", "ignore", "-m", "tests.experiment.libraries", *words],
+        check=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=600,
     )  # fmt: skip
-    with np.load(folder / "answers.npz") as answers:
-        return dict(answers)
+    answers = dict[str, dict[str, Any]]()
+    for name, (_, file) in files.items():
+        with np.load(file) as arrays:
+            answers[name] = dict(arrays)
+    return answers
 
 
 @pytest.mark.parametrize(
-    "name",
+    "names",
     [
-        "torch_sdpa",
-        "torch_mha",
-        "torch_mha_context",
-        "jax",
-        "keras",
-        "keras_scores",
-        "keras_attention",
-        "flash",
-        "onnx",
-        "udl",
-        "alibi",
-        "t5",
-        "rope",
+        ("torch_sdpa", "torch_mha", "torch_mha_context"),
+        ("jax",),
+        ("keras", "keras_scores"),
+        ("keras_attention",),
+        ("flash", "onnx", "udl"),
+        ("alibi", "t5", "rope"),
     ],
+    ids=" ".join,
 )
-def test_a_convention_is_what_its_library_computes(name: str, tmp_path: Path) -> None:
-    library = NEEDS.get(name.partition("_")[0], "numpy")
+def test_a_convention_is_what_its_library_computes(names: tuple[str, ...], tmp_path: Path) -> None:
+    library = NEEDS.get(names[0].partition("_")[0], "numpy")
     if not find_spec(library):
         assert "ATTN_EXP_CI" not in os.environ, f"{library} is not installed"
         pytest.skip(f"{library} is not installed")
-    cases = [fitting(name, case(seed, LONGER if name in POSITIONS else SHAPES)) for seed in range(CASES)]
-    hold(name, cases, asked(name, cases, tmp_path))
+    shapes = {name: LONGER if name in POSITIONS else SHAPES for name in names}
+    cases = {name: [fitting(name, case(seed, shapes[name])) for seed in range(CASES)] for name in names}
+    answers = asked(cases, tmp_path)
+    for name in names:
+        hold(name, cases[name], answers[name])
 
 
 def test_old_onnx_is_what_its_reference_code_computed() -> None:
@@ -159,8 +164,10 @@ def hold(name: str, cases: Sequence[dict[str, Any]], answers: Mapping[str, Any])
         problem = build(chosen)
         settled = settle("multi_head", chosen.variant["multi_head"], chosen, problem)
         mine, close = execute(settled, problem).output, CLOSE.get(name, 1e-12)
-        expected = oracle.ask(settled.question, problem)
         assert mine is not None
-        assert expected.output is not None
         np.testing.assert_allclose(mine, answers[str(number)], rtol=0, atol=close, err_msg=f"{name}, case {number}")
+        if number >= ASKED_BOTH and each["mask"].size > LOOPED:
+            continue
+        expected = oracle.ask(settled.question, problem)
+        assert expected.output is not None
         np.testing.assert_allclose(mine[list(expected.rows)], expected.output, rtol=0, atol=close)
