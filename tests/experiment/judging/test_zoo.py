@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 
-from attn_exp.config.compose import composed
 from attn_exp.experiment.judging.asked import Asked, asked
 from attn_exp.experiment.judging.check import check
 from attn_exp.experiment.judging.own import recorded
 from attn_exp.experiment.judging.verdict import Verdict
+from tests.compose import config
 from tests.long import thinned
 from tests.zoo.case import Case
 from tests.zoo.cases import CASES
@@ -19,10 +20,10 @@ from tests.zoo.pairs import PAIRS
 from tests.zoo.rights import RIGHT
 
 
+@functools.cache
 def settings(words: tuple[str, ...], seed: int = 0) -> Asked:
     """Return what these words ask of a function."""
-    seeded = [*words, f"seed={seed}"]
-    return asked(composed(seeded, []), list(words))
+    return asked(config(*words, f"seed={seed}"), list(words))
 
 
 def verdict(function: Any, words: tuple[str, ...] = (), seed: int = 0, quick: bool = False) -> Verdict:
