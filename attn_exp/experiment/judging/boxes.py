@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,16 @@ class Box:
     names: tuple[tuple[str, ...], tuple[str, ...]]
     note: str = ""
 
-    @property
+    @cached_property
     def given(self) -> Array:
         """Which cells are given."""
         return ~np.isnan(self.values)
+
+    @cached_property
+    def far(self) -> Array | None:
+        """Which cells are given as numbers beyond all others; None where none is."""
+        far = np.isinf(self.values) | (np.abs(self.values) >= -AS_GOOD_AS_MINUS_INFINITY)
+        return far if far.any() else None
 
     @property
     def counted(self) -> str:
@@ -56,7 +63,8 @@ class Box:
             return self.given
         with np.errstate(invalid="ignore"):
             near = np.abs(self.values - array) <= self.halves * (1 + 1e-9) + widening
-            near |= (self.values == array) | (np.isneginf(array) & (self.values <= AS_GOOD_AS_MINUS_INFINITY))
+            if self.far is not None:
+                near |= (self.values == array) | (np.isneginf(array) & (self.values <= AS_GOOD_AS_MINUS_INFINITY))
         return np.asarray(self.given & ~near)
 
     def written(self, place: Iterable[int], number: float) -> str:

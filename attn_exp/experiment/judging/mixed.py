@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.experiment.judging.boxes import Box
 from attn_exp.experiment.judging.chance import by_chance
-from attn_exp.experiment.judging.slips import Slip, every_slip
+from attn_exp.experiment.judging.slips import Slip, slips_of
 from attn_exp.experiment.judging.suspects import Explanation, Made, best, distinct
 from attn_exp.experiment.judging.worksheet import Sheet, part
 
@@ -31,8 +31,12 @@ def only_slip(sheet: Sheet, made: Made) -> Slip | None:
     """Return the one wrong cell of a worksheet beside a mistake, where the rest is the mistake's or follows from it."""
     if made.stages is None or sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1:
         return None
-    slips = [slip for slip in every_slip(sheet, made.recipe) if slip]
-    return slips[0] if len(slips) == 1 and slips[0].cells.sum() == 1 else None
+    only: Slip | None = None
+    for slip in slips_of(sheet, made.recipe, made.stages):
+        if slip and (only or slip.cells.sum() > 1):
+            return None
+        only = only or slip
+    return only
 
 
 def without(sheet: Sheet, slip: Slip) -> Iterator[Box]:

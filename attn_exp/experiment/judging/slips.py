@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.experiment.judging.boxes import Array, Box
 from attn_exp.experiment.judging.verdict import BROKEN, HELD, Finding
-from attn_exp.experiment.judging.worksheet import Sheet, held, part, stages, unfollowed, wrong
+from attn_exp.experiment.judging.worksheet import Sheet, Stages, held, part, stages, unfollowed, wrong
 from attn_exp.experiment.mistakes.recipe import Recipe
 
 SHOWN = 4
@@ -39,23 +39,22 @@ class Slip:
         return f"{self.box.where(place)}: {mine} should be {self.box.written(place, self.expected[tuple(place)])}"
 
 
-def every_slip(sheet: Sheet, recipe: Recipe | None = None) -> list[Slip | None]:
-    """Return for each box its wrong cells, judged from the boxes before it, or None where it is right.
+def every_slip(sheet: Sheet) -> list[Slip | None]:
+    """Return for each box its wrong cells, judged from the boxes before it, or None where it is right."""
+    return list(slips_of(sheet, sheet.right, stages(sheet, sheet.right)))
 
-    A `recipe` takes the place of the right computation, so that slips are found beside a mistake.
-    """
-    slips: list[Slip | None] = []
-    recipe = sheet.right if recipe is None else recipe
-    exact = stages(sheet, recipe)
+
+def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Slip | None]:
+    """Yield the same of a recipe, whose stages are known, in place of the right computation."""
+    later = False
     for place, box in enumerate(sheet.boxes):
-        later = any(slips)
         missed = unfollowed(sheet, recipe, place) if later else wrong(sheet, recipe, place, exact)
         if not missed.any():
-            slips.append(None)
+            yield None
             continue
         made = stages(sheet, held(recipe, sheet.boxes[:place])) if later else exact
-        slips.append(Slip(box, missed, part(made, box)))
-    return slips
+        later = True
+        yield Slip(box, missed, part(made, box))
 
 
 def is_slip(slips: Sequence[Slip | None]) -> bool:
