@@ -23,12 +23,15 @@ def inline(*texts: str) -> str:
     return "\n".join(("", *(line.lstrip() for text in texts for line in text.splitlines()), ""))
 
 
+REMARK = re.compile(r"^(//.*|/\*\*.*\*/)\n", re.MULTILINE)
+
+
 def scripts(*names: str) -> str:
     """Return scripts as one, with the words that they say: `words.NAME` there is NAME in the file of words.
 
-    `fill(words.NAME, {place: value})` puts values where braces stand.
+    `fill(words.NAME, {place: value})` puts values where braces stand. Remarks on lines of their own stay behind.
     """
-    text = inline(*map(template_text, names))
+    text = REMARK.sub("", inline(*map(template_text, names)))
     said = {name: getattr(words, name) for name in sorted(set(re.findall(r"\bwords\.([A-Z][A-Z_]*)", text)))}
     return inline('"use strict";', f"const words = {json.dumps(said, ensure_ascii=False)};", FILL) + text
 
