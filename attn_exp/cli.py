@@ -186,7 +186,7 @@ def command(named: Command, words: Sequence[str]) -> int:
     """
     rest = words[1:]
     if list(rest) in (["-h"], ["--help"]):
-        return say(f"attn-exp {named.usage:20} {named.meaning}")
+        return say(f"attn-exp {named.usage}\n  {named.meaning}")
     if not named.least <= len(rest) <= named.most:
         raise UserError(f"attn-exp {' '.join(words)}: expected attn-exp {named.usage}")
     reply = named.obey(rest)
@@ -197,7 +197,7 @@ def command(named: Command, words: Sequence[str]) -> int:
 
 
 MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]"
-SHEET = "sheet SETTINGS [names=class.csv] [digits=2] [turned=true] [to=DIR]"
+SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [turned=true] [to=DIR]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
@@ -206,9 +206,7 @@ JUDGING, RUNS, SWEEP = "experiment.judging.command", "runs.commands", "sweeps.co
 COMMANDS = {
     "check": Command(f"{JUDGING}:checked", 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"),
     "explain": Command(f"{JUDGING}:explained", 1, MANY, EXPLAIN, "are these numbers right, and if not, why?"),
-    "new": Command(
-        "config.new:write", 1, 3, "new [DIR/]NAME [--config-dir DIR]", "a YAML of your own numbers, ready to edit"
-    ),
+    "new": Command("config.new:write", 1, 3, NEW, "a YAML of your own numbers, ready to edit"),
     "open": Command(f"{RUNS}:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
     "report": Command(f"{SWEEP}:render_again", 1, 10, REPORT, "a run's report again, from its results"),
     "index": Command(f"{RUNS}:index", 0, 1, "index [DIR]", "a page of all runs and sweeps under a folder (outputs)"),

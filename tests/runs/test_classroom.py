@@ -181,11 +181,18 @@ def test_semicolons_and_decimal_commas_are_read(home: Path) -> None:
         (["seed=range(0,9999)"], "9,999 sheets"),
         (["names=nowhere.csv"], "nowhere.csv: cannot be read"),
         (["hello"], "hello"),
+        (["digit=3"], "unknown word of attn-exp sheet 'digit'; did you mean digits?"),
+        (["stage=weights"], "did you mean stages?"),
+        (["name=class.csv"], "did you mean names?"),
+        (["hed=2"], "unknown setting 'hed'; did you mean head?"),
+        (["titel=mine"], "unknown setting 'titel'; did you mean title?"),
+        (["names=one.csv", "seed=range(0,3)"], "1 name and 3 seeds; expected one seed for all, or as many as names"),
         (["variant=[linear]"], "not computed in steps"),
         (["embeddings.tokens=40"], "too long"),
     ],
 )
 def test_a_mistake_of_the_teacher_is_one_line(words: Sequence[str], message: str, home: Path) -> None:
+    Path("one.csv").write_text("name\nAda\n")
     with pytest.raises(UserError, match=re.escape(message)):
         sheet([*DRAWN[:1], "embeddings.d_model=4", "variant=[matrix]", *words])
     assert not Path("sheets").exists()

@@ -169,10 +169,13 @@ def test_a_wrong_command_is_one_line_and_2(
 
 
 def test_each_command_says_how_it_is_used(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in COMMANDS:
+    """The words that it takes on a line, and on the next what it is for."""
+    for name, command in COMMANDS.items():
         monkeypatch.setattr("sys.argv", ["attn-exp", name, "--help"])
         cli.main()
-        assert capsys.readouterr().out.startswith(f"attn-exp {name}")
+        usage, meaning = capsys.readouterr().out.splitlines()
+        assert usage.startswith(f"attn-exp {name}")
+        assert meaning.strip() == command.meaning
 
 
 def test_a_run_is_shown_again_at_another_depth_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

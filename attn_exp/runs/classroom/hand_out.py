@@ -6,10 +6,12 @@ import csv
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from pathlib import Path
 
 from attn_exp import machine
+from attn_exp.config.choices import group_names
 from attn_exp.config.read import read
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, reason, unknown
@@ -125,6 +127,8 @@ def understood(asked_words: Sequence[str]) -> Asked:
     for word in settings:
         if "=" not in word:
             raise UserError(unknown(word, [f"{name}=..." for name in (*OWN, "seed")], "word of attn-exp sheet"))
+        if misspelt(word.partition("=")[0]):
+            raise UserError(unknown(word.partition("=")[0], OWN, "word of attn-exp sheet"))
     digits = own.get("digits", "2")
     if not digits.isdecimal() or int(digits) > MOST_DIGITS:
         raise UserError(f"digits={digits}: expected 0 to {MOST_DIGITS}, the decimals that are asked")
@@ -134,12 +138,21 @@ def understood(asked_words: Sequence[str]) -> Asked:
     names = class_names(Path(own["names"])) if "names" in own else ()
     seeds = seeds or tuple(range(len(names) or 1))
     if names and len(seeds) not in (1, len(names)):
-        raise UserError(f"names={own['names']}: {len(names)} names and {len(seeds)} seeds; expected as many, or one")
+        count = "1 name" if len(names) == 1 else f"{len(names)} names"
+        expected = "expected one seed for all, or as many as names"
+        raise UserError(f"names={own['names']}: {count} and {len(seeds)} seeds; {expected}")
     seeds = seeds * len(names) if names and len(seeds) == 1 and len(names) > 1 else seeds
     names = names or (tuple(f"seed-{seed}" for seed in seeds) if len(seeds) > 1 else ("key",))
     stages = tuple(part.strip() for part in own.get("stages", "").strip("[]").split(",") if part.strip())
     to = machine.folder(own.get("to", "sheets"))
     return Asked(tuple(settings), names, seeds, stages, int(digits), own.get("turned") == "true", to)
+
+
+def misspelt(name: str) -> bool:
+    """Say whether the name of a setting is none of a run, and nearest to one of this command's."""
+    known = {field.name for field in fields(Config)} | group_names()
+    near = get_close_matches(name, [*OWN, *known], 1)
+    return name not in known and bool(near) and near[0] in OWN
 
 
 def seeds_of(value: str) -> tuple[int, ...]:
