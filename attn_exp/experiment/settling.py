@@ -239,8 +239,7 @@ def check_positions(placed: tuple[Position, ...], size: int, problem: Problem) -
         if position.changes_x and problem.x is None:
             name = registry.name_of(position)
             raise UserError(f"position={name} is added to x, but this problem starts after x")
-        misfit = position.misfit(size)
-        if misfit:
+        if misfit := position.misfit(size):
             raise UserError(misfit)
 
 

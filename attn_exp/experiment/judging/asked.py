@@ -22,8 +22,6 @@ from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 
-KEYWORDS = ("layout", "takes", "device", "quick", "seed")
-
 
 @dataclass(frozen=True)
 class Asked:

@@ -47,11 +47,6 @@ class Cube:
     left_out: int = 0
 
     @property
-    def seeded(self) -> bool:
-        """Whether there is more than one seed."""
-        return len(self.seeds) > 1
-
-    @property
     def complete(self) -> bool:
         """Whether every combination has a result."""
         return bool((self.resolved >= 0).all())
