@@ -62,7 +62,7 @@ def copied(recipe: Recipe, settled: Settled, problem: Problem, copies: int) -> d
         return weighed(recipe, settled, problem, copies)
     one = start(settled, problem)
     x, q, k, v = (None if side is None else np.repeat(side, copies, axis=0) for side in (one.x, one.q, one.k, one.v))
-    stages = compute(recipe, replace(one, x=x, q=q, k=k, v=v))
+    stages = compute(recipe, replace(one, x=x, q=q, k=k, v=v, apart=True))
     if one.x is None:
         stages |= {"output": whole_output(recipe, stages, problem)}
     return {name: stages[name] for name in (*SHOWN, "k", "v")}

@@ -76,6 +76,12 @@ def test_a_mistake_is_named_beside_a_slip(sheet: Paper) -> None:
     assert "A slip besides: " in both.said
 
 
+def test_two_mistakes_are_named_together(sheet: Paper) -> None:
+    both = worked(sheet, exchanged=True, scaled=False)
+    assert (both.first_wrong, both.mistakes) == ("q", ("no_scale", "queries_keys_swapped"))
+    assert both.said.startswith("The scores q k^T are not divided by sqrt(d). Keys ask and queries answer")
+
+
 def test_a_slip_alone_is_no_setting(sheet: Paper) -> None:
     alone = worked(sheet, slip=0.4)
     assert alone.mistakes == () and alone.said.startswith("a slip: ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +11,10 @@ from attn_exp.experiment import mistakes
 from attn_exp.experiment.classroom.paper import Paper
 from attn_exp.experiment.judging import readings, suspects
 from attn_exp.experiment.judging.boxes import Array, Box
+from attn_exp.experiment.judging.chance import by_chance
 from attn_exp.experiment.judging.diagnose import of_another_setting
 from attn_exp.experiment.judging.mixed import mistake_and_slip
+from attn_exp.experiment.judging.pairs import two_mistakes
 from attn_exp.experiment.judging.slips import every_slip, is_slip
 from attn_exp.experiment.judging.worksheet import Sheet, Stages, agrees, unfollowed, wrong
 
@@ -125,13 +127,17 @@ def diagnosed(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
                 return (), "right, with tokens in columns"
             suspect = suspects.one_of(layout, paper.catalogue)
             if suspect is not None:
-                said = " ".join(mistakes.mistake(name).says for name in suspect.names)
-                return suspect.names, said + turned
+                return suspect.names, sentences(suspect.names) + turned
     return unusual(sheet, paper)
 
 
+def sentences(names: Sequence[str]) -> str:
+    """Return what mistakes do, in their own sentences."""
+    return " ".join(mistakes.mistake(name).says for name in names)
+
+
 def unusual(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
-    """Return the same where no mistake gives every number: a slip, a setting of nobody's, a mistake and a slip."""
+    """Return the same where no mistake gives every number: a slip, another setting, two mistakes, or one and a slip."""
     slips = every_slip(sheet)
     bad = [slip for slip in slips if slip]
     if is_slip(slips):
@@ -139,8 +145,11 @@ def unusual(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
     other = suspects.another_setting(sheet, {})
     if other is not None:
         return (other.setting,), of_another_setting(other.setting)
-    both = mistake_and_slip(sheet, paper.catalogue)
+    known = paper.catalogue
+    two = two_mistakes(sheet, known)
+    if two is not None and not by_chance(sheet, known, len(known) ** 2):
+        return two.names, sentences(two.names)
+    both = mistake_and_slip(sheet, known)
     if both is not None:
-        names = both[0].names
-        return names, f"{' '.join(mistakes.mistake(name).says for name in names)} A slip besides: {both[1]}"
+        return both[0].names, f"{sentences(both[0].names)} A slip besides: {both[1]}"
     return (), f"no known mistake gives these numbers; {bad[0].box.stage} is the first that is wrong" if bad else ""

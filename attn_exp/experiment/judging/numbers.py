@@ -16,6 +16,7 @@ from attn_exp.experiment.judging.cells import read
 from attn_exp.experiment.judging.chance import by_chance
 from attn_exp.experiment.judging.diagnose import of_another_setting
 from attn_exp.experiment.judging.mixed import mistake_and_slip
+from attn_exp.experiment.judging.pairs import two_mistakes
 from attn_exp.experiment.judging.slips import Slip, after_slips, consequences, every_slip, is_slip, sums
 from attn_exp.experiment.judging.suspects import Explanation
 from attn_exp.experiment.judging.verdict import HELD, REMARK, Finding, Verdict
@@ -89,7 +90,7 @@ def unusual(layouts: Sequence[Sheet], known: Sequence[suspects.Made], variants: 
         if is_slip(slips):
             return slipped(sheet, slips)
     for sheet in layouts:
-        explanation = suspects.two_mistakes(sheet, known)
+        explanation = two_mistakes(sheet, known)
         if explanation:
             return mistaken(sheet, explanation, by_chance(sheet, known, len(known) ** 2))
     for sheet in layouts:

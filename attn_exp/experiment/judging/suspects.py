@@ -1,8 +1,7 @@
-"""Who may have given these numbers: the whole catalogue of mistakes, other settings, and pairs of mistakes."""
+"""Who may have given these numbers: the whole catalogue of mistakes, and other settings."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,15 +9,13 @@ import numpy as np
 
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.case import Answer, Case
-from attn_exp.experiment.judging.diagnose import Candidate, composed, known, rank, whole
+from attn_exp.experiment.judging.diagnose import Candidate, known, rank, whole
 from attn_exp.experiment.judging.others import others
 from attn_exp.experiment.judging.worksheet import Sheet, Stages, agrees, gives, stages
 from attn_exp.experiment.mistaken import right, start
 from attn_exp.experiment.mistakes.recipe import Given, Recipe
 from attn_exp.experiment.variant import Settled
 
-MOST_PLACES = 20_000
-"""Of matrices with more places than this, pairs of mistakes are not tried: there are thousands."""
 UNSHOWN = ("dropout_on", "batch_mixed")
 """Mistakes that one set of numbers cannot show: chance, and another entry of a batch."""
 
@@ -132,37 +129,26 @@ def scalings(sheet: Sheet) -> Iterator[tuple[str, Recipe]]:
         yield "scale=true", sheet.right.with_rules(scale=usual)
 
 
-def two_mistakes(sheet: Sheet, known: Sequence[Made]) -> Explanation | None:
-    """Return two mistakes, one made after the other, that give the numbers."""
-    sizes = sheet.settled.head * len(sheet.problem.tokens) * sheet.problem.keys
-    if sizes > MOST_PLACES:
-        return None
-    case = case_of(sheet)
-    telling = [made.candidate for made in distinct(sheet, known)]
-    pairs = (
-        Candidate(tuple(sorted((*one.names, *other.names))), composed(one, other))
-        for one, other in itertools.permutations(telling, 2)
-        if one.names != other.names
-    )
-    return best([pair for pair in pairs if agrees(sheet, pair.change(case))])
-
-
 def distinct(sheet: Sheet, known: Sequence[Made]) -> list[Made]:
-    """Return the candidates that change the answer, one of each name and answer."""
-    seen: set[tuple[str, bytes]] = set()
+    """Return the candidates that change what the boxes ask, one of each name and of all that it gives there.
+
+    Those that do not fit the shapes are kept: two of them may.
+    """
+    seen: set[tuple[str, str]] = set()
     kept = []
-    exact = stages(sheet, sheet.right)
+    right = given(sheet, stages(sheet, sheet.right))
     for made in known:
-        if made.stages is None or exact is None:
-            kept.append(made)
-            continue
-        last = np.round(made.stages.get("output", made.stages["weights"]), 9)
-        same = np.round(exact.get("output", exact["weights"]), 9)
-        key = (made.candidate.names[0], last.tobytes())
-        if key not in seen and not (last.shape == same.shape and np.array_equal(last, same, equal_nan=True)):
+        key = (made.candidate.names[0], given(sheet, made.stages))
+        if made.stages is None or (key not in seen and key[1] != right):
             kept.append(made)
         seen.add(key)
     return kept
+
+
+def given(sheet: Sheet, made: Stages | None) -> str:
+    """Return what stages give in the boxes of a sheet, to nine decimals, as one text."""
+    arrays = (None if made is None else made.get(box.stage) for box in sheet.boxes)
+    return " ".join("-" if array is None else f"{array.shape}{(np.round(array, 9) + 0.0).tolist()}" for array in arrays)
 
 
 def what_it_computes(names: Sequence[str]) -> str:

@@ -121,18 +121,9 @@ def reach(sheet: Sheet, recipe: Recipe, earlier: Sequence[Box], stage: str, cent
         return total
     moving = nudged(sheet, earlier)
     count = len(moving[0].values)
-    at_once = one_stage(sheet, held(recipe, moving), stage, count)
-    if at_once is not None and at_once.shape[1:] == total.shape and np.array_equal(at_once[-1], centre, equal_nan=True):
-        return total + spans(at_once, centre)
-    for copy in range(count - 1):  # one after the other, as copies mix
-        moved = one_stage(sheet, held(recipe, [replace(box, values=box.values[[copy]]) for box in moving]), stage, 1)
-        if moved is not None and moved.shape[1:] == total.shape:
-            total += spans(moved, centre)
-    return total
-
-
-def spans(moved: Array, centre: Array) -> Array:
-    """Return how far copies `[n ...]` lie from the centre, all together."""
+    moved = one_stage(sheet, held(recipe, moving), stage, count)
+    if moved is None or not np.array_equal(moved[-1], centre, equal_nan=True):
+        return total  # one copy has moved another: nothing is known
     with np.errstate(invalid="ignore", over="ignore"):
         apart: Array = np.nan_to_num(np.abs(moved - centre)).sum(axis=0)
     return apart

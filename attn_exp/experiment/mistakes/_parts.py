@@ -100,10 +100,11 @@ def other_alibi(recipe: Recipe, added: Callable[[Grid], Any]) -> Recipe:
     return recipe.with_rules(scores=scores)
 
 
-def over(axis: int | tuple[int, ...]) -> Step:
-    """Return the step that normalizes over another axis of `[b h t s]`."""
+def over(*axes: int) -> Step:
+    """Return the step that normalizes over other axes of `[b h t s]`."""
 
     def step(at: At, masked: Array) -> Array:
+        axis = tuple(axis for axis in axes if axis or not at.apart)
         powers = np.exp(masked - masked.max(axis=axis, keepdims=True, initial=-1e300))
         total = powers.sum(axis=axis, keepdims=True)
         return np.asarray(powers / np.where(total == 0, 1.0, total))

@@ -25,7 +25,8 @@ class Given:
     """What attention starts from: heads `[b h t d]`, or x `[b t m]` with the matrices and biases of a layer.
 
     Keys and values of a layer are made of the `memory` `[b s n]` where there is one. Of the first `past` tokens of x
-    there are no queries; heads that are given have none of them.
+    there are no queries; heads that are given have none of them. `apart`: the entries of the batch are copies of one
+    problem, and a mistake that takes a batch as a whole takes each of them alone.
     """
 
     q: Array | None = None
@@ -35,6 +36,7 @@ class Given:
     arrays: Mapping[str, Array] = field(default_factory=dict)
     memory: Array | None = None
     past: int = 0
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class At:
     """Where a step stands: the rules, and how large everything is.
 
     `heads` query heads share `groups` key/value heads; `size` is d, the numbers of a head; `width` is that of x, or of
-    all query heads side by side. The first query stands after `past` tokens, where there are any.
+    all query heads side by side. The first query stands after `past` tokens, where there are any. `apart` is as in
+    `Given`.
     """
 
     rules: Rules
@@ -54,6 +57,7 @@ class At:
     size: int
     width: int
     past: int = 0
+    apart: bool = False
 
     @property
     def grid(self) -> Grid:
@@ -153,7 +157,10 @@ def embedded(recipe: Recipe, x: Array) -> Array:
 def place_of(recipe: Recipe, given: Given, q: Array, k: Array) -> At:
     """Return the sizes of a problem."""
     width = given.x.shape[-1] if given.x is not None else q.shape[1] * q.shape[-1]
-    return At(recipe.rules, q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], width, given.past)
+    heads, rows, size = q.shape[1:]
+    return At(
+        recipe.rules, len(q), heads, k.shape[1], rows, k.shape[2], size, width, given.past, given.apart
+    )  # fmt: skip
 
 
 def weighed(recipe: Recipe, at: At, q: Array, k: Array, v: Array) -> dict[str, Array]:

@@ -10,11 +10,11 @@ from attn_exp.experiment.mistakes.recipe import Recipe
 
 
 def change(recipe: Recipe) -> Recipe:
-    return replace(recipe, normalize=over((-2, -1)))
+    return replace(recipe, normalize=over(-2, -1))
 
 
 def everything(recipe: Recipe) -> Recipe:
-    return replace(recipe, normalize=over((0, 1, 2, 3)))
+    return replace(recipe, normalize=over(0, 1, 2, 3))
 
 
 MISTAKE = Mistake(
