@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,18 +16,9 @@ from attn_exp.experiment.judging.boxes import Array
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.report import words
 from attn_exp.report.compiled import templates
+from attn_exp.report.formulas import formula
 from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.numbers import decimal
-
-FORMULAS = {
-    "q": words.FORMULA_SIDE, "k": words.FORMULA_SIDE, "v": words.FORMULA_SIDE, "scores": words.FORMULA_SCORES,
-    "logits": words.FORMULA_LOGITS, "capped": words.FORMULA_CAPPED, "masked": words.FORMULA_MASKED,
-    "weights": words.FORMULA_WEIGHTS, "context": words.FORMULA_CONTEXT, "output": words.FORMULA_OUTPUT,
-}  # fmt: skip
-TURNED = {
-    "q": words.TURNED_SIDE, "k": words.TURNED_SIDE, "v": words.TURNED_SIDE, "scores": words.TURNED_SCORES,
-    "weights": words.TURNED_WEIGHTS, "context": words.TURNED_CONTEXT,
-}  # fmt: skip
 
 
 def page(paper: Paper, student: str, file: str) -> str:
@@ -70,17 +62,42 @@ def given(paper: Paper) -> list[dict[str, Any]]:
 
     What a box needs and no box before it asks is given, so that every box can be filled in from the sheet alone.
     """
-    problem, turned = paper.sheet.problem, paper.turned
+    problem = paper.sheet.problem
     asked = {blank.stage for blank in paper.blanks}
     arrays: list[tuple[str, Array | None, Sequence[str]]] = []
     if asked & {"q", "k", "v"}:
-        arrays.append(("x", problem.x, problem.tokens))
+        arrays += sources(paper, asked)
     arrays += sides(paper, asked)
+    arrays += added(paper, asked)
     arrays.append(("weights", problem.weights, problem.tokens))
     for name in (*MATRICES, *BIASES):
-        projected = name[-1] in asked or (name[-1] == "o" and paper.sheet.settled.output_projection)
+        last = "output" in asked and paper.sheet.settled.output_projection
+        projected = last if name[-1] == "o" else name[-1] in asked
         arrays.append((name, problem.projections.get(name) if projected else None, ()))
-    return [matrix(name, np.atleast_2d(array), rows, turned) for name, array, rows in arrays if array is not None]
+    return [matrix(name, np.atleast_2d(array), rows, paper) for name, array, rows in arrays if array is not None]
+
+
+def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
+    """Yield x, and the memory where keys and values are made of one, with their places marked as positions do."""
+    problem, positions = paper.sheet.problem, [one for one in paper.sheet.settled.positions if one.changes_x]
+    arrays = {"x": (problem.x, problem.tokens)}
+    if problem.memory is not None:
+        arrays = {"x": arrays["x"]} if "q" in asked else {}
+        arrays |= {words.MEMORY: (problem.memory, problem.key_tokens)} if asked & {"k", "v"} else {}
+    for name, (array, tokens) in arrays.items():
+        if array is not None:
+            marked = reduce(lambda given, position: position.embed(given), positions, array)
+            yield words.WITH_POSITIONS.format(name=name) if positions else name, marked, tokens
+
+
+def added(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
+    """Yield what is added to the logits, a head at a time where heads differ, as far as a box needs it."""
+    if paper.added is None or not asked & {"masked", "weights", "context", "output"}:
+        return
+    alike = all(np.array_equal(head, paper.added[0]) for head in paper.added)
+    for head, array in enumerate(paper.added[:1] if alike else paper.added, 1):
+        name = words.ADDED if alike else words.STAGE_OF_HEAD.format(stage=words.ADDED, number=head)
+        yield name, array, paper.sheet.problem.tokens
 
 
 def sides(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
@@ -95,10 +112,14 @@ def sides(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, S
             yield words.STAGE_OF_HEAD.format(stage=side, number=head) if len(exact[side]) > 1 else side, array, tokens
 
 
-def matrix(name: str, array: Array, rows: Sequence[str], turned: bool) -> dict[str, Any]:
-    """Return a matrix to look at; tokens as columns where that is asked."""
+def matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[str, Any]:
+    """Return a matrix to look at, exact enough for the decimals of the sheet; tokens as columns where that is asked."""
+    turned, digits = paper.turned, max(6, paper.digits + 4)
     shown = array.T if turned and rows else array
-    cells = [[f"{number:g}".replace("-", "−") for number in line] for line in shown.tolist()]
+    signs = str.maketrans({"-": "−"})
+    cells = [
+        [f"{number:.{digits}g}".translate(signs).replace("inf", "∞") for number in line] for line in shown.tolist()
+    ]
     return {"name": name, "rows": [] if turned else list(rows), "columns": list(rows) if turned else [], "cells": cells}
 
 
@@ -120,20 +141,6 @@ def written(number: float, digits: int) -> str:
     return decimal(0.0 if abs(number) < 0.5 * 10.0**-digits else number, digits)
 
 
-def formula(paper: Paper, blank: Blank) -> str:
-    """Return how a box is computed."""
-    settled, projections = paper.sheet.settled, paper.sheet.problem.projections
-    text = (TURNED if paper.turned else {}).get(blank.stage, FORMULAS[blank.stage])
-    if blank.stage == "weights" and "logits" not in {asked.stage for asked in paper.blanks} and settled.multiplier != 1:
-        text += words.LOGIT_IS
-    if blank.stage == "output" and settled.head == 1 and not settled.output_projection:
-        text = words.TURNED_LONE_OUTPUT if paper.turned else words.FORMULA_LONE_OUTPUT
-    side = "o" if blank.stage == "output" and settled.output_projection else blank.stage
-    bias = f" + b_{side}" if f"b_{side}" in projections else ""
-    after = words.TIMES_W_O if settled.output_projection else ""
-    return text.format(side=blank.stage, scale=f"{settled.multiplier:.4g}", projection=after) + bias
-
-
 def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
     """Return what one mistake gives in the first box that it changes."""
     made = told.made.get(told.stage)
@@ -147,8 +154,6 @@ def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
 def data(paper: Paper, file: str) -> dict[str, Any]:
     """Return what the page checks with: every stage in full digits, and how each follows from the one before."""
     sheet = paper.sheet
-    rules = sheet.settled.rules
-    plain = not rules.scores and rules.normalizer.name == "softmax" and not sheet.settled.positions
     arrays = {name: nested(array if array.ndim == 3 else array[None]) for name, array in paper.exact.items()}
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
     return {
@@ -157,7 +162,10 @@ def data(paper: Paper, file: str) -> dict[str, Any]:
         "turned": paper.turned,
         "order": [blank.stage for blank in paper.blanks],
         "exact": arrays,
-        "plain": bool(plain),
+        "added": None if paper.added is None else nested(paper.added),
+        "cap": paper.cap,
+        "extra": paper.extra,
+        "normalizer": sheet.settled.rules.normalizer.name,
         "scale": sheet.settled.multiplier,
         "W_o": nested(projections["W_o"]) if "W_o" in projections else None,
         "b_o": nested(projections["b_o"]) if "b_o" in projections else None,

@@ -14,7 +14,7 @@ from attn_exp.experiment.classroom.grading import Grade, grade
 from attn_exp.experiment.classroom.paper import Paper
 from attn_exp.experiment.judging import suspects
 from attn_exp.experiment.judging.worksheet import Sheet
-from attn_exp.report import worksheet
+from attn_exp.report import formulas, worksheet
 from attn_exp.runs.classroom import answers, hand_in
 from attn_exp.runs.classroom.hand_in import graded
 from attn_exp.runs.classroom.hand_out import class_names, file_names, sheet
@@ -137,9 +137,9 @@ def test_students_of_the_same_name_get_a_sheet_each(home: Path) -> None:
 def test_a_formula_names_every_matrix_and_bias_that_is_given(home: Path) -> None:
     words = (*SMALL[:2], "embeddings.d_model=4", "variant=[multi_head]", "head=2", "bias=true", "seed=1")
     paper = handed(*words)
-    formulas = {blank.stage: worksheet.formula(paper, blank) for blank in paper.blanks}
-    assert [formulas[side] for side in "qkv"] == [f"{side} = x W_{side} + b_{side}" for side in "qkv"]
-    assert formulas["output"].endswith("times W_o + b_o")
+    told = {blank.stage: formulas.formula(paper, blank) for blank in paper.blanks}
+    assert [told[side] for side in "qkv"] == [f"{side} = x W_{side} + b_{side}" for side in "qkv"]
+    assert told["output"].endswith("times W_o + b_o")
 
 
 def test_heads_that_the_variant_of_the_sheet_does_not_have_are_refused(home: Path) -> None:

@@ -13,10 +13,13 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.judging.boxes import KEYED, STAGES, Array
 from attn_exp.experiment.judging.suspects import Made, catalogue, follows_steps
-from attn_exp.experiment.judging.worksheet import Sheet, Stages, stages
+from attn_exp.experiment.judging.worksheet import Sheet, Stages, other_step, stages
+from attn_exp.rules.scores.score import Score
 
 MOST_NUMBERS = 400
 """More than these nobody fills in by hand."""
+TOLD_NORMALIZERS = ("softmax", "sum", "sigmoid")
+"""Those whose weights a line of a sheet says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,33 @@ class Paper:
         return stages(self.sheet, self.sheet.right) or {}
 
     @cached_property
+    def added(self) -> Array | None:
+        """What is added to the logits `[h t s]`, -inf where a token may not look; None where nothing is."""
+        rules = self.sheet.settled.rules
+        if self.given_weights or not (rules.masks or any(type(rule).bias is not Score.bias for rule in rules.scores)):
+            return None
+        zeros = other_step(self.sheet.right, "bent", lambda step: lambda at, logits: np.zeros_like(step(at, logits)))
+        return (stages(self.sheet, zeros) or {}).get("masked")
+
+    @property
+    def cap(self) -> float | None:
+        """The number c of `c tanh(logit / c)`, where logits are capped so."""
+        bounds = (rule.bound() for rule in self.sheet.settled.rules.scores)
+        return next((bound for bound in bounds if bound is not None), None)
+
+    @property
+    def extra(self) -> list[float]:
+        """One more logit in the sum of each head's weights; none where there is none."""
+        rules, heads = self.sheet.settled.rules, self.sheet.settled.head
+        extras = [[float(rule.extra(head)) for head in range(heads)] for rule in rules.scores if is_extra(rule)]
+        return [float(logit) for logit in np.logaddexp.reduce(extras)] if extras else []
+
+    @property
+    def given_weights(self) -> bool:
+        """Whether the problem starts at its weights."""
+        return self.sheet.problem.weights is not None
+
+    @cached_property
     def catalogue(self) -> list[Made]:
         """What each mistake would give, computed once for all answers."""
         return catalogue(self.sheet)
@@ -64,11 +94,18 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
     exact = stages(sheet, sheet.right)
     if settled.mistakes or settled.refused or exact is None or not follows_steps(sheet):
         raise UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
-    formed = [stage for stage in STAGES if stage in exact]
+    untold = [type(rule).__name__.lower() for rule in settled.rules.scores if not is_told(rule)]
+    if settled.rules.normalizer.name not in TOLD_NORMALIZERS:
+        untold.append(settled.rules.normalizer.name)
+    if untold:
+        raise UserError(f"variant={settled.name}: a sheet has no formula for {untold[0]}")
+    start = "v weights" if problem.weights is not None else "q k v" if problem.x is None else ""
+    formed = [stage for stage in STAGES if stage in exact and stage not in start.split()]
     for stage in asked:
         if stage not in formed:
             raise UserError(unknown(stage, formed, "stage"))
-    chosen = [stage for stage in formed if stage in asked] if asked else worth_asking(exact, formed, problem.x)
+    easy = [stage for stage in formed if stage not in "qk" or all(one.changes_x for one in settled.positions)]
+    chosen = [stage for stage in formed if stage in asked] if asked else worth_asking(exact, easy, problem.x)
     blanks = tuple(blank(stage, exact[stage], sheet) for stage in chosen)
     count = sum(box.right.size for box in blanks)
     if count > MOST_NUMBERS:
@@ -76,6 +113,16 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
             f"a sheet of {count:,} blanks is too long; at most {MOST_NUMBERS}: fewer tokens, or stages=[...]"
         )
     return Paper(sheet, blanks, digits, turned)
+
+
+def is_extra(rule: Score) -> bool:
+    """Say whether a rule adds a logit of no key."""
+    return type(rule).extra is not Score.extra
+
+
+def is_told(rule: Score) -> bool:
+    """Say whether a sheet can tell what a score rule does: it adds numbers, or caps."""
+    return not rule.pairs and (type(rule).bend is Score.bend or rule.bound() is not None)
 
 
 def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:

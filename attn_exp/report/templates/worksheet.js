@@ -16,27 +16,37 @@
   };
   const product = (a, b) => a.map((row) => b[0].map((_, column) => row.reduce((sum, value, inner) => sum + value * b[inner][column], 0)));
   const transposed = (matrix) => matrix[0].map((_, column) => matrix.map((row) => row[column]));
-  const softmax = (row) => {
-    const largest = Math.max(...row);
-    if (largest === -Infinity) return row.map(() => 0);
-    const powers = row.map((value) => Math.exp(value - largest)), total = powers.reduce((a, b) => a + b, 0);
-    return powers.map((power) => power / total);
-  };
+  const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
+  /** Weights of a row of logits, one more of which may belong to no key. */
+  const weighed = {
+    softmax: (row, extra) => {
+      const largest = Math.max(...row, ...extra);
+      if (largest === -Infinity) return row.map(() => 0);
+      const powers = row.map((value) => Math.exp(value - largest)), total = sum(powers) + sum(extra.map((value) => Math.exp(value - largest)));
+      return powers.map((power) => power / total);
+    },
+    sum: (row, extra) => {
+      const scores = row.map((value) => (value === -Infinity ? 0 : value)), total = sum(scores) + sum(extra);
+      return scores.map((score) => (total === 0 ? 0 : score / total));
+    },
+    sigmoid: (row) => row.map((value) => 1 / (1 + Math.exp(-value))),
+  }[data.normalizer];
+  const plus = (logit, added) => (added === null ? -Infinity : logit + added);
   const sharing = (heads, groups) => (head) => Math.floor((head * groups) / heads);
 
   /** A stage computed from the ones before it, in which typed numbers stand in place of the right ones. */
   function computed(stage, typed) {
     const value = (name) => overlaid(name, typed);
     const exact = data.exact[stage];
-    if ("qkv".includes(stage) || !data.plain) return exact;
+    if ("qkv".includes(stage) || (stage === "weights" && !data.exact.scores)) return exact;
     if (stage === "scores") {
       const [q, k] = [value("q"), value("k")], of = sharing(q.length, k.length);
       return q.map((rows, head) => product(rows, transposed(k[of(head)])));
     }
     if (stage === "logits") return value("scores").map((rows) => rows.map((row) => row.map((score) => score * data.scale)));
-    if (stage === "capped") return value("logits");
-    if (stage === "masked") return value("capped").map((rows, h) => rows.map((row, r) => row.map((logit, c) => (exact[h][r][c] === null ? -Infinity : logit))));
-    if (stage === "weights") return value("masked").map((rows) => rows.map(softmax));
+    if (stage === "capped") return value("logits").map((rows) => rows.map((row) => row.map((logit) => (data.cap === null ? logit : data.cap * Math.tanh(logit / data.cap)))));
+    if (stage === "masked") return value("capped").map((rows, h) => rows.map((row, r) => row.map((logit, c) => (data.added ? plus(logit, data.added[h][r][c]) : logit))));
+    if (stage === "weights") return value("masked").map((rows, h) => rows.map((row) => weighed(row, data.extra.slice(h, h + 1))));
     if (stage === "context") {
       const [weights, v] = [value("weights"), value("v")], of = sharing(weights.length, v.length);
       return weights.map((rows, head) => product(rows, v[of(head)]));
@@ -84,7 +94,7 @@
     const right = data.exact[stage][at[0]][at[1]][at[2]];
     const wanted = right === null ? -Infinity : right;
     if (near(value, wanted, half)) return "right";
-    if (!data.plain || "qkv".includes(stage)) return "wrong";
+    if ("qkv".includes(stage)) return "wrong";
     const centre = computed(stage, typed)[at[0]][at[1]][at[2]];
     const room = half + reach(stage, typed, at, centre);
     if (!near(value, centre, room)) return "wrong";

@@ -1,0 +1,120 @@
+"""A sheet says all that its boxes need, under every rule: its numbers are computed here from the page alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attn_exp
+from attn_exp.errors import UserError
+from attn_exp.experiment.classroom.paper import Paper
+from attn_exp.report import worksheet
+from attn_exp.report.formulas import formula
+from tests.report.browser import need_chromium
+from tests.report.tab import visit
+
+RULES = (
+    "variant=[matrix]", "mask=causal", "score=[softcap,alibi,sink]", "score.softcap.cap=1.5", "score.sink.logit=0.25",
+)  # fmt: skip
+
+
+def shown(paper: Paper) -> dict[str, np.ndarray]:
+    """What the page gives, as numbers."""
+    matrices = {matrix["name"]: matrix["cells"] for matrix in worksheet.given(paper)}
+    plain = {"−": "-", "∞": "inf"}
+    return {
+        name: np.array([[float("".join(plain.get(sign, sign) for sign in cell)) for cell in row] for row in cells])
+        for name, cells in matrices.items()
+    }
+
+
+def of_sides(q: np.ndarray, k: np.ndarray, v: np.ndarray, added: np.ndarray, digits: int | None) -> list[np.ndarray]:
+    """Scores, logits, capped, masked, weights and output by hand, each rounded where digits are given."""
+
+    def written(array: np.ndarray) -> np.ndarray:
+        return array if digits is None else np.round(array, digits)
+
+    scores = written(q @ k.T)
+    logits = written(scores / 2)
+    capped = written(1.5 * np.tanh(logits / 1.5))
+    masked = written(capped + added)
+    weights = written(np.exp(masked) / (np.exp(masked).sum(axis=1, keepdims=True) + np.exp(0.25)))
+    return [scores, logits, capped, masked, weights, written(weights @ v)]
+
+
+def test_the_output_follows_from_what_its_sheet_gives() -> None:
+    paper = attn_exp.sheet(*RULES, "stages=[output]", "digits=5").paper
+    given = shown(paper)
+    mine = of_sides(given["q"], given["k"], given["v"], given["added"], None)[-1]
+    assert np.abs(mine - paper.blanks[0].right[0]).max() < 1e-8
+    assert formula(paper, paper.blanks[0]) == (
+        "output = weights v, weights = exp(logit) / sum of exp over the row, one more logit in the sum: 0.25, "
+        "masked = capped + added, −∞ where a token may not look, capped = 1.5 tanh(logits / 1.5), "
+        "logit = score × 0.5, scores = q kᵀ"
+    )
+
+
+def test_the_page_takes_rounded_boxes_under_every_rule(tmp_path: Path) -> None:
+    need_chromium()
+    paper = attn_exp.sheet(*RULES, "digits=1").paper
+    given = shown(paper)
+    sides = [np.round(given["x"] @ given[f"W_{side}"], 1) for side in "qkv"]
+    q, k, v = sides
+    boxes = [q, k, v, *of_sides(q, k, v, given["added"], 1)]
+    typed = ["-inf" if np.isneginf(number) else f"{number:.1f}" for box in boxes for number in box.ravel()]
+    script = f"""
+    const typed = {typed};
+    sheet.inputs.forEach((input, place) => {{ input.value = typed[place]; }});
+    sheet.check();
+    return [typed.length, sheet.inputs.map((input) => input.className)];
+    """
+    found = visit(worksheet.page(paper, "", "a.csv"), script, tmp_path)
+    count, states = found.answer
+    assert found.console == []
+    assert count == len(states) == sum(blank.right.size for blank in paper.blanks)
+    assert set(states) == {"right"}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("variant=[matrix]",), "logits = scores × 0.5"),
+        (("variant=[multi_head]", "head=2"), "logits = scores × 0.7071 (1/√2)"),
+        (("variant=[matrix]", "scale=0.123456"), "logits = scores × 0.123456"),
+    ],
+)
+def test_the_scale_is_said_exactly(words: tuple[str, ...], expected: str) -> None:
+    paper = attn_exp.sheet(*words, "stages=[scores,logits]").paper
+    assert formula(paper, paper.blanks[1]) == expected
+
+
+@pytest.mark.parametrize("rule", ["normalizer=sparsemax", "score=additive"])
+def test_what_no_line_can_say_makes_no_sheet(rule: str) -> None:
+    with pytest.raises(UserError, match="a sheet has no formula for"):
+        attn_exp.sheet("variant=[matrix]", rule)
+
+
+def test_what_is_given_is_not_asked() -> None:
+    paper = attn_exp.sheet("experiment=attention_times_value", "variant=[matrix]").paper
+    assert [blank.stage for blank in paper.blanks] == ["output"]
+    assert [matrix["name"] for matrix in worksheet.given(paper)] == ["v", "weights"]
+    turned = attn_exp.sheet("variant=[matrix]", "position=rope").paper
+    assert "q" not in {blank.stage for blank in turned.blanks}
+    given = shown(turned)
+    scores = next(blank.right for blank in turned.blanks if blank.stage == "scores")
+    assert np.abs(given["q"] @ given["k"].T - scores[0]).max() < 1e-4
+
+
+def test_a_memory_is_given_too() -> None:
+    paper = attn_exp.sheet("variant=[matrix]", "embeddings.memory=2").paper
+    given = shown(paper)
+    assert np.abs(given["memory"] @ given["W_k"] - paper.blanks[1].right[0]).max() < 1e-4
+    assert formula(paper, paper.blanks[1]) == "k = memory W_k"
+
+
+def test_as_many_digits_are_given_as_are_asked() -> None:
+    paper = attn_exp.sheet("variant=[matrix]", "digits=6").paper
+    given = shown(paper)
+    assert np.abs(given["x"] @ given["W_q"] - paper.blanks[0].right[0]).max() < 5e-9
