@@ -151,7 +151,7 @@ def test_what_is_said_of_your_own_code_runs(name: str, produce: Any, tmp_path: P
             "attention with no_scale",
             "multi_head and mine compute the same function (A)",
         ],
-        "extend": ["looped and matrix compute the same function (A)", "did you mean mask.mine.step?"],
+        "extend": ["looped and matrix compute the same function (A)", "did you mean mask.wide.step?"],
     }[name]
     assert all(sentence in shown for sentence in said)
     assert name != "check" or re.search(r"keras_layer\.py:attention --quick\nattention: passed", shown)

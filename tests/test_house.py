@@ -83,6 +83,11 @@ def test_a_room_imports_only_from_rooms_above_it(path: Path) -> None:
     assert not rooms_used(path) & set(below)
 
 
+def test_no_file_is_too_long_to_be_read_at_once() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert [path.name for path, length in lengths.items() if length > 250] == ["words.py"]
+
+
 @pytest.mark.parametrize(("library", "homes"), EDGES.items(), ids=EDGES)
 def test_each_heavy_library_stays_at_its_edge(library: str, homes: tuple[str, ...]) -> None:
     users = [path for path in sources() if any(name.split(".")[0] == library for name in imported(path))]
