@@ -12,7 +12,7 @@ from attn_exp.experiment.column import Column, columns
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.timing import Timing
-from attn_exp.report.numbers import brief, kinds
+from attn_exp.report.numbers import brief, kinds, minus
 
 COLUMNS = columns(Row, Timing)
 """The columns of the comparison, in the order in which they are read."""
@@ -72,9 +72,9 @@ def shared(table: Table) -> Markup:
     marks = {titled(COLUMNS[name]): mark(COLUMNS[name]) for name in NUMBERS}
     pattern = Markup("{} <span{}>{}</span>")
     return Markup(", ").join(
-        pattern.format(part.name, marks[part.name], part.value)
+        pattern.format(part.name, marks[part.name], minus(part.value))
         if part.name in marks
-        else Markup("{} {}").format(part.name, part.value)
+        else Markup("{} {}").format(part.name, minus(part.value))
         for part in table.shared
     )
 

@@ -15,7 +15,10 @@ NUMBER = r"-?[0-9.]+(e[+-]?[0-9]+)?"
 BLOCKS = "[█▒·]+"
 """A row of the picture of a mask."""
 
-IN_A_TABLE = rf"{NUMBER}( ± [0-9.e+-]+| \([0-9.e+-]+\))?|-|inf|"
+IN_A_TABLE = rf"[+−]?{NUMBER}%?( ± [0-9.e+-]+| \([0-9.e+-]+\))?|-|-?inf|"
+
+SIGN = re.compile(r"(?<!\w)-(?=[0-9.i])")
+"""A hyphen that is the sign of a number, not of its exponent."""
 
 
 def brief(value: object) -> str:
@@ -48,6 +51,11 @@ def kind(column: Sequence[str]) -> str:
     if all(re.fullmatch(IN_A_TABLE, cell) for cell in column):
         return "number"
     return "blocks" if all(re.fullmatch(BLOCKS, cell) for cell in column) else "word"
+
+
+def minus(cell: str) -> str:
+    """Write a number in a page's table with a minus sign as wide as a plus; files and terminals keep the hyphen."""
+    return SIGN.sub("−", cell) if re.fullmatch(IN_A_TABLE, cell) else cell
 
 
 def decimal(value: float, places: int) -> str:

@@ -18,7 +18,7 @@ from attn_exp.report.explain import spoken
 from attn_exp.report.flow_boxes import hue
 from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.live import live
-from attn_exp.report.numbers import brief, decimals_of, kinds
+from attn_exp.report.numbers import brief, decimals_of, kinds, minus
 from attn_exp.report.page_data import page_data
 from attn_exp.report.pixels import picture
 from attn_exp.report.shown import Shown
@@ -40,6 +40,7 @@ FILTERS = {
     "shape": walk.shape,
     "hue": hue,
     "kinds": kinds,
+    "minus": minus,
     "unbroken": unbroken,
     "cells": cells,
     "row_mark": row_mark,

@@ -14,7 +14,7 @@ from attn_exp.report.contents import origin
 from attn_exp.report.escapes import md
 from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.markdown import code, fenced, piped, tidy
-from attn_exp.report.numbers import kinds
+from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.page import svg_source
 from attn_exp.report.shown import Shown
 from attn_exp.sweeps import overview
@@ -28,7 +28,7 @@ def page(about: Mapping[str, Any], summary: Summary, drawn: Mapping[str, bytes])
     """Return the report as HTML; `drawn` are figures by file name, of which the page holds the SVG ones."""
     sources = {name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")}
     environment = templates(autoescape=True)
-    environment.filters |= {"kinds": kinds}
+    environment.filters |= {"kinds": kinds, "minus": minus}
     style = inline(template_text("report.css"), template_text("sweep.css"))
     data, both = explored(summary), contents(about, summary, sources, "all")
     deep = has_deep(both)

@@ -20,7 +20,7 @@ from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.timing import measure
 from attn_exp.report import columns, escapes, markdown, partings, pixels, tables, whose
 from attn_exp.report.cells import unbroken
-from attn_exp.report.numbers import kinds
+from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.shown import Shown
 from attn_exp.report.sums import sums
 from attn_exp.runs import execution, store
@@ -325,6 +325,19 @@ def test_columns_of_numbers_are_told_from_words() -> None:
     lines = [["looped", "2.2e-16", "-", "yes"], ["b", "0", "-1.5", "1"], ["c", "", "inf", "-"]]
     assert kinds(lines) == ["word", "number", "number", "word"]
     assert kinds([["█·", "a"], ["█▒", "·"]]) == ["blocks", "word"]
+    assert kinds([["+0.6", "40%", "seed 1"], ["−0.02", "5.5%", "1"]]) == ["number", "number", "word"]
+
+
+def test_tables_of_pages_have_a_minus_sign_and_no_hyphen_before_a_number() -> None:
+    written = {
+        "-0.16 ± 0.4": "−0.16 ± 0.4",
+        "-1.0e-05": "−1.0e-05",
+        "-1.5 (-2..-1.2)": "−1.5 (−2..−1.2)",
+        "-inf": "−inf",
+    }
+    left = ("-", "", "2.2e-16", "bit-identical", "x-1")
+    assert {cell: minus(cell) for cell in written} == written
+    assert [minus(cell) for cell in left] == list(left)
 
 
 def test_no_line_ends_within_a_number() -> None:

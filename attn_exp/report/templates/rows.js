@@ -78,12 +78,12 @@
   /** A number in few characters, as the tables of the run have it. */
   function brief(value) {
     if (Number.isNaN(value)) return "-";
-    if (!value || !Number.isFinite(value)) return value ? (value > 0 ? "inf" : "-inf") : "0";
-    if (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5) return value.toFixed(Math.abs(value) < 10 ? 4 : 1);
-    return value.toExponential(1).replace(/e([+-])(\d)$/, "e$10$2");
+    if (!value || !Number.isFinite(value)) return value ? (value > 0 ? "inf" : "−inf") : "0";
+    if (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5) return value.toFixed(Math.abs(value) < 10 ? 4 : 1).replace("-", "−");
+    return value.toExponential(1).replace(/e([+-])(\d)$/, "e$10$2").replace(/^-/, "−");
   }
   const slack = (text) => (/e/.test(text) ? 0.51 * 10 ** (text.split("e")[1] - 1) : 0.51 * 10 ** -(text.split(".")[1] || "").length);
-  const tells = (text, value, rounding) => text === brief(value) || Math.abs(Number(text) - value) <= Math.max(slack(text), rounding);
+  const tells = (text, value, rounding) => text === brief(value) || Math.abs(Number(text.replace("−", "-")) - value) <= Math.max(slack(text), rounding);
 
   // Which cells can follow: those that this page computes as the run has them.
   const whole = computed.every(({ plan }) => plan), letters = whole ? lettersBy(live.before) : [];

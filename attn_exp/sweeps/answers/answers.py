@@ -98,6 +98,6 @@ def effect_line(effect: Effect) -> tuple[str, ...]:
 def shares_table(answers: Answers) -> Table:
     """Return what explains how much of the variance, as a table for papers: each share of a hundredth or more."""
     large = [share for share in answers.shares if share.share >= 0.01]
-    lines = tuple((titled(share.metric), " x ".join(share.settings), f"{share.share:.1%}") for share in large)
+    lines = tuple((titled(share.metric), " × ".join(share.settings), f"{share.share:.1%}") for share in large)
     head = (words.METRIC, words.EXPLAINED_BY, words.SHARE)
     return Table("shares", words.SHARES_OF_VARIANCE, head, lines, deep_places(share.metric for share in large))

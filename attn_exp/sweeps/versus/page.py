@@ -7,7 +7,7 @@ from markupsafe import Markup
 from attn_exp.report import words
 from attn_exp.report.compiled import templates
 from attn_exp.report.inline import inline, policy, scripts, template_text
-from attn_exp.report.numbers import kinds
+from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.terminal import table
 from attn_exp.sweeps.versus.versus import Versus
 
@@ -30,7 +30,7 @@ def text(versus: Versus) -> str:
 def page(versus: Versus) -> str:
     """Return the page."""
     environment = templates(autoescape=True)
-    environment.filters |= {"kinds": kinds}
+    environment.filters |= {"kinds": kinds, "minus": minus}
     style, script = inline(template_text("report.css")), scripts("depth.js") if versus.deep else ""
     return environment.get_template("versus.html").render(
         versus=versus, style=Markup(style), script=Markup(script), policy=policy(style, script)
