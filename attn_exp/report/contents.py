@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from attn_exp import registry
 from attn_exp.experiment.column import spoken
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.splits import settled_as
@@ -19,6 +20,7 @@ from attn_exp.report.numbers import brief
 from attn_exp.report.sums import sums
 from attn_exp.report.verdict import agreed, who_agrees
 from attn_exp.report.views import Views
+from attn_exp.rules.scores.score import Score
 
 Way = tuple[tuple[tuple[str, int], ...], ...]
 """Into which heads the columns of the projections part."""
@@ -143,11 +145,23 @@ def walk_of(
 
 
 def facts(comparison: Comparison, settled: Settled, trace: Trace) -> dict[str, Any]:
-    """Return what a page needs to say how a cell came about: `share` is how many query heads read the same keys."""
+    """Return what a page needs to say how a cell came about: `share` is how many query heads read the same keys.
+
+    `extra` says whether more than keys take a share, `caps` by which bounds logits are bent, `pair` which rule makes
+    scores that are no products.
+    """
     share = 1 if trace.q is None or trace.k is None else len(trace.q) // len(trace.k)
     mixed = "yes" if walk.is_mixed(comparison, settled.name) else ""
     name, past = settled.rules.normalizer.name, comparison.problem.past
-    return {"c": settled.multiplier, "normalizer": name, "share": share, "mixed": mixed, "past": past}
+    rules = settled.rules
+    bounds = [rule.bound() for rule in rules.scores if type(rule).bend is not Score.bend]
+    return {
+        "c": settled.multiplier, "normalizer": name, "share": share, "mixed": mixed, "past": past,
+        "convention": settled.words["convention"],
+        "extra": "yes" if any(rule.extra(0) is not None for rule in rules.scores) else "",
+        "caps": "" if None in bounds or rules.bend_last else " ".join(map(str, bounds)),
+        "pair": "" if rules.pairing is None else registry.name_of(rules.pairing),
+    }  # fmt: skip
 
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -97,6 +97,28 @@ def weighted(logit: str, normalizer: Normalizer, extra: bool) -> Explained:
     )
 
 
+def masked(logit: str) -> Explained:
+    """Explain the masked logits, made of those whose symbol is `logit`."""
+    return Explained(
+        symbol="M",
+        axes="t s",
+        meaning=words.MASKED_ARE,
+        formula=words.MASKED_FORMULA.format(logit=logit.replace("′", "'")),
+        mathml=math(name("M") + EQUALS + name(logit) + PLUS + "<mi>bias</mi>"),
+    )
+
+
+def summed(logit: str) -> Explained:
+    """Explain the logarithm of each row's sum."""
+    return Explained(
+        symbol="Z",
+        axes="h t",
+        meaning=words.LSE_IS,
+        formula=f"Z_i = log sum_j exp({logit.replace('′', chr(39))}_ij)",
+        mathml=math(name("Z", "i") + EQUALS + "<mi>log</mi>" + SUM.format("j") + POWER.format(logit, "j")),
+    )
+
+
 def explained(
     stage: str,
     *,
@@ -114,9 +136,18 @@ def explained(
         stated = concatenated(mixed, bias)
     elif stage == "weights":
         stated = weighted(logit, normalizer, extra)
+    elif stage == "masked":
+        stated = masked(logit)
+    elif stage == "lse":
+        stated = summed(logit)
     else:
         stated = STAGES.get(stage, Explained(stage, "", "", "", ""))
     return stated._replace(formula=words.GIVEN_STAGE.format(symbol=stated.symbol), mathml="") if given else stated
+
+
+def paired(rule: str) -> Explained:
+    """Return the words for scores that are no products, but what a rule makes of a query and a key."""
+    return ADDED if rule == "additive" else ADDED._replace(formula="S", mathml="")
 
 
 def elsewhere(stated: Explained, stage: str, apart: str, bias: bool) -> Explained:
@@ -161,20 +192,6 @@ STAGES = {
         "L' = bend(L)",
         math(name("L′") + EQUALS + "<mi>bend</mi><mo>(</mo>" + name("L") + "<mo>)</mo>"),
     ),
-    "masked": Explained(
-        "M",
-        "t s",
-        words.MASKED_ARE,
-        words.MASKED_FORMULA,
-        math(name("M") + EQUALS + name("L") + PLUS + "<mi>bias</mi>"),
-    ),
-    "lse": Explained(
-        "Z",
-        "h t",
-        words.LSE_IS,
-        "Z_i = log sum_j exp(M_ij)",
-        math(name("Z", "i") + EQUALS + "<mi>log</mi>" + SUM.format("j") + POWER.format("M", "j")),
-    ),
     "context": Explained(
         "C",
         "t e",
@@ -183,6 +200,18 @@ STAGES = {
         math(name("C") + EQUALS + name("A") + name("V")),
     ),
 }
+
+ADDED = Explained(
+    "S",
+    "t s",
+    words.PAIRED_SCORES_ARE,
+    "S_ij = sum_n w_n tanh(Q_in + K_jn)",
+    math(
+        name("S", "i", "j") + EQUALS + SUM.format("n") + name("w", "n") + "<mi>tanh</mi><mo>(</mo>"
+        + name("Q", "i", "n") + PLUS + name("K", "j", "n") + "<mo>)</mo>"
+    ),
+)  # fmt: skip
+"""Scores that weigh sums, where those of others are products."""
 
 SPOKEN = {
     "x": words.INPUT,

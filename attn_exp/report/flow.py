@@ -149,12 +149,15 @@ def said(stage: str, settled: Settled, notes: Mapping[str, str]) -> str:
         return words.SCALED_BY.format(multiplier=f"{settled.multiplier:.4g}")
     if stage in ("weights", "lse"):
         return settled.rules.normalizer.name if stage == "weights" else ""
-    return words.Q_TIMES_K if stage == "scores" else notes.get(stage, "")
+    if stage == "scores":
+        return words.Q_TIMES_K if settled.rules.pairing is None else registry.name_of(settled.rules.pairing)
+    return notes.get(stage, "")
 
 
 def turned(settled: Settled, name: str) -> str:
     """Return what positions do to a side."""
-    return "" if name == "v" else ", ".join(registry.name_of(position) for position in settled.positions)
+    marks = [position for position in settled.positions if name != "v" or position.changes_x]
+    return ", ".join(registry.name_of(position) for position in marks)
 
 
 def arrow(source: Box, target: Box, label: str) -> Arrow:

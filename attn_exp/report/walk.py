@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp import registry
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
@@ -15,7 +16,8 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
 from attn_exp.report.closed import closed
-from attn_exp.report.explain import Explained, elsewhere, explained
+from attn_exp.report.explain import Explained, elsewhere, explained, paired
+from attn_exp.report.remarks import remark
 from attn_exp.report.whose import labels
 
 Array = NDArray[Any]
@@ -51,7 +53,7 @@ class Step(NamedTuple):
     """One stage of a computation: what it is, its whole shape, and its tables, one per head.
 
     `largest` is the number whose cell has the full colour, and `power` that of a share of it which is coloured;
-    `closed` says which weights a mask closes.
+    `closed` says which weights a mask closes, `whole` whether its numbers have no more decimals than are shown.
     """
 
     stage: str
@@ -65,6 +67,7 @@ class Step(NamedTuple):
     rows_are_keys: bool
     closed: Array | None = None
     power: float = 1.0
+    whole: bool = False
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
@@ -145,6 +148,7 @@ def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step
     shown = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))
     rows, columns = names(stage, comparison, heads.shape[1:], vector=array.ndim == 1)
     finite = np.abs(heads[np.isfinite(heads)])
+    places = decimals(finite)
     return Step(
         stage=stage,
         explained=in_words(stage, comparison, settled),
@@ -161,10 +165,11 @@ def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step
             for head in range(shown)
         ),
         largest=float(finite.max(initial=0.0)),
-        decimals=decimals(finite),
+        decimals=places,
         left_out=left_out(heads.shape, shown),
         rows_are_keys=has_rows_of_keys(stage, comparison.problem),
         closed=closed(settled, heads, SIDE) if stage == "weights" else None,
+        whole=is_exact(finite, places),
     )
 
 
@@ -179,33 +184,21 @@ def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
         given=(stage in ("q", "k", "v") and problem.x is None) or (stage == "weights" and problem.weights is not None),
         mixed=settled.output_projection and "W_o" in projections,
         bias=bias,
-        logit="M" if "masked" in formed else "L′" if "capped" in formed else "L",
+        logit=logit_of(stage, formed),
         normalizer=settled.rules.normalizer,
         extra=any(rule.extra(0) is not None for rule in settled.rules.scores),
     )
+    if stage == "scores" and settled.rules.pairing is not None:
+        stated = paired(registry.name_of(settled.rules.pairing))
     apart = "memory" if problem.memory is not None else "past" if problem.past else ""
     return elsewhere(stated, stage, apart, bias) if apart else stated
 
 
-def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
-    """Say which settings made a stage what it is."""
-    settings = {key: f"{key}={word}" for key, word in settled.words.items() if word != "none"}
-    if stage == "logits":
-        return scaling(comparison, settled)
-    if stage in ("q", "k") and "position" in settings:
-        return words.WITH_POSITION.format(position=settings["position"])
-    if stage == "capped":
-        return settings.get("score", "")
-    return ", ".join(settings[key] for key in ("mask", "score") if key in settings) if stage == "masked" else ""
-
-
-def scaling(comparison: Comparison, settled: Settled) -> str:
-    """Say what the scores are multiplied by, and why."""
-    queries = comparison.traces[settled.name].q
-    if settled.scale is True and queries is not None:
-        size = queries.shape[-1]
-        return words.C_SCALED.format(d=size, c=settled.multiplier)
-    return (words.C_UNSCALED if settled.scale is False else words.C_IS).format(c=settled.multiplier)
+def logit_of(stage: str, formed: Sequence[str]) -> str:
+    """Return the symbol of the logits that a stage is made of."""
+    if "masked" in formed and stage != "masked":
+        return "M"
+    return "L′" if "capped" in formed else "L"
 
 
 def left_out(shape: tuple[int, ...], shown: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ STAGES = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "ou
 SAID = """
 Array.from(document.querySelectorAll('.why-table tbody td'), (cell) => {
   cell.dispatchEvent(new FocusEvent('focusin', {bubbles: true}));
-  return [cell.closest('.step').id, cell.textContent, document.querySelector('.why').textContent];
+  return [cell.closest('.step').id, cell.textContent, document.querySelector('.why').textContent,
+    document.querySelectorAll('.source').length];
 })
 """
 
@@ -44,16 +46,21 @@ def test_the_sums_are_those_that_a_student_would_write(opened: Tab, tmp_path: Pa
         ("variant=[looped,multi_head]", "mask=causal", "bias=true"),
         ("variant=[multi_head]", "embeddings=random", "embeddings.d_model=8", "head=4", "kv_head=2", "past=2"),
         ("variant=[matrix]", "embeddings=random", "embeddings.memory.tokens=5", "normalizer=sigmoid"),
+        ("variant=[multi_head]", "position=sinusoidal", "score=[softcap,added]", "score.softcap.cap=2"),
+        ("variant=[matrix]", "normalizer=sum", "mask=causal", "score=sink", "score.sink.logit=0.5"),
+        ("variant=[matrix]", "normalizer=sparsemax", "mask=causal", "scale=false", "score=additive"),
+        ("experiment=attention_basics",),
     ],
-    ids=["heads", "grouped", "memory"],
+    ids=["heads", "grouped", "memory", "added", "sum", "sparsemax", "large"],
 )
 def test_every_sum_is_right(opened: Tab, tmp_path: Path, words: tuple[str, ...]) -> None:
     """The arithmetic comes out at the table's own number, as exactly as its digits allow, in every cell."""
     show(opened, tmp_path, *words)
     found = opened.ask(SAID)
     assert {step.split("-", 2)[2] for step, *_ in found} >= set(STAGES) - {"masked"}
+    assert all(sources or "not shown here" in text for *_, text, sources in found)
     assert opened.console == []
-    for step, shown, text in found:
+    for step, shown, text, _ in found:
         assert "the table has" not in text
         if "not shown here" in text:  # the mean of several heads has no such sum
             assert "kv_head=2" in words and step in ("walk-1-k", "walk-1-v")
@@ -70,21 +77,26 @@ def computed(text: str) -> float:
     inner = re.split(r" = ", text, maxsplit=1)[1].split(" = ")[0]
     if inner.startswith("C") or "−∞" in inner:
         return plain(text.rsplit(" = ", 1)[1]) if inner.startswith("C") else 0.0
-    sum_of = inner.replace("−", "-").replace("×", "*")
-    assert re.fullmatch(r"(exp|[-+*/(). 0-9])+", sum_of), text
+    sum_of = inner.replace("−", "-").replace("×", "*").replace(" of what else takes a share", "")
+    assert re.fullmatch(r"(exp|tanh|max|[-+*/(),. 0-9])+", sum_of), text
     return arithmetic(sum_of)
 
 
 def arithmetic(text: str) -> float:
-    """Compute numbers, signs, brackets and exp, and nothing else."""
-    tokens = re.findall(r"exp|\d+\.?\d*|[-+*/()]", text)
+    """Compute numbers, signs, brackets, exp, tanh and what is above 0, and nothing else."""
+    tokens = re.findall(r"exp|tanh|max|\d+\.?\d*|[-+*/()]", text.replace("max(0, ", "max("))
+    functions: dict[str, Callable[[float], float]] = {
+        "exp": math.exp,
+        "tanh": math.tanh,
+        "max": lambda value: max(0.0, value),
+    }
 
     def atom() -> float:
         token = tokens.pop(0)
         if token == "-":
             return -atom()
-        if token == "exp":
-            return math.exp(atom())
+        if token in functions:
+            return functions[token](atom())
         if token == "(":
             value = total()
             assert tokens.pop(0) == ")"
@@ -109,8 +121,21 @@ def arithmetic(text: str) -> float:
 def test_what_a_position_or_a_mistake_changes_is_said(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, "variant=[looped]", "position=rope")
     assert "; the table has " in said(opened, 2, 1, "walk-1-q") and "position=rope" in said(opened, 2, 1, "walk-1-q")
+    for step, shown, text, _ in opened.ask(SAID):
+        if "the table has" not in text:
+            assert computed(text) == pytest.approx(plain(shown), abs=1e-3), (step, text)
     show(opened, tmp_path, "variant=[looped]", "mistake=no_scale")
     assert said(opened, 2, 1, "walk-1-logits").startswith("L[likes, she] = 0.5 × 0.861 = 0.4305; the table has 0.861")
+
+
+def test_a_query_without_keys_gets_what_its_convention_says(opened: Tab, tmp_path: Path) -> None:
+    """Keras ignores a mask that leaves a query nothing: 0.3378 is softmax of its logits, and no 0 / 0."""
+    blind = ("mask=array", "mask.array.values=[[1,1,0],[0,0,0],[0,1,1]]", "convention=keras_attention")
+    show(opened, tmp_path, "variant=[looped]", *blind)
+    gets = "A[likes, she] = what convention=keras_attention gives a query that may see no key = 0.3378"
+    assert said(opened, 2, 1, "walk-1-weights") == gets
+    show(opened, tmp_path, "variant=[looped]", *blind[:2])
+    assert said(opened, 2, 1, "walk-1-weights").startswith("A[likes, she] = 0 / 0, which counts as 0")
 
 
 def test_keys_that_are_not_shown_still_take_their_share(opened: Tab, tmp_path: Path) -> None:

@@ -106,6 +106,16 @@ def test_boxes_stand_apart_and_each_leads_to_a_table_of_the_page(words: tuple[st
     assert len(leads) > 4 and len(ids) == len(set(ids))
 
 
+def test_what_positions_and_scores_do_stands_at_the_arrows() -> None:
+    """A sinusoid marks x, of which values are made too; a rotation turns queries and keys alone."""
+    labels = {words: [arrow.label for arrow in flows("variant=[looped]", words)[0].arrows] for words in (
+        "position=sinusoidal", "position=rope", "score=additive")}  # fmt: skip
+    assert labels["position=sinusoidal"].count("sinusoidal") == 3
+    assert labels["position=rope"].count("rope") == 2
+    assert "Q Kᵀ" not in labels["score=additive"]
+    assert "additive" in labels["score=additive"]
+
+
 def test_the_output_projection_is_a_table_where_it_is_used_alone() -> None:
     page = page_of(a_run(comparison("variant=[looped,multi_head,multi_query]", "bias=true")))
     assert re.findall(r'id="(walk-\d-[Wb]_o)"', page) == ["walk-2-W_o", "walk-2-b_o", "walk-3-W_o", "walk-3-b_o"]

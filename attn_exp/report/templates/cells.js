@@ -18,24 +18,35 @@
   const sizes = (walk, stage) => stepAt(walk, stage).dataset.shape.split(" ").map(Number);
   const text = (cell) => (cell.querySelector("ins") || cell).textContent; // the new number of a changed cell
   const value = (cell) => Number(text(cell).replace("−", "-").replace("∞", "Infinity"));
-  const half = (cell) => 0.5 * 10 ** -(text(cell).split(".")[1] || "").length;
+  const stageOf = (cell) => /^walk-\d+-(.*)$/.exec(cell.closest(".step").id)[1];
+  /** Whether a cell shows all digits of its number: as the run has them, or as somebody typed them. */
+  const isWhole = (cell) => (cell.querySelector("ins") ? Boolean(window.attention.live.own[stageOf(cell)]) : "whole" in cell.closest(".step").dataset);
+  const half = (cell) => (isWhole(cell) ? 0 : 0.5 * 10 ** -(text(cell).split(".")[1] || "").length);
   const short = (number) => (Math.abs(number) >= 1e4 ? number.toExponential(2) : number.toFixed(4)).replace("-", "−");
+  const planOf = (walk) => window.attention.live?.plans[walk - 1];
   const lastOf = (walk, before) => OWN.slice(3, OWN.indexOf(before)).reverse().find((stage) => stepAt(walk, stage));
 
-  /** A sum of products of cells, `count` of them in all, and whatever cell is added at the end. */
-  function product(cell, pairs, count, added) {
+  const inBrackets = (number, shown) => (number < 0 ? `(${shown})` : shown);
+  const joined = (terms) => terms.join(" + ").replaceAll("+ −", "− ");
+  const unsigned = (shown) => (/^−?0\.0000$/.test(shown) ? "0" : shown);
+  const ROUNDING = 1e-9; // of a computer's own numbers, where all digits are shown
+
+  /** A sum of products of cells, `count` of them in all, and whatever cell is added at the end; `marks` are added to first factors. */
+  function product(cell, pairs, count, added, marks = []) {
     if (!pairs.length || pairs.some(([one, other]) => !one || !other)) return null;
     let total = added ? value(added) : 0, slack = half(cell) + (added ? half(added) : 0);
-    for (const [one, other] of pairs) {
-      total += value(one) * value(other);
-      slack += Math.abs(value(one)) * half(other) + Math.abs(value(other)) * half(one) + half(one) * half(other);
-    }
-    const terms = pairs.map(([one, other]) => `${text(one)} × ${value(other) < 0 ? `(${text(other)})` : text(other)}`);
+    const factor = (one, place) => value(one) + (marks[place] || 0), about = (one) => half(one) + (marks.length ? 0.00005 : 0);
+    pairs.forEach(([one, other], place) => {
+      total += factor(one, place) * value(other);
+      slack += Math.abs(factor(one, place)) * half(other) + Math.abs(value(other)) * about(one) + about(one) * half(other) + ROUNDING * Math.abs(factor(one, place) * value(other));
+    });
+    const first = (one, place) => (marks.length ? `(${joined([text(one), short(marks[place])])})` : text(one));
+    const terms = pairs.map(([one, other], place) => `${first(one, place)} × ${inBrackets(value(other), text(other))}`);
     if (added) terms.push(text(added));
     const hidden = { rest: short(value(cell) - total), count: count - pairs.length };
     if (pairs.length < count) terms.push(fill(words.REST_OF_MORE, hidden));
     const apart = pairs.length >= count && Math.abs(total - value(cell)) > slack;
-    return { sum: terms.join(" + ").replaceAll("+ −", "− "), lit: [...pairs.flat(), ...(added ? [added] : [])], apart: apart && total };
+    return { sum: joined(terms), lit: [...pairs.flat(), ...(added ? [added] : [])], apart: apart && total };
   }
 
   const range = (count, make) => Array.from({ length: Math.min(count, 16) }, (_, place) => make(place));
@@ -44,30 +55,70 @@
     const source = stage !== "q" && stepAt(walk, "memory") ? "memory" : "x";
     const whole = sizes(walk, stage), width = whole.at(-1);
     if (!stepAt(walk, source) || sizes(walk, `W_${stage}`)[1] !== whole[0] * width) return null; // given, or a mean of heads
-    const place = head * width + column, many = sizes(walk, source)[1];
-    const pairs = range(many, (inner) => [
-      cellAt(walk, source, 0, row + (stage === "q" ? Number(facts.past) : 0), inner), cellAt(walk, `W_${stage}`, 0, inner, place)]);
-    return product(cell, pairs, many, cellAt(walk, `b_${stage}`, 0, 0, place));
+    const place = head * width + column, many = sizes(walk, source)[1], line = row + (stage === "q" ? Number(facts.past) : 0);
+    const pairs = range(many, (inner) => [cellAt(walk, source, 0, line, inner), cellAt(walk, `W_${stage}`, 0, inner, place)]);
+    return product(cell, pairs, many, cellAt(walk, `b_${stage}`, 0, 0, place), planOf(walk)?.marks[source]?.[line]);
+  }
+
+  /** How a row of logits becomes weights: their cells, those that are seen, their numbers, the exact weights, and whether more take part. */
+  function lineOf(walk, head, row, facts) {
+    const before = lastOf(walk, "weights"), line = before && tableAt(walk, before, head)?.tBodies[0].rows[row];
+    if (!line) return null;
+    const cells = [...line.cells].slice(1), panel = window.attention.panels[facts.panel], left = sizes(walk, before).at(-1) > cells.length;
+    const start = panel && (head * panel.shape[1] + row) * panel.shape[2];
+    /** A logit with more digits than its table has, where those are too few for a power. */
+    const fine = (cell, key) => {
+      const exact = panel?.scores && panel.own * panel.scores[start + key] + (panel.rest ? panel.rest[start + key] : 0);
+      return half(cell) > 5e-4 && Math.abs(exact - value(cell)) <= 1.001 * half(cell) ? exact.toFixed(4).replace("-", "−") : text(cell);
+    };
+    const shown = cells.map(fine), numbers = shown.map((each) => Number(each.replace("−", "-").replace("∞", "Infinity")));
+    const seen = cells.map((_, key) => key).filter((key) => numbers[key] > -Infinity);
+    const weight = (key) => (panel ? panel.weights[start + key] : value(cellAt(walk, "weights", head, row, key)));
+    const extras = planOf(walk)?.extra, extra = extras?.[head % extras.length];
+    return { cells, shown, numbers, seen, weight, left, extra, more: left || Boolean(facts.extra) };
   }
 
   function softened(walk, head, row, column, cell, facts) {
-    const before = lastOf(walk, "weights"), line = before && tableAt(walk, before, head)?.tBodies[0].rows[row];
+    const line = lineOf(walk, head, row, facts);
     if (!line) return null;
-    const cells = [...line.cells].slice(1), own = cells[column], lit = cells;
-    if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${text(own)})))`, lit: [own] };
-    const whole = { function: facts.normalizer, numbers: cells.map(text).join(", "), place: column + 1 };
-    if (facts.normalizer !== "softmax") return { sum: fill(words.PLACE_OF_MANY, whole), lit };
-    const seen = cells.filter((each) => value(each) > -Infinity), most = Math.max(...seen.map(value));
-    if (!seen.length) return { sum: words.SEES_NO_KEY, lit };
-    if (value(own) === -Infinity) return { sum: words.NO_SHARE, lit: [own] };
-    const less = most > 30 ? ` − ${most}` : "", power = (each) => Math.exp(value(each) - (less ? most : 0));
-    const total = seen.reduce((sum, each) => sum + power(each), 0), panel = window.attention.panels[facts.panel];
-    const exact = panel ? panel.weights[(head * panel.shape[1] + row) * panel.shape[2] + column] : value(cell);
-    const rest = power(own) / exact - total, left = panel && panel.shape[2] > cells.length;
-    const further = exact > 0 && rest > total * (left ? 0 : 0.01) ? rest : 0;
+    const { cells: lit, shown, numbers, seen, left } = line, own = numbers[column];
+    if (!seen.length && !left && value(cell) !== 0) return { sum: fill(words.BLIND_GETS, facts), lit };
+    if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${shown[column]})))`, lit: [lit[column]] };
+    if (!seen.length && !left) return { sum: words.SEES_NO_KEY, lit };
+    if (facts.normalizer === "sparsemax") return lowered(line, column);
+    if (own === -Infinity && facts.normalizer === "softmax") return { sum: words.NO_SHARE, lit: [lit[column]] };
+    return shared(line, column, facts.normalizer === "softmax");
+  }
+
+  /** A share of a sum, of powers or of the logits themselves. */
+  function shared({ cells: lit, shown, numbers, seen, weight, left, more, extra }, column, powers) {
+    const most = Math.max(...seen.map((key) => numbers[key])), less = powers && most > 30 ? ` − ${shown[numbers.indexOf(most)]}` : "";
+    const part = (key) => (powers ? Math.exp(numbers[key] - (less ? most : 0)) : Math.max(numbers[key], -Number.MAX_VALUE));
+    const named = (key) => (powers ? `exp(${shown[key]}${less})` : shown[key]);
+    const total = seen.reduce((sum, key) => sum + part(key), 0), mine = numbers[column] === -Infinity ? 0 : part(column);
+    const sharing = more && seen.find((key) => weight(key) !== 0), known = !left && extra?.reduce((sum, logit) => sum + (powers ? Math.exp(logit - (less ? most : 0)) : logit), 0);
+    const rest = typeof known === "number" ? known : sharing === undefined || !more ? 0 : part(sharing) / weight(sharing) - total;
+    const further = Math.abs(rest) > 1e-9 * Math.abs(total) ? rest : 0, above = mine === 0 && !powers ? "0" : named(column);
+    if (total + further === 0) return { sum: fill(words.NO_SUM, { number: above }), lit };
     const others = fill(left ? words.REST_OF_KEYS : words.REST_OF_ELSE, { rest: short(further) });
-    const below = seen.map((each) => `exp(${text(each)}${less})`).join(" + ") + (further ? ` + ${others}` : "");
-    return { sum: `exp(${text(own)}${less}) / (${below}) = ${short(power(own))} / ${short(total + further)}`, lit };
+    return { sum: `${above} / (${joined([...seen.map(named), ...(further ? [others] : [])])}) = ${short(mine)} / ${inBrackets(total + further, short(total + further))}`, lit };
+  }
+
+  /** What is left of a logit above the level that makes a row add up to 1. */
+  function lowered({ cells: lit, shown, numbers, seen, weight, more }, column) {
+    const kept = seen.filter((key) => weight(key) > 0), [first] = kept;
+    if (first === undefined) return null;
+    const level = more ? numbers[first] - weight(first) : (kept.reduce((sum, key) => sum + numbers[key], 0) - 1) / kept.length;
+    const above = (number) => `max(0, ${shown[column]} − ${number})`;
+    const long = above(`(${joined(kept.map((key) => shown[key]))} − 1) / ${kept.length}`);
+    return { sum: `${more ? "" : `${long} = `}${above(inBrackets(level, short(level)))}`, lit };
+  }
+
+  /** Scores that weigh sums of queries and keys, where this page knows by what. */
+  function summed(cell, pairs, many, vector) {
+    if (!vector || pairs.length < many || pairs.some((pair) => pair.some((each) => !each))) return null;
+    const term = ([one, other], place) => `${short(vector[place])} × tanh(${joined([text(one), text(other)])})`;
+    return { sum: joined(pairs.map(term)), lit: pairs.flat() };
   }
 
   function why(walk, stage, head, row, column, cell, facts, note) {
@@ -75,7 +126,8 @@
     if (["q", "k", "v"].includes(stage)) return projected(walk, stage, head, row, column, cell, facts);
     if (stage === "scores") {
       const many = sizes(walk, "q").at(-1);
-      return product(cell, range(many, (inner) => [cellAt(walk, "q", head, row, inner), cellAt(walk, "k", key, column, inner)]), many);
+      const pairs = range(many, (inner) => [cellAt(walk, "q", head, row, inner), cellAt(walk, "k", key, column, inner)]);
+      return facts.pair ? summed(cell, pairs, many, planOf(walk)?.pair?.[head]) : product(cell, pairs, many);
     }
     if (stage === "weights") return softened(walk, head, row, column, cell, facts);
     if (stage === "context") {
@@ -93,13 +145,21 @@
     const before = lastOf(walk, stage), own = before && cellAt(walk, before, head, row, column);
     if (!own) return null;
     if (stage === "logits") {
-      const off = Math.abs(Number(facts.c) * value(own) - value(cell)) > half(cell) + Math.abs(facts.c) * half(own) && Number(facts.c) * value(own);
-      return { sum: `${Number(Number(facts.c).toPrecision(6))} × ${text(own)}`, lit: [own], apart: off };
+      const scaled = Number(facts.c) * value(own), off = Math.abs(scaled - value(cell)) > half(cell) + Math.abs(facts.c) * half(own) + ROUNDING * Math.abs(scaled) && scaled;
+      return { sum: `${Number(Number(facts.c).toPrecision(6))} × ${inBrackets(value(own), text(own))}`, lit: [own], apart: off };
     }
-    if (stage === "capped") return { sum: fill(words.FUNCTION_OF, { function: note, number: text(own) }), lit: [own] };
+    if (stage === "capped") {
+      const bent = facts.caps.split(" ").filter(Boolean).reduce((inner, cap) => `${cap} × tanh(${inner} / ${cap})`, text(own));
+      return { sum: facts.caps ? bent : fill(words.FUNCTION_OF, { function: note, number: text(own) }), lit: [own] };
+    }
     if (value(cell) === -Infinity) return { sum: fill(words.MAY_NOT_SEE, { number: text(own) }), lit: [own] };
-    const added = short(value(cell) - value(own));
-    return { sum: `${text(own)} + ${Number(added) === 0 ? 0 : `(${added})`}`, lit: [own] };
+    return { sum: joined([text(own), biasAt(walk, head, row, column) ?? short(value(cell) - value(own))].map(unsigned)), lit: [own] };
+  }
+
+  /** What rules add to a logit, where this page knows it. */
+  function biasAt(walk, head, row, column) {
+    const bias = planOf(walk)?.bias, [rows, keys] = sizes(walk, "masked").slice(-2);
+    return bias && short(bias[((bias.length > rows * keys ? head * rows : 0) + row) * keys + column]);
   }
 
   function clear() {

@@ -1,0 +1,44 @@
+"""What is said beside a stage of a walk: the settings that made it what it is."""
+
+from __future__ import annotations
+
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.variant import Settled
+from attn_exp.report import words
+from attn_exp.rules.scores.score import Score
+
+
+def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
+    """Say which settings made a stage what it is."""
+    settings = {key: f"{key}={word}" for key, word in settled.words.items() if word != "none"}
+    if stage == "logits":
+        return scaling(comparison, settled)
+    if "position" in settings and (stage in ("q", "k") or (stage == "v" and marks_values(settled))):
+        return words.WITH_POSITION.format(position=settings["position"])
+    if stage == "scores":
+        return scores_that(settled, "pair")
+    if stage == "capped":
+        return scores_that(settled, "bend")
+    named = (settings.get("mask", ""), scores_that(settled, "bias"))
+    return ", ".join(filter(None, named)) if stage == "masked" else ""
+
+
+def marks_values(settled: Settled) -> bool:
+    """Say whether a position changes x, of which values are made too."""
+    return any(position.changes_x for position in settled.positions)
+
+
+def scores_that(settled: Settled, act: str) -> str:
+    """Return the score rules that do something: `bend` logits, say, or add a `bias` to them."""
+    named = zip(settled.rules.scores, settled.words["score"].split(" + "), strict=False)
+    acting = [word for rule, word in named if getattr(type(rule), act) is not getattr(Score, act)]
+    return f"score={' + '.join(acting)}" if acting else ""
+
+
+def scaling(comparison: Comparison, settled: Settled) -> str:
+    """Say what the scores are multiplied by, and why."""
+    queries = comparison.traces[settled.name].q
+    if settled.scale is True and queries is not None:
+        size = queries.shape[-1]
+        return words.C_SCALED.format(d=size, c=settled.multiplier)
+    return (words.C_UNSCALED if settled.scale is False else words.C_IS).format(c=settled.multiplier)
