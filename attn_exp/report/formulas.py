@@ -17,6 +17,7 @@ TURNED = {
     "q": words.TURNED_SIDE, "k": words.TURNED_SIDE, "v": words.TURNED_SIDE, "scores": words.TURNED_SCORES,
     "weights": words.TURNED_WEIGHTS, "context": words.TURNED_CONTEXT, "output": words.TURNED_OUTPUT,
 }  # fmt: skip
+OTHER_WEIGHTS = {"sum": words.WEIGHTS_BY_SUM, "sigmoid": words.WEIGHTS_BY_SIGMOID}
 CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
 """Stages after q, k and v, each before the one that it is made of."""
 
@@ -51,14 +52,15 @@ def of_stage(paper: Paper, stage: str) -> str:
     if stage == "output" and lone(paper):
         return words.TURNED_LONE_OUTPUT if paper.turned else words.FORMULA_LONE_OUTPUT
     text = (TURNED if paper.turned else {}).get(stage, FORMULAS[stage])
+    if stage == "output" and paper.turned and settled.output_projection:
+        text = words.TURNED_MIXED_OUTPUT
     if stage == "weights":
-        text = words.OTHER_WEIGHTS.get(settled.rules.normalizer.name, text) + extra(paper)
+        text = OTHER_WEIGHTS.get(settled.rules.normalizer.name, text) + extra(paper)
     logits = "logits" if paper.cap is None else "capped"
-    times = words.TURNED_W_O if paper.turned else words.TIMES_W_O
     cap = "" if paper.cap is None else f"{paper.cap:.10g}"
     told = text.format(
         side=stage, source=source(paper, stage), scale=scale(paper), cap=cap,
-        logits=logits, added=words.ADDED, projection=times if settled.output_projection else "",
+        logits=logits, added=words.ADDED, projection=words.TIMES_W_O if settled.output_projection else "",
     )  # fmt: skip
     bias = "b_o" if stage == "output" and settled.output_projection else f"b_{stage}" if stage in "qkv" else ""
     return told + (f" + {bias}" if bias in projections else "") + turning(paper, stage)

@@ -21,12 +21,6 @@ KNOWN = {name: text for name, text in vars(words).items() if name.isupper()}
 FILES = ("effects.csv", "tables/", "percentiles.csv")
 """Names of files, which are no words."""
 
-LATER: tuple[str, ...] = ()
-"""Scripts whose words are still to be moved."""
-
-LATER_MODULES: tuple[str, ...] = ()
-"""Modules whose words are still to be moved."""
-
 
 class Said(HTMLParser):
     """Gathers what a page says: its texts, and attributes that are read out."""
@@ -56,7 +50,7 @@ def quoted(template: str) -> list[str]:
 
 
 PAGES = sorted(path for path in TEMPLATES.iterdir() if path.suffix in (".html", ".md"))
-SCRIPTS = sorted(path for path in TEMPLATES.glob("*.js") if path.name not in LATER)
+SCRIPTS = sorted(TEMPLATES.glob("*.js"))
 HOMES = (
     "attn_exp/report", "attn_exp/sweeps/pages.py", "attn_exp/sweeps/overview.py", "attn_exp/sweeps/forest.py",
     "attn_exp/sweeps/plots.py", "attn_exp/sweeps/maps.py", "attn_exp/sweeps/panels.py", "attn_exp/sweeps/answers",
@@ -76,7 +70,7 @@ FILE = ROOT / "attn_exp/report/words.py"
 def modules() -> list[Path]:
     """Return the files that make pages, the file of words aside."""
     paths = [path for home in HOMES for path in (sorted((ROOT / home).rglob("*.py")) or [ROOT / home])]
-    return [path for path in paths if path != FILE and str(path.relative_to(ROOT)) not in (*LATER_MODULES, *NO_PAGES)]
+    return [path for path in paths if path != FILE and str(path.relative_to(ROOT)) not in NO_PAGES]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -139,8 +139,9 @@ def understood(asked_words: Sequence[str]) -> Asked:
     seeds = seeds or tuple(range(len(names) or 1))
     if names and len(seeds) not in (1, len(names)):
         count = "1 name" if len(names) == 1 else f"{len(names)} names"
-        expected = "expected one seed for all, or as many as names"
-        raise UserError(f"names={own['names']}: {count} and {len(seeds)} seeds; {expected}")
+        raise UserError(
+            f"names={own['names']}: {count} and {len(seeds)} seeds; expected one seed for all, or as many as names"
+        )
     seeds = seeds * len(names) if names and len(seeds) == 1 and len(names) > 1 else seeds
     names = names or (tuple(f"seed-{seed}" for seed in seeds) if len(seeds) > 1 else ("key",))
     stages = tuple(part.strip() for part in own.get("stages", "").strip("[]").split(",") if part.strip())
