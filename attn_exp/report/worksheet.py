@@ -18,7 +18,7 @@ from attn_exp.report import words
 from attn_exp.report.compiled import templates
 from attn_exp.report.formulas import formula
 from attn_exp.report.inline import inline, policy, scripts, template_text
-from attn_exp.report.numbers import decimal
+from attn_exp.report.numbers import decimal, kinds
 
 
 def page(paper: Paper, student: str, file: str) -> str:
@@ -52,7 +52,9 @@ def grades(heads: Sequence[str], lines: Sequence[Sequence[str]], overview: Seque
     """Return the page of a class: which mistake how often, and a line for each student."""
     style = inline(template_text("report.css"), template_text("worksheet.css"))
     most = max((int(count) for _, count, _ in overview), default=1)
-    return templates(autoescape=True).get_template("grades.html").render(
+    environment = templates(autoescape=True)
+    environment.filters |= {"kinds": kinds}
+    return environment.get_template("grades.html").render(
         heads=heads, lines=lines, overview=overview, most=most, style=Markup(style), policy=policy(style)
     )  # fmt: skip
 

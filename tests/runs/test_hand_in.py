@@ -173,7 +173,8 @@ def test_the_sentences_of_grades_are_read_without_scrolling_on_a_laptop(width: i
     need_chromium()
     heads = ("student", "points", "of", "first wrong", "mistake", "what it is")
     long = "a slip: " + "; ".join(f"row t{place}, key t{place}: 0.25 should be 0.50" for place in range(6))
-    Path("class.html").write_text(worksheet.grades(heads, [("Ada", "1", "9", "weights", "no_scale", long)], []))
+    often = [("softmax_over_queries", "1", "The softmax runs down the queries instead of along the keys.")]
+    Path("class.html").write_text(worksheet.grades(heads, [("Ada", "1", "9", "weights", "no_scale", long)], often))
     with tab(home) as page:
         page.screen(width)
         page.open(Path("class.html").absolute())
@@ -234,3 +235,10 @@ def test_where_no_other_process_can_be_had_one_grades_all(home: Path, monkeypatc
     monkeypatch.setattr(hand_in, "ProcessPoolExecutor", refused)
     lines = hand_in.every_grade(sorted(Path("all").glob("*.csv")), hand_in.keys_of(Path("one/key")))
     assert {one.line[3:] for one in lines} == {("", "", "all right")}
+
+
+def test_students_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    names = ["Ada", "seed-2", "seed-10", "seed-11-b"]
+    for name in reversed(names):
+        (tmp_path / f"{name}.csv").touch()
+    assert [path.stem for path in hand_in.files_of(tmp_path, ".csv")] == names

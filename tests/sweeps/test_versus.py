@@ -61,9 +61,21 @@ def test_a_number_that_moved_is_found_in_its_cell(saved: Path) -> None:
     assert versus.moved
     assert versus.sentences[0] == "Numbers differ in 1 of 2 variants that both have."
     assert versus.sentences[2] == (
-        f"multi_head: differs from weights on, most at head 2, {tokens[2]}, {tokens[0]}: "
+        f"multi_head first differs in the weights, most at head 2, {tokens[2]}, {tokens[0]}: "
         f"{number:.6g} and {number + 0.25:.6g}."
     )
+
+
+def test_a_place_of_masked_logits_is_named_by_its_key(saved: Path, tmp_path: Path) -> None:
+    other = attn_exp.run("report=none", "mask=causal", variant=["matrix"], head=1).save(tmp_path)
+    run, masked = store.load(saved), store.load(other)
+    first, last = (masked.comparison.problem.tokens[place] for place in (0, 1))
+    logits = run.comparison.traces["matrix"].logits
+    assert logits is not None
+    number = logits[0, 0, 1]
+    sentence = two_runs.versus(("a", "b"), run, masked).sentences[1]
+    assert sentence.startswith("matrix first differs in the masked logits, most at head 1, ")
+    assert sentence.endswith(f"{first}, {last}: {number:.6g} and −inf.")
 
 
 def test_the_last_bit_is_rounding_and_no_move(saved: Path) -> None:
@@ -71,7 +83,7 @@ def test_the_last_bit_is_rounding_and_no_move(saved: Path) -> None:
     versus = two_runs.versus(("a", "b"), run, bent(run, "matrix", "logits", lambda array: np.nextafter(array, 9.0)))
     assert not versus.moved
     assert versus.sentences[0] == "No number moved beyond rounding, in 2 variants."
-    assert versus.sentences[1] == "matrix: within 1 ulp, from logits on; before that the same to the bit."
+    assert versus.sentences[1] == "matrix: within 1 ulp, from the logits on; before that the same to the bit."
 
 
 def test_settings_that_differ_are_listed_by_name(saved: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ from attn_exp.runs.records import as_csv
 
 HEADS = (words.STUDENT, words.COUNT_POINTS, words.OF, words.FIRST_WRONG, words.MISTAKE, words.WHAT_IT_IS)
 MOST_FILES = 5000
+DIGITS = 19
+"""A name with this many digits or more in a row is sorted as text."""
 TOGETHER = 8
 """So many files are graded by one process at a time; no more than these need no second process."""
 
@@ -130,6 +133,12 @@ def keys_of(place: Path) -> dict[str, Key]:
     return {path.stem: key.read(path) for path in files_of(place, ".json")}
 
 
+def by_number(path: Path) -> tuple[list[tuple[int, str]], str]:
+    """Return what files are sorted by: seed-2 comes before seed-10."""
+    parts = re.findall(r"[0-9]+|[^0-9]+", path.stem)
+    return [(int(part), "") if part.isdecimal() and len(part) < DIGITS else (-1, part) for part in parts], path.name
+
+
 def files_of(place: Path, suffix: str) -> list[Path]:
     """Return the files of one kind in a folder, or the one file.
 
@@ -140,7 +149,8 @@ def files_of(place: Path, suffix: str) -> list[Path]:
         return [place]
     try:
         files = sorted(
-            path for path in place.iterdir() if path.suffix.lower() == suffix and not path.name.startswith(".")
+            (path for path in place.iterdir() if path.suffix.lower() == suffix and not path.name.startswith(".")),
+            key=by_number,
         )
     except OSError as error:
         raise UserError(f"{place}: cannot be read ({error.strerror})") from error

@@ -15,12 +15,17 @@ from attn_exp.experiment.sameness import DIFFERENT, IDENTICAL, compared
 from attn_exp.forms import coarser
 from attn_exp.forms.trace import Trace
 from attn_exp.report import words
-from attn_exp.report.numbers import brief
+from attn_exp.report.explain import spoken
+from attn_exp.report.numbers import brief, minus
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.sweeps.versus.versus import Versus, common, counted, differing, made_by, settings_table
 
 ROUNDED = ("error", "error_ulp", "row_sum_error")
 """Columns that hold rounding alone; a variant that is the same to rounding may differ in them."""
+
+
+OVER_KEYS = ("scores", "logits", "capped", "masked", "weights")
+"""Stages whose columns are keys."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ def named(run: Run, stage: str, place: tuple[Any, ...], shape: tuple[int, ...]) 
     problem = run.comparison.problem
     *head, row, column = (int(index) for index in place)
     tokens = problem.key_tokens if stage in ("k", "v") else problem.tokens
-    keys = problem.key_tokens if stage in ("scores", "logits", "weights") else ()
+    keys = problem.key_tokens if stage in OVER_KEYS else ()
     parts = [words.HEAD.format(number=head[-1] + 1)] if head else []
     parts.append(tokens[row] if row < len(tokens) else words.ROW_NUMBER.format(number=row + 1))
     return ", ".join([*parts, keys[column] if column < len(keys) else words.COLUMN_NUMBER.format(number=column + 1)])
@@ -121,11 +126,13 @@ def parting_line(parting: Parting) -> str:
     """Say how near a variant's stages are."""
     if parting.word == IDENTICAL:
         return words.SAME_TO_THE_BIT.format(variant=parting.variant)
+    stage = spoken(parting.stage) or parting.stage
     if parting.word != DIFFERENT:
-        return words.SAME_UP_TO.format(variant=parting.variant, word=parting.word, stage=parting.stage)
+        return words.SAME_UP_TO.format(variant=parting.variant, word=parting.word, stage=stage)
     numbers = not (math.isnan(parting.first) and math.isnan(parting.second))
     text = words.DIFFERS_FROM_TO if numbers else words.DIFFERS_FROM
-    return text.format(**vars(parting))
+    first, second = (minus(f"{number:.6g}") for number in (parting.first, parting.second))
+    return text.format(variant=parting.variant, stage=stage, where=parting.where, first=first, second=second)
 
 
 def rows_table(one: Run, other: Run, near_by: dict[str, str]) -> Table:
