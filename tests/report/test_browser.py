@@ -74,6 +74,12 @@ def test_moving_the_slider_moves_the_table(page: str, tmp_path: Path) -> None:
     assert found["told"] == "128.0 = 256/√d"
 
 
+@pytest.mark.parametrize("words", [("mask=window", "mask.window.left=0"), ("embeddings.tokens=1",)], ids=" ".join)
+def test_where_each_query_sees_one_key_no_slider_moves_its_weight(words: tuple[str, ...], tmp_path: Path) -> None:
+    alone = page_of(a_run(comparison("embeddings=random", *words)))
+    assert visit(alone, "return document.getElementById('touch').hidden", tmp_path).answer
+
+
 def test_presets_name_the_root(page: str, tmp_path: Path) -> None:
     script = """
     document.querySelector('[data-preset="standard"]').click();

@@ -114,7 +114,7 @@
   }
 
   // The slider over the scale.
-  const movable = panels.filter((panel) => panel.scores);
+  const movable = panels.filter((panel) => panel.scores && mostEntropy(panel) > 0); // one key in sight gets all at any scale
   const choose = byId("touch-variant"), slider = byId("touch-scale");
   let multiplier = 1;
 
