@@ -224,3 +224,22 @@ def test_a_short_title_keeps_the_number_of_its_head() -> None:
     head = Head("multi_head", 12, np.eye(2))
     assert short_title(head, 9.0) == "multi_head, head 12"
     assert short_title(head, 0.6).endswith("… 12")
+
+
+def test_a_short_title_is_made_of_whole_names() -> None:
+    head = Head("looped = matrix = scaled", None, np.eye(2))
+    shown = {short_title(head, width / 10) for width in range(8, 20)}
+    assert shown == {"looped = …", "looped = matrix = …", "looped = matrix = scaled"}
+
+
+@pytest.mark.parametrize("preset", ["paper", "slides", "poster"])
+def test_entropies_under_a_mask_are_whole_marks_and_a_legend_without_cuts(preset: str) -> None:
+    run = comparison("mask=causal", f"figures.preset={preset}", "figures.only=entropy")
+    drawing = drawings_of(run)["entropy"]
+    (axes,), legend = drawing.axes, drawing.axes[0].get_legend()
+    assert legend is not None
+    assert all("…" not in text.get_text() for text in legend.get_texts())
+    low, high = axes.get_ylim()
+    size = max(line.get_markersize() for line in axes.lines) / 72 / 2
+    inches = axes.get_position().height * drawing.get_size_inches()[1]
+    assert -low / (high - low) * inches >= size  # the first token sees itself alone: an entropy of 0

@@ -144,5 +144,14 @@ def heads_in(views: Views, panels: Iterable[Panel]) -> list[Head]:
 def short_title(head: Head, width: float, lettering: Lettering = BY_TABLE) -> str:
     """Return the title of a map, shortened to this width; the number of a head stays."""
     if head.number is None or lettering.width(head.title) <= width:
-        return lettering.fitted(head.title, width)
-    return f"{lettering.fitted(head.variants, width - lettering.width(f' {head.number}'))} {head.number}"
+        return fewer(head.title, width, lettering)
+    return f"{fewer(head.variants, width - lettering.width(f' {head.number}'), lettering)} {head.number}"
+
+
+def fewer(variants: str, width: float, lettering: Lettering) -> str:
+    """Return variants that are the same, as many whole names as fit this width, or the beginning of the first."""
+    names, said = variants.split(" = "), variants
+    while len(names) > 1 and lettering.width(said) > width:
+        names.pop()
+        said = " = ".join([*names, "…"])
+    return said if lettering.width(said) <= width else lettering.fitted(variants, width)

@@ -13,6 +13,10 @@ HIGH, LEAST = 1.85, 1.0
 """Inches: the usual height of axes, and the least."""
 
 
+KEY = 0.4
+"""Inches that an entry of a legend takes beside its letters."""
+
+
 def columns_in(width: float) -> int:
     """Return how many entries of a legend stand side by side in a chart of this width."""
     return 2 if width > NARROW else 1
@@ -27,13 +31,20 @@ def inside(entries: int, bottom: float, width: float, height: float | None) -> B
 def below_legend(strokes: Sequence[Stroke], x: Axis, y: Axis, box: Box, width: float, lettering: Lettering) -> Chart:
     """Return a chart of strokes between two axes in their box, with the legend above."""
     columns = columns_in(width)
-    room = box.width / columns - 0.4
+    room = room_in([stroke.label for stroke in strokes if stroke.label], columns, box.width, lettering)
     shown = tuple(
         stroke._replace(label=lettering.fitted(stroke.label, room)) if stroke.label else stroke for stroke in strokes
     )
     lines = -(-sum(bool(stroke.label) for stroke in strokes) // columns)
     height = box.bottom + box.height + 0.1 + LINE * lines
     return Chart(width, height, (Plot(box, shown, x, y, columns),))
+
+
+def room_in(labels: Sequence[str], columns: int, width: float, lettering: Lettering) -> float:
+    """Return how wide an entry may be: as wide as it is where all columns fit together, or else each its part."""
+    parts = np.array_split(np.arange(len(labels)), columns)
+    needed = [lettering.widest(labels[place] for place in part) for part in parts]
+    return max(needed) if sum(needed) + KEY * columns <= width else width / columns - KEY
 
 
 def beyond(strokes: Sequence[Stroke]) -> float:

@@ -24,6 +24,10 @@ MARKS = 600
 """So many marks of single heads at most."""
 
 
+EDGE = 0.04
+"""Marks nearer to 0 than this part of the axis would be cut in half by its edge, which then lies below 0."""
+
+
 def wanted(views: Views) -> bool:
     """A form that never forms its weights has no entropy of each query."""
     return bool(shown(views))
@@ -51,7 +55,8 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     ]
     end = 1.08 * float(np.log(counts.max())) or 1.0
     x = Axis(-0.5, len(names) - 0.5, named(names, turned, box.width))
-    y = Axis(0.0, end, numbers(0.0, end, box.height), words.ENTROPY_NATS)
+    start = -EDGE * end if any((stroke.y <= EDGE * end).any() for stroke in strokes) else 0.0
+    y = Axis(start, end, numbers(0.0, end, box.height), words.ENTROPY_NATS)
     return below_legend([*strokes, most(counts)], x, y, box, width, lettering)
 
 
