@@ -176,6 +176,7 @@ def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield words.PROCESSOR, str(about.get("cpu", ""))
     for pool in about.get("blas", ()):
         name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))
-        yield words.BLAS, words.BLAS_THREADS.format(name=name, count=pool.get("num_threads"))
+        count = pool.get("num_threads")
+        yield words.BLAS, (words.BLAS_THREAD if count == 1 else words.BLAS_THREADS).format(name=name, count=count)
     for pin in about.get("pins", ()):
         yield words.HELD_BACK, pin

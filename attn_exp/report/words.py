@@ -298,7 +298,7 @@ MEAN_ENTROPY_NATS = "mean entropy (nats)"
 ORIGIN_STARTED, ORIGIN_SEED, ORIGIN_VERSIONS, ORIGIN_COMMIT = "started", "seed", "versions", "commit"
 WITH_CHANGES = "{commit} with changes"
 PROCESSOR, BLAS, HELD_BACK = "processor", "BLAS", "held back"
-BLAS_THREADS = "{name}, {count} threads"
+BLAS_THREAD, BLAS_THREADS = "{name}, 1 thread", "{name}, {count} threads"
 
 # Tables for papers
 PAPER_COMPARISON = "Variants of attention on one input; error against a scalar reference, shift against the first row."
@@ -400,7 +400,7 @@ CAPTION_SPREAD = (
 # Where numbers are smallest and largest, and what settings do, in tables
 EXTREMES = "The smallest and the largest"
 METRIC, WHICH, NUMBER, VARIANT_HEAD, SETTINGS = "metric", "which", "number", "variant", "settings"
-LEAST, LARGEST = "least", "largest"
+LEAST, LARGEST = "smallest", "largest"
 EXTREME_AT = "{which} {metric}: {number}, {variant} at {settings}:"
 EFFECTS = "Effects"
 ALSO_IN = "Also in"

@@ -162,6 +162,18 @@ def test_two_variants_are_subtracted(page: str, tmp_path: Path) -> None:
     assert shown and float(shown[1].rstrip(".")) == pytest.approx(rows["unscaled"].shift, rel=1e-2)
 
 
+@pytest.mark.parametrize("width", [1280, 1760, 1920])
+def test_a_difference_of_twelve_tokens_is_seen_whole(tmp_path: Path, width: int) -> None:
+    need_chromium()
+    run = a_run(comparison("embeddings=random", "embeddings.tokens=12", "variant=[looped,multi_head]"))
+    (tmp_path / "page.html").write_text(page_of(run), encoding="utf-8")
+    with tab(tmp_path) as opened:
+        opened.screen(width)
+        opened.open(tmp_path / "page.html")
+        assert opened.ask("document.querySelector('#minus .wide tbody').rows.length") == 12
+        assert opened.overflow("#minus .scroll") <= 0
+
+
 @pytest.mark.parametrize("letters", thinned(WIDTHS, 3))
 @pytest.mark.parametrize("width", [1100, 360], ids=["laptop", "phone"])
 def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int, letters: str) -> None:
