@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from attn_exp.config.compose import composed
 from attn_exp.errors import UserError
@@ -15,10 +15,21 @@ from attn_exp.problem.matrices import as_printed
 from attn_exp.problem.problem import build
 
 X = np.random.default_rng(0).standard_normal((3, 4)).round(4)
+
+
+def as_torch_prints() -> dict[str, str]:
+    """Return the matrix as PyTorch prints it, where it is installed."""
+    if not find_spec("torch"):
+        return {}
+    import torch  # noqa: PLC0415 - an extra
+
+    return {"torch": str(torch.from_numpy(X))}
+
+
 TEXTS = {
     "numpy": str(X),
     "numpy in its own words": repr(X),
-    "torch": str(torch.from_numpy(X)),
+    **as_torch_prints(),
     "a list": str(X.tolist()),
     "in powers of ten": np.array2string(X, formatter={"float": "{:.4e}".format}),
 }

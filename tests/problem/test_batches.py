@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from attn_exp import run
 from attn_exp.errors import UserError
@@ -16,6 +15,7 @@ TEXTS = {"she likes hot coffee": 4, "the cat sat [PAD]": 3}
 @pytest.mark.parametrize("form", ["looped", "matrix", "blockwise", "torch_sdpa", "onnxruntime"])
 def test_each_sequence_of_a_padded_batch_is_a_run(form: str) -> None:
     """PyTorch computes both at once, `[b h t d]`, with the filling hidden as a key."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
     kind = f"++variant.own.form={form}"
     words = ("embeddings=words", "mask=padding", "head=2", "variant=[multi_head]", kind.replace("own", "multi_head"))
     runs = [

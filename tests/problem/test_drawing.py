@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
-import torch
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
-from torch import nn
 
 from attn_exp.errors import UserError
 from attn_exp.problem.problem import Problem, build
 from tests.compose import config
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+pytest.importorskip("jax", reason="JAX is not installed: pip install 'attn-exp[libraries]'")
+
+import jax
+import torch
+from torch import nn
 
 Array = NDArray[Any]
 SIZES = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=6", "head=2")

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jax import random
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
@@ -27,6 +26,7 @@ def begun(seed: int, name: str = "jax_key") -> Stream:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_keys_are_jaxs_own(seed: int) -> None:
+    random = pytest.importorskip("jax.random", reason="JAX is not installed: pip install 'attn-exp[libraries]'")
     theirs, mine = random.PRNGKey(seed), ours.first_key(seed)
     assert_array_equal(mine, theirs)
     assert_array_equal(mine, random.key_data(random.key(seed)))
@@ -38,6 +38,7 @@ def test_keys_are_jaxs_own(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", thinned(SEEDS, len(SEEDS)))
 def test_uniform_and_whole_numbers_are_jaxs_own_bits(seed: int) -> None:
+    random = pytest.importorskip("jax.random", reason="JAX is not installed: pip install 'attn-exp[libraries]'")
     key, mine = random.PRNGKey(seed), begun(seed)
     for shape in SHAPES:
         assert_array_equal(mine.uniform(shape, 0, 1), random.uniform(key, shape))
@@ -48,6 +49,7 @@ def test_uniform_and_whole_numbers_are_jaxs_own_bits(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_normal_numbers_are_within_four_units_of_jaxs_and_nearly_all_equal(seed: int) -> None:
+    random = pytest.importorskip("jax.random", reason="JAX is not installed: pip install 'attn-exp[libraries]'")
     theirs = np.asarray(random.normal(random.PRNGKey(seed), (100_000,)))
     mine = begun(seed).normal((100_000,), 0.0, 1.0)
     assert (np.abs(mine - theirs) <= 4 * np.spacing(np.abs(theirs))).all()
@@ -55,6 +57,7 @@ def test_normal_numbers_are_within_four_units_of_jaxs_and_nearly_all_equal(seed:
 
 
 def test_each_draw_has_the_key_that_a_notebook_would_give_it() -> None:
+    random = pytest.importorskip("jax.random", reason="JAX is not installed: pip install 'attn-exp[libraries]'")
     key = random.PRNGKey(5)
     mine = begun(5, "jax_split")
     for sub in random.split(key, 3):

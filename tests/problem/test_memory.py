@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from attn_exp import run
 from attn_exp.errors import UserError
@@ -89,6 +88,7 @@ def test_projections_take_the_width_of_what_they_project() -> None:
 @pytest.mark.parametrize("width", [4, 6])
 def test_pytorchs_multi_head_attention_with_keys_of_another_width_gives_the_same(width: int) -> None:
     """`nn.MultiheadAttention(kdim=, vdim=)` is PyTorch's cross attention; its matrices are ours, turned."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
     words = ["embeddings=random", "embeddings.tokens=3", "embeddings.d_model=4", f"embeddings.memory.d_model={width}"]
     found = run(*words, "embeddings.memory.tokens=5", "bias=true", head=2, variant=["multi_head"])
     given = found.comparison.problem

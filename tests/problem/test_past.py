@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from attn_exp import run
 from attn_exp.errors import UserError
@@ -63,6 +62,7 @@ def test_tokens_of_queries_are_the_new_ones_and_those_of_keys_all() -> None:
 
 def test_pytorch_gives_the_same_with_a_mask_that_counts_the_past() -> None:
     """Without such a mask, `is_causal=True` is wrong here: it puts the first query beside the first key."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
     found = run(*RANDOM, "past=4", "mask=causal", variant=["matrix"], head=1)
     trace = found.comparison.traces["matrix"]
     q, k, v = (torch.tensor(array) for array in (trace.q, trace.k, trace.v))
@@ -85,6 +85,7 @@ def test_positions_are_those_of_the_tokens_even_where_masks_forget_the_past() ->
 
 
 def test_queries_that_are_given_may_be_the_new_ones_or_all() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((5, 4)) for _ in range(3))
     words = ("mask=causal", "variant=[matrix,decode]", "head=1", "past=3")

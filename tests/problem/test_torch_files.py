@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from tests.compose import comparison
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+
+import torch
+from safetensors.torch import save_file
 
 
 def saved(module: torch.nn.Module, folder: Path) -> str:

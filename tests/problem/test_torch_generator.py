@@ -11,14 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
-from torch import nn
 
 from attn_exp.problem.generators.generator import Start
 from attn_exp.problem.generators.torch import Torch
 from attn_exp.problem.torch_layers import bias, embedding, multi_head_attention, weight
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+
+import torch
+from torch import nn
 
 Array = NDArray[Any]
 SEEDS = (0, 1, 123, -1, -(2**63), 2**32 - 1, 2**32 + 5, 2**64 - 1)

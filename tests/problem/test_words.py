@@ -6,7 +6,6 @@ import unicodedata
 
 import numpy as np
 import pytest
-import torch
 
 from attn_exp.config.drawn import STREAMS
 from attn_exp.config.schema import Embeddings
@@ -112,6 +111,7 @@ def test_what_is_no_text_is_told_in_one_line(words: str, message: str) -> None:
 
 def test_a_generator_draws_one_table_with_a_row_for_each_word_in_order() -> None:
     """The vocabulary of a notebook is `sorted(set(words))`, and its embeddings are `nn.Embedding` of those."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
     found = config("embeddings=words", "embeddings.text=to be or to", "generator=torch", "seed=123")
     torch.manual_seed(123)
     table = torch.nn.Embedding(3, 8)(torch.tensor([2, 0, 1, 2]))

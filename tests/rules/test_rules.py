@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -236,6 +235,7 @@ def test_a_wrong_rule_is_told_in_the_users_words(group: str, name: str, settings
 @pytest.mark.parametrize("vector", [[0.5, -1.0, 2.0], [[0.5, -1.0, 2.0], [1.0, 0.0, -0.5]]])
 def test_additive_scores_are_those_of_bahdanau_in_pytorch(vector: list[Any]) -> None:
     """`v . tanh(q + k)` as PyTorch's own tensors compute it, for all heads at once."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
     q, k = np.random.default_rng(1).standard_normal((2, 2, 4, 3))
     scores = Additive(vector).pair(q, k, np.arange(2)[:, None, None])
     each = torch.tensor(vector, dtype=torch.float64).expand(2, 3)[:, None, None]

@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import attn_exp
 from attn_exp.errors import UserError
 from attn_exp.experiment.row import Row
-from tests.experiment.judging import modules_at_hand as of
 from tests.long import thinned, thinned_rows
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+
+import torch
+
+from tests.experiment.judging import modules_at_hand as of
 
 FILE = Path(of.__file__)
 
