@@ -45,7 +45,7 @@ def flow(problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step]
 def levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterator[list[Box]]:
     """Yield the boxes that stand on one level, from the input down to the output."""
     by = {step.stage: step for step in steps}
-    yield [box(by[name], NARROW, middle) for name, middle in sources(by).items()]
+    yield [source(by[name], middle, settled) for name, middle in sources(by).items()]
     yield [projection(by, name, middle) for name, middle in COLUMNS.items() if f"W_{name}" in by]
     if split.heads > 1:
         yield [
@@ -78,6 +78,16 @@ def box(step: Step, width: int, middle: int) -> Box:
     many = step.shape[0] if len(step.shape) == 3 or step.stage == "lse" else 1
     rows, columns = shape
     return Box(step.stage, step.stage, step.explained.symbol, rows, columns, middle, width, heads=many)
+
+
+def source(step: Step, middle: int, settled: Settled) -> Box:
+    """Return the box of x or the memory, which also says which positions are added to it."""
+    plain = box(step, NARROW, middle)
+    marks = [registry.name_of(position) for position in settled.positions if position.changes_x]
+    if not marks:
+        return plain
+    note = words.WITH_BIAS.format(bias=", ".join(marks))
+    return plain._replace(note=note, heading=plain.word, lines=(plain.size, fitted(note, INSIDE)))
 
 
 def projection(by: Mapping[str, Step], name: str, middle: int) -> Box:
@@ -155,9 +165,9 @@ def said(stage: str, settled: Settled, notes: Mapping[str, str]) -> str:
 
 
 def turned(settled: Settled, name: str) -> str:
-    """Return what positions do to a side."""
-    marks = [position for position in settled.positions if name != "v" or position.changes_x]
-    return ", ".join(registry.name_of(position) for position in marks)
+    """Return what positions do to a side; those that change x are said there."""
+    turns = [registry.name_of(position) for position in settled.positions if not position.changes_x]
+    return "" if name == "v" else ", ".join(turns)
 
 
 def arrow(source: Box, target: Box, label: str) -> Arrow:

@@ -94,6 +94,8 @@ def texts(box: Box, way: str) -> Iterator[Text]:
     if way:
         yield Text(way, quiet=True)
     yield Text(box.size)
+    if box.note and box.hue == "x":
+        yield Text(box.note)
 
 
 def shapes_of(card: Card) -> Iterator[Shape]:

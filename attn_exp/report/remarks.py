@@ -13,19 +13,21 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
     settings = {key: f"{key}={word}" for key, word in settled.words.items() if word != "none"}
     if stage == "logits":
         return scaling(comparison, settled)
-    if "position" in settings and (stage in ("q", "k") or (stage == "v" and marks_values(settled))):
-        return words.WITH_POSITION.format(position=settings["position"])
+    if stage in ("q", "k", "v") and "position" in settings:
+        named = positions_of(settled, values=stage == "v")
+        return words.WITH_POSITION.format(position=f"position={named}") if named else ""
     if stage == "scores":
         return scores_that(settled, "pair")
     if stage == "capped":
         return scores_that(settled, "bend")
-    named = (settings.get("mask", ""), scores_that(settled, "bias"))
-    return ", ".join(filter(None, named)) if stage == "masked" else ""
+    added = (settings.get("mask", ""), scores_that(settled, "bias"))
+    return ", ".join(filter(None, added)) if stage == "masked" else ""
 
 
-def marks_values(settled: Settled) -> bool:
-    """Say whether a position changes x, of which values are made too."""
-    return any(position.changes_x for position in settled.positions)
+def positions_of(settled: Settled, values: bool) -> str:
+    """Return the positions that change queries and keys, or those that are added to x and so change `values` too."""
+    named = zip(settled.positions, settled.words["position"].split(" + "), strict=False)
+    return " + ".join(word for position, word in named if position.changes_x or not values)
 
 
 def scores_that(settled: Settled, act: str) -> str:

@@ -50,6 +50,8 @@ CASES = {
     "mask and cap": ("variant=[matrix]", "mask=causal", "score=softcap"),
     "long words of masks": ("variant=[matrix]", "mask=window", "score=alibi"),
     "additive": ("variant=[matrix]", "score=additive"),
+    "sinusoids": ("position=sinusoidal", "variant=[looped,multi_head]", "bias=true", "head=2"),
+    "sinusoids and turns": ("position=[sinusoidal,rope]", "variant=[looped,multi_head]", "past=1", "head=2"),
     "past": ("past=1", "position=rope", "variant=[looped,multi_head]", "bias=true"),
     "one token": ("embeddings=random", "embeddings.tokens=1", "variant=[matrix,multi_head]", "embeddings.d_model=4"),
     "512 tokens": (*LONG, "variant=[matrix]", "mask=causal"),
