@@ -409,3 +409,12 @@ def test_a_right_function_that_aligns_the_last_query_to_the_last_key_passes(
     start = ("embeddings=inline", "projections=none", "embeddings.vectors=null", "head=1", "variant=[matrix]")
     found = verdicts("check=invariants", *start, *given, "mask=causal", f"align={align}")
     assert found["matrix", "prefill against decode"] == ("yes" if align == "bottom_right" or rows == keys else "-")
+
+
+def test_what_conventions_agree_on_is_said_once_for_all_variants() -> None:
+    every = comparison("check=conventions", "variant=[looped,matrix]").checks[0]
+    assert every.sentence == "looped, matrix: every convention gives the same numbers."
+    some = comparison(
+        "check=conventions", "variant=[looped,matrix]", "mask=array", "mask.array.values=[[0,0,0],[1,1,1],[1,1,1]]"
+    ).checks[0]
+    assert some.sentence.startswith("looped, matrix: ") and some.sentence.count("torch_sdpa") == 1

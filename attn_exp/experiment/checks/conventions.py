@@ -72,15 +72,23 @@ def described(variant: str, name: str, letter: str, apart: Sameness) -> Record:
 
 
 def sentence(records: Sequence[Record]) -> str:
-    """Say which conventions agree on each variant."""
-    parts = []
+    """Say which conventions agree, once for all variants of which the same is true."""
+    said: dict[str, list[str]] = {}
     for variant in dict.fromkeys(record.variant for record in records):
-        classes: dict[str, list[str]] = {}
-        for record in records:
-            if record.variant == variant and record.same_as:
-                classes.setdefault(record.same_as, []).append(record.convention)
-        parts.append(f"{variant}: " + "; ".join(" = ".join(names) for names in classes.values()))
-    return ". ".join(parts) + "."
+        said.setdefault(agreement([record for record in records if record.variant == variant]), []).append(variant)
+    return ". ".join(f"{', '.join(variants)}: {agree}" for agree, variants in said.items()) + "."
+
+
+def agreement(records: Sequence[Record]) -> str:
+    """Say which conventions give the same numbers of one variant."""
+    classes: dict[str, list[str]] = {}
+    for record in records:
+        if record.same_as:
+            classes.setdefault(record.same_as, []).append(record.convention)
+    names = list(classes.values())
+    if len(names) == 1 and len(names[0]) == len(CONVENTIONS):
+        return "every convention gives the same numbers"
+    return "; ".join(" = ".join(alike) for alike in names) or "no convention can be computed"
 
 
 CHECK = Check(
