@@ -66,6 +66,15 @@ def test_a_number_that_moved_is_found_in_its_cell(saved: Path) -> None:
     )
 
 
+def test_a_rule_that_one_run_lacks_is_one_setting(tmp_path: Path) -> None:
+    other = attn_exp.run("report=none", "mask=causal").save(tmp_path)
+    plain = attn_exp.run("report=none").save(tmp_path / "plain")
+    versus = side_by_side(plain, other)
+    (settings,) = [table for table in versus.tables if table.name == "settings"]
+    assert settings.lines == (("mask.causal", "-", "yes"),)
+    assert "1 setting differs: mask.causal." in versus.sentences
+
+
 def test_a_place_of_masked_logits_is_named_by_its_key(saved: Path, tmp_path: Path) -> None:
     other = attn_exp.run("report=none", "mask=causal", variant=["matrix"], head=1).save(tmp_path)
     run, masked = store.load(saved), store.load(other)

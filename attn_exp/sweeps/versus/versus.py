@@ -53,10 +53,12 @@ def settings_table(first: Mapping[str, Any], second: Mapping[str, Any]) -> Table
 
 
 def flat(settings: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the settings of nested mappings by their dotted names."""
+    """Yield the settings of nested mappings by their dotted names; what is chosen and has no settings is true."""
     for name, value in settings.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping):
             yield from flat(value, f"{start}{name}.")
+            if start and not value:
+                yield f"{start}{name}", True
         else:
             yield f"{start}{name}", value
 
