@@ -82,6 +82,40 @@ def test_buttons_stand_beside_their_cell_also_when_the_table_grows(opened: Tab, 
     assert opened.ask(FIRST_X) == 1.133456
 
 
+GIVEN = (
+    "embeddings=inline", "projections=none", "embeddings.q=[[0.5,0.5,1,2],[1,2,3,4]]",
+    "embeddings.k=[[1,2,0,1],[3,4,1,1]]", "embeddings.v=[[1,2,0,3],[3,4,1,1]]",
+)  # fmt: skip
+HINTS = """Array.from(document.querySelectorAll('.walk'), (walk) =>
+  (/Type over a number of (.*), or drag/.exec(walk.querySelector('figcaption').textContent) || [0, ''])[1])"""
+
+
+@pytest.mark.parametrize(
+    ("words", "tables"),
+    [
+        (("variant=[matrix]",), ["Q, K, V"]),
+        (("variant=[matrix]", "position=rope"), ["V"]),
+        (("variant=[matrix,multi_head]", "kv_head=1"), ["Q, K, V", "Q"]),
+    ],
+)
+def test_only_tables_that_show_what_was_given_ask_to_be_typed_into(
+    opened: Tab, tmp_path: Path, words: tuple[str, ...], tables: list[str]
+) -> None:
+    show(opened, tmp_path, *GIVEN, *words)
+    assert opened.ask(HINTS) == tables
+    type_into(opened, opened.ask(CELLS) - 1, "2.125")
+    assert sum(2.125 in row for rows in json.loads(opened.ask(NOW)).values() for row in rows) == 1
+
+
+def test_where_no_table_shows_what_was_given_the_page_says_so(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, *GIVEN, "variant=[multi_head]", "kv_head=1", "position=rope")
+    assert opened.ask(HINTS) == [""]
+    assert "Numbers cannot be changed in the page here" in opened.ask(
+        "document.querySelector('.walk .note').textContent"
+    )
+    assert opened.ask(CELLS) == 0
+
+
 def test_a_pen_drags(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, "variant=[looped]")
     where = middle(opened, X % (1, 2))

@@ -18,9 +18,8 @@
   const sizes = (walk, stage) => stepAt(walk, stage).dataset.shape.split(" ").map(Number);
   const text = (cell) => (cell.querySelector("ins") || cell).textContent; // the new number of a changed cell
   const value = (cell) => Number(text(cell).replace("−", "-").replace("∞", "Infinity"));
-  const stageOf = (cell) => /^walk-\d+-(.*)$/.exec(cell.closest(".step").id)[1];
   /** Whether a cell shows all digits of its number: as the run has them, or as somebody typed them. */
-  const isWhole = (cell) => (cell.querySelector("ins") ? Boolean(window.attention.live.own[stageOf(cell)]) : "whole" in cell.closest(".step").dataset);
+  const isWhole = (cell) => (cell.querySelector("ins") ? Boolean(cell.closest(".changing")) : "whole" in cell.closest(".step").dataset);
   const half = (cell) => (isWhole(cell) ? 0 : 0.5 * 10 ** -(text(cell).split(".")[1] || "").length);
   const short = (number) => (Math.abs(number) >= 1e4 ? number.toExponential(2) : number.toFixed(4)).replace("-", "−");
   const planOf = (walk) => window.attention.live?.plans[walk - 1];

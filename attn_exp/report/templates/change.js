@@ -35,11 +35,13 @@
 
   // Which cells hold which numbers of the start.
   const places = new Map();
-  const late = !own.x, apart = (plan) => plan && plan.heads[1] === plan.heads[2] && !plan.tiled && !plan.turns.length;
+  const late = !own.x;
+  /** Whether a walk shows queries, keys or values as they were given: neither turned, nor shared by heads. */
+  const asGiven = (plan, name) => plan && !(plan.turns.length && "qk".includes(name)) && (!"kv".includes(name) || (plan.heads[1] === plan.heads[2] && !plan.tiled));
   for (const name of Object.keys(own)) {
     if (name.endsWith("_o") && !moving.some((plan) => plan?.mixed)) continue;
     for (const step of steps(`.walk article [id$="-${name}"]`)) {
-      if (late && !apart(moving[Number(/\d+/.exec(step.id)[0]) - 1])) continue;
+      if (late && !asGiven(moving[Number(/\d+/.exec(step.id)[0]) - 1], name)) continue;
       for (const [head, table] of tablesOf(step)) {
         const width = Number(step.dataset.shape.split(" ").at(-1)), from = late && name !== "weights" ? head * width : 0;
         cellsOf(table).forEach((row, place) => row.forEach((cell, column) => places.set(cell, { name, row: place, column: column + from, table, step })));
@@ -132,7 +134,7 @@
     const section = sections[place], stages = live.stages(plan), old = before(plan);
     for (const step of section.querySelectorAll(".step")) {
       const stage = stageOf(step);
-      if (late || !own[stage]) paintStep(step, old[stage], stages[stage], Boolean(own[stage]));
+      if (late || !own[stage]) paintStep(step, old[stage], stages[stage], Boolean(own[stage]) && asGiven(plan, stage));
     }
     section.querySelectorAll(".sums li").forEach((item) => tell(item, plan, stages, old));
   }

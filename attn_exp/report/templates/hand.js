@@ -167,6 +167,8 @@
 
   sections.forEach((section, place) => {
     const caption = moving[place] && section.querySelector(".flow figcaption");
-    caption?.append(made("span", { className: "touch" }, ` ${fill(words.TYPE_OVER, { tables: late ? words.FIRST_TABLES : words.X_OR_W })}`));
+    const given = Array.from(section.querySelectorAll(".step:has(.changing) h3 var"), (symbol) => symbol.textContent).join(", ");
+    if (late && !given) { if (moving[place]) section.querySelector("h2").after(made("p", { className: "note" }, fill(words.NOT_CHANGED_HERE, { why: words.WHY_BECAME }))); return; }
+    caption?.append(made("span", { className: "touch" }, ` ${fill(words.TYPE_OVER, { tables: late ? given : words.X_OR_W })}`));
   });
 })();
