@@ -88,7 +88,7 @@ def test_the_smallest_input_can_be_pasted(tmp_path: Path) -> None:
         (("mine.py:right", "takes=cupy"), "unknown takes 'cupy'"),
         (("mine.py:right", "device=cuda"), "device=cuda is for functions of tensors; right takes numpy arrays"),
         pytest.param(
-            ("mine.py:tensors", "device=abacus"),
+            ("mine.py:tensors", "takes=torch", "device=abacus"),
             "device=abacus: torch cannot use it here",
             marks=pytest.mark.skipif(not find_spec("torch"), reason="PyTorch is not installed"),
         ),
