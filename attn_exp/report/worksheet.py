@@ -163,6 +163,7 @@ def data(paper: Paper, file: str) -> dict[str, Any]:
         "digits": paper.digits,
         "turned": paper.turned,
         "order": [blank.stage for blank in paper.blanks],
+        "scratch": list(sheet.scratch or ()),
         "exact": arrays,
         "added": None if paper.added is None else nested(paper.added),
         "cap": paper.cap,

@@ -118,3 +118,46 @@ def test_as_many_digits_are_given_as_are_asked() -> None:
     paper = attn_exp.sheet("variant=[matrix]", "digits=6").paper
     given = shown(paper)
     assert np.abs(given["x"] @ given["W_q"] - paper.blanks[0].right[0]).max() < 5e-9
+
+
+def test_what_no_box_holds_may_be_rounded_too(tmp_path: Path) -> None:
+    """A student who rounds scores and weights where the output alone is asked is right, on the page and graded."""
+    need_chromium()
+    exercise = attn_exp.sheet("variant=[matrix]", "stages=[output]", "digits=2")
+    given = shown(exercise.paper)
+    scores = np.round(given["q"] @ given["k"].T, 2)
+    powers = np.exp(np.round(scores / 2, 2))
+    output = np.round(np.round(powers / powers.sum(axis=1, keepdims=True), 2) @ given["v"], 2)
+    assert np.abs(output - exercise.paper.blanks[0].right[0]).max() > 0.005  # not right to half a unit
+    assert exercise.check(output=output).passed
+    assert not exercise.check(output=output + 0.1).passed
+    script = f"""
+    const typed = {output.ravel().tolist()};
+    sheet.inputs.forEach((input, place) => {{ input.value = typed[place]; }});
+    sheet.check();
+    return sheet.inputs.map((input) => input.className);
+    """
+    assert set(visit(worksheet.page(exercise.paper, "", "a.csv"), script, tmp_path).answer) == {"right"}
+
+
+def test_a_row_left_empty_may_have_been_rounded() -> None:
+    exercise = attn_exp.sheet("variant=[matrix]", "digits=1")
+    right = {blank.stage: blank.right[0] for blank in exercise.paper.blanks}
+    boxes = {stage: np.round(right[stage], 1) for stage in "qkv"}
+    boxes["scores"] = np.round(boxes["q"] @ boxes["k"].T, 1)
+    boxes["logits"] = np.round(boxes["scores"] / 2, 1)
+    powers = np.exp(boxes["logits"])
+    boxes["weights"] = np.round(powers / powers.sum(axis=1, keepdims=True), 1)
+    boxes["output"] = np.round(boxes["weights"] @ boxes["v"], 1)
+    assert np.abs(boxes["output"] - right["output"]).max() > 0.05
+    for stage in ("weights", "v"):
+        some = {**boxes, stage: np.where(np.arange(len(boxes[stage]))[:, None] == 0, np.nan, boxes[stage])}
+        assert exercise.check(some).passed
+        assert exercise.check({name: box for name, box in boxes.items() if name != stage}).passed
+
+
+def test_mistakes_of_another_shape_are_tried_on_a_sheet_that_asks_some_stages() -> None:
+    exercise = attn_exp.sheet("variant=[multi_head]", "head=2", "stages=[context]")
+    checked = exercise.check(context=exercise.paper.blanks[0].right + 1.0)
+    assert checked.mistakes == ()
+    assert not checked.passed

@@ -35,7 +35,7 @@ class Foretold:
 
 
 def foretold(paper: Paper) -> Iterator[Foretold]:
-    """Yield what each mistake would give, where a box shows it; of a mistake's ways, the first that shows."""
+    """Yield what each mistake that a student can make here would give; of its ways, the first that a box shows."""
     case, seen = case_of(paper.sheet), set[str]()
     for candidate in single(paper.sheet):
         name = candidate.names[0]
@@ -44,9 +44,16 @@ def foretold(paper: Paper) -> Iterator[Foretold]:
             continue
         made = stages(paper.sheet, candidate.change(case))
         first = None if made is None else first_changed(paper, made)
-        if made is not None and first is not None:
+        if made is not None and first is not None and at_hand(paper, made):
             seen.add(name)
             yield Foretold(name, mistake.says, first, made)
+
+
+def at_hand(paper: Paper, made: Stages) -> bool:
+    """Say whether a student can make a mistake on this sheet, which may give q, k or v and ask what comes after."""
+    asked = {blank.stage for blank in paper.blanks}
+    given = [side for side in "qkv" if side in paper.exact and side in made and side not in asked]
+    return not any(differs(made[side], paper.exact[side], paper.digits) for side in given)
 
 
 def first_changed(paper: Paper, made: Stages) -> str | None:

@@ -66,7 +66,7 @@ def grade(paper: Paper, answers: Mapping[str, Array]) -> Grade:
     """
     boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
     boxes = tuple(box for box in boxes if box.given.any())
-    sheet = replace(paper.sheet, boxes=boxes)
+    sheet = handed(paper, boxes)
     counted = {box.stage: boxed(sheet, place, paper.exact) for place, box in enumerate(boxes)}
     every = tuple(counted.get(blank.stage, Boxed(blank.stage, 0, 0, 0, blank.right.size)) for blank in paper.blanks)
     points = sum(box.right + box.follows for box in every)
@@ -76,6 +76,12 @@ def grade(paper: Paper, answers: Mapping[str, Array]) -> Grade:
         return Grade(every, points, most)
     names, said = diagnosed(sheet, paper)
     return Grade(every, points, most, first, names, said)
+
+
+def handed(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
+    """Return the sheet with a student's boxes; those left empty were written elsewhere, if at all."""
+    empty = {blank.stage for blank in paper.blanks} - {box.stage for box in boxes if box.given.any()}
+    return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
 
 
 def order(paper: Paper) -> list[str]:
@@ -94,7 +100,7 @@ def filled(paper: Paper, stage: str, numbers: Array) -> Box:
 def states(paper: Paper, answers: Mapping[str, Array]) -> dict[str, Array]:
     """Return what each cell of the stages is `[h r c]`: right, following from a wrong one before, wrong, or empty."""
     boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
-    sheet = replace(paper.sheet, boxes=boxes)
+    sheet = handed(paper, boxes)
     return {
         box.stage: judged(sheet, place, paper.exact).reshape(answers[box.stage].shape)
         for place, box in enumerate(boxes)
@@ -105,7 +111,8 @@ def judged(sheet: Sheet, place: int, exact: Stages) -> Array:
     """Return what each cell of a box is."""
     box = sheet.boxes[place]
     missed = box.misses(exact.get(box.stage))
-    followed = missed & ~unfollowed(sheet, sheet.right, place) if missed.any() and place else np.zeros_like(missed)
+    far = place or sheet.open
+    followed = missed & ~unfollowed(sheet, sheet.right, place) if missed.any() and far else np.zeros_like(missed)
     before_wrong = any(wrong(sheet, sheet.right, earlier, exact).any() for earlier in range(place))
     follows = FOLLOWS if before_wrong else RIGHT
     return np.where(~box.given, EMPTY, np.where(followed, follows, np.where(missed, WRONG, RIGHT)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,8 +12,9 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.judging.boxes import KEYED, STAGES, Array
+from attn_exp.experiment.judging.holding import other_step
 from attn_exp.experiment.judging.suspects import Made, catalogue, follows_steps
-from attn_exp.experiment.judging.worksheet import Sheet, Stages, other_step, stages
+from attn_exp.experiment.judging.worksheet import Sheet, Stages, stages
 from attn_exp.rules.scores.score import Score
 
 MOST_NUMBERS = 400
@@ -105,7 +106,9 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
         if stage not in formed:
             raise UserError(unknown(stage, formed, "stage"))
     easy = [stage for stage in formed if stage not in "qk" or all(one.changes_x for one in settled.positions)]
-    chosen = [stage for stage in formed if stage in asked] if asked else worth_asking(exact, easy, problem.x)
+    worth = worth_asking(exact, easy, problem.x)
+    chosen = [stage for stage in formed if stage in asked] if asked else worth
+    sheet = replace(sheet, scratch=tuple(stage for stage in worth if stage not in chosen and stage not in "qkv"))
     blanks = tuple(blank(stage, exact[stage], sheet) for stage in chosen)
     count = sum(box.right.size for box in blanks)
     if count > MOST_NUMBERS:

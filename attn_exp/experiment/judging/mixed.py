@@ -29,7 +29,7 @@ def mistake_and_slip(sheet: Sheet, known: Sequence[Made]) -> tuple[Explanation, 
 
 def only_slip(sheet: Sheet, made: Made) -> Slip | None:
     """Return the one wrong cell of a worksheet beside a mistake, where the rest is the mistake's or follows from it."""
-    if made.stages is None or sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1:
+    if made.stages is None or (not sheet.open and sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1):
         return None
     only: Slip | None = None
     for slip in slips_of(sheet, made.recipe, made.stages):

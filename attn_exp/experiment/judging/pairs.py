@@ -21,6 +21,7 @@ def two_mistakes(sheet: Sheet, known: Sequence[Made]) -> Explanation | None:
     """Return two mistakes, one made after the other, that give the numbers."""
     if sheet.settled.head * len(sheet.problem.tokens) * sheet.problem.keys > MOST_PLACES:
         return None
+    sheet = replace(sheet, scratch=None)  # of thousands of pairs one would fit within room for all that may be rounded
     case = case_of(sheet)
     fits = []
     for one, other in likely(sheet, distinct(sheet, known)):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from attn_exp.experiment.judging.boxes import TURNED, Array, Box
-from attn_exp.experiment.judging.worksheet import Sheet, rounded, stages
+from attn_exp.experiment.judging.holding import rounded
+from attn_exp.experiment.judging.worksheet import Sheet, stages
 from attn_exp.experiment.mistakes.recipe import Recipe, Step
 
 LOGITS = ("scores", "logits", "capped", "masked")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from attn_exp.experiment.judging.boxes import Array, Box
+from attn_exp.experiment.judging.holding import held
 from attn_exp.experiment.judging.verdict import BROKEN, HELD, Finding
-from attn_exp.experiment.judging.worksheet import Sheet, Stages, held, part, stages, unfollowed, wrong
+from attn_exp.experiment.judging.worksheet import Sheet, Stages, part, stages, unfollowed, wrong
 from attn_exp.experiment.mistakes.recipe import Recipe
 
 SHOWN = 4

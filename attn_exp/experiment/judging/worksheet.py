@@ -7,42 +7,51 @@ numbers in the boxes before it; or lie between, as far as the rounding of those 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.judging.boxes import STAGES, Box
+from attn_exp.experiment.judging.holding import STEPS, EnoughError, ended, held, other_step
 from attn_exp.experiment.mistaken import copied, right, traced
-from attn_exp.experiment.mistakes.recipe import Recipe, Step
+from attn_exp.experiment.mistakes.recipe import Recipe
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 
 Array = NDArray[Any]
 Stages = dict[str, Array]
 
-STEPS = {
-    "q": "place", "k": "place", "v": "place", "scores": "score", "logits": "scaled", "capped": "bent",
-    "masked": "forbid", "weights": "after", "context": "gather",
-}  # fmt: skip
-"""The last step of each stage."""
 LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
 """The step after which no other changes a stage."""
 MOST_CELLS = 400
 """Of more numbers than this the rounding is not carried through one by one."""
+FAR = 40
+"""Half units of the last decimal: no rounding of what no box asks moves a number farther."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """A variant on its problem, and the boxes that are filled in, in the order of the stages."""
+    """A variant on its problem, and the boxes that are filled in, in the order of the stages.
+
+    `scratch` are stages that no box holds and that a person writes down elsewhere, rounded as in the boxes; so are
+    cells left empty. None means that all of these are exact.
+    """
 
     settled: Settled
     problem: Problem
     boxes: tuple[Box, ...]
+    scratch: tuple[str, ...] | None = None
     known: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
     """What follows from these boxes, kept for other recipes of the same steps."""
+
+    @cached_property
+    def open(self) -> bool:
+        """Whether numbers are left to be written down elsewhere: of stages on the way, or of cells left empty."""
+        return self.scratch is not None and (bool(self.scratch) or not all(box.given.all() for box in self.boxes))
 
     @property
     def right(self) -> Recipe:
@@ -76,7 +85,8 @@ def agrees(sheet: Sheet, recipe: Recipe) -> bool:
 
 def gives(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
     """Say whether a recipe, whose stages are known, gives the numbers of every box."""
-    if exact is None or sheet.boxes[0].misses(part(exact, sheet.boxes[0])).any():
+    first = sheet.boxes[0]
+    if exact is None or first.misses(part(exact, first), FAR * first.halves if sheet.open else 0.0).any():
         return False
     return not any(wrong(sheet, recipe, place, exact).any() for place in range(len(sheet.boxes)))
 
@@ -85,7 +95,7 @@ def wrong(sheet: Sheet, recipe: Recipe, place: int, exact: Stages | None) -> Arr
     """Return the cells of a box that the recipe does not give, neither exactly nor from the boxes before."""
     box = sheet.boxes[place]
     missed = box.misses(part(exact, box))
-    return missed & unfollowed(sheet, recipe, place) if missed.any() and place else missed
+    return missed & unfollowed(sheet, recipe, place) if missed.any() and (place or sheet.open) else missed
 
 
 def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
@@ -109,17 +119,33 @@ def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
     alone = one_stage(sheet, held(recipe, earlier), box.stage, 1)
     centre = None if alone is None else alone[0]
     missed = box.misses(centre)
-    if not missed.any() or centre is None:
+    if not missed.any() or centre is None or centre.shape != box.values.shape:
         return missed
-    return missed & box.misses(centre, reach(sheet, recipe, earlier, box.stage, centre))
+    room = reach(sheet, recipe, moving(sheet, earlier), box.stage, centre)
+    if sheet.open and not box.misses(centre, room + FAR * box.halves).any():
+        room = room + on_the_way(sheet, held(recipe, earlier), box, centre)
+    return missed & box.misses(centre, room)
 
 
-def reach(sheet: Sheet, recipe: Recipe, earlier: Sequence[Box], stage: str, centre: Array) -> Array:
+def on_the_way(sheet: Sheet, recipe: Recipe, box: Box, centre: Array) -> Array:
+    """Return how far a box moves while what no box before it holds moves within its rounding."""
+    made, total = stages(sheet, recipe) or {}, np.zeros_like(centre)
+    half = box.halves.max(initial=0.0, where=box.given)
+    boxes, scratch = {other.stage: other for other in sheet.boxes}, sheet.scratch or ()
+    for stage in itertools.takewhile(lambda stage: stage != box.stage, (name for name in STAGES if name in made)):
+        if stage in scratch or (stage in boxes and boxes[stage].values.shape == made[stage].shape):
+            empty = np.full(made[stage].shape, True) if stage in scratch else ~boxes[stage].given
+            halves = np.full(made[stage].shape, half)
+            written = Box(stage, np.where(empty, made[stage], np.nan), halves, halves, box.names)
+            total += reach(sheet, recipe, nudged([written]), box.stage, centre)
+    return total
+
+
+def reach(sheet: Sheet, recipe: Recipe, moving: Sequence[Box], stage: str, centre: Array) -> Array:
     """Return how far a stage moves while the numbers before it move within their rounding, to first order."""
     total = np.zeros_like(centre)
-    if not 0 < sum(int(box.given.sum()) for box in earlier) <= MOST_CELLS:
+    if not moving or len(moving[0].values) < 2:
         return total
-    moving = nudged(sheet, earlier)
     count = len(moving[0].values)
     moved = one_stage(sheet, held(recipe, moving), stage, count)
     if moved is None or not np.array_equal(moved[-1], centre, equal_nan=True):
@@ -129,28 +155,27 @@ def reach(sheet: Sheet, recipe: Recipe, earlier: Sequence[Box], stage: str, cent
     return apart
 
 
-def nudged(sheet: Sheet, boxes: Sequence[Box]) -> list[Box]:
-    """Return copies of boxes `[n ...]`, in each of which one cell is moved by its rounding; in the last one none is."""
+def moving(sheet: Sheet, boxes: Sequence[Box]) -> list[Box]:
+    """Return the same copies of the first boxes of a sheet, made once."""
     key = ("nudged", len(boxes))
     if key not in sheet.known:
-        cells = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
-        count, start, moving = sum(map(len, cells)), 0, []
-        for box, places in zip(boxes, cells, strict=True):
-            values = np.repeat(box.values[None], count + 1, axis=0)
-            values[(np.arange(start, start + len(places)), *places.T)] += box.halves[tuple(places.T)]
-            moving.append(replace(box, values=values))
-            start += len(places)
-        sheet.known[key] = moving
+        sheet.known[key] = nudged(boxes)
     kept: list[Box] = sheet.known[key]
     return kept
 
 
-class EnoughError(Exception):
-    """Carries the stage that was asked for out of a computation, which ends there."""
-
-    def __init__(self, array: Array) -> None:
-        super().__init__()
-        self.array = array
+def nudged(boxes: Sequence[Box]) -> list[Box]:
+    """Return copies of boxes `[n ...]`, in each of which one cell is moved by its rounding; in the last one none is."""
+    cells = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
+    count, start, copies = sum(map(len, cells)), 0, []
+    for box, places in zip(boxes, cells, strict=True):
+        if count > MOST_CELLS:
+            return []
+        values = np.repeat(box.values[None], count + 1, axis=0)
+        values[(np.arange(start, start + len(places)), *places.T)] += box.halves[tuple(places.T)]
+        copies.append(replace(box, values=values))
+        start += len(places)
+    return copies
 
 
 def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
@@ -168,61 +193,3 @@ def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | 
     if stage in ("k", "v") and array is not None and array.shape[1] != shared:
         return array[:, :: max(array.shape[1] // shared, 1)]
     return array
-
-
-def ended(step: Step) -> Step:
-    """Return the step after which nothing else is computed."""
-
-    def end(*given: Any) -> Any:
-        raise EnoughError(step(*given))
-
-    return end
-
-
-def held(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
-    """Return the recipe that goes on from the numbers in these boxes instead of its own."""
-    steps: dict[str, Any] = {}
-    for box in boxes:
-        if box.stage in STEPS:
-            name = STEPS[box.stage]
-            steps[name] = filled(steps.get(name, getattr(recipe, name)), box)
-    return replace(recipe, **steps)
-
-
-def other_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Recipe:
-    """Return the recipe with the step of that name changed."""
-    steps: dict[str, Any] = {name: change(getattr(recipe, name))}
-    return replace(recipe, **steps)
-
-
-def filled(step: Step, box: Box) -> Step:
-    """Return the step with a box's numbers in place of its own, where they are given."""
-
-    whole = bool(box.given.all())
-
-    def place(at: Any, side: str, heads: Array, positions: Any) -> Array:
-        array: Array = step(at, side, heads, positions)
-        return fill(array) if side == box.stage else array
-
-    def instead(at: Any, *given: Any) -> Array:
-        if not whole:
-            return fill(step(at, *given))
-        return np.array(np.broadcast_to(box.values, (at.batch, *box.values.shape[-3:])))
-
-    def fill(array: Array) -> Array:
-        if array.shape[1:] != box.values.shape[1 - array.ndim :]:
-            raise ValueError("the box is of another shape")
-        return np.where(box.given, box.values, array)
-
-    return place if box.stage in "qkv" else instead
-
-
-def rounded(recipe: Recipe, digits: int) -> Recipe:
-    """Return the recipe that writes down every stage with so many decimals and goes on from that."""
-
-    def rounding(step: Step) -> Step:
-        return lambda *given: np.round(step(*given), digits)
-
-    for name in ("project", "place", "score", "scaled", "bent", "forbid", "after", "gather"):
-        recipe = other_step(recipe, name, rounding)
-    return recipe

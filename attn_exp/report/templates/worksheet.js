@@ -74,19 +74,26 @@
     return typed;
   }
 
-  /** How far rounding the typed numbers before a stage moves one of its cells, to first order. */
-  function reach(stage, typed, at, centre) {
+  /** How far rounding moves one cell of a stage, to first order: numbers before it are moved one by one, where `which` says. */
+  function moves(numbers, which, stage, typed, at, centre) {
     let total = 0;
-    for (const earlier of data.order.slice(0, data.order.indexOf(stage))) {
-      typed[earlier].forEach((rows, h) => rows.forEach((row, r) => row.forEach((value, c) => {
-        if (!Number.isFinite(value)) return;
-        row[c] = value + half;
-        const moved = computed(stage, typed)[at[0]][at[1]][at[2]] - centre;
-        row[c] = value;
-        if (Number.isFinite(moved)) total += Math.abs(moved);
-      })));
-    }
+    numbers.forEach((rows, h) => rows.forEach((row, r) => row.forEach((value, c) => {
+      if (!Number.isFinite(value) || !which(h, r, c)) return;
+      row[c] = value + half;
+      const moved = computed(stage, typed)[at[0]][at[1]][at[2]] - centre;
+      row[c] = value;
+      if (Number.isFinite(moved)) total += Math.abs(moved);
+    })));
     return total;
+  }
+
+  /** The same of all that was typed before, and of what stands in no box: that is written down elsewhere, and rounded too. */
+  function reach(stage, typed, at, centre) {
+    const earlier = data.order.slice(0, data.order.indexOf(stage));
+    const blank = (name) => (h, r, c) => !typed[name] || Number.isNaN(typed[name][h][r][c]);
+    const beside = [...data.scratch, ...earlier].map((name) => [name, overlaid(name, typed)]);
+    return sum(earlier.map((name) => moves(typed[name], () => true, stage, typed, at, centre)))
+      + sum(beside.map(([name, numbers]) => moves(numbers, blank(name), stage, { ...typed, [name]: numbers }, at, centre)));
   }
 
   const near = (value, wanted, room) => value === wanted || (wanted === -Infinity && value <= -1e4) || Math.abs(value - wanted) <= room;
