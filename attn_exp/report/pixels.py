@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp.report.charts.chart import CLOSED
+
 Array = NDArray[Any]
 
 INK, GREY = bytes((43, 124, 192)), bytes((128, 128, 128))
@@ -49,11 +51,19 @@ def png(opacity: NDArray[np.uint8], veil: int = 0) -> bytes:
     return encoded(opacity[:, :, None], ((b"PLTE", GREY + INK * 255), (b"tRNS", bytes((veil, *range(1, 256))))))
 
 
-def coloured(places: NDArray[np.uint8], palette: NDArray[np.uint8], visible: NDArray[np.bool_]) -> bytes:
-    """Encode a picture `[height width]` of places in a palette `[c 3]`; what is not visible is clear."""
-    if visible.all():
+def coloured(
+    places: NDArray[np.uint8], palette: NDArray[np.uint8], visible: NDArray[np.bool_], closed: Array | None = None
+) -> bytes:
+    """Encode a picture `[height width]` of places in a palette `[c 3]`.
+
+    What is not visible is clear, and what a mask has closed is grey.
+    """
+    if visible.all() and closed is None:
         return encoded(places[:, :, None], ((b"PLTE", palette.tobytes()),))
-    return encoded(np.concatenate([palette[places], 255 * visible[:, :, None].astype(np.uint8)], axis=2))
+    shown = palette[places]
+    if closed is not None:
+        shown[closed] = tuple(bytes.fromhex(CLOSED[1:]))
+    return encoded(np.concatenate([shown, 255 * visible[:, :, None].astype(np.uint8)], axis=2))
 
 
 def encoded(pixels: NDArray[np.uint8], before: Sequence[tuple[bytes, bytes]] = ()) -> bytes:

@@ -149,11 +149,15 @@ def colours(views: Views) -> Colours:
 
 
 class Head(NamedTuple):
-    """One head's weights `[t s]`: whose they are, and its number, which is None where it is the only one."""
+    """One head's weights `[t s]`: whose they are, and its number, which is None where it is the only one.
+
+    `closed` says which of them a mask hides, where it is known.
+    """
 
     variants: str
     number: int | None
     weights: Array
+    closed: Array | None = None
 
     @property
     def title(self) -> str:

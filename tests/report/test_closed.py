@@ -12,7 +12,12 @@ import pytest
 from PIL import Image
 
 from attn_exp.experiment.splits import settled_as
+from attn_exp.report.charts.chart import Heat
+from attn_exp.report.charts.matplotlib_figure import figure_of
+from attn_exp.report.charts.svg import written
 from attn_exp.report.closed import closed
+from attn_exp.report.figures import overview, weights
+from attn_exp.report.views import seen
 from tests.compose import comparison
 from tests.report.live_page import show
 from tests.report.render import page_of
@@ -54,6 +59,33 @@ def test_masked_places_of_a_picture_are_grey_and_others_blue() -> None:
     above = np.triu(np.ones((20, 20), bool), 1)
     assert (pixels[above] == (128, 128, 128, 70)).all()
     assert (pixels[~above][:, :3] == (43, 124, 192)).all()
+
+
+def test_masked_cells_of_a_figure_are_grey_and_hold_no_number() -> None:
+    chart = weights.plan(seen(comparison("variant=[matrix]", "mask=causal")), 6.3)
+    drawn = written(chart).decode()
+    first = re.search(r'xlink:href="data:image/png;base64,([^"]+)"', drawn)
+    assert first
+    pixels = np.asarray(Image.open(BytesIO(base64.b64decode(first[1]))).convert("RGB"))
+    assert (np.all(pixels == 0xD0, axis=-1) == np.array(UPPER)).all()
+    assert len(re.findall(r">\d\.\d\d<", drawn)) == 6
+    shown = figure_of(chart).axes[0]
+    colours = shown.images[0].to_rgba(shown.images[0].get_array(), bytes=True)[..., :3]
+    assert (np.all(colours == 0xD0, axis=-1) == np.array(UPPER)).all()
+    assert len(shown.texts) == 6
+
+
+def test_masked_cells_of_many_heads_are_grey_in_their_overview() -> None:
+    words = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=10", "head=10", "variant=[multi_head]")
+    heats = [
+        part for part in overview.plan(seen(comparison(*words, "mask=causal")), 6.3).parts if isinstance(part, Heat)
+    ]
+    for heat in heats:
+        assert heat.closed is not None
+        assert (heat.closed[:, :5] == np.triu(np.ones((5, 5), bool), 1)).all()
+        assert not heat.closed[np.isnan(heat.matrix)].any()
+    plain = [part for part in overview.plan(seen(comparison(*words)), 6.3).parts if isinstance(part, Heat)]
+    assert len(heats) == len(plain) and {heat.closed is None for heat in plain} == {True}
 
 
 def test_without_a_mask_nothing_is_closed_and_a_leak_is_not_hidden() -> None:

@@ -17,6 +17,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 MARKERS = "osD^vPX"
 GREY = "#808080"
+CLOSED = "#d0d0d0"
+"""The grey of masked cells."""
 
 LINE = 0.17
 """Inches: the height of a line of text."""
@@ -62,6 +64,7 @@ class Heat(NamedTuple):
     """A matrix `[t s]` as coloured cells, its first row on top; what is no number stays white.
 
     The colour is `(value / end) ** gamma` on the map of colours of this name; `form` writes the number into each cell.
+    Cells that a mask has `closed` are grey and hold no number.
     """
 
     box: Box
@@ -74,6 +77,7 @@ class Heat(NamedTuple):
     title_side: Side = "center"
     rows: Ticks = NO_TICKS
     columns: Ticks = NO_TICKS
+    closed: Array | None = None
 
 
 class Scale(NamedTuple):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from attn_exp.report.charts.chart import Axis, Box, Chart, Heat, Plot, Scale, Stroke, Ticks, Words
+from attn_exp.report.charts.chart import CLOSED, Axis, Box, Chart, Heat, Plot, Scale, Stroke, Ticks, Words
 
 SCALE = "scale"
 """The label of the axes that explain the colours."""
@@ -49,7 +50,10 @@ def words(figure: Figure, part: Words) -> None:
 def heat(axes: Axes, part: Heat) -> None:
     """Draw a matrix as a heat map, with its numbers where it has a form for them."""
     norm = PowerNorm(part.gamma, 0, part.end)
-    axes.imshow(part.matrix, norm=norm, cmap=part.colours, aspect="auto", interpolation="nearest")
+    matrix, colours = part.matrix, colormaps[part.colours]
+    if part.closed is not None:
+        matrix, colours = np.where(part.closed, -1.0, matrix), colours.with_extremes(under=CLOSED)
+    axes.imshow(matrix, norm=norm, cmap=colours, aspect="auto", interpolation="nearest")
     axes.spines[["left", "bottom"]].set_visible(False)
     without_names(axes)
     axes.tick_params(length=0, pad=2)
@@ -57,6 +61,8 @@ def heat(axes: Axes, part: Heat) -> None:
     name_ticks(axes.yaxis, part.rows)
     axes.set_title(part.title, loc=part.title_side, parse_math=False)
     for (row, column), value in np.ndenumerate(part.matrix) if part.form else ():
+        if part.closed is not None and part.closed[row, column]:
+            continue
         ink = "white" if value > 0.6 * part.end else "black"
         axes.text(column, row, format(value, part.form), ha="center", va="center", color=ink, fontsize=7)
 

@@ -95,6 +95,8 @@ def numbers(pen: Pen, part: Heat) -> Iterator[str]:
     left, bottom, width, height = part.box
     down, across = part.matrix.shape
     for (row, column), value in np.ndenumerate(part.matrix):
+        if part.closed is not None and part.closed[row, column]:
+            continue
         at = (left + (column + 0.5) * width / across, bottom + (1 - (row + 0.5) / down) * height)
         ink = "#fff" if value > 0.6 * part.end else ""
         yield pen.text(format(value, part.form), at, 7, "center", "middle", ink=ink)
@@ -103,10 +105,12 @@ def numbers(pen: Pen, part: Heat) -> Iterator[str]:
 def image(pen: Pen, box: Box, part: Heat | Scale) -> str:
     """Return the cells as a picture that is stretched to its box."""
     matrix = part.matrix if isinstance(part, Heat) else np.linspace(part.end, 0, 256)[:, None]
+    closed = part.closed if isinstance(part, Heat) else None
     if matrix.size > CELLS:
         picks = [nearest(count, side) for count, side in zip(matrix.shape, (box.height, box.width), strict=True)]
         matrix = matrix[np.ix_(*picks)]
-    png = coloured(shades(matrix, part.end, part.gamma), palette(part.colours), np.isfinite(matrix))
+        closed = None if closed is None else closed[np.ix_(*picks)]
+    png = coloured(shades(matrix, part.end, part.gamma), palette(part.colours), np.isfinite(matrix), closed)
     return (
         f'<image {pen.placed(box)} preserveAspectRatio="none" '
         'style="image-rendering:crisp-edges;image-rendering:pixelated" '

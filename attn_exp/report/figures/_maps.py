@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from attn_exp.experiment.splits import settled_as
 from attn_exp.report import words
 from attn_exp.report.charts.chart import LINE, NO_TICKS, Array, Box, Chart, Heat, Part, Scale, Ticks, Words
 from attn_exp.report.charts.ticks import named, round_places, ticks_in
 from attn_exp.report.charts.widths import BY_TABLE, Lettering, widest
+from attn_exp.report.closed import closed
 from attn_exp.report.views import Head, Panel, Views, heads_of, top
 
 COLOURS = "Blues"
@@ -103,7 +105,8 @@ def weight_maps(
         columns = named(names.columns, stand.turned, side) if place + across >= len(maps) else NO_TICKS
         form = form_of_numbers(head.weights, side / len(names.columns))
         title = short_title(head, side, names.lettering)
-        parts.append(Heat(box, head.weights, end, COLOURS, means.gamma, form, title, rows=rows, columns=columns))
+        heat = Heat(box, head.weights, end, COLOURS, means.gamma, form, title, rows=rows, columns=columns)
+        parts.append(heat._replace(closed=head.closed))
     parts.append(Words(words.QUERY, (0.01 + 0.012 * width, bottom + tall / 2), turned=True))
     parts.append(Words(means.across, (left + side / 2, 0.03), side="center"))
     box = Box(left + across * (side + GAP), bottom + (stand.down - 1) * pitch, BAR, tall)
@@ -137,8 +140,23 @@ def beside(ticks: Ticks) -> float:
 
 def heads_in(views: Views, panels: Iterable[Panel]) -> list[Head]:
     """Return the heads of some panels, with the names of their variants as they can be drawn."""
-    heads = [head for panel in panels for head in heads_of(panel)]
+    heads = [head for panel in panels for head in with_closed(views, panel)]
     return [head._replace(variants=views.lettering.letters(head.variants)) for head in heads]
+
+
+def with_closed(views: Views, panel: Panel) -> list[Head]:
+    """Return the heads of a panel, with what a mask hides where their weights are whole."""
+    shut = closed_in(views, panel)
+    heads = heads_of(panel)
+    return heads if shut is None else [head._replace(closed=one) for head, one in zip(heads, shut, strict=True)]
+
+
+def closed_in(views: Views, panel: Panel) -> Array | None:
+    """Return which weights `[h t s]` of a panel a mask hides; None without masks, and for means of blocks."""
+    problem = views.comparison.problem
+    if panel.weights.shape[1:] != (len(problem.tokens), problem.keys):
+        return None
+    return closed(settled_as(views.comparison, panel.variants[0]), panel.weights)
 
 
 def short_title(head: Head, width: float, lettering: Lettering = BY_TABLE) -> str:

@@ -8,7 +8,7 @@ from attn_exp.experiment import patterns
 from attn_exp.experiment.splits import settled_as
 from attn_exp.report import words
 from attn_exp.report.charts.chart import LINE, Array, Box, Chart, Heat, Part, Words
-from attn_exp.report.figures._maps import BAR, COLOURS, colour_scale
+from attn_exp.report.figures._maps import BAR, COLOURS, closed_in, colour_scale
 from attn_exp.report.figures._sizes import best_of, extent_of
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.pixels import coarse
@@ -62,8 +62,10 @@ def in_lines(views: Views, width: float, most: int, side: float | None) -> Chart
             top_of += LINE
         top_of += side + ABOVE
         below = height - top_of
+        shut = closed_in(views, panel)
         mosaic = in_line(panel.weights[start : start + most], across)
-        parts.append(Heat(Box(0.02, below, side * across, side), mosaic, end, COLOURS, power))
+        veil = None if shut is None else in_line(shut[start : start + most].astype(float), across) == 1
+        parts.append(Heat(Box(0.02, below, side * across, side), mosaic, end, COLOURS, power, closed=veil))
         numbers = numbers_of(views, panel)
         for head in range(start, min(start + most, len(panel.weights))):
             at = 0.02 + side * (head - start + 0.02), below + side + 0.02
