@@ -70,7 +70,7 @@ def test_masked_cells_of_a_figure_are_grey_and_hold_no_number() -> None:
     assert (np.all(pixels == 0xD0, axis=-1) == np.array(UPPER)).all()
     assert len(re.findall(r">\d\.\d\d<", drawn)) == 6
     shown = figure_of(chart).axes[0]
-    colours = shown.images[0].to_rgba(shown.images[0].get_array(), bytes=True)[..., :3]
+    colours = shown.images[0].to_rgba(np.asarray(shown.images[0].get_array()), bytes=True)[..., :3]
     assert (np.all(colours == 0xD0, axis=-1) == np.array(UPPER)).all()
     assert len(shown.texts) == 6
 
