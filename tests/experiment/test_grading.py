@@ -25,18 +25,31 @@ def softmax(logits: Array) -> Array:
 
 
 def worked(
-    asked: Paper, hidden: Array | None = None, exchanged: bool = False, scaled: bool = True, slip: float = 0.0
+    asked: Paper,
+    hidden: Array | None = None,
+    exchanged: bool = False,
+    scaled: bool = True,
+    slip: float = 0.0,
+    keyed: bool = False,
+    turned: bool = False,
 ) -> Grade:
-    """Grade a student who hides some keys `[t s]`, takes q for k, forgets the scale, or puts one number wrongly."""
+    """Grade a student who does something else.
+
+    Who hides some keys `[t s]`, takes q for k, forgets the scale, puts one number wrongly, makes values of keys, or
+    turns the table of weights.
+    """
     problem, heads = asked.sheet.problem, asked.sheet.settled.head
     given = [np.asarray(side) for side in (problem.q, problem.k, problem.v)]
     q, k, v = (side.reshape(len(side), heads, -1).transpose(1, 0, 2).round(2) for side in given)
     if exchanged:
         q, k = k, q
+    v = k if keyed else v
     made = {"q": q, "k": k, "v": v, "scores": (q @ k.transpose(0, 2, 1)).round(2)}
     made["logits"] = (made["scores"] * (q.shape[-1] ** -0.5 if scaled else 1.0)).round(2)
     masked = made["logits"] if hidden is None else np.where(hidden, -np.inf, made["logits"])
     made["weights"] = softmax(masked).round(2)
+    if turned:
+        made["weights"] = made["weights"].transpose(0, 2, 1)
     made["context"] = (made["weights"] @ v).round(2)
     made["context"][0, 1, 0] += slip
     joined = made["context"].transpose(1, 0, 2).reshape(len(given[0]), -1)
@@ -68,6 +81,12 @@ def test_a_mask_that_nobody_asked_for_is_named(sheet: Paper) -> None:
 def test_q_written_for_k_is_named(sheet: Paper) -> None:
     swapped = worked(sheet, exchanged=True)
     assert (swapped.first_wrong, swapped.mistakes) == ("q", ("queries_keys_swapped",))
+
+
+def test_values_made_of_keys_and_a_table_turned_are_named_where_they_are_first_seen(sheet: Paper) -> None:
+    keyed, turned = worked(sheet, keyed=True), worked(sheet, turned=True)
+    assert (keyed.first_wrong, keyed.mistakes) == ("v", ("values_from_keys",))
+    assert (turned.first_wrong, turned.mistakes) == ("weights", ("weights_transposed",))
 
 
 def test_a_mistake_is_named_beside_a_slip(sheet: Paper) -> None:

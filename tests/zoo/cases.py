@@ -184,6 +184,8 @@ POSITIONS = [
     Case("alibi_slopes", wrong_scores.slopes_from_one, ("score=alibi",), "loops", "exponents from 0"),
     Case("alibi_sign", wrong_scores.sign_turned, ("score=alibi",)),
     Case("alibi_sign", wrong_scores.sign_turned_given, ("score=alibi",), "einsum"),
+    Case("position_bias_missing", wrong_scores.unbiased, ("score=alibi",), source="a call without the slopes"),
+    Case("position_bias_missing", wrong_scores.unbiased_causal, ("score=alibi", "mask=causal")),
     Case("softcap_missing", wrong_scores.uncapped, CAP, source="Gemma 2 in engines that dropped it"),
     Case("softcap_missing", wrong_scores.uncapped_plain, CAP),
     Case("softcap_after_mask", wrong_scores.capped_last, (*CAP, "mask=causal"), source="ONNX up to 1.21"),

@@ -61,6 +61,15 @@ def sign_turned_given(q: Array, k: Array, v: Array, alibi_slopes: Array | None =
     return mixed(scores, v)
 
 
+def unbiased(q: Array, k: Array, v: Array, alibi_slopes: Array | None = None) -> Any:
+    return mixed(raw(q, k) / math.sqrt(q.shape[-1]), v)
+
+
+def unbiased_causal(query: Array, key: Array, value: Array, is_causal: bool = False) -> Any:
+    s = raw(query, key) / math.sqrt(query.shape[-1])
+    return mixed(np.where(np.tri(*s.shape[-2:], dtype=bool) | (not is_causal), s, -np.inf), value)
+
+
 def uncapped(q: Array, k: Array, v: Array, softcap: float = 0.0) -> Any:
     return mixed(raw(q, k) / math.sqrt(q.shape[-1]), v)
 

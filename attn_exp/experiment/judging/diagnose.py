@@ -161,6 +161,14 @@ def settings(seen: Sequence[Seen]) -> Iterator[Candidate]:
     """Yield what the function may compute instead: settings that nobody asked for."""
     for word, change in others(seen[0][0].recipe):
         yield Candidate((word,), whole(change), setting=True)
+    yield Candidate(("scale=true",), scaled_as_usual, setting=True)
+
+
+def scaled_as_usual(case: Case) -> Recipe:
+    """Return the recipe with the scale `1 / sqrt(d)`, whatever scale was asked for or passed."""
+    given = case.given
+    size = given.q.shape[-1] if given.q is not None else given.arrays["W_q"].shape[1] // case.recipe.heads
+    return case.recipe.with_rules(scale=size**-0.5)
 
 
 def of_another_setting(words: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attn_exp.experiment.judging.case import Case
+from attn_exp.rules.scores.score import Score
 
 
 def features(cases: Sequence[Case]) -> set[str]:
@@ -14,6 +15,7 @@ def features(cases: Sequence[Case]) -> set[str]:
         recipe = case.recipe
         words |= {type(mask).__name__.lower() for mask in recipe.rules.masks}
         words |= {type(rule).__name__.lower() for rule in recipe.rules.scores}
+        words |= {"added"} if any(type(rule).bias is not Score.bias for rule in recipe.rules.scores) else set()
         words |= {type(position).__name__.lower() for position in recipe.positions}
         words |= {"mask"} if recipe.rules.masks else set()
         words |= {"position"} if recipe.positions else set()

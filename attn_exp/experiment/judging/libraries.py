@@ -117,10 +117,12 @@ def modules_named(function: Any) -> set[str]:
     code = getattr(function, "__code__", None) or getattr(getattr(function, "forward", None), "__code__", None)
     space: Mapping[str, Any] = getattr(function, "__globals__", {})
     words = set(code.co_names) if code is not None else set()
-    words |= {str(note).partition(".")[0] for note in getattr(function, "__annotations__", {}).values()}
+    notes = {str(note).partition(".")[0] for note in getattr(function, "__annotations__", {}).values()}
+    words |= notes
     values = [space[word] for word in words if word in space]
     homes = {str(getattr(value, "__name__", "")).split(".")[0] for value in values}
     homes |= {str(getattr(value, "__module__", "") or "").split(".")[0] for value in values}
+    homes |= notes  # a type in quotes may name a library that its file does not import
     helpers = [
         value for value in values if hasattr(value, "__code__") and value.__globals__ is space and value is not function
     ]

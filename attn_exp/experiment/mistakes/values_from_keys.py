@@ -16,11 +16,20 @@ def of_keys(mix: Step) -> Step:
     return lambda at, weights, v, k: mix(at, weights, k, k)
 
 
+def projected(recipe: Recipe) -> Recipe:
+    """W_k makes the values too."""
+    return replace(recipe, project=by_w_k(recipe.project))
+
+
+def by_w_k(project: Step) -> Step:
+    return lambda side, x, arrays: project("k" if side == "v" else side, x, arrays)
+
+
 MISTAKE = Mistake(
     group="products",
     says="The weights mix the keys instead of the values.",
     fix="context = weights @ v",
     seen="k passed twice to an attention function",
     stage="context",
-    changes=(change,),
+    changes=(change, projected),
 )

@@ -105,6 +105,16 @@ def test_each_entry_may_have_a_length_of_its_own(late: int, mistakes: tuple[str,
     assert (answer.passed, answer.mistakes) == (not mistakes, mistakes), answer
 
 
+@pytest.mark.parametrize("words", [["scale=0.3"], []])
+def test_a_scale_that_is_given_and_not_used_is_said(words: list[str]) -> None:
+    def function(q: Any, k: Any, v: Any, scale: float | None = None) -> Any:
+        return softmax(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5) @ v
+
+    answer = attn_exp.check(function, *words)
+    assert (answer.passed, answer.mistakes) == (False, ())
+    assert answer.computes == "attention with scale=true, which was not asked for"
+
+
 def test_powers_that_overflow_behind_a_mask_are_named() -> None:
     """A running sum over the keys: 0 times what overflowed is NaN, where -inf would have been 0."""
 

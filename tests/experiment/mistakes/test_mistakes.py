@@ -28,7 +28,8 @@ mask_after_softmax mask_multiplied mask_small_fill mask_transposed causal_ignore
 causal_next causal_top_left causal_bottom_right padding_one_long padding_one_short window_one_wide window_one_narrow
 heads_not_transposed heads_by_stride heads_merged_wrong heads_reversed heads_averaged single_head kv_heads_tiled
 kv_heads_first no_output_projection output_projection_transposed projection_transposed no_bias no_value_bias qkv_order
-rope_pairing rope_off_by_one rope_on_values position_missing alibi_slopes alibi_sign softcap_missing softcap_after_mask
+rope_pairing rope_off_by_one rope_on_values position_missing alibi_slopes alibi_sign
+position_bias_missing softcap_missing softcap_after_mask
 softcap_before_scale sink_missing half_accumulation half_softmax dropout_on not_deterministic batch_mixed tail_dropped
 changes_inputs reuses_output nan_leaks empty_row_nan
 """.split()  # noqa: SIM905 - quoted one by one they fill two pages
