@@ -67,7 +67,7 @@ def unbiased(q: Array, k: Array, v: Array, alibi_slopes: Array | None = None) ->
 
 def unbiased_causal(query: Array, key: Array, value: Array, is_causal: bool = False) -> Any:
     s = raw(query, key) / math.sqrt(query.shape[-1])
-    return mixed(np.where(np.tri(*s.shape[-2:], dtype=bool) | (not is_causal), s, -np.inf), value)
+    return mixed(np.where(np.tri(s.shape[-2], s.shape[-1]) > 0, s, -np.inf) if is_causal else s, value)
 
 
 def uncapped(q: Array, k: Array, v: Array, softcap: float = 0.0) -> Any:
