@@ -91,7 +91,7 @@ def test_two_runs_are_compared_at_the_depth_that_is_asked_for(tmp_path: Path) ->
     assert "error_ulp" in whole and "largest_weight" in whole
     assert not DEEP.search(brief) and "largest_weight" in brief
     page = Path(brief.splitlines()[-1]).read_text(encoding="utf-8")
-    assert '<html lang="en" data-depth="reading">' in page and "error_ulp" in page
+    assert '<html lang="en" data-depth="reading">' in page and "error ulp" in page
 
 
 def test_the_page_of_two_runs_has_the_button_too(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_the_page_of_two_runs_has_the_button_too(tmp_path: Path) -> None:
     found = visit(side_by_side.page(versus_of(*moved(tmp_path))), SEEN, tmp_path)
     (whole, _), (brief, _), _ = found.answer
     assert found.console == []
-    assert DEEP.search(whole) and not DEEP.search(brief) and "largest_weight" in brief
+    assert DEEP.search(whole) and not DEEP.search(brief) and "largest weight" in brief
 
 
 def test_a_page_without_such_numbers_has_no_button() -> None:

@@ -14,6 +14,7 @@ import pytest
 import attn_exp
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Run
+from attn_exp.report.papers import Table
 from attn_exp.runs import store
 from attn_exp.sweeps import manifest
 from attn_exp.sweeps.sweep import sweep
@@ -178,3 +179,12 @@ def test_a_run_is_not_compared_with_a_sweep(saved: Path, table: Path) -> None:
         side_by_side(saved, table)
     with pytest.raises(UserError, match="expected attn-exp compare DIR DIR"):
         compare([str(saved)])
+
+
+def test_a_page_calls_columns_as_the_page_of_a_run_does_and_a_terminal_as_files_do() -> None:
+    table = Table(
+        "rows", "Cells.", ("variant", "column", "first", "second"), (("multi_head", "effective_keys", "1", "2"),)
+    )
+    versus = Versus("a", "b", True, ("One number differs.",), (table,))
+    assert "effective keys</td>" in page.page(versus) and "multi_head" in page.text(versus)
+    assert "effective_keys" in page.text(versus)

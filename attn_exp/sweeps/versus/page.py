@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from markupsafe import Markup
 
+from attn_exp.experiment.column import spoken
 from attn_exp.report import words
 from attn_exp.report.compiled import templates
 from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.numbers import kinds, minus
+from attn_exp.report.papers import Table
 from attn_exp.report.terminal import table
 from attn_exp.sweeps.versus.versus import Versus
 
@@ -32,6 +36,14 @@ def page(versus: Versus) -> str:
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds, "minus": minus}
     style, script = inline(template_text("report.css")), scripts("depth.js") if versus.deep else ""
+    shown = replace(versus, tables=tuple(map(as_pages_say, versus.tables)))
     return environment.get_template("versus.html").render(
-        versus=versus, style=Markup(style), script=Markup(script), policy=policy(style, script)
+        versus=shown, style=Markup(style), script=Markup(script), policy=policy(style, script)
     )
+
+
+def as_pages_say(table: Table) -> Table:
+    """Return a table with the columns of rows called as the page of a run has them, where files have underscores."""
+    if table.name != "rows":
+        return table
+    return table._replace(lines=tuple((first, spoken(column), *rest) for first, column, *rest in table.lines))
