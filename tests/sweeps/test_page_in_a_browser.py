@@ -10,8 +10,9 @@ import pytest
 import attn_exp
 from attn_exp.sweeps import pages
 from attn_exp.sweeps.swept import Swept
+from tests.letters import WIDTHS, set_in
 from tests.report.browser import need_chromium
-from tests.report.tab import visit
+from tests.report.tab import tab, visit
 
 WORDS = ("scale=true,false", "head=1,2", "embeddings.d_model=8,16,32", "seed=range(0,3)")
 
@@ -66,3 +67,13 @@ def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int)
     return document.querySelector("#explore").scrollWidth - document.querySelector("#explore").clientWidth;
     """
     assert visit(page, script, tmp_path).answer <= 0
+
+
+@pytest.mark.parametrize("letters", WIDTHS)
+def test_results_fit_a_laptop_in_wide_letters_and_narrow_ones(page: str, tmp_path: Path, letters: str) -> None:
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    with tab(tmp_path) as opened:
+        opened.screen(1100)
+        opened.open(tmp_path / "page.html")
+        set_in(opened, letters)
+        assert opened.overflow() <= 0 and opened.overflow("#results .scroll") <= 0
