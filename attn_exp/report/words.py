@@ -359,8 +359,8 @@ LEFT_OUT = "{count} combinations left out"
 RESULTS = "Results"
 MEAN = "Means; settings that are the same everywhere are left out. All rows:"
 MEAN_OVER_SEEDS = (
-    "Means over {seeds} seeds ± half of their 95% confidence intervals; settings that are the same everywhere are left "
-    "out. All rows:"
+    "Means over {seeds} seeds; after each ± half of its 95% confidence interval, or of fewer than five numbers "
+    "(least..most). Settings that are the same everywhere are left out. All rows:"
 )
 REPEAT = "repeat"
 TO_REPEAT_A_ROW = "To repeat a row:"
