@@ -9,6 +9,8 @@ from typing import Any
 from attn_exp.config.fields import section
 from attn_exp.config.kinds import Kind, is_whole, refuse
 
+MEMORY = "embeddings.memory"
+"""The setting of this kind."""
 FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 """Ends of words that name a file; a pickle is none that is read, and none that is a word."""

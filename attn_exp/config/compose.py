@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attn_exp import registry
 from attn_exp.config import large, own_choices, own_code
+from attn_exp.config.another_input import MEMORY
 from attn_exp.config.choices import ONE_CHOICE, choices, group_names
 from attn_exp.config.hydra_errors import what_hydra_stumbles_over
 from attn_exp.config.loader import check_composed, environment, opened
@@ -35,8 +36,6 @@ NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"
 ENVIRONMENT = "oc.env"
 SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and marks mean nothing."""
-MEMORY = "embeddings.memory"
-"""What may be said in short: a number of tokens, words, vectors or a file."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
 """What a user has quoted, a list of words, or another setting's value: no bare sentence."""

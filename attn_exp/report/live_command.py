@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+from attn_exp.config.another_input import MEMORY
 from attn_exp.config.drawn import STREAMS, Draw, Projections
 from attn_exp.config.schema import Config, Embeddings
 from attn_exp.config.spelling import key_of, spelled
@@ -34,7 +35,7 @@ def command(comparison: Comparison, about: Mapping[str, Any]) -> dict[str, Any] 
     `yaml` says the same as a file; None where it cannot, since a file does not say first one thing and then another.
     """
     line, config = str(about.get("command", "")), comparison.config
-    spoken = parted(line)
+    spoken = [in_full(word, config) for word in parted(line)]
     words = [word for word in spoken if LARGE not in word or not key_of(word).startswith(GROUPS)]
     if not words or any(LARGE in word for word in words):
         return None
@@ -90,6 +91,16 @@ def parted(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError:
         return []
+
+
+def in_full(word: str, config: Config) -> str:
+    """Return a word that gives a memory in short as the setting that it stands for, beside which others may stand."""
+    key, _, value = word.partition("=")
+    memory = config.embeddings.memory
+    if key_of(word) != MEMORY or memory is None or value.startswith("{"):
+        return word
+    meant = next((name for name in ("text", "file", "vectors") if getattr(memory, name) is not None), "tokens")
+    return f"{key}.{meant}={value}"
 
 
 GROUPS = ("embeddings.", "projections.")

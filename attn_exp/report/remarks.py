@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
+from attn_exp.forms.trace import Trace
 from attn_exp.report import words
 from attn_exp.rules.scores.score import Score
 
@@ -17,10 +20,10 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
         named = positions_of(settled, values=stage == "v")
         return words.WITH_POSITION.format(position=f"position={named}") if named else ""
     if stage == "scores":
-        return scores_that(settled, "pair")
+        return scores_that(comparison, settled, "pair")
     if stage == "capped":
-        return scores_that(settled, "bend")
-    added = (settings.get("mask", ""), scores_that(settled, "bias"))
+        return scores_that(comparison, settled, "bend")
+    added = (settings.get("mask", ""), scores_that(comparison, settled, "bias"))
     return ", ".join(filter(None, added)) if stage == "masked" else ""
 
 
@@ -30,11 +33,33 @@ def positions_of(settled: Settled, values: bool) -> str:
     return " + ".join(word for position, word in named if position.changes_x or not values)
 
 
-def scores_that(settled: Settled, act: str) -> str:
-    """Return the score rules that do something: `bend` logits, say, or add a `bias` to them."""
+def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:
+    """Return the score rules that do something: `bend` logits, say, or add a `bias` to them.
+
+    Of a rule from outside the numbers tell it, as its code may not be at hand.
+    """
     named = zip(settled.rules.scores, settled.words["score"].split(" + "), strict=False)
-    acting = [word for rule, word in named if getattr(type(rule), act) is not getattr(Score, act)]
+    seen = acts_in(comparison.traces[settled.name], act)
+    acting = [word for rule, word in named if (overrides(rule, act) if is_ours(rule) else seen)]
     return f"score={' + '.join(acting)}" if acting else ""
+
+
+def is_ours(rule: Score) -> bool:
+    """Say whether a rule comes with this package."""
+    return type(rule).__module__.startswith(Score.__module__.removesuffix("score"))
+
+
+def overrides(rule: Score, act: str) -> bool:
+    return getattr(type(rule), act) is not getattr(Score, act)
+
+
+def acts_in(trace: Trace, act: str) -> bool:
+    """Say whether the numbers of a stage are others than those of the one before, places that are masked aside."""
+    pairs = {"bend": (trace.logits, trace.capped), "bias": (trace.capped, trace.masked)}
+    before, after = pairs.get(act, (None, None))
+    if before is None or after is None:
+        return False
+    return bool((np.isfinite(after) & (before != after)).any())
 
 
 def scaling(comparison: Comparison, settled: Settled) -> str:

@@ -128,6 +128,8 @@ COMMANDS = (
     ("experiment=udl_self_attention",),
     ("variant=[multi_head]", "embeddings=words", "embeddings.text=a: b, 'c", "generator=torch", "projections=uniform"),
     ("variant=[matrix]", "embeddings=random", "embeddings.distribution=uniform", "embeddings.memory=4", "bias=true"),
+    ("variant=[matrix]", "embeddings=random", "embeddings.memory=[le,chat,noir]"),
+    ("variant=[matrix]", "embeddings=random", "embeddings.d_model=2", "embeddings.memory=[[1,2],[3,4]]"),
 )
 
 

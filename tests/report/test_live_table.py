@@ -35,7 +35,7 @@ WAYS = (
 
 
 def read(text: str) -> float:
-    return math.nan if text == "-" else float(text)
+    return math.nan if text == "-" else float(text.replace("\u2212", "-"))
 
 
 def half(text: str) -> float:
