@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+OURS = __name__.partition(".")[0]
+
 
 def fingerprint(file: str | Path) -> str:
     """Return a hash of a file of code; nothing where it cannot be read.
@@ -35,27 +37,31 @@ def of_code(name: Any) -> str:
 
 
 def beside(first: Path) -> list[Path]:
-    """Return the files in a file's folder, and in packages there, that it imports, or that those import, in order."""
+    """Return the files in a file's folder, and in packages there, that it imports, or that those import, in order.
+
+    This package is none of them: in a checkout it may lie there too.
+    """
     import sysconfig  # noqa: PLC0415 - most runs have no code of the user's own
 
-    home, helpers, waiting = first.parent, set[Path](), [first]
+    home, helpers, waiting, seen = first.parent, set[Path](), [first], {OURS}
     if home in {Path(place).resolve() for place in sysconfig.get_paths().values()}:
         return []  # what is installed beside a file is not its helper
     while waiting:
-        for name in imported(waiting.pop()):
-            new = {path.resolve() for path in files_of(home, name.split("."))} - helpers - {first}
+        for root in {name.partition(".")[0] for name in imported(waiting.pop())} - seen:
+            seen.add(root)
+            new = {path.resolve() for path in files_of(home, root)} - helpers - {first}
             inside = {path for path in new if path.is_relative_to(home)}
             helpers |= inside
             waiting += inside
     return sorted(helpers)
 
 
-def files_of(home: Path, parts: list[str]) -> list[Path]:
+def files_of(home: Path, root: str) -> list[Path]:
     """Return the files of a module below a folder: one, or all of a package; none where it is not there."""
-    package = home / parts[0]
+    package = home / root
     if package.is_dir():
         return [path for path in package.rglob("*.py") if path.is_file()] if has_code(package) else []
-    module = package.with_name(f"{parts[0]}.py")
+    module = package.with_name(f"{root}.py")
     return [module] if module.is_file() else []
 
 

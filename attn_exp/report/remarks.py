@@ -34,23 +34,17 @@ def positions_of(settled: Settled, values: bool) -> str:
 
 
 def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:
-    """Return the score rules that do something: `bend` logits, say, or add a `bias` to them.
-
-    Of a rule from outside the numbers tell it, as its code may not be at hand.
-    """
+    """Return the score rules that do something: `bend` logits, say, or add a `bias` to them."""
     named = zip(settled.rules.scores, settled.words["score"].split(" + "), strict=False)
-    seen = acts_in(comparison.traces[settled.name], act)
-    acting = [word for rule, word in named if (overrides(rule, act) if is_ours(rule) else seen)]
+    acting = [word for rule, word in named if acts(rule, act, comparison.traces[settled.name])]
     return f"score={' + '.join(acting)}" if acting else ""
 
 
-def is_ours(rule: Score) -> bool:
-    """Say whether a rule comes with this package."""
-    return type(rule).__module__.startswith(Score.__module__.removesuffix("score"))
-
-
-def overrides(rule: Score, act: str) -> bool:
-    return getattr(type(rule), act) is not getattr(Score, act)
+def acts(rule: Score, act: str, trace: Trace) -> bool:
+    """Say whether a rule does something; of one from outside the numbers tell it, as its code may not be at hand."""
+    if type(rule).__module__.startswith(Score.__module__.removesuffix("score")):
+        return getattr(type(rule), act) is not getattr(Score, act)
+    return acts_in(trace, act)
 
 
 def acts_in(trace: Trace, act: str) -> bool:

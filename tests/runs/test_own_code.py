@@ -13,6 +13,7 @@ import pytest
 
 import attn_exp
 from attn_exp import cli
+from attn_exp.config import own_files
 from attn_exp.config.compose import composed
 from attn_exp.config.own_code import Named
 from attn_exp.errors import UserError
@@ -262,3 +263,25 @@ def test_a_module_gets_the_matrices_of_the_run_where_they_fit(here: Path) -> Non
     assert rows[1].error_ulp < 8
     other = attn_exp.run(*words, "variant.mine.form=mine.py:wide").comparison.rows[1]
     assert other.note == "wide: in_proj_weight: the module has [24, 8], the run [12, 4]"
+
+
+def test_a_package_beside_a_file_is_read_once_and_this_one_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a checkout this package lies beside the user's file, and each of its hundreds of files imports others."""
+    for name in ("attn_exp", "helpers"):
+        (tmp_path / name).mkdir()
+        for number in range(5):
+            (tmp_path / name / f"m{number}.py").write_text(f"import {name}.m0\nfrom {name}.m1 import x\n")
+    (tmp_path / "mine.py").write_text("import attn_exp.rules\nimport helpers.m2\n")
+    asked = list[str]()
+    files_of = own_files.files_of
+
+    def counted(home: Path, root: str) -> list[Path]:
+        asked.append(root)
+        return files_of(home, root)
+
+    monkeypatch.setattr(own_files, "files_of", counted)
+    helpers = own_files.beside(tmp_path / "mine.py")
+    assert helpers == sorted(tmp_path / "helpers" / f"m{number}.py" for number in range(5))
+    assert asked == ["helpers"]
