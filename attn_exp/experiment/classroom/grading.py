@@ -144,7 +144,7 @@ def sentences(names: Sequence[str]) -> str:
 
 
 def unusual(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
-    """Return the same where no mistake gives every number: a slip, another setting, two mistakes, or one and a slip."""
+    """Return the same where no mistake gives every number: a slip, another setting, one and a slip, or two mistakes."""
     slips = every_slip(sheet)
     bad = [slip for slip in slips if slip]
     if is_slip(slips):
@@ -153,10 +153,10 @@ def unusual(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
     if other is not None:
         return (other.setting,), of_another_setting(other.setting)
     known = paper.catalogue
-    two = two_mistakes(sheet, known)
-    if two is not None and not by_chance(sheet, known, len(known) ** 2):
-        return two.names, sentences(two.names)
     both = mistake_and_slip(sheet, known)
     if both is not None:
         return both[0].names, f"{sentences(both[0].names)} A slip besides: {both[1]}"
+    two = two_mistakes(sheet, known)
+    if two is not None and not by_chance(sheet, known, len(known) ** 2):
+        return two.names, sentences(two.names)
     return (), f"no known mistake gives these numbers; {bad[0].box.stage} is the first that is wrong" if bad else ""
