@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.compose import comparison
+from tests.letters import set_in
 from tests.report.browser import need_chromium
 from tests.report.render import page_of
 from tests.report.tab import tab
@@ -30,6 +31,7 @@ def test_pages_are_not_left_half_empty(tmp_path: Path, words: tuple[str, ...]) -
     wide, high = (round((side - MARGINS) * DOTS) for side in A4)
     with tab(tmp_path) as opened:
         opened.open(tmp_path / "page.html")
+        set_in(opened, "narrow")  # where pages break depends on the font
         opened.screen(wide, media="print")
         full = opened.ask("document.documentElement.scrollHeight") / high
         printed = opened.tell("Page.printToPDF", paperWidth=A4[0], paperHeight=A4[1])
