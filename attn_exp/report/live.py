@@ -113,15 +113,10 @@ def of_the_rules(settled: Settled) -> str:
         return words.WHY_NO_MASK
     if rules.bend_last or np.ndim(rules.offset):
         return words.WHY_ORDER
-    strange: list[Score | Position] = [rule for rule in rules.scores if not (is_plain(rule) and paired(rule))]
+    strange: list[Score | Position] = [rule for rule in rules.scores if not (rule.bends_as_known() and paired(rule))]
     strange += [position for position in settled.positions if type(position) not in (Rope, Sinusoidal)]
     named = words.THE_RULE.format(name=registry.name_of(strange[0])) if strange else ""
     return words.WHY_PYTHON_ALONE.format(what=named) if named else ""
-
-
-def is_plain(rule: Score) -> bool:
-    """Say whether a rule leaves each logit as it is, or caps it by a tanh."""
-    return type(rule).bend is Score.bend or rule.bound() is not None
 
 
 def paired(rule: Score) -> bool:

@@ -125,7 +125,7 @@ def is_extra(rule: Score) -> bool:
 
 def is_told(rule: Score) -> bool:
     """Say whether a sheet can tell what a score rule does: it adds numbers, or caps."""
-    return not rule.pairs and (type(rule).bend is Score.bend or rule.bound() is not None)
+    return not rule.pairs and rule.bends_as_known()
 
 
 def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:

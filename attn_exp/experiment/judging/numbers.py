@@ -81,8 +81,7 @@ def judged(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
 def unusual(layouts: Sequence[Sheet], known: Sequence[suspects.Made], variants: Mapping[str, Settled]) -> Verdict:
     """Return the verdict on numbers that no single mistake gives."""
     for sheet in layouts:
-        coarse = suspects.what_is_made(sheet, suspects.coarse(sheet))
-        explanation = suspects.another_setting(sheet, variants) or suspects.one_of(sheet, coarse)
+        explanation = suspects.another_setting(sheet, variants) or suspects.one_of(sheet, suspects.coarse(sheet))
         if explanation:
             return mistaken(sheet, explanation)
     for sheet in layouts:

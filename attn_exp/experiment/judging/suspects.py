@@ -41,17 +41,6 @@ def single(sheet: Sheet) -> list[Candidate]:
     return [candidate for candidate in known([(case, Answer(None))]) if candidate.names[0] not in UNSHOWN]
 
 
-def coarse(sheet: Sheet) -> list[Candidate]:
-    """Return the mistakes that only round more than needed; they are looked at last."""
-    every = [(name, mistakes.mistake(name)) for name in mistakes.names()]
-    return [
-        Candidate((name,), whole(change))
-        for name, mistake in every
-        if mistake.group == "precision" and sheet.problem.weights is None
-        for change in mistake.changes
-    ]
-
-
 @dataclass(frozen=True, eq=False)
 class Made:
     """A candidate, its recipe, and the stages that this gives: all of it follows from what is asked alone."""
@@ -71,6 +60,18 @@ def what_is_made(sheet: Sheet, candidates: Sequence[Candidate]) -> list[Made]:
     case = case_of(sheet)
     made = [(candidate, candidate.change(case)) for candidate in candidates]
     return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in made]
+
+
+def coarse(sheet: Sheet) -> list[Made]:
+    """Return the mistakes that only round more than needed; they are looked at last."""
+    every = [(name, mistakes.mistake(name)) for name in mistakes.names()]
+    candidates = [
+        Candidate((name,), whole(change))
+        for name, mistake in every
+        if mistake.group == "precision" and sheet.problem.weights is None
+        for change in mistake.changes
+    ]
+    return what_is_made(sheet, candidates)
 
 
 def one_of(sheet: Sheet, known: Sequence[Made]) -> Explanation | None:

@@ -37,6 +37,10 @@ class Score(Rule):
         """Return c where `bend` is `c tanh(logit / c)`, which other libraries know by that number, or None."""
         return None
 
+    def bends_as_known(self) -> bool:
+        """Say whether the rule leaves each logit as it is, or caps it by a tanh."""
+        return type(self).bend is Score.bend or self.bound() is not None
+
     def bias(self, grid: Grid) -> Array | float | None:
         """Return what is added to the logits at these places, or None for nothing."""
         return None
