@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from attn_exp.errors import UserError
 from attn_exp.experiment import mistakes
-from attn_exp.experiment.mistakes.recipe import At, Given, Recipe, compute
 from attn_exp.experiment.variant import Settled
+from attn_exp.forms.pipeline import At, Given, Recipe, compute
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.heads import pooled, split
 from attn_exp.problem.problem import Problem

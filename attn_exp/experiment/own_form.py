@@ -18,9 +18,9 @@ from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Answer, Case
 from attn_exp.experiment.judging.libraries import DTYPES
 from attn_exp.experiment.judging.own import Own
-from attn_exp.experiment.mistakes.recipe import Given, Recipe
 from attn_exp.experiment.number_types import kind
 from attn_exp.forms.form import Form
+from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import Question

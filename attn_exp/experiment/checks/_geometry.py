@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.experiment.judging.worksheet import Array, Sheet, stages
 from attn_exp.experiment.mistakes.mistake import Change
-from attn_exp.experiment.mistakes.recipe import Given, Recipe, compute
+from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.streams import draw
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected
-from attn_exp.experiment.mistakes.recipe import Given
+from attn_exp.forms.pipeline import Given
 
 Array = NDArray[Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.experiment.mistakes.recipe import Given, Recipe, compute
+from attn_exp.forms.pipeline import Given, Recipe, compute
 
 Array = NDArray[Any]
 

@@ -15,7 +15,7 @@ from attn_exp.experiment.judging.case import Answer, Case, differs, expected, pr
 from attn_exp.experiment.judging.features import features
 from attn_exp.experiment.judging.others import others
 from attn_exp.experiment.mistakes.mistake import Change
-from attn_exp.experiment.mistakes.recipe import Recipe
+from attn_exp.forms.pipeline import Recipe
 
 Array = NDArray[Any]
 Seen = tuple[Case, Answer]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_exp.experiment.judging.boxes import Box
-from attn_exp.experiment.mistakes.recipe import Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Step
 
 Array = NDArray[Any]
 

@@ -11,8 +11,8 @@ from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Case
 from attn_exp.experiment.judging.filler import Filler
 from attn_exp.experiment.judging.offer import Offer
-from attn_exp.experiment.mistakes import steps
-from attn_exp.experiment.mistakes.recipe import At, Recipe
+from attn_exp.forms import steps
+from attn_exp.forms.pipeline import At, Recipe
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask

@@ -15,7 +15,7 @@ from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Case
 from attn_exp.experiment.judging.filler import Filler
 from attn_exp.experiment.judging.offer import Offer
-from attn_exp.experiment.mistakes.recipe import Given, Recipe
+from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.document import Document

@@ -11,7 +11,7 @@ import numpy as np
 from attn_exp.experiment.judging.boxes import TURNED, Array, Box
 from attn_exp.experiment.judging.holding import rounded
 from attn_exp.experiment.judging.worksheet import Sheet, stages
-from attn_exp.experiment.mistakes.recipe import Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Step
 
 LOGITS = ("scores", "logits", "capped", "masked")
 

@@ -11,7 +11,7 @@ from attn_exp.experiment.judging.boxes import Array, Box
 from attn_exp.experiment.judging.holding import held
 from attn_exp.experiment.judging.verdict import BROKEN, HELD, Finding
 from attn_exp.experiment.judging.worksheet import Sheet, Stages, part, stages, unfollowed, wrong
-from attn_exp.experiment.mistakes.recipe import Recipe
+from attn_exp.forms.pipeline import Recipe
 
 SHOWN = 4
 """So many wrong cells are written out."""

@@ -13,8 +13,8 @@ from attn_exp.experiment.judging.diagnose import Candidate, known, rank, whole
 from attn_exp.experiment.judging.others import others
 from attn_exp.experiment.judging.worksheet import Sheet, Stages, agrees, gives, stages
 from attn_exp.experiment.mistaken import right, start
-from attn_exp.experiment.mistakes.recipe import Given, Recipe
 from attn_exp.experiment.variant import Settled
+from attn_exp.forms.pipeline import Given, Recipe
 
 UNSHOWN = ("dropout_on", "batch_mixed")
 """Mistakes that one set of numbers cannot show: chance, and another entry of a batch."""

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from attn_exp.experiment.judging.boxes import STAGES, Box
 from attn_exp.experiment.judging.holding import STEPS, EnoughError, ended, held, other_step
 from attn_exp.experiment.mistaken import copied, right, traced
-from attn_exp.experiment.mistakes.recipe import Recipe
 from attn_exp.experiment.variant import Settled
+from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
 
 Array = NDArray[Any]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from attn_exp import registry
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe
+from attn_exp.forms.pipeline import Recipe
 
-CONTRACT = ("mistake", "recipe", "steps")
+CONTRACT = ("mistake",)
 
 
 def names() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.experiment.mistakes.recipe import At, Recipe, Step
+from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.rules.grid import Array, Grid
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask

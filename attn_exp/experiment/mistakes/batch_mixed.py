@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_exp.experiment.mistakes._parts import over
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Step
 
 
 def over_batch(recipe: Recipe) -> Recipe:

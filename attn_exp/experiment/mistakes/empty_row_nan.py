@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Step
 
 
 def change(recipe: Recipe) -> Recipe:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from attn_exp.experiment.mistakes import _half as half
 from attn_exp.experiment.mistakes.mistake import Change, Mistake
-from attn_exp.experiment.mistakes.recipe import Step
+from attn_exp.forms.pipeline import Step
 
 
 def change(kind: str) -> Change:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import At, Recipe
+from attn_exp.forms.pipeline import At, Recipe
 from attn_exp.rules.grid import Array
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from attn_exp.experiment.mistakes._parts import as_it_lies
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import At, Recipe
+from attn_exp.forms.pipeline import At, Recipe
 from attn_exp.rules.grid import Array
 
 

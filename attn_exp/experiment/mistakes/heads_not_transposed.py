@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_exp.experiment.mistakes._parts import as_it_lies
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import At, Recipe, Step
+from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.rules.grid import Array
 
 

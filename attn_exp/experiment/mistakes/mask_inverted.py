@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_exp.experiment.mistakes._parts import Sees, other_masks
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.padding import Padding
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from attn_exp.experiment.mistakes._parts import other_masks
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.rules.masks.array import Allowed
 
 

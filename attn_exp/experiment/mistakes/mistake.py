@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from attn_exp.experiment.mistakes.recipe import Recipe
+from attn_exp.forms.pipeline import Recipe
 
 Change = Callable[[Recipe], Recipe]
 

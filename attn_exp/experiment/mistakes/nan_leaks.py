@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe
+from attn_exp.forms.pipeline import Recipe
 
 
 def change(recipe: Recipe) -> Recipe:

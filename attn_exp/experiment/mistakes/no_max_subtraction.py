@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import At, Recipe
+from attn_exp.forms.pipeline import At, Recipe
 from attn_exp.rules.grid import Array
 
 

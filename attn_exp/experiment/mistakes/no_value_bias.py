@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.rules.grid import Array
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe
+from attn_exp.forms.pipeline import Recipe
 from attn_exp.rules.scores.score import Score
 
 

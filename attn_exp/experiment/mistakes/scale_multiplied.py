@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe
+from attn_exp.forms.pipeline import Recipe
 
 
 def change(recipe: Recipe) -> Recipe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe
+from attn_exp.forms.pipeline import Recipe
 
 
 def change(recipe: Recipe) -> Recipe:

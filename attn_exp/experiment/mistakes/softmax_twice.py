@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from attn_exp.experiment.mistakes import steps
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe, Step
+from attn_exp.forms import steps
+from attn_exp.forms.pipeline import Recipe, Step
 
 
 def change(recipe: Recipe) -> Recipe:

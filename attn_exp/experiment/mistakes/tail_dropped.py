@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attn_exp.experiment.mistakes.mistake import Change, Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Step
 
 
 def first_keys(recipe: Recipe, count: int) -> Recipe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attn_exp.experiment.mistakes._parts import other_window
 from attn_exp.experiment.mistakes.mistake import Mistake
-from attn_exp.experiment.mistakes.recipe import Recipe
+from attn_exp.forms.pipeline import Recipe
 
 
 def change(recipe: Recipe) -> Recipe:

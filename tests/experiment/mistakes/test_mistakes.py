@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attn_exp.experiment import mistakes
-from attn_exp.experiment.mistakes.recipe import Given, Recipe, compute
+from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.reference import loops
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal

@@ -1,6 +1,6 @@
 """The steps of attention, done right: what `Recipe` starts from and a mistake does otherwise.
 
-Each step takes where it stands (`At` of `recipe.py`: rules and sizes) and the arrays of the stage before.
+Each step takes where it stands (`At` of `pipeline.py`: rules and sizes) and the arrays of the stage before.
 """
 
 from __future__ import annotations
