@@ -34,7 +34,7 @@ def pytorch(q: Array, k: Array, v: Array, causal: bool) -> Call | None:
         return None
     import torch  # noqa: PLC0415 - where it is installed
 
-    attention = torch.nn.functional.scaled_dot_product_attention
+    attention: Any = torch.nn.functional.scaled_dot_product_attention
     return partial(attention, *map(torch.from_numpy, (q, k, v)), is_causal=causal)
 
 
@@ -59,7 +59,8 @@ def jax(q: Array, k: Array, v: Array, causal: bool) -> Call | None:
         return None
     import jax  # noqa: PLC0415 - where it is installed
 
-    jax.config.update("jax_enable_x64", True)
+    settings: Any = jax.config
+    settings.update("jax_enable_x64", True)
     arrays = [jax.numpy.asarray(each.swapaxes(1, 2)) for each in (q, k, v)]
     call = jax.jit(partial(jax.nn.dot_product_attention, is_causal=causal))
     return lambda: call(*arrays).block_until_ready()
