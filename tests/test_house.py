@@ -17,7 +17,7 @@ from tests import ROOT
 PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
-    "errors", "streams", "machine", "registry",
+    "errors", "arrays", "machine", "registry",
     "config",
     "rules",
     "forms",

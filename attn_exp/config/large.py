@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from attn_exp.arrays import Array
 
 MOST_NUMBERS = 1000
 """Lists of more numbers are named by their hash."""

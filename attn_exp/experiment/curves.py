@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.splits import Split
-
-Array = NDArray[Any]
 
 MOST_WEIGHTS = 1_000_000
 """How many weights a curve may form; longer problems show evenly spaced queries."""

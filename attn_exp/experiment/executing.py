@@ -5,20 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import forms
+from attn_exp.arrays import Array
 from attn_exp.experiment.library_conventions import empty_rows
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.heads import pooled, split, together
 from attn_exp.problem.problem import Problem, projected, sides
 from attn_exp.rules.positions.position import Position
-
-Array = NDArray[Any]
 
 
 def execute(settled: Settled, problem: Problem) -> Trace:

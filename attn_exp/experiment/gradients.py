@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import forms
+from attn_exp.arrays import Array
 from attn_exp.forms.matrix import biased, forbidden
 from attn_exp.forms.mixing import repeated
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import Rules, whole_grid
-
-Array = NDArray[Any]
 
 TINY = 1e-30
 """An imaginary step so small that its square vanishes: the derivative of a bend, to the last digit."""

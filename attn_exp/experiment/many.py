@@ -12,9 +12,9 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import forms
+from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.executing import answer, keep, placed
@@ -28,8 +28,6 @@ from attn_exp.problem.heads import pooled, split, together
 from attn_exp.problem.many import ApartError, extreme, one, pile, projected, stacked
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import many
-
-Array = NDArray[Any]
 
 MOST_NUMBERS, MOST_POINTS = 2**19, 256
 """Numbers of the largest arrays of a stack, 4 MiB each, and its points: memory stays what it was."""

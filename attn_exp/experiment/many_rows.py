@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.many_sameness import errors_in_ulp, largest_errors, letters, nearness, partings, word
 from attn_exp.experiment.metrics.first_row import cosine
@@ -22,8 +22,6 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.many import ApartError, lying
 from attn_exp.reference.oracle import Answer
 from attn_exp.rules.rules import Rules
-
-Array = NDArray[Any]
 
 
 def columns(

@@ -6,18 +6,15 @@ Answers and stages have the points on their first axis, and are of float64.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment import sameness
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.metrics.errors import ordered
 from attn_exp.experiment.sameness import FEW_ULP, SAME_FUNCTION
 from attn_exp.forms.trace import Trace
-
-Array = NDArray[Any]
 
 IDENTICAL, ROUNDING, DIFFERENT = -1, FEW_ULP + 1, FEW_ULP + 2
 """How near two arrays are, as a number; those between are units in the last place."""

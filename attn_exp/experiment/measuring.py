@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import forms
+from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.metrics.errors import error_in_ulp, largest_error, row_sum_error
@@ -25,7 +25,6 @@ from attn_exp.problem.problem import Problem
 from attn_exp.reference import oracle
 from attn_exp.rules.rules import Rules
 
-Array = NDArray[Any]
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.variant import Settled
@@ -15,8 +14,6 @@ from attn_exp.forms.pipeline import At, Given, Recipe, compute
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.heads import pooled, split
 from attn_exp.problem.problem import Problem
-
-Array = NDArray[Any]
 
 SHOWN = ("q", "scores", "logits", "capped", "masked", "weights", "context", "output")
 

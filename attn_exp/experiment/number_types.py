@@ -6,12 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.problem import Problem, with_sides
-
-Array = NDArray[Any]
 
 TYPES = ("float16", "bfloat16", "float32", "float64")
 

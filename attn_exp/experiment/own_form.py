@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.config.own_code import Named
 from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.judging import ask, own
@@ -27,8 +27,6 @@ from attn_exp.reference.oracle import Question
 
 if TYPE_CHECKING:
     from attn_exp.rules.rules import Rules
-
-Array = NDArray[Any]
 
 STAGES = {
     "weights": ("weights", "attnweights", "attentionweights", "attn", "attention", "probs", "probabilities", "p"),

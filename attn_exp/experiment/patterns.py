@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.delimiters import on_delimiters
 from attn_exp.experiment.metrics.distances import ahead
 from attn_exp.experiment.metrics.induction import induction
 from attn_exp.experiment.metrics.metric import NotFormedError
 from attn_exp.experiment.metrics.sinks import sink
 from attn_exp.experiment.metrics.spread import entropy
-
-Array = NDArray[Any]
 
 NAMES = ("previous", "first", "self", "delimiter", "induction", "broad")
 """The patterns, in the order in which readers see them."""

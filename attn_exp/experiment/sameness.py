@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.metrics.errors import error_in_ulp, ulp_distance
 from attn_exp.forms import coarser
 from attn_exp.forms.trace import Trace
-
-Array = NDArray[Any]
 
 SAME_FUNCTION = 256
 """Two answers this many units in the last place of their largest number apart still count as one function."""

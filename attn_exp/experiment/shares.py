@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import Rules
-
-Array = NDArray[Any]
 
 PRINTED = 0.02
 """How far from 1 a row may be whose weights a document prints with two digits."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
-
-Array = NDArray[Any]
 
 SAME_WEIGHTS = 1e-12
 """Weights of two variants that differ by no more than this are shown once."""

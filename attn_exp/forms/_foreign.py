@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attn_exp import registry
-from attn_exp.rules.grid import Array
+from attn_exp.arrays import Array
 from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.rules.scores.score import Score
 

@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 
 from attn_exp import registry
+from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block, tasks
 from attn_exp.forms._blocks.asked import rows_per_task
 from attn_exp.forms._blocks.blas import default_threads, one_blas_thread
@@ -20,7 +21,6 @@ from attn_exp.forms._blocks.rows import weigh, whole_rows
 from attn_exp.forms._blocks.threads import together
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.grid import Array
 from attn_exp.rules.rules import Rules
 
 Tell = Callable[[float], None] | None

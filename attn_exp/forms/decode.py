@@ -13,7 +13,7 @@ from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf
 
 if TYPE_CHECKING:
-    from attn_exp.rules.grid import Array
+    from attn_exp.arrays import Array
     from attn_exp.rules.rules import Rules
 
 

@@ -14,7 +14,7 @@ from attn_exp.rules.masks.mask import AllOf
 from attn_exp.rules.rules import whole_grid
 
 if TYPE_CHECKING:
-    from attn_exp.rules.grid import Array
+    from attn_exp.arrays import Array
     from attn_exp.rules.rules import Rules
 
 

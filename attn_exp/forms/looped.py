@@ -14,7 +14,7 @@ from attn_exp.rules.grid import Grid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attn_exp.rules.grid import Array
+    from attn_exp.arrays import Array
     from attn_exp.rules.rules import Rules
 
 

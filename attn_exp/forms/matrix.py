@@ -12,7 +12,8 @@ from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import whole_grid
 
 if TYPE_CHECKING:
-    from attn_exp.rules.grid import Array, Grid
+    from attn_exp.arrays import Array
+    from attn_exp.rules.grid import Grid
     from attn_exp.rules.rules import Rules
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from attn_exp.arrays import Array
     from attn_exp.forms.trace import Trace
-    from attn_exp.rules.grid import Array
 
 
 def mix(stages: Trace) -> Trace:

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.forms import steps
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, whole_grid
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.rules.grid import Array
+from attn_exp.arrays import Array
 from attn_exp.rules.positions.position import Position
 
 

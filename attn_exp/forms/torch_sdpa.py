@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.forms._foreign import beyond, change
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.grid import Array
 from attn_exp.rules.rules import Rules
 
 DTYPE = "float64"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from attn_exp.rules.grid import Array
+    from attn_exp.arrays import Array
 
 
 @dataclass(frozen=True)

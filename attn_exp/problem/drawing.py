@@ -7,18 +7,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array, draw
 from attn_exp.config.drawn import STREAMS, Draw
 from attn_exp.config.kinds import AT_LEAST_0, refuse
 from attn_exp.errors import UserError
 from attn_exp.problem.matrices import array
-from attn_exp.streams import draw
 
 if TYPE_CHECKING:
     from attn_exp.problem.generators.generator import Stream
 
-Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 

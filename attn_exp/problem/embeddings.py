@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from numpy.typing import NDArray
-
+from attn_exp.arrays import Array
 from attn_exp.config.schema import Embeddings
 from attn_exp.errors import UserError
 from attn_exp.problem import memory, sources
 from attn_exp.problem.drawing import Numbers, array_or_drawn
 from attn_exp.problem.sources.source import Vectors
-
-Array = NDArray[Any]
 
 STAGES = ("q", "k", "v", "weights")
 """Where a problem may start after x."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numpy.typing import NDArray
-
+from attn_exp.arrays import Array
 from attn_exp.config.drawn import Projections
 from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import files, names
 from attn_exp.problem.files.format import Held
 from attn_exp.problem.layouts import Sizes, laid_out, parted
 from attn_exp.problem.matrices import PRINTED, as_printed
-
-Array = NDArray[Any]
 
 NEEDED = ("W_q", "W_k", "W_v")
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from numpy.typing import NDArray
-
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.problem.matrices import check_divides
 from attn_exp.problem.problem import Problem
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

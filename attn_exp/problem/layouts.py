@@ -6,14 +6,12 @@ its own shape and the one expected.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError
-
-Array = NDArray[Any]
 
 
 class Sizes(NamedTuple):

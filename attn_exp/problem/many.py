@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.config.drawn import DISTRIBUTIONS, STREAMS, Draw, Projections
 from attn_exp.config.schema import Config
 from attn_exp.problem import sources
@@ -17,8 +17,6 @@ from attn_exp.problem.many_streams import ManyNumbers
 from attn_exp.problem.matrices import BIASES
 from attn_exp.problem.problem import Problem, build, check_size
 from attn_exp.problem.projections import factor, kind
-
-Array = NDArray[Any]
 
 ARRAYS = ("x", "q", "k", "v", "weights", "memory")
 

@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.random.bit_generator import ISeedSequence
-from numpy.typing import NDArray
 
 from attn_exp import streams
+from attn_exp.arrays import Array
 from attn_exp.problem.drawing import Kind, Shape, bounds
-
-Array = NDArray[Any]
 
 POOL, WORDS = 4, 8
 """Words of 32 bits that the hash mixes, and those that a generator is seeded with."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from numpy.typing import NDArray
-
+from attn_exp.arrays import Array
 from attn_exp.config.schema import Config, Embeddings
 from attn_exp.errors import UserError
 from attn_exp.problem import sources
 from attn_exp.problem.drawing import Numbers
-
-Array = NDArray[Any]
 
 PATH = "embeddings.memory"
 LATER_STAGES = ("q", "k", "v", "weights", "memory")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.config.drawn import DISTRIBUTIONS, STREAMS, Projections
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem import torch_layers
@@ -16,8 +16,6 @@ from attn_exp.problem.matrices import BIASES, MATRICES, Widths, check_divides, g
 
 if TYPE_CHECKING:
     from attn_exp.problem.generators.generator import Stream
-
-Array = NDArray[Any]
 
 LAYERS = ("torch_linear", "torch_mha")
 """Sources that are new layers of PyTorch."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.problem import past
@@ -17,8 +17,6 @@ from attn_exp.problem.embeddings import Start, start, token_names
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.memory import key_names
 from attn_exp.problem.projections import Inputs, project
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.config.drawn import Projections
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import Kind, Numbers, array_or_drawn
 from attn_exp.problem.matrices import BIASES, MATRICES, Widths, grouped
 from attn_exp.problem.orders import ordered, widths
-
-Array = NDArray[Any]
 
 
 class Inputs(NamedTuple):

@@ -9,15 +9,14 @@ Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activatio
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from attn_exp.arrays import Array
 
 if TYPE_CHECKING:
     from attn_exp.problem.generators.generator import Stream
-
-Array = NDArray[Any]
 
 
 def weight(stream: Stream, inputs: int, outputs: int) -> Array:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from attn_exp.arrays import Array
 
 UNIT = 2.0**-53
 """The largest relative error of one rounding."""

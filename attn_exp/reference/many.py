@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.problem.many import one
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import loops, oracle
@@ -24,7 +23,6 @@ from attn_exp.rules.positions.position import unchanged
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 
-Array = NDArray[Any]
 Sides = tuple[Array, Array, Array]
 
 

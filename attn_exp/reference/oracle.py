@@ -9,16 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import registry
+from attn_exp.arrays import Array
 from attn_exp.problem.heads import Heads
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import loops as reference
 from attn_exp.rules.positions.position import Position, Twin
 from attn_exp.rules.rules import Rules
 
-Array = NDArray[Any]
 Turn = Callable[[Sequence[float], int], list[float]]
 
 BUDGET = 2_000_000

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.variant import Settled
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf
-
-Array = NDArray[Any]
 
 MOST_PLACES = 1 << 22
 """Of more places no mask is asked, nor one whose code is not at hand: a weight of exactly 0 counts as masked."""

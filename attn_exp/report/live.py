@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import forms, registry
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.shares import shares_by_rule
@@ -26,8 +26,6 @@ from attn_exp.rules.positions.sinusoidal import Sinusoidal
 from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.rules.scores.additive import Additive
 from attn_exp.rules.scores.score import Score
-
-Array = NDArray[Any]
 
 MOST_NUMBERS, MOST_WEIGHTS = 4096, 10_000
 """So many numbers to start from, and so many weights of one variant, are computed anew in a page."""

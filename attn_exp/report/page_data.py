@@ -6,16 +6,14 @@ import base64
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.splits import settled_as, standard_multiplier
 from attn_exp.report.shown import MOST_NUMBERS
 from attn_exp.report.views import Panel, Views
 from attn_exp.report.whose import labels
-
-Array = NDArray[Any]
 
 
 def page_data(views: Views) -> dict[str, Any]:

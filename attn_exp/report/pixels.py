@@ -6,14 +6,12 @@ import base64
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.report.charts.chart import CLOSED
-
-Array = NDArray[Any]
 
 INK, GREY = bytes((43, 124, 192)), bytes((128, 128, 128))
 FULL = 0.85

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report import words
 from attn_exp.report.walk import CELLS, SIDE
 from attn_exp.report.whose import labels
-
-Array = NDArray[Any]
 
 TERMS = 8
 """A sum writes out at most this many of its terms, the largest."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.splits import SAME_WEIGHTS, Split, split
 from attn_exp.forms.trace import Trace
 from attn_exp.report import words
 from attn_exp.report.charts.widths import BY_TABLE, Lettering
-
-Array = NDArray[Any]
 
 FINE = 32
 """Maps of block means with more rows or columns are shown wider."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import registry
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
@@ -19,8 +19,6 @@ from attn_exp.report.closed import closed
 from attn_exp.report.explain import Explained, elsewhere, explained, paired
 from attn_exp.report.remarks import remark
 from attn_exp.report.whose import labels
-
-Array = NDArray[Any]
 
 SIDE = 16
 """A table shows at most this many rows and columns; the file of results has them all."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.classroom.foretold import Foretold, foretold
 from attn_exp.experiment.classroom.paper import Blank, Paper
-from attn_exp.experiment.judging.boxes import Array
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.report import words
 from attn_exp.report.compiled import templates

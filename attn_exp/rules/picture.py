@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.rules import Rules, whole_grid
-
-Array = NDArray[Any]
 
 FULL, PARTIAL, EMPTY = "█", "▒", "·"
 WIDEST = 48

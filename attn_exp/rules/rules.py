@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.arrays import Array
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.rules.grid import Array
+from attn_exp.arrays import Array
 
 
 def grid_of(values: Any, name: str) -> Array:

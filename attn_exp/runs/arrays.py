@@ -7,11 +7,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.config.large import MARK, as_numbers, name_of, stored
-
-Array = NDArray[Any]
 
 LONGEST_WORD = 2000
 """A word of more characters names its array, if it holds one."""

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import machine
+from attn_exp.arrays import Array
 from attn_exp.config import large
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.forms.trace import Summary, Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.runs import arrays
 from attn_exp.runs.json_file import DamagedError
-
-Array = NDArray[Any]
 
 FILE = "results.npz"
 

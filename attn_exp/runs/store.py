@@ -15,9 +15,9 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import machine, registry
+from attn_exp.arrays import Array
 from attn_exp.config.own_code import is_code
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
@@ -43,8 +43,6 @@ from attn_exp.runs import (
     results,
     seal,
 )
-
-Array = NDArray[Any]
 
 DESCRIPTION = {
     **folders.DESCRIPTION,

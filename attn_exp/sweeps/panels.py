@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.report.drawing import WIDTH
 from attn_exp.report.lettering import drawable
 from attn_exp.sweeps.totals import Moments, Summary
-
-Array = NDArray[Any]
 
 
 def labels(summary: Summary, place: int) -> list[str]:

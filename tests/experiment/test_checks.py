@@ -12,6 +12,7 @@ import pytest
 
 from attn_exp import forms
 from attn_exp import rules as all_rules
+from attn_exp.arrays import Array
 from attn_exp.config.repeat import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks
@@ -24,7 +25,6 @@ from attn_exp.experiment.sameness import compared, sameness
 from attn_exp.forms import matrix
 from attn_exp.forms.trace import Trace
 from attn_exp.report.terminal import summary
-from attn_exp.rules.grid import Array
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.alibi import Alibi

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.classroom.grading import Grade, grade
 from attn_exp.experiment.classroom.paper import Paper, paper
 from tests.compose import config
 
-Array = NDArray[Any]
 ONE = ("embeddings=random", "embeddings.tokens=4", "embeddings.d_model=4", "variant=[matrix]")
 TWO = (*ONE[:3], "variant=[multi_head]", "head=2")
 SMALL = ("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "variant=[matrix]")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from attn_exp.errors import UserError
@@ -29,8 +28,6 @@ from attn_exp.experiment.metrics import (
 )
 from tests.compose import comparison
 from tools.fuzz.metrics import attempt
-
-Array = NDArray[Any]
 
 UDL = np.array([[[0, 0.99828149, 0.00171851], [0, 0.00585506, 0.99414494], [0.00505708, 0.00654776, 0.98839516]]])
 UDL_SCALED = np.array(

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from attn_exp import rules as all_rules
+from attn_exp.arrays import Array
 from attn_exp.forms import blockwise, matrix
 from attn_exp.forms._blocks import asked, block, tasks
 from attn_exp.forms._blocks import blas as holding
@@ -35,8 +35,6 @@ from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 from attn_exp.rules.scores.t5 import T5
 from tests.compose import comparison
-
-Array = NDArray[Any]
 
 
 def problem(seed: int, *shape: int, spread: float = 1.0) -> tuple[Array, Array, Array]:

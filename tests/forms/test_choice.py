@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp import forms
+from attn_exp.arrays import Array
 from attn_exp.forms._blocks import blas, plain, threads
 from attn_exp.forms._operator import choice
 from attn_exp.rules.rules import Rules
-
-Array = NDArray[Any]
 
 
 def drawn(*shape: int, dtype: str = "float64") -> tuple[Array, Array, Array]:

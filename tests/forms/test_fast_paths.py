@@ -8,14 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp.forms._blocks import asked, blas, block, plain, tasks
 from tests.forms.test_onnx import ATTENTION, RENAMED, WINDOW, cases, given
 from tests.long import thinned
-
-Array = NDArray[Any]
 
 WHOLE = [name for name in ATTENTION if "16" not in name]
 """Half precision is rounded stage by stage, by `matrix` alone."""

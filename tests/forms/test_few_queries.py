@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import attn_exp
+from attn_exp.arrays import Array
 from attn_exp.forms import blockwise, matrix
 from attn_exp.forms._blocks import block, pieces, plain, tasks, threads
 from attn_exp.forms._blocks.block import Sums
@@ -22,8 +22,6 @@ from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 from attn_exp.rules.scores.t5 import T5
-
-Array = NDArray[Any]
 
 BATCHES, HEADS, KEYS = 2, 6, 203
 

@@ -13,16 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import attn_exp
+from attn_exp.arrays import Array
 from attn_exp.forms import blockwise
 from attn_exp.forms._blocks import blas, memory
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
-
-Array = NDArray[Any]
 
 CALLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "whole heads": ((1, 8, 64, 16), {}),

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given as example
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp import forms
@@ -24,9 +23,8 @@ import onnx.backend.test.case.node as onnx_cases
 from onnx import defs, helper
 from onnx.reference.ops.op_attention import _compute_attention
 
+from attn_exp.arrays import Array
 from tests.long import thinned
-
-Array = NDArray[Any]
 
 RENAMED = {"Q": "query", "K": "key", "V": "value"}
 WINDOW = ("left_window_size", "right_window_size")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from attn_exp import forms
 from attn_exp import rules as all_rules
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.experiment.sameness import compared
 from attn_exp.report import partings
@@ -30,8 +30,6 @@ from tests.compose import comparison
 from tests.forms.by_form import tolerance
 from tests.forms.test_oracle_matrix import Shape, draw, expected
 from tests.test_house import loaded
-
-Array = NDArray[Any]
 
 pytest.importorskip("onnx", reason="ONNX is not installed: it comes with the test group")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: it comes with the test group")

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import yaml
-from numpy.typing import NDArray
 
 from attn_exp import forms, rules
+from attn_exp.arrays import Array
 from attn_exp.reference import loops as scalar
 from attn_exp.reference import oracle
 from attn_exp.rules.masks.array import Allowed
@@ -30,7 +30,6 @@ from attn_exp.rules.scores.t5 import T5
 from tests import ROOT
 from tests.forms.by_form import skip_where_missing, tolerance
 
-Array = NDArray[Any]
 CONF = ROOT / "conf"
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from attn_exp import forms
 from attn_exp import rules as all_rules
+from attn_exp.arrays import Array
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
@@ -25,7 +25,6 @@ from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.sink import Sink
 from tests.forms.by_form import largest_logit, tolerance
 
-Array = NDArray[Any]
 NORMALIZERS = [all_rules.normalizer(name) for name in all_rules.names("normalizer")]
 SUMMED = [normalizer for normalizer in NORMALIZERS if normalizer.sums_to_one and not normalizer.signed]
 PLAIN = [name for name in forms.NAMES if not forms.refuses(name, Rules())]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp import forms
+from attn_exp.arrays import Array
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.normalizers.sigmoid import sigmoid
@@ -21,8 +21,6 @@ from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.t5 import bucket
 from tests.forms.by_form import largest_logit
 from tests.long import thinned
-
-Array = NDArray[Any]
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 

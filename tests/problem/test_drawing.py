@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from numpy.typing import NDArray
 
 from attn_exp.errors import UserError
 from attn_exp.problem.problem import Problem, build
@@ -20,7 +19,6 @@ import jax
 import torch
 from torch import nn
 
-Array = NDArray[Any]
 SIZES = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=6", "head=2")
 
 

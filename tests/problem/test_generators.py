@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from numpy.typing import NDArray
 
 from attn_exp.errors import UserError
 from attn_exp.problem import generators
@@ -15,7 +12,6 @@ from attn_exp.problem.generators import jax as ours
 from attn_exp.problem.generators.generator import Start, Stream
 from tests.long import thinned
 
-Array = NDArray[Any]
 SEEDS = (0, 1, 42, -1, 2**31, 2**32 + 7, 2**63 - 1, -(2**63))
 SHAPES = ((1,), (3,), (4, 5), (16, 3, 2), (1000, 7))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from attn_exp.arrays import draw
 from attn_exp.errors import UserError
 from attn_exp.problem.problem import Problem, build
-from attn_exp.streams import draw
 from tests.compose import config
 
 

@@ -7,12 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from numpy.typing import NDArray
 
 from attn_exp.problem.generators.generator import Start
 from attn_exp.problem.generators.torch import Torch
@@ -23,7 +21,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn
 import torch
 from torch import nn
 
-Array = NDArray[Any]
+from attn_exp.arrays import Array
+
 SEEDS = (0, 1, 123, -1, -(2**63), 2**32 - 1, 2**32 + 5, 2**64 - 1)
 COUNTS = (1, 2, 3, 15, 16, 17, 31, 32, 33, 100, 1000)
 """Below 16, at it, and at the tails of one block and several."""

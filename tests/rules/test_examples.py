@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from attn_exp import registry, rules
+from attn_exp.arrays import Array
 from attn_exp.rules.drawn import turns_keys
 from attn_exp.rules.example import Example
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, whole_grid
 
-Array = NDArray[Any]
 GROUPS = ("mask", "score", "position", "normalizer")
 MEMBERS = [(group, name) for group in GROUPS for name in rules.names(group)]
 

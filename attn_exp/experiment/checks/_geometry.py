@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attn_exp.experiment.judging.worksheet import Array, Sheet, stages
+from attn_exp.arrays import Array, draw
+from attn_exp.experiment.judging.worksheet import Sheet, stages
 from attn_exp.experiment.mistakes.mistake import Change
 from attn_exp.forms.pipeline import Given, Recipe, compute
-from attn_exp.streams import draw
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
-from attn_exp.rules.grid import Array
 from attn_exp.rules.picture import EMPTY, FULL, PARTIAL, block_size, density, picture, places, seen_by
 
 

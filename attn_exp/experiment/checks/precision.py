@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.checks.check import Check
@@ -17,7 +18,6 @@ from attn_exp.experiment.number_types import TYPES, kind, rounded
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
-from attn_exp.rules.grid import Array
 
 ORDINARY, SUSPICIOUS = 2.0, 10.0
 """Errors up to these multiples of a plain implementation's are ordinary rounding, or suspicious."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.classroom.paper import Paper
 from attn_exp.experiment.judging import readings, suspects
-from attn_exp.experiment.judging.boxes import Array, Box
+from attn_exp.experiment.judging.boxes import Box
 from attn_exp.experiment.judging.chance import by_chance
 from attn_exp.experiment.judging.diagnose import of_another_setting
 from attn_exp.experiment.judging.mixed import mistake_and_slip

@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.compare import prepared
-from attn_exp.experiment.judging.boxes import KEYED, STAGES, Array
+from attn_exp.experiment.judging.boxes import KEYED, STAGES
 from attn_exp.experiment.judging.holding import other_step
 from attn_exp.experiment.judging.suspects import Made, catalogue, follows_steps
 from attn_exp.experiment.judging.worksheet import Sheet, Stages, stages

@@ -20,12 +20,11 @@ Source: Moore, Kearfott, Cloud 2009, "Introduction to Interval Analysis", chapte
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from attn_exp.arrays import Array
 
 
 class Interval(NamedTuple):

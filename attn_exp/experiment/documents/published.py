@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.config.drawn import Projections
 from attn_exp.config.schema import Config, Embeddings, Published
 from attn_exp.errors import UserError, brief, unknown
@@ -26,8 +26,6 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem, build
-
-Array = NDArray[Any]
 
 STAGES = ("x", *MATRICES, *BIASES, *(field.name for field in fields(Trace)))
 """What a printed figure may show."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Case
 from attn_exp.rules.masks.array import Allowed
 
-Array = NDArray[Any]
 SEEN, HIDDEN = -9.0, -1.0
 """Logits of the first half of the keys and of the others. Those of one half are equal, so a half type shares evenly."""
 LARGER = 16.0

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected
 from attn_exp.forms.pipeline import Given
-
-Array = NDArray[Any]
 
 
 def same(one: Answer, other: Answer, case: Case, digits: int) -> bool:

@@ -8,16 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.judging.alike import equal, other_data, same
 from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Answer, Case, expected, predicted
 from attn_exp.experiment.judging.memory import first_answer_kept, one_changed, same_address
 from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import Given
-
-Array = NDArray[Any]
 
 
 def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Finding, str]]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.experiment.judging.cells import Cells
 from attn_exp.problem.problem import Problem
-
-Array = NDArray[Any]
 
 STAGES = ("q", "k", "v", "scores", "logits", "capped", "masked", "weights", "context", "output")
 """The boxes, in the order in which they are computed."""

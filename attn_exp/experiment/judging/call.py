@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.judging import keywords
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Answer, Case
@@ -18,7 +18,6 @@ from attn_exp.experiment.judging.offer import Offer
 from attn_exp.experiment.judging.own import error_line
 from attn_exp.experiment.judging.refusal import refuses
 
-Array = NDArray[Any]
 LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
 """Axes: b batch, h heads, t tokens, d numbers of a head, m the numbers of all heads side by side."""
 WIDE = "btm"

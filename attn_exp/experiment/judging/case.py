@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.forms.pipeline import Given, Recipe, compute
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

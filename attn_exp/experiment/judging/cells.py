@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import machine
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, first_line
 from attn_exp.experiment.documents.printed import NUMBER, decimals, exponent
-
-Array = NDArray[Any]
 
 NOT_GIVEN = ("", "null", "none", "nan", "na", "n/a", "_", "?", "-", "...")
 """What stands in a cell that was left out."""

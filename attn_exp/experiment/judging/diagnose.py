@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted, without_blind
 from attn_exp.experiment.judging.features import features
@@ -17,7 +16,6 @@ from attn_exp.experiment.judging.others import others
 from attn_exp.experiment.mistakes.mistake import Change
 from attn_exp.forms.pipeline import Recipe
 
-Array = NDArray[Any]
 Seen = tuple[Case, Answer]
 
 GROUPS = (

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.rules import masks
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks._holes import Holes
 from attn_exp.rules.masks.mask import AnyOf, Mask
 

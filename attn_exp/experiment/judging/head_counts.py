@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from numpy.typing import NDArray
-
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.experiment.judging.making import CONFIG, HEADS, SIZE, about_heads
 from attn_exp.experiment.judging.offer import plain
-
-Array = NDArray[Any]
 
 
 def head_count(

@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.judging.boxes import Box
 from attn_exp.forms.pipeline import Recipe, Step
-
-Array = NDArray[Any]
 
 STEPS = {
     "q": "place", "k": "place", "v": "place", "scores": "score", "logits": "scaled", "capped": "bent",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Case
 from attn_exp.experiment.judging.filler import Filler
@@ -22,8 +22,6 @@ from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.alibi import Alibi, slopes
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
-
-Array = NDArray[Any]
 
 SCORES: dict[type, str] = {Softcap: "softcap", Alibi: "alibi", Sink: "sinks", Added: "added"}
 OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.judging.ahead import ahead, can_be_asked, half_hidden
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.case import Case
@@ -22,7 +21,6 @@ from attn_exp.rules.masks.document import Document
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.padding import Padding
 
-Array = NDArray[Any]
 SIZE = 8
 
 

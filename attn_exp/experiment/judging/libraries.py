@@ -9,11 +9,10 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, first_line, unknown
 
-Array = NDArray[Any]
 LIBRARIES = ("numpy", "torch", "jax")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}

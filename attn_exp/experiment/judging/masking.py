@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from attn_exp.arrays import Array
 
 KINDS = ("booleans", "ones and zeros", "added")
 AXES = ("t s", "b 1 t s", "b t s")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.call import Caller
@@ -21,8 +21,6 @@ from attn_exp.experiment.judging.libraries import DIGITS, library
 from attn_exp.experiment.judging.making import CONFIG, HEADS, Sizes, about_heads, made
 from attn_exp.experiment.judging.offer import BY_NAME, Offer, parameters_of, plain
 from attn_exp.experiment.judging.own import Own
-
-Array = NDArray[Any]
 
 PARTS = {
     "q": ("q_proj", "query", "W_q", "w_q", "wq", "to_q", "q_lin", "W_query", "q", "linear_q", "q_linear", "Wq"),

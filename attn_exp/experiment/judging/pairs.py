@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attn_exp.experiment.judging.boxes import Array
+from attn_exp.arrays import Array
 from attn_exp.experiment.judging.diagnose import Candidate, composed
 from attn_exp.experiment.judging.suspects import Explanation, Made, best, case_of, distinct
 from attn_exp.experiment.judging.worksheet import Sheet, agrees, stages, wrong

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.case import Answer, Case, expected, predicted
 from attn_exp.experiment.mistakes import _half as half
 
-Array = NDArray[Any]
 FLOOR = 2e-7
 """Errors below are those of float32, which is as exact as it needs to be."""
 MOST_APART = 0.7

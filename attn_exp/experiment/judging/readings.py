@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.experiment.judging.boxes import TURNED, Array, Box
+from attn_exp.arrays import Array
+from attn_exp.experiment.judging.boxes import TURNED, Box
 from attn_exp.experiment.judging.holding import rounded
 from attn_exp.experiment.judging.worksheet import Sheet, stages
 from attn_exp.forms.pipeline import Recipe, Step

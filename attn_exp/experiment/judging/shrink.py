@@ -9,9 +9,9 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import registry
+from attn_exp.arrays import Array
 from attn_exp.config.spelling import spelled
 from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected
@@ -27,7 +27,6 @@ from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.scores.sink import Sink
 
-Array = NDArray[Any]
 TRIES = 4
 MOST_CALLS = 400
 

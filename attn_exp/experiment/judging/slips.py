@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attn_exp.experiment.judging.boxes import Array, Box
+from attn_exp.arrays import Array
+from attn_exp.experiment.judging.boxes import Box
 from attn_exp.experiment.judging.holding import held
 from attn_exp.experiment.judging.verdict import BROKEN, HELD, Finding
 from attn_exp.experiment.judging.worksheet import Sheet, Stages, part, stages, unfollowed, wrong

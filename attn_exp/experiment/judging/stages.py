@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted, tolerance
 
-Array = NDArray[Any]
 Cells = tuple[tuple[tuple[str, ...], ...], ...]
 """A matrix for each head, as texts, so that a file of JSON holds all of it."""
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.judging.boxes import STAGES, Box
 from attn_exp.experiment.judging.holding import STEPS, EnoughError, ended, held, other_step
 from attn_exp.experiment.mistaken import copied, right, traced
@@ -22,7 +22,6 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
 
-Array = NDArray[Any]
 Stages = dict[str, Array]
 
 LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}

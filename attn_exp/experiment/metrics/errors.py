@@ -6,12 +6,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.metric import Metric, ends, weights
 from attn_exp.experiment.number_types import limits
-
-Array = NDArray[Any]
 
 
 def largest_error(answer: Array, expected: Array) -> float:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.gradients import gradient
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, finite_weights, stage
-
-Array = NDArray[Any]
 
 
 def jacobian_norm(weights: Array) -> Array:

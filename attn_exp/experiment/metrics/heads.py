@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.first_row import js
 from attn_exp.experiment.metrics.metric import Metric, shares
-
-Array = NDArray[Any]
 
 
 def head_divergence(weights: Array) -> float:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, mean, one_sequence
-
-Array = NDArray[Any]
 
 
 def induction(weights: Array, tokens: Sequence[str]) -> Array:

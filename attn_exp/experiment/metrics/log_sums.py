@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.metrics.metric import Metric, Subject, mean, stage
 from attn_exp.forms.trace import Trace
-
-Array = NDArray[Any]
 
 
 def log_sum_exp(masked: Array) -> Array:

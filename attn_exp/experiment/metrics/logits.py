@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, stage
-
-Array = NDArray[Any]
 
 
 def finite_logits(subject: Subject) -> Array:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.metric import Metric
-
-Array = NDArray[Any]
 
 
 def block_emptiness(allowed: Array, size: int = 16) -> float:

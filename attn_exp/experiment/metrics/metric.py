@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.shares import share_out, sum_to_one
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.picture import places
-
-Array = NDArray[Any]
 
 
 class Metric(NamedTuple):

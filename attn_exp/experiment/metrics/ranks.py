@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.metric import Metric, finite_weights, stage
 from attn_exp.experiment.metrics.spread import entropy
-
-Array = NDArray[Any]
 
 
 def effective_rank(matrix: Array) -> Array:

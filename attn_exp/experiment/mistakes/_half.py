@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attn_exp.rules.grid import Array
+from attn_exp.arrays import Array
 
 KINDS = ("float16", "bfloat16")
 

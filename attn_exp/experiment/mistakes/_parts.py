@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.forms.pipeline import At, Recipe, Step
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding

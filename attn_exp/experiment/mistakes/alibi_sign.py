@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.mistakes._parts import other_alibi
 from attn_exp.experiment.mistakes.mistake import Mistake
 from attn_exp.forms.pipeline import Recipe
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.scores.alibi import slopes
 
 

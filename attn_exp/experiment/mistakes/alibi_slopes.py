@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.mistakes._parts import other_alibi
 from attn_exp.experiment.mistakes.mistake import Change, Mistake
-from attn_exp.rules.grid import Array
 from attn_exp.rules.scores.alibi import slopes
 
 

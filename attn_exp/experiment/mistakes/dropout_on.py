@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from attn_exp.arrays import Array, draw
 from attn_exp.experiment.mistakes.mistake import Mistake
 from attn_exp.forms.pipeline import At, Recipe, Step
-from attn_exp.rules.grid import Array
-from attn_exp.streams import draw
 
 
 def change(recipe: Recipe) -> Recipe:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.mistakes._parts import as_it_lies
 from attn_exp.experiment.mistakes.mistake import Mistake
 from attn_exp.forms.pipeline import At, Recipe
-from attn_exp.rules.grid import Array
 
 
 def change(recipe: Recipe) -> Recipe:

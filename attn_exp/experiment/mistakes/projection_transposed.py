@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.mistakes.mistake import Change, Mistake
 from attn_exp.forms.pipeline import Step
-from attn_exp.rules.grid import Array
 
 
 def change(sides: str) -> Change:

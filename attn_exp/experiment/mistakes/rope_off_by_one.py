@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.mistakes.mistake import Change, Mistake
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Step
-from attn_exp.rules.grid import Array
 from attn_exp.rules.positions.position import Position
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from attn_exp.arrays import Array
 from attn_exp.forms._blocks.operands import Block, Operands
 from attn_exp.forms._blocks.tasks import LEAST, ROWS, Run, Task, intersection, union
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask, Span
 from attn_exp.rules.scores.score import Score
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.forms._blocks.asked import added, allowed, pattern, reach, sink
 from attn_exp.forms._blocks.operands import Block, Operands, Scratch, apart, side_by_side
 from attn_exp.forms._blocks.plain import finite, kept
 from attn_exp.forms._blocks.tasks import LEAST, Run, Task, intersection, runs
-from attn_exp.rules.grid import Array
 from attn_exp.rules.masks.mask import Span
 from attn_exp.rules.scores.score import Score
 

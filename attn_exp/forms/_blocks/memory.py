@@ -19,8 +19,8 @@ from weakref import ref
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, given
-from attn_exp.rules.grid import Array
 
 MOST = 8 << 20
 """Bytes that a thread keeps, unless `keep_memory` says another number: tiles, and what is laid out beside them."""

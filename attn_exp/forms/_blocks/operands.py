@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.forms._blocks.memory import Memory
 from attn_exp.forms._blocks.tasks import Shape, Task
-from attn_exp.rules.grid import Array
 from attn_exp.rules.masks.mask import Span
 from attn_exp.rules.rules import Rules
 

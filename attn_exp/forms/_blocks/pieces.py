@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block
 from attn_exp.forms._blocks.asked import reach
 from attn_exp.forms._blocks.block import Sums
@@ -14,7 +15,6 @@ from attn_exp.forms._blocks.memory import lent
 from attn_exp.forms._blocks.operands import Operands, room
 from attn_exp.forms._blocks.plain import finite
 from attn_exp.forms._blocks.tasks import LEAST, Task, cuts
-from attn_exp.rules.grid import Array
 
 PIECES = 16
 """How many pieces few queries are cut into, whatever the number of threads: the answer does not depend on it."""

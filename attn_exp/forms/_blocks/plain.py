@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.forms._blocks.memory import Memory, lent
-
-Array = NDArray[Any]
 
 KINDS = (np.dtype(np.float32), np.dtype(np.float64))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.forms._blocks.asked import extras
 from attn_exp.forms._blocks.block import Sums, forbid, logits, mix
 from attn_exp.forms._blocks.operands import Block
 from attn_exp.forms._blocks.tasks import Run
-from attn_exp.rules.grid import Array
 
 
 def weigh(block: Block) -> Array:

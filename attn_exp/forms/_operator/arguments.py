@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from attn_exp.arrays import Array
 from attn_exp.errors import given
 from attn_exp.forms._operator.arrange import Arranged, array_of
 from attn_exp.rules.masks.array import Allowed
@@ -19,8 +20,6 @@ from attn_exp.rules.masks.window import Window
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.softcap import Softcap
-
-Array = NDArray[Any]
 
 FINITE = float(np.finfo(np.float64).max)
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.forms._operator.arrange import Arranged
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.rules import Rules
-
-Array = NDArray[Any]
 
 PLACE = ("batch", "head", "token", "entry")
 

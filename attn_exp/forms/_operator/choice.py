@@ -6,12 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp.forms._blocks.plain import FEW
 from attn_exp.rules.rules import Rules
-
-Array = NDArray[Any]
 
 AUTO = "auto"
 """The word for "whichever form is fastest here"."""

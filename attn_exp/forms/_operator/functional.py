@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attn_exp import forms
+from attn_exp.arrays import Array
 from attn_exp.errors import chosen
 from attn_exp.forms._blocks.plain import at_once
 from attn_exp.forms._operator import choice
@@ -20,8 +21,6 @@ from attn_exp.forms._operator.arrange import Arranged, arrange
 from attn_exp.forms._operator.blame import blame
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import Rules
-
-Array = NDArray[Any]
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp import machine, registry
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, first_line
 from attn_exp.problem.files import pickles
-from attn_exp.problem.files.format import MOST_TEXT, Array, Entry, Format, Held
+from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held
 from attn_exp.problem.input_files import INDEX
 
 NO_FORMATS = ("format", "pickles", "checkpoint", "llama2c", "tokenizer")

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import machine
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, first_line, shown, unknown
 from attn_exp.problem.files import llama2c, pickles, safetensors
-
-Array = NDArray[Any]
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 EXPECTED = f"expected a folder with {CONFIG} and {WEIGHTS}, or a llama2.c file"

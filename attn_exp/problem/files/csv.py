@@ -9,8 +9,9 @@ from io import StringIO
 from pathlib import Path
 
 from attn_exp import machine
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, first_line
-from attn_exp.problem.files.format import MOST_TEXT, Array, Entry, Format, Held
+from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held
 from attn_exp.problem.matrices import array
 
 

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from numpy.typing import NDArray
-
+from attn_exp.arrays import Array
 from attn_exp.errors import brief
-
-Array = NDArray[Any]
 
 MOST_BYTES = 2**31
 """The largest array that is read."""

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from attn_exp import machine
+from attn_exp.arrays import Array
 from attn_exp.errors import brief, first_line
-from attn_exp.problem.files.format import MOST_TEXT, Array, Entry, Format, Held, once
+from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held, once
 from attn_exp.problem.files.npz import TOKENS
 
 

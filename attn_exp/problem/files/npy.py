@@ -11,7 +11,8 @@ import numpy as np
 from numpy.lib import format as numpy_format
 
 from attn_exp import machine
-from attn_exp.problem.files.format import MOST_BYTES, Array, Entry, Format, Held
+from attn_exp.arrays import Array
+from attn_exp.problem.files.format import MOST_BYTES, Entry, Format, Held
 
 READERS = {(1, 0): numpy_format.read_array_header_1_0, (2, 0): numpy_format.read_array_header_2_0}
 

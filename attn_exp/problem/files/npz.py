@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from attn_exp import machine
+from attn_exp.arrays import Array
 from attn_exp.errors import brief, first_line
 from attn_exp.problem.files import npy
-from attn_exp.problem.files.format import MOST_BYTES, Array, Entry, Format, Held
+from attn_exp.problem.files.format import MOST_BYTES, Entry, Format, Held
 
 MOST_ARRAYS = 10_000
 TOKENS = ("tokens", "words", "names", "labels")

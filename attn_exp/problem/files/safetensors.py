@@ -14,14 +14,12 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import machine
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, first_line, some, unknown
 from attn_exp.problem.files.format import Entry as Lazy
 from attn_exp.problem.files.format import Format, Held, once
-
-Array = NDArray[Any]
 
 SUFFIX, INDEX = ".safetensors", ".safetensors.index.json"
 MOST_HEADER = 100_000_000

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from attn_exp.arrays import Array
 
 
 def fused(left: Any, right: Any, added: Any) -> Array:

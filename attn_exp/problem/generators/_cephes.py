@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from attn_exp.problem.generators._bits import Array, fused, polynomial
+from attn_exp.arrays import Array
+from attn_exp.problem.generators._bits import fused, polynomial
 
 LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
        -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)  # fmt: skip

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from numpy.typing import NDArray
+from attn_exp.arrays import Array
 
-Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 

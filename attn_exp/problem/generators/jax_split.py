@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from attn_exp.problem.generators.generator import Array, Generator, Start
+from attn_exp.arrays import Array
+from attn_exp.problem.generators.generator import Generator, Start
 from attn_exp.problem.generators.jax import LEAST, MOST, Jax, fold_in
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from attn_exp.problem.generators.generator import Array, Generator, Shape, Start
+from attn_exp.arrays import Array
+from attn_exp.problem.generators.generator import Generator, Shape, Start
 
 
 class Legacy:

@@ -15,9 +15,10 @@ import math
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.problem.generators._bits import fused
 from attn_exp.problem.generators._cephes import log, sine_and_cosine
-from attn_exp.problem.generators.generator import Array, Generator, Shape, Start
+from attn_exp.problem.generators.generator import Generator, Shape, Start
 
 BLOCK = 16
 """How many normal numbers are made together; fewer are made two at a time."""

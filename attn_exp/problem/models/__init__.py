@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_exp import registry
+from attn_exp.arrays import Array
 from attn_exp.config.drawn import Projections
 from attn_exp.config.schema import Config, Embeddings
 from attn_exp.config.trained import LEFT, PLAIN, Model
@@ -28,8 +28,6 @@ from attn_exp.problem.files.tokenizer import encoded
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models.model import Layer
 from attn_exp.problem.passing import Pass
-
-Array = NDArray[Any]
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
 

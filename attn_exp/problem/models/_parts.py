@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.files.checkpoint import Checkpoint
 from attn_exp.problem.heads import split, together
@@ -15,8 +14,6 @@ from attn_exp.problem.models.model import Layer
 from attn_exp.rules import masks, positions
 from attn_exp.rules.masks.mask import AllOf
 from attn_exp.rules.rules import Rules, whole_grid
-
-Array = NDArray[Any]
 
 
 def words(part: Checkpoint, name: str, ids: Array) -> Array:

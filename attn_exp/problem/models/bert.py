@@ -6,17 +6,15 @@ Source: Devlin et al. 2018; Liu et al. 2019; Sanh et al. 2019; names as `transfo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, shown
 from attn_exp.problem.files.checkpoint import Checkpoint
 from attn_exp.problem.models._parts import activation, attend, layer_norm, linear, named, places, words
 from attn_exp.problem.models.model import Layer, Model
-
-Array = NDArray[Any]
 
 
 class Names(NamedTuple):

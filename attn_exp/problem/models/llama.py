@@ -9,15 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from numpy.typing import NDArray
-
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, shown
 from attn_exp.problem.files.checkpoint import Checkpoint
 from attn_exp.problem.models._parts import activation, attend, linear, named, rms_norm, words
 from attn_exp.problem.models.model import Layer, Model
-
-Array = NDArray[Any]
-
 
 STRETCHED: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "default": ("rope", {}),

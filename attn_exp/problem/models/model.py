@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numpy.typing import NDArray
-
+from attn_exp.arrays import Array
 from attn_exp.problem.files.checkpoint import Checkpoint
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,14 @@ Source: Dosovitskiy et al. 2020; names as `transformers` writes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.problem.files.checkpoint import Checkpoint
 from attn_exp.problem.models._parts import activation, attend, layer_norm, linear, named
 from attn_exp.problem.models.model import Layer, Model
-
-Array = NDArray[Any]
 
 ATTENTION = "attention.query", "attention.key", "attention.value", "output.dense"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files, names
 from attn_exp.problem.files.format import Held
 from attn_exp.problem.from_files import listed
-from attn_exp.problem.sources.source import Array, Asked, Source, Vectors
+from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 BINARY = (".npy", ".npz", ".safetensors")
 """Files that say their shapes before their numbers."""

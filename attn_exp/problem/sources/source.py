@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from numpy.typing import NDArray
-
+from attn_exp.arrays import Array
 from attn_exp.config.schema import Embeddings
 from attn_exp.problem.drawing import Numbers
 
-Array = NDArray[Any]
 INPUT = "embeddings"
 """Where a user describes x; anything below it, such as `embeddings.memory`, is another input."""
 

@@ -5,11 +5,10 @@ Tuples with names, as each dataclass would cost a run a millisecond before its p
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from numpy.typing import NDArray
+from attn_exp.arrays import Array
 
-Array = NDArray[Any]
 Side = Literal["left", "center", "right"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

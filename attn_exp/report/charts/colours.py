@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from attn_exp.arrays import Array
+
 Bytes = NDArray[np.uint8]
 
 ANCHORS = {

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_exp.report.charts.chart import Array, Axis, Plot, Stroke
+from attn_exp.arrays import Array
+from attn_exp.report.charts.chart import Axis, Plot, Stroke
 from attn_exp.report.charts.marks import outline
 from attn_exp.report.charts.text import ABOVE, BELOW, BODY, TICK, Pen, short
 from attn_exp.report.charts.widths import widest

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.splits import settled_as
 from attn_exp.report import words
-from attn_exp.report.charts.chart import LINE, NO_TICKS, Array, Box, Chart, Heat, Part, Scale, Ticks, Words
+from attn_exp.report.charts.chart import LINE, NO_TICKS, Box, Chart, Heat, Part, Scale, Ticks, Words
 from attn_exp.report.charts.ticks import named, round_places, ticks_in
 from attn_exp.report.charts.widths import BY_TABLE, Lettering, widest
 from attn_exp.report.closed import closed

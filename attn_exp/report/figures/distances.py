@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report import words
-from attn_exp.report.charts.chart import LINE, Array, Box, Chart, Heat
+from attn_exp.report.charts.chart import LINE, Box, Chart, Heat
 from attn_exp.report.charts.ticks import named
 from attn_exp.report.figures._maps import form_of_numbers
 from attn_exp.report.figures.figure import Figure

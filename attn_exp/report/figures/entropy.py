@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.spread import entropy
 from attn_exp.experiment.shares import share_out
 from attn_exp.experiment.splits import settled_as
 from attn_exp.report import words
-from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Array, Axis, Chart, Stroke
+from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke
 from attn_exp.report.charts.ticks import named, numbers
 from attn_exp.report.charts.widths import Lettering
 from attn_exp.report.figures._plots import below_legend, inside

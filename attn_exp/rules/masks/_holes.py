@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.arrays import Array
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask, Span, bounds, widest
 
 

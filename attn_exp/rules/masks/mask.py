@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.arrays import Array
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.rule import Rule
 
 

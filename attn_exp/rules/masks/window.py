@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from attn_exp.arrays import Array
 from attn_exp.config.kinds import at_least
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask, Span, bounds
 
 SIDE = "a whole number of keys, or -1 for an open side"

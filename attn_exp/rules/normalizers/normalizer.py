@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from attn_exp.rules.grid import Array
+from attn_exp.arrays import Array
 
 Vector = Sequence[float]
 

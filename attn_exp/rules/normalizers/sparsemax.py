@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import Array
 from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 
 

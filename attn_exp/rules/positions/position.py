@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
-
+from attn_exp.arrays import Array
 from attn_exp.config.fields import own_kinds, read_own
 from attn_exp.config.kinds import Kind
 
-Array = NDArray[Any]
 Vector = Sequence[float]
 
 

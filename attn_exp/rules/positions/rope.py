@@ -8,10 +8,11 @@ from typing import Annotated
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.config.kinds import above
 from attn_exp.errors import brief
 from attn_exp.rules.example import Example
-from attn_exp.rules.positions.position import Array, Position, Twin, Vector
+from attn_exp.rules.positions.position import Position, Twin, Vector
 
 
 @dataclass(frozen=True)

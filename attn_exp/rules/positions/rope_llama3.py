@@ -8,9 +8,9 @@ from typing import Annotated
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.config.kinds import above
 from attn_exp.rules.example import Example
-from attn_exp.rules.positions.position import Array
 from attn_exp.rules.positions.rope import Rope
 
 

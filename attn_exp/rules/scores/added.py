@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import Array, Grid, at
+from attn_exp.rules.grid import Grid, at
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.settings import grid_of, misfit
 

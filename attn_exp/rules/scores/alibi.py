@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.scores.score import Score
 
 

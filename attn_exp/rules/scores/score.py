@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.arrays import Array
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.rule import Rule
 
 

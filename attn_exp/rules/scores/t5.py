@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from attn_exp.arrays import Array, draw
 from attn_exp.config.kinds import at_least
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import Array, Grid
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.scores.score import Score
-from attn_exp.streams import draw
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,12 +9,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.sweeps.task import OK
-
-Array = NDArray[Any]
 
 MOST_POINTS = 50_000
 """Points that are compared in pairs; of a larger sweep, those of its first seeds."""

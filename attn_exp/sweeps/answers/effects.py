@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.sweeps.answers.cube import OWN, Cube
 from attn_exp.sweeps.student import t_975
-
-Array = NDArray[Any]
 
 RESAMPLES, MOST_RESAMPLED = 2000, 1000
 SEED = 20_261

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.column import spoken
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.report import words
 from attn_exp.report.verdict import listed
-from attn_exp.sweeps.answers.cube import METRICS, Array, Cube
+from attn_exp.sweeps.answers.cube import METRICS, Cube
 from attn_exp.sweeps.answers.effects import Effect, compared, same_functions
 from attn_exp.sweeps.answers.variance import Share
 

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp import registry
+from attn_exp.arrays import Array
 from attn_exp.experiment.judging.verdict import Verdict
 from attn_exp.rules.masks.mask import Mask
 from tests.long import thinned
-
-Array = NDArray[Any]
 
 
 def state(verdict: Verdict, rung: str) -> str:

@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp import UserError, Verdict
+from attn_exp.arrays import Array
 from tests import ROOT
 from tests.long import thinned
 from tests.refusal import refused
 
-Array = NDArray[Any]
 Sheet = dict[str, Array]
 
 X = np.array([[1, 0, 1, 0], [0, 2, 0, 2], [1, 1, 1, 1]]) / 2

@@ -8,15 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from tests.compose import comparison
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[libraries]'")
 transformers = pytest.importorskip("transformers", reason="it is not installed: pip install 'attn-exp[libraries]'")
-
-Array = NDArray[Any]
 
 pytestmark = pytest.mark.long
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.experiment.variant import Settled
-from attn_exp.rules.grid import Array
 from attn_exp.rules.picture import places
 from attn_exp.rules.rules import Rules, whole_grid
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from attn_exp import forms
+from attn_exp.arrays import Array
 from attn_exp.experiment.checks._invariants.case import Answer, Case
-from attn_exp.rules.grid import Array
 from attn_exp.rules.masks.mask import AllOf
 
 MOST_POISONED = 16

@@ -1,4 +1,4 @@
-"""Random numbers: one independent stream per named array."""
+"""Arrays: what they are called everywhere, and random ones, each from an independent stream of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+"""An array of any type of numbers; what its axes are, names and docstrings say."""
 
 
 def draw(
