@@ -1,4 +1,4 @@
-"""Random streams of many seeds at once: the very numbers of `streams.draw`, seed by seed, for a fraction of its time.
+"""Random streams of many seeds at once: the very numbers of `arrays.draw`, seed by seed, for a fraction of its time.
 
 Most of the time of a small array goes into `SeedSequence`, which hashes the seed and the array's name. The hash is that
 of M. E. O'Neill 2015, "Developing a seed_seq Alternative", section on `randutils`, as NumPy documents and promises it;
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.random.bit_generator import ISeedSequence
 
-from attn_exp import streams
-from attn_exp.arrays import Array
+from attn_exp.arrays import Array, draw
 from attn_exp.problem.drawing import Kind, Shape, bounds
 
 POOL, WORDS = 4, 8
@@ -56,9 +55,9 @@ class ManyNumbers:
 def draw_many(
     seeds: Sequence[int], name: str, distribution: str, shape: Shape, bounds: tuple[float, float] = (-1.0, 1.0)
 ) -> Array:
-    """Return what `streams.draw` returns for each seed, one above the other."""
+    """Return what `arrays.draw` returns for each seed, one above the other."""
     if not all(0 <= seed < WORD for seed in seeds):
-        return np.stack([streams.draw(seed, name, distribution, shape, bounds) for seed in seeds])
+        return np.stack([draw(seed, name, distribution, shape, bounds) for seed in seeds])
     generators = (Generator(PCG64(Hashed(state))) for state in states(seeds, name))  # type: ignore[arg-type]
     if distribution == "normal":
         numbers = np.empty((len(seeds), *shape))
