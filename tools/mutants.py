@@ -58,7 +58,7 @@ MUTANTS = [
     Mutant("heads split by stride", "problem/heads.py", "reshape(*many, length, count, width // count).swapaxes(-3, -2)", "reshape(*many, length, width // count, count).swapaxes(-2, -1).swapaxes(-3, -2)"),
     Mutant("heads in the wrong order", "problem/heads.py", "return apart.swapaxes(-3, -2)", "return apart[..., ::-1, :, :].swapaxes(-3, -2)"),
     Mutant("no max-subtraction", "rules/normalizers/softmax.py", "np.where(np.isneginf(largest), largest.dtype.type(0), largest)", "np.zeros_like(largest)"),
-    Mutant("colours of a chart by another power", "report/charts/colours.py", ", 0, 1) ** gamma", ", 0, 1)", ("tests/report/test_charts.py",)),
+    Mutant("colours of a chart by another power", "report/pixels.py", ", 0, 1) ** gamma", ", 0, 1)", ("tests/report/test_charts.py",)),
     Mutant("names of a chart's rows upside down", "report/charts/svg.py", "height * (1 - (place + 0.5) / down)", "height * (place + 0.5) / down", ("tests/report/test_charts.py",)),
     Mutant("a changed number forgets the scale", "report/templates/live.js", "score * plan.c)", "score)", ("tests/report/test_live.py",)),
     Mutant("a page's keys before the past", "report/closed.py", "query=row + offset", "query=row", ("tests/report/test_closed.py",)),

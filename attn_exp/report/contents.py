@@ -13,9 +13,7 @@ from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report import columns, letters, partings, walk, whose, words
-from attn_exp.report.flow import flow
-from attn_exp.report.flow_boxes import Flow
-from attn_exp.report.flow_heads import parted, splitting
+from attn_exp.report.flow import Flow, flow, parted, splitting
 from attn_exp.report.numbers import brief
 from attn_exp.report.sums import sums
 from attn_exp.report.verdict import agreed, who_agrees

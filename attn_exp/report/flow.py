@@ -1,20 +1,167 @@
 """The way of one variant as a picture: boxes for its stages, arrows between them, and where each of them stands.
 
-It is plain data, drawn from the shapes of the run itself. Lengths are pixels; x grows to the right, y downwards.
+It is plain data, drawn from the shapes of the run itself: by the template `flow.html` in a page, by `flow_sheet` for
+files. Lengths are pixels; x grows to the right, y downwards. The last part says how columns become heads, and heads
+columns again: `columns 1–2 → head 1`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from attn_exp import registry
+from attn_exp import forms, registry
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
-from attn_exp.report import words
-from attn_exp.report.flow_boxes import TALL, TOGETHER, Arrow, Box, Flow, Link, Share, fitted, wide, wide_symbol
-from attn_exp.report.flow_heads import Splitting, lines, shares, side_by_side, splitting
+from attn_exp.report import walk, words
+from attn_exp.report.charts.widths import BY_TABLE
+from attn_exp.report.charts.widths import width as inches
+from attn_exp.report.explain import spoken
 from attn_exp.report.walk import Step
+
+WIDTH, TALL, LINE = 352, 40, 14
+LETTERS, BOLD = 11, 12
+"""How large letters are, and those of a symbol."""
+
+HUES = {"x": "x", "memory": "x", "q": "q", "k": "k", "v": "v", "weights": "a", "context": "c", "output": "y"}
+"""Which of the colours a stage has; projections have w, all between queries and weights s."""
+
+TOGETHER = "together"
+"""The name of the box in which the heads stand side by side again."""
+
+
+class Share(NamedTuple):
+    """What becomes of some columns or of a head: `3–4` and `→ head 2`.
+
+    `short` is the second in fewer letters, and `other` what it then leaves out.
+    """
+
+    part: str
+    becomes: str
+    short: str
+    other: str = ""
+
+    @property
+    def line(self) -> str:
+        """Both of them on one line."""
+        return f"{self.part} {self.becomes}"
+
+
+GAP_IN_SHARES = Share("…", "", "")
+"""Stands for the heads that are left out."""
+
+
+class Box(NamedTuple):
+    """A stage: its symbol and name, its size in words and in numbers, and where its middle and its top are.
+
+    `href` leads to its table; `heads` is how many matrices of this size there are, `parts` into how many heads its
+    columns part, `shares` says how, and `lines` says it below each other under a `heading`, with what else is done;
+    `more` is a word beside its symbol.
+    """
+
+    name: str
+    stage: str
+    symbol: str
+    rows: int
+    columns: int
+    middle: int
+    width: int
+    href: str = ""
+    heads: int = 1
+    parts: int = 1
+    lines: tuple[str, ...] = ()
+    shares: tuple[Share, ...] = ()
+    heading: str = ""
+    note: str = ""
+    more: str = ""
+    top: int = 0
+
+    @property
+    def hue(self) -> str:
+        """The letter of its colour."""
+        return hue(self.stage)
+
+    @property
+    def size(self) -> str:
+        """How many rows and columns it has."""
+        return words.SIZE.format(rows=self.rows, columns=self.columns)
+
+    @property
+    def sizes(self) -> str:
+        """Its size, and of how many heads."""
+        return words.HEADS_OF_SIZE.format(heads=self.heads, size=self.size) if self.heads > 1 else self.size
+
+    @property
+    def word(self) -> str:
+        """What it is, in a word."""
+        if self.name == TOGETHER:
+            return words.SIDE_BY_SIDE
+        return self.more or spoken(self.stage)
+
+    @property
+    def height(self) -> int:
+        """How tall it is."""
+        return LINE * (len(self.lines) + 1) + 6 if self.lines else TALL
+
+    @property
+    def left(self) -> int:
+        """Where it begins."""
+        return self.middle - self.width // 2
+
+
+class Arrow(NamedTuple):
+    """A line from one box to the next with what happens on the way; `path` and `tip` are SVG's."""
+
+    path: str
+    tip: str
+    label: str
+    x: int
+    y: int
+
+
+class Link(NamedTuple):
+    """Which box leads to which, and what happens on the way."""
+
+    source: str
+    target: str
+    label: str = ""
+
+
+class Flow(NamedTuple):
+    """A whole picture; `frame` is the top and the bottom of what is done in each head, and the words beside it.
+
+    `links` are what its arrows join, and `several` says what is done in each head, in full.
+    """
+
+    height: int
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+    frame: tuple[int, int, str] | None
+    links: tuple[Link, ...] = ()
+    several: str = ""
+    width: int = WIDTH
+
+
+def hue(stage: str) -> str:
+    """Return the letter of the colour of a stage, in the picture and at its table."""
+    return "w" if stage[:2] in ("W_", "b_") else HUES.get(stage, "s")
+
+
+def wide(text: str) -> float:
+    """Return how wide a text is."""
+    return 72 * inches(text, LETTERS)
+
+
+def wide_symbol(symbol: str) -> float:
+    """Return how wide a symbol is, with the space after it: bold letters are an eighth wider."""
+    return 72 * 1.12 * inches(symbol, BOLD) + 4
+
+
+def fitted(text: str, room: float) -> str:
+    """Return a text, shortened to this width."""
+    return BY_TABLE.fitted(text, room * 8 / LETTERS / 72)
+
 
 GAP, NARROW, BROAD = 24, 112, 152
 LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
@@ -100,8 +247,8 @@ def projection(by: Mapping[str, Step], name: str, middle: int) -> Box:
 def side(step: Step, middle: int, split: Splitting, note: str) -> Box:
     """Return the box of queries, keys or values: with several heads it says how they came about."""
     whole = box(step, NARROW, middle)._replace(note=note)
-    said = shares(split, step.stage, step.shape)
-    return written(whole, said, whole.sizes, note) if said else whole
+    step_said = shares(split, step.stage, step.shape)
+    return written(whole, step_said, whole.sizes, note) if step_said else whole
 
 
 def side_by_side_box(step: Step) -> Box:
@@ -111,15 +258,15 @@ def side_by_side_box(step: Step) -> Box:
     return written(whole, side_by_side(many, columns), words.SIDE_BY_SIDE, "")
 
 
-def written(whole: Box, said: Sequence[Share], heading: str, note: str) -> Box:
+def written(whole: Box, step_said: Sequence[Share], heading: str, note: str) -> Box:
     """Return a box with a line for each share below a heading that fits beside its symbol, and a note at the end."""
     room = whole.width - NARROW + INSIDE
-    below = list(lines(said, room))
-    if any(share.line not in below for share in said if share.becomes) and whole.name != TOGETHER:
-        note = ", ".join(filter(None, [said[0].other, note]))
+    below = list(lines(step_said, room))
+    if any(share.line not in below for share in step_said if share.becomes) and whole.name != TOGETHER:
+        note = ", ".join(filter(None, [step_said[0].other, note]))
     if wide_symbol(whole.symbol) + wide(heading) > room:
         heading, below = words.COUNT_HEADS.format(count=whole.heads), [whole.size, *below]
-    return whole._replace(heading=heading, shares=tuple(said), lines=(*below, *filter(None, [fitted(note, room)])))
+    return whole._replace(heading=heading, shares=tuple(step_said), lines=(*below, *filter(None, [fitted(note, room)])))
 
 
 def placed(rows: Sequence[Sequence[Box]]) -> tuple[Box, ...]:
@@ -145,7 +292,7 @@ def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapp
     last = [name for name in ("q", "k") if name in known]
     for stage in (name for name in CHAIN if name in known):
         yield from (Link(name, stage) for name in last[:-1])
-        yield Link(last[-1], stage, said(stage, settled, notes)) if last else Link("", stage)
+        yield Link(last[-1], stage, step_said(stage, settled, notes)) if last else Link("", stage)
         last = [stage]
     yield from (Link(name, "context") for name in [*last, "v"])
     yield Link("context", TOGETHER)
@@ -153,7 +300,7 @@ def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapp
     yield Link("W_o", "output", words.MIXED_BY)
 
 
-def said(stage: str, settled: Settled, notes: Mapping[str, str]) -> str:
+def step_said(stage: str, settled: Settled, notes: Mapping[str, str]) -> str:
     """Return what is done to reach a stage, in a few letters."""
     if stage == "logits":
         return words.SCALED_BY.format(multiplier=f"{settled.multiplier:.4g}")
@@ -182,8 +329,8 @@ def arrow(source: Box, target: Box, label: str) -> Arrow:
     bend, into = (start + end) // 2, target.middle + 12 * aside
     path = f"M{source.middle} {start}C{source.middle} {bend} {into} {bend} {into} {end - 6}"
     straight = path if aside else f"M{source.middle} {start}V{end - 6}"
-    said = fitted(label, BESIDE if target.width == NARROW else BELOW)
-    return Arrow(straight, f"M{into - 3} {end - 6}h6l-3 6z", said, max(source.middle, into) + 9, end - 8)
+    step_said = fitted(label, BESIDE if target.width == NARROW else BELOW)
+    return Arrow(straight, f"M{into - 3} {end - 6}h6l-3 6z", step_said, max(source.middle, into) + 9, end - 8)
 
 
 def frame(boxes: Sequence[Box], split: Splitting) -> tuple[int, int, str] | None:
@@ -193,3 +340,128 @@ def frame(boxes: Sequence[Box], split: Splitting) -> tuple[int, int, str] | None
         return None
     top, bottom = inside[0].top - 8, inside[-1].top + inside[-1].height + 8
     return top, bottom, next((text for text in split.words if wide(text) <= bottom - top), split.words[-1])
+
+
+MOST = 4
+"""More heads than these are not written out: the first two, and the last."""
+
+
+class Splitting(NamedTuple):
+    """How many `heads` there are, how many columns `flat` each side has before, into how many `parts` these part.
+
+    `pooled` parts of a side make one head, as their mean; `tiled` heads take turns; `words` say what is done in each,
+    the longest first. What is not `known` is not written out.
+    """
+
+    heads: int
+    flat: Mapping[str, int]
+    parts: Mapping[str, int]
+    pooled: int
+    tiled: bool
+    known: bool
+    words: tuple[str, ...]
+
+
+def splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
+    """Return how a variant splits its sides into heads; what a mistake or own code does instead is not known."""
+    sides = {"q": problem.q, "k": problem.k, "v": problem.v}
+    traced = next((side for side in (trace.q, trace.weights, trace.context) if side is not None), None)
+    heads = 1 if traced is None else len(traced)
+    share = settled.heads
+    parts = {"q": share.query, "k": share.given, "v": share.given}
+    known = not settled.mistakes and not forms.is_own(settled.form)
+    flat = {name: side.shape[-1] for name, side in sides.items() if side is not None}
+    turns = share.given // share.shared
+    return Splitting(heads, flat, parts, turns, settled.tiled, known, several(heads, settled))
+
+
+def parted(step: Step, split: Splitting) -> Step:
+    """Return a projection with the heads written below its columns; any other step as it is."""
+    name = step.stage[2:]
+    if not walk.is_projection(step) or split.heads == 1 or not split.known or name not in split.parts:
+        return step
+    shown, width = min(walk.SIDE, split.flat[name]), split.flat[name] // split.parts[name]
+    owners = [(owner(split, name, part), min(width, shown - part * width)) for part in range(split.parts[name])]
+    parts = tuple((whom, count) for whom, count in owners if count > 0)
+    return step._replace(tables=tuple(table._replace(parts=parts) for table in step.tables))
+
+
+def owner(split: Splitting, name: str, part: int) -> str:
+    """Say which heads read a part of the columns of a side: `heads 1–2`."""
+    if name == "q":
+        return words.HEAD.format(number=part + 1)
+    shared = split.parts[name] // split.pooled
+    many, group = split.heads // shared, part // split.pooled
+    heads = range(group, split.heads, shared) if split.tiled else range(group * many, (group + 1) * many)
+    numbers = [head + 1 for head in heads]
+    if len(numbers) == 1:
+        return words.HEAD.format(number=numbers[0])
+    all_of_them = ", ".join(map(str, numbers)) if split.tiled else counted(numbers[0], numbers[-1])
+    return words.HEADS_FOR.format(numbers=all_of_them)
+
+
+def several(heads: int, settled: Settled) -> tuple[str, ...]:
+    """Say that this is done in each head, and how many heads read the same keys and values; then in fewer words."""
+    each = words.IN_EACH_HEAD.format(count=heads)
+    share = settled.heads.query // settled.heads.shared
+    if share > 1:
+        more = words.ONE_K_AND_V if settled.heads.shared == 1 else words.SHARE_K_AND_V
+        return more.format(each=each, count=share), each, words.COUNT_HEADS.format(count=heads)
+    return each, words.COUNT_HEADS.format(count=heads)
+
+
+def shares(split: Splitting, name: str, shape: Sequence[int]) -> tuple[Share, ...]:
+    """Return which columns of a side become which head."""
+    if split.heads == 1 or not split.known or len(shape) != 3:
+        return ()
+    pooled = 1 if name == "q" else split.pooled
+    heads, width = shape[0], pooled * split.flat[name] // split.parts[name]
+    shared = split.parts[name] // pooled
+    into = words.MEAN_TO_HEAD if pooled > 1 else words.TO_HEAD
+    return shortened(
+        [
+            Share(
+                columns(head % shared if split.tiled else head, width),
+                into.format(head=head + 1),
+                words.TO_NUMBER.format(head=head + 1),
+                words.MEANS if pooled > 1 else "",
+            )
+            for head in chosen(heads)
+        ],
+        heads,
+    )
+
+
+def side_by_side(heads: int, width: int) -> tuple[Share, ...]:
+    """Return which columns each head becomes."""
+    parts = [words.TO_COLUMNS.format(columns=columns(head, width)) for head in chosen(heads)]
+    names = [words.HEAD.format(number=head + 1) for head in chosen(heads)]
+    return shortened([Share(name, part, part) for name, part in zip(names, parts, strict=True)], heads)
+
+
+def lines(said: Sequence[Share], room: float) -> tuple[str, ...]:
+    """Return a line for each share, in fewer letters where one would leave the room."""
+    if all(wide(share.line) <= room for share in said):
+        return tuple(share.line.strip() for share in said)
+    return tuple(f"{share.part} {share.short}".strip() for share in said)
+
+
+def chosen(heads: int) -> list[int]:
+    """Return the heads that are written out."""
+    return list(range(heads)) if heads <= MOST else [0, 1, heads - 1]
+
+
+def shortened(said: Sequence[Share], heads: int) -> tuple[Share, ...]:
+    """Return shares with three dots where heads are left out."""
+    return tuple(said) if heads <= MOST else (*said[:2], GAP_IN_SHARES, said[-1])
+
+
+def columns(part: int, width: int) -> str:
+    """Return the numbers of the columns of a part, from 1: `3–4`."""
+    first = part * width + 1
+    return str(first) if width == 1 else counted(first, first + width - 1)
+
+
+def counted(first: int, last: int) -> str:
+    """Return numbers from the first to the last: `3–4`."""
+    return words.RANGE.format(first=first, last=last)

@@ -33,7 +33,7 @@ class Drawing:
     figure: Any
 
     def _repr_svg_(self) -> str:
-        from attn_exp.report.drawing import encoded  # noqa: PLC0415 - as below
+        from attn_exp.report.charts.matplotlib_figure import encoded  # noqa: PLC0415 - as below
 
         return encoded(self.figure, "svg").decode()
 

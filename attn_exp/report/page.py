@@ -15,7 +15,7 @@ from attn_exp.report.cells import cells, column_mark, row_mark, share_class, sha
 from attn_exp.report.closed import closed
 from attn_exp.report.compiled import templates
 from attn_exp.report.explain import spoken
-from attn_exp.report.flow_boxes import hue
+from attn_exp.report.flow import hue
 from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.live import live
 from attn_exp.report.numbers import brief, decimals_of, kinds, minus

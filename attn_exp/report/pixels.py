@@ -1,4 +1,4 @@
-"""Small pictures without a plotting library: a matrix of weights as a PNG whose opacity is the weight."""
+"""Small pictures without a plotting library: matrices as PNG, in the opacity of one colour or on a map of colours."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def coarse(matrix: Array, side: int = SIDE) -> Array:
 
 def png(opacity: NDArray[np.uint8], veil: int = 0) -> bytes:
     """Encode a picture `[height width]` in one colour of 256 opacities, the least of which is grey behind a veil."""
-    return encoded(opacity[:, :, None], ((b"PLTE", GREY + INK * 255), (b"tRNS", bytes((veil, *range(1, 256))))))
+    return encoded_png(opacity[:, :, None], ((b"PLTE", GREY + INK * 255), (b"tRNS", bytes((veil, *range(1, 256))))))
 
 
 def coloured(
@@ -57,14 +57,14 @@ def coloured(
     What is not visible is clear, and what a mask has closed is grey.
     """
     if visible.all() and closed is None:
-        return encoded(places[:, :, None], ((b"PLTE", palette.tobytes()),))
+        return encoded_png(places[:, :, None], ((b"PLTE", palette.tobytes()),))
     shown = palette[places]
     if closed is not None:
         shown[closed] = tuple(bytes.fromhex(CLOSED[1:]))
-    return encoded(np.concatenate([shown, 255 * visible[:, :, None].astype(np.uint8)], axis=2))
+    return encoded_png(np.concatenate([shown, 255 * visible[:, :, None].astype(np.uint8)], axis=2))
 
 
-def encoded(pixels: NDArray[np.uint8], before: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
+def encoded_png(pixels: NDArray[np.uint8], before: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
     """Encode pixels `[height width byte]`: one byte is a place in the palette `before` them, four are a colour.
 
     Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
@@ -82,3 +82,33 @@ def encoded(pixels: NDArray[np.uint8], before: Sequence[tuple[bytes, bytes]] = (
 
 def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+Bytes = NDArray[np.uint8]
+
+ANCHORS = {
+    "Blues": "f7fbff deebf7 c6dbef 9ecae1 6baed6 4292c6 2171b5 08519c 08306b",
+    "Oranges": "fff5eb fee6ce fdd0a2 fdae6b fd8d3c f16913 d94801 a63603 7f2704",
+}
+"""Nine colours each, evenly apart. Source: Brewer's "Blues" and "Oranges" of nine classes, colorbrewer2.org."""
+
+SHADES = 256
+
+
+def palette(name: str) -> Bytes:
+    """Return the 256 colours `[c 3]` of a map, as Matplotlib's map of that name has them.
+
+    Between two anchors colours lie on a straight line, and bytes are cut off, not rounded.
+    """
+    anchors = np.array([tuple(bytes.fromhex(colour)) for colour in ANCHORS[name].split()]) / 255
+    ends, places = ((SHADES - 1) * np.linspace(0, 1, count) for count in (len(anchors), SHADES))
+    above = np.maximum(1, np.searchsorted(ends, places))
+    parts = (places - ends[above - 1]) / (ends[above] - ends[above - 1])
+    colours = parts[:, None] * (anchors[above] - anchors[above - 1]) + anchors[above - 1]
+    return np.asarray(colours * 255).astype(np.uint8)
+
+
+def shades(matrix: Array, end: float, gamma: float) -> NDArray[np.uint8]:
+    """Return which of the 256 colours each number of a matrix has; below 0 the first, beyond the end the last."""
+    shares = np.clip(np.nan_to_num(matrix / end, posinf=0, neginf=0), 0, 1) ** gamma
+    return np.minimum(shares * SHADES, SHADES - 1).astype(np.uint8)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attn_exp.experiment.row import titled
 from attn_exp.report import words
-from attn_exp.report.lettering import drawable
+from attn_exp.report.charts.matplotlib_figure import drawable
 from attn_exp.sweeps import by_head
 from attn_exp.sweeps.panels import ends, in_order, labels, level, name_ticks, panels
 from attn_exp.sweeps.totals import Summary

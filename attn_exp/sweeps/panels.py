@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attn_exp.arrays import Array
-from attn_exp.report.drawing import WIDTH
-from attn_exp.report.lettering import drawable
+from attn_exp.report.charts.matplotlib_figure import WIDTH, drawable
 from attn_exp.sweeps.totals import Moments, Summary
 
 

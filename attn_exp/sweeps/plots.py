@@ -16,8 +16,7 @@ from matplotlib.ticker import NullLocator
 from attn_exp.experiment.row import titled
 from attn_exp.report import words
 from attn_exp.report.charts.chart import COLOURS, MARKERS
-from attn_exp.report.drawing import STYLE, encoded
-from attn_exp.report.lettering import drawable, fonts_for
+from attn_exp.report.charts.matplotlib_figure import STYLE, drawable, encoded, fonts_for
 from attn_exp.sweeps import forest, maps
 from attn_exp.sweeps.answers.effects import FEW
 from attn_exp.sweeps.explore import spaced_by_factors

@@ -21,11 +21,11 @@ from PIL import Image
 from attn_exp import registry
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report import figures
-from attn_exp.report.charts.colours import ANCHORS, palette, shades
-from attn_exp.report.charts.ticks import decimals, round_places
+from attn_exp.report.charts.chart import decimals_of_step, round_places
+from attn_exp.report.charts.matplotlib_figure import look, sharpen
 from attn_exp.report.charts.widths import WIDTHS, letter_width, width
-from attn_exp.report.drawing import look, sharpen
 from attn_exp.report.figures.figure import Figure
+from attn_exp.report.pixels import ANCHORS, palette, shades
 from attn_exp.report.views import Views, seen
 from tests.compose import comparison
 from tests.report.render import drawings_of
@@ -203,7 +203,7 @@ def test_numbers_stand_where_matplotlib_puts_them(most: int) -> None:
 
 @pytest.mark.parametrize(("step", "digits"), [(5.0, 0), (1.0, 0), (0.5, 1), (0.25, 2), (0.2, 1), (2.5, 1), (0.01, 2)])
 def test_numbers_have_as_many_digits_as_their_step(step: float, digits: int) -> None:
-    assert decimals(step) == digits
+    assert decimals_of_step(step) == digits
 
 
 def test_no_letter_is_wider_than_the_table_says() -> None:

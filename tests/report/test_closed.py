@@ -14,7 +14,7 @@ from PIL import Image
 from attn_exp.experiment.splits import settled_as
 from attn_exp.report.charts.chart import Heat
 from attn_exp.report.charts.matplotlib_figure import figure_of
-from attn_exp.report.charts.svg import written
+from attn_exp.report.charts.svg import chart_as_svg
 from attn_exp.report.closed import closed
 from attn_exp.report.figures import overview, weights
 from attn_exp.report.views import seen
@@ -63,7 +63,7 @@ def test_masked_places_of_a_picture_are_grey_and_others_blue() -> None:
 
 def test_masked_cells_of_a_figure_are_grey_and_hold_no_number() -> None:
     chart = weights.plan(seen(comparison("variant=[matrix]", "mask=causal")), 6.3)
-    drawn = written(chart).decode()
+    drawn = chart_as_svg(chart).decode()
     first = re.search(r'xlink:href="data:image/png;base64,([^"]+)"', drawn)
     assert first
     pixels = np.asarray(Image.open(BytesIO(base64.b64decode(first[1]))).convert("RGB"))

@@ -19,7 +19,7 @@ from attn_exp.config.figure_presets import PRESETS
 from attn_exp.config.repeat import Repeat
 from attn_exp.errors import UserError
 from attn_exp.report import figures
-from attn_exp.report.drawing import encoded
+from attn_exp.report.charts.matplotlib_figure import encoded
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views, seen
 from attn_exp.runs import execution, reader, rendering

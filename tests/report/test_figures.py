@@ -18,8 +18,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.curves import curves
 from attn_exp.experiment.splits import softmax
 from attn_exp.report import notebook
-from attn_exp.report.charts.matplotlib_figure import SCALE, figure_of
-from attn_exp.report.drawing import encoded
+from attn_exp.report.charts.matplotlib_figure import SCALE, encoded, figure_of
 from attn_exp.report.figures._maps import Named, short_title, weight_maps
 from attn_exp.report.views import Head, same, seen
 from tests.compose import comparison

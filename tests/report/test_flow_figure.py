@@ -12,7 +12,7 @@ import pytest
 from attn_exp.report import figures
 from attn_exp.report.contents import flows
 from attn_exp.report.documents import documents
-from attn_exp.report.flow_shapes import HUES
+from attn_exp.report.flow_sheet import COLOURS
 from attn_exp.report.views import seen
 from tests import ROOT
 from tests.compose import comparison
@@ -57,7 +57,7 @@ def test_svg_and_matplotlib_draw_the_same_words() -> None:
 
 def test_colours_are_those_of_the_page() -> None:
     sheet = (ROOT / "attn_exp/report/templates/flow.css").read_text(encoding="utf-8")
-    for letter, colour in HUES.items():
+    for letter, colour in COLOURS.items():
         assert re.search(rf"\.of-{letter}\b[^{{}}]*{{ --hue: {colour}; }}", sheet), letter
 
 
@@ -93,7 +93,7 @@ def test_it_is_a_file_beside_the_page_that_draws_it_already() -> None:
 
 def test_an_svg_alone_waits_for_no_matplotlib_of_its_own() -> None:
     code = (
-        "import sys; import attn_exp.report.figures.flow as member; import attn_exp.report.flow_shapes;"
+        "import sys; import attn_exp.report.figures.flow as member; import attn_exp.report.flow_sheet;"
         "print('matplotlib' in sys.modules)"
     )
     done = subprocess.run(

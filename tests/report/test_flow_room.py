@@ -11,10 +11,10 @@ import pytest
 from matplotlib.path import Path as Line
 from numpy.typing import NDArray
 
+from attn_exp.report.charts.chart import Curve, Label, Rect, Sheet
+from attn_exp.report.charts.matplotlib_figure import path_of
 from attn_exp.report.charts.widths import width
 from attn_exp.report.figures import flow
-from attn_exp.report.figures._flow_drawing import path_of
-from attn_exp.report.flow_shapes import Curve, Rect, Sheet, Words
 from attn_exp.report.views import seen
 from tests.compose import comparison
 
@@ -83,10 +83,10 @@ class Spot(NamedTuple):
 
 def spots(sheet: Sheet) -> list[Spot]:
     """Return where each text stands: capitals are 0.75 of their size high, and 0.2 reach below the line."""
-    return [spot(shape) for shape in sheet.shapes if isinstance(shape, Words) and (shape.text or shape.symbol)]
+    return [spot(shape) for shape in sheet.shapes if isinstance(shape, Label) and (shape.text or shape.symbol)]
 
 
-def spot(words: Words) -> Spot:
+def spot(words: Label) -> Spot:
     symbol = 72 * 1.12 * width(words.symbol, 12) + 4 if words.symbol else 0
     long, text = symbol + 72 * width(words.text, words.size), f"{words.symbol} {words.text}"
     high, low = 0.75 * words.size, 0.2 * words.size
@@ -138,8 +138,8 @@ def flaws(sheet: Sheet) -> Iterator[tuple[str, ...]]:
 
 def test_flaws_are_seen_so_the_test_above_can_fail() -> None:
     box, line = Rect(0, 0, 40, 40, "#fff", "#000"), Curve("M0 10H90")
-    long, below, good = Words(5, 15, "a long text"), Words(5, 18, "below"), Words(5, 30, "good")
+    long, below, good = Label(5, 15, "a long text"), Label(5, 18, "below"), Label(5, 30, "good")
     assert set(flaws(Sheet(100, 100, (box, line, long, below, good)))) == {
         ("meet", " a long text", " below"), ("leaves its box", " a long text"), ("crossed", " a long text"),
     }  # fmt: skip
-    assert list(flaws(Sheet(30, 100, (Words(5, 15, "a long text"),)))) == [("leaves the sheet", " a long text")]
+    assert list(flaws(Sheet(30, 100, (Label(5, 15, "a long text"),)))) == [("leaves the sheet", " a long text")]

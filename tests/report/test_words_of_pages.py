@@ -59,7 +59,7 @@ HOMES = (
 """Where pages, pictures and labels are made."""
 
 NO_PAGES = {
-    "attn_exp/report/lettering.py": "names of fonts",
+    "attn_exp/report/charts/matplotlib_figure.py": "names of fonts",
     "attn_exp/report/inline.py": "what a browser reads",
     "attn_exp/sweeps/versus/command.py": "how a command is called",
 }

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from attn_exp import registry
 from attn_exp.config.schema import Figures
 from attn_exp.errors import UserError, unknown
-from attn_exp.report.charts.svg import written
-from attn_exp.report.figures._sizes import planned, size
-from attn_exp.report.figures.figure import Figure
+from attn_exp.report.charts.svg import chart_as_svg
+from attn_exp.report.figures.figure import Figure, planned, size
 from attn_exp.report.views import Views
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def as_chart(member: Figure, views: Views) -> dict[str, bytes]:
         return {"svg": member.svg(views, wanted)}
     assert member.plan is not None
     plan = member.plan
-    return {"svg": written(planned(lambda width, height: plan(views, width, height), wanted))}
+    return {"svg": chart_as_svg(planned(lambda width, height: plan(views, width, height), wanted))}
 
 
 def by_matplotlib(
@@ -80,7 +79,7 @@ def by_matplotlib(
     """Return the bytes of figures in the formats that each needs; Matplotlib is not loaded for none."""
     if not members:
         return {}
-    from attn_exp.report.drawing import look, saved  # noqa: PLC0415 - as above
+    from attn_exp.report.charts.matplotlib_figure import look, saved  # noqa: PLC0415 - as above
     from attn_exp.report.figures import _matplotlib  # noqa: PLC0415
 
     drawings = _matplotlib.drawings(views, members)
@@ -105,7 +104,7 @@ def check(settings: Figures) -> None:
         if name not in known:
             raise UserError(unknown(name, list(known), "figure"))
     if settings.font is not None:
-        from attn_exp.report.lettering import installed  # noqa: PLC0415 - as above
+        from attn_exp.report.charts.matplotlib_figure import installed  # noqa: PLC0415 - as above
 
         if settings.font not in installed():
             raise UserError(f"{unknown(settings.font, installed(), 'figures.font')}, of the fonts that are here")

@@ -8,8 +8,20 @@ from typing import NamedTuple
 from attn_exp.arrays import Array
 from attn_exp.experiment.splits import settled_as
 from attn_exp.report import words
-from attn_exp.report.charts.chart import LINE, NO_TICKS, Box, Chart, Heat, Part, Scale, Ticks, Words
-from attn_exp.report.charts.ticks import named, round_places, ticks_in
+from attn_exp.report.charts.chart import (
+    LINE,
+    NO_TICKS,
+    Box,
+    Chart,
+    Heat,
+    Part,
+    Scale,
+    Ticks,
+    Words,
+    name_ticks,
+    round_places,
+    ticks_in,
+)
 from attn_exp.report.charts.widths import BY_TABLE, Lettering, widest
 from attn_exp.report.closed import closed
 from attn_exp.report.views import Head, Panel, Views, heads_of, top
@@ -102,8 +114,8 @@ def weight_maps(
     for place, head in enumerate(maps):
         line, column = divmod(place, across)
         box = Box(left + column * (side + GAP), bottom + (stand.down - 1 - line) * pitch, side, tall)
-        rows = named(names.rows, False, tall) if column == 0 else NO_TICKS
-        columns = named(names.columns, stand.turned, side) if place + across >= len(maps) else NO_TICKS
+        rows = name_ticks(names.rows, False, tall) if column == 0 else NO_TICKS
+        columns = name_ticks(names.columns, stand.turned, side) if place + across >= len(maps) else NO_TICKS
         form = form_of_numbers(head.weights, side / len(names.columns))
         title = short_title(head, side, names.lettering)
         heat = Heat(box, head.weights, end, COLOURS, means.gamma, form, title, rows=rows, columns=columns)

@@ -8,13 +8,10 @@ from matplotlib.figure import Figure as Drawing
 
 from attn_exp.config.figure_presets import Size
 from attn_exp.errors import UserError
-from attn_exp.report.charts.matplotlib_figure import figure_of
+from attn_exp.report.charts.matplotlib_figure import DRAWN_AT, FIRST, drawable, figure_of, fonts_for, look, measured
 from attn_exp.report.charts.widths import Lettering
 from attn_exp.report.charts.widths import width as width_of
-from attn_exp.report.drawing import DRAWN_AT, look
-from attn_exp.report.figures._sizes import best_of, drawn_width, planned, size, zooms
-from attn_exp.report.figures.figure import Figure
-from attn_exp.report.lettering import FIRST, drawable, fonts_for, measured
+from attn_exp.report.figures.figure import Figure, best_of, drawn_width, planned, size, zooms
 from attn_exp.report.views import Views
 
 

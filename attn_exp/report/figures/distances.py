@@ -7,8 +7,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report import words
-from attn_exp.report.charts.chart import LINE, Box, Chart, Heat
-from attn_exp.report.charts.ticks import named
+from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, name_ticks
 from attn_exp.report.figures._maps import form_of_numbers
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
@@ -35,8 +34,8 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         form=form_of_numbers(finite, cell, ".2g" if cell > 0.5 else ".1g" if cell > 0.3 else ".0e", most=12),
         title=views.lettering.fitted(words.BETWEEN_OUTPUTS, total - left),
         title_side="left",
-        rows=named(shown, False, side),
-        columns=named(shown, turned, side),
+        rows=name_ticks(shown, False, side),
+        columns=name_ticks(shown, turned, side),
     )
     return Chart(total, bottom + side + 1.8 * LINE, (heat,))
 

@@ -11,8 +11,7 @@ from attn_exp.experiment.metrics.spread import entropy
 from attn_exp.experiment.shares import share_out
 from attn_exp.experiment.splits import settled_as
 from attn_exp.report import words
-from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke
-from attn_exp.report.charts.ticks import named, numbers
+from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks, number_ticks
 from attn_exp.report.charts.widths import Lettering
 from attn_exp.report.figures._plots import below_legend, inside
 from attn_exp.report.figures.figure import Figure
@@ -55,9 +54,9 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         for stroke in of_queries(panel, place, 0.6 * ((place + 0.5) / len(panels) - 0.5), lettering)
     ]
     end = 1.08 * float(np.log(counts.max())) or 1.0
-    x = Axis(-0.5, len(names) - 0.5, named(names, turned, box.width))
+    x = Axis(-0.5, len(names) - 0.5, name_ticks(names, turned, box.width))
     start = -EDGE * end if any((stroke.y <= EDGE * end).any() for stroke in strokes) else 0.0
-    y = Axis(start, end, numbers(0.0, end, box.height), words.ENTROPY_NATS)
+    y = Axis(start, end, number_ticks(0.0, end, box.height), words.ENTROPY_NATS)
     return below_legend([*strokes, most(counts)], x, y, box, width, lettering)
 
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attn_exp.config.figure_presets import Size
 from attn_exp.report import words
+from attn_exp.report.charts.chart import Sheet
+from attn_exp.report.charts.svg import sheet_as_svg
 from attn_exp.report.contents import flows
-from attn_exp.report.figures._sizes import FONT_SIZE, drawn_width
-from attn_exp.report.figures.figure import Figure
-from attn_exp.report.flow_boxes import LETTERS, Flow
-from attn_exp.report.flow_cards import Measure
-from attn_exp.report.flow_shapes import Sheet, as_svg, sheet
-from attn_exp.report.flow_wide import Room, bands, least, wide_sheet
+from attn_exp.report.figures.figure import FONT_SIZE, Figure, drawn_width
+from attn_exp.report.flow import LETTERS, Flow
+from attn_exp.report.flow_sheet import Measure, Room, bands, least, sheet, wide_sheet
 from attn_exp.report.views import Views
 
 if TYPE_CHECKING:
@@ -91,9 +90,9 @@ def on_page(pictures: Pictures, width: float, height: float, measure: Measure) -
 
 def fill(views: Views, width: float, height: float | None) -> Drawing:
     """Show each stage as a box with its size, and what leads to what."""
-    from attn_exp.report.figures._flow_drawing import drawing_of  # noqa: PLC0415 - an SVG needs no Matplotlib
+    from attn_exp.report.charts.matplotlib_figure import sheet_as_figure  # noqa: PLC0415 - an SVG needs no Matplotlib
 
-    return drawing_of(*shown(views, width, height))
+    return sheet_as_figure(*shown(views, width, height))
 
 
 def draw(views: Views, width: float) -> Drawing:
@@ -106,9 +105,9 @@ def svg(views: Views, wanted: Size) -> bytes:
     width = drawn_width(wanted)
     if wanted.height is None:
         one, wide = shown(views, width, None)
-        return as_svg(one, wide * wanted.width / width)
+        return sheet_as_svg(one, wide * wanted.width / width)
     one, wide = shown(views, width, wanted.height * width / wanted.width)
-    return as_svg(one, wide * wanted.width / width, (wanted.width, wanted.height))
+    return sheet_as_svg(one, wide * wanted.width / width, (wanted.width, wanted.height))
 
 
 FIGURE = Figure(

@@ -10,8 +10,7 @@ from attn_exp.experiment.splits import settled_as
 from attn_exp.report import words
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Words
 from attn_exp.report.figures._maps import BAR, COLOURS, closed_in, colour_scale
-from attn_exp.report.figures._sizes import best_of, extent_of
-from attn_exp.report.figures.figure import Figure
+from attn_exp.report.figures.figure import Figure, best_of, extent_of
 from attn_exp.report.pixels import coarse
 from attn_exp.report.views import MANY, Panel, Views, colours, maps_in, top
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from attn_exp.experiment.curves import Curve, curves
 from attn_exp.report import words
-from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke
-from attn_exp.report.charts.ticks import numbers, powers
+from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke, number_ticks, power_ticks
 from attn_exp.report.figures._plots import below_legend, beyond, inside
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
@@ -32,8 +31,8 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     first, last = shown[0].multipliers[[0, -1]].tolist()
     margin = (last / first) ** 0.05
     low, high = first / margin, last * margin
-    x = Axis(low, high, powers(low, high, box.width), name, log=True)
-    y = Axis(0.0, end, numbers(0.0, end, box.height), words.MEAN_ENTROPY_NATS)
+    x = Axis(low, high, power_ticks(low, high, box.width), name, log=True)
+    y = Axis(0.0, end, number_ticks(0.0, end, box.height), words.MEAN_ENTROPY_NATS)
     return below_legend(strokes, x, y, box, width, views.lettering)
 
 
