@@ -31,9 +31,9 @@ from attn_exp.experiment.judging.check import check  # noqa: E402
 from attn_exp.experiment.judging.command import understood  # noqa: E402
 from attn_exp.experiment.judging.own import given  # noqa: E402
 from attn_exp.experiment.judging.verdict import Verdict  # noqa: E402
-from attn_exp.experiment.mistakes._half import rounded  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator.functional import attention  # noqa: E402
+from attn_exp.mistakes.precision import rounded  # noqa: E402
 from tests.zoo.case import Case  # noqa: E402
 from tests.zoo.cases import CASES  # noqa: E402
 from tests.zoo.cheats import CHEATS as PLAIN_CHEATS  # noqa: E402

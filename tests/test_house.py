@@ -119,7 +119,7 @@ def versions(folder: Path) -> dict[str, str]:
 
 NOT_NEEDED = {
     *("pandas", "matplotlib", "jinja2", "hypothesis", "numpy.ma", "difflib", "html.entities"),
-    *("attn_exp.experiment.judging", "attn_exp.experiment.mistakes", "attn_exp.experiment.documents"),
+    *("attn_exp.experiment.judging", "attn_exp.mistakes", "attn_exp.experiment.documents"),
     *("attn_exp.report.documents", "attn_exp.experiment.own_form", "attn_exp.forms._blocks", "attn_exp.sweeps"),
     *(
         "attn_exp.rules.absent",
@@ -152,7 +152,7 @@ def test_runs_that_need_them_load_them_so_the_test_above_can_fail(tmp_path: Path
     drawn = loaded("report=full", "figures.format=[svg,pdf]", folder=tmp_path)
     assert {"matplotlib", "jinja2", "attn_exp.report.documents"} <= drawn
     assert {"matplotlib", "jinja2"} <= versions(tmp_path).keys()
-    assert "attn_exp.experiment.mistakes" in loaded("report=none", "mistake=no_scale", folder=tmp_path)
+    assert "attn_exp.mistakes" in loaded("report=none", "mistake=no_scale", folder=tmp_path)
 
 
 def files_used(path: Path, names: set[str]) -> set[str]:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
-from attn_exp.experiment import mistakes
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import At, Given, Recipe, compute
 from attn_exp.forms.trace import Trace

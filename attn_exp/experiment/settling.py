@@ -39,7 +39,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
     chosen = following(variant, config)
     for mistake in chosen["mistake"]:
-        from attn_exp.experiment import mistakes  # noqa: PLC0415 - most runs make none
+        from attn_exp import mistakes  # noqa: PLC0415 - most runs make none
 
         mistakes.usable(mistake)
     shares = shared(name, variant, chosen, config.head, problem)

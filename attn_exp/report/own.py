@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from attn_exp.experiment import mistakes
+from attn_exp import mistakes
 from attn_exp.experiment.judging.stages import Cells, Stage
 from attn_exp.experiment.judging.verdict import BROKEN, Verdict
 from attn_exp.report import words

@@ -9,8 +9,8 @@ import numpy as np
 
 from attn_exp.arrays import Array, draw
 from attn_exp.experiment.judging.worksheet import Sheet, stages
-from attn_exp.experiment.mistakes.mistake import Change
 from attn_exp.forms.pipeline import Given, Recipe, compute
+from attn_exp.mistakes.mistake import Change
 
 
 @dataclass(frozen=True, eq=False)

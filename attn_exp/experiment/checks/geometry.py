@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from attn_exp import mistakes
 from attn_exp.config.schema import Config
-from attn_exp.experiment import mistakes
 from attn_exp.experiment.checks._geometry import Sizes, Ways, parted, reason, sizes_of, ways
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.judging.features import features

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attn_exp import mistakes
 from attn_exp.arrays import Array
-from attn_exp.experiment import mistakes
 from attn_exp.experiment.classroom.paper import Paper
 from attn_exp.experiment.judging.suspects import case_of, single
 from attn_exp.experiment.judging.worksheet import Stages, stages

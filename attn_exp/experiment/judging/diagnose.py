@@ -8,13 +8,13 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from attn_exp import mistakes
 from attn_exp.arrays import Array
-from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted, without_blind
 from attn_exp.experiment.judging.features import features
 from attn_exp.experiment.judging.others import others
-from attn_exp.experiment.mistakes.mistake import Change
 from attn_exp.forms.pipeline import Recipe
+from attn_exp.mistakes.mistake import Change
 
 Seen = tuple[Case, Answer]
 
@@ -99,7 +99,7 @@ def where_not_said(change: Change) -> Callable[[Case], Recipe]:
 
 def fitted(seen: Sequence[Seen]) -> Iterator[Candidate]:
     """Yield the mistakes whose number is read off the answer, such as any small fill."""
-    from attn_exp.experiment.mistakes.mask_small_fill import added, filled  # noqa: PLC0415 - fitted where masks are asked
+    from attn_exp.mistakes.masks import added, filled  # noqa: PLC0415 - fitted where masks are asked
 
     for case, answer in seen:
         number = fill_of(case, answer)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from attn_exp.experiment import mistakes
+from attn_exp import mistakes
 from attn_exp.experiment.judging.ask import Seen, failing
 from attn_exp.experiment.judging.case import Answer
 from attn_exp.experiment.judging.diagnose import Diagnosis, diagnose, of_another_setting

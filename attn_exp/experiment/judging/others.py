@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from attn_exp.experiment.mistakes.mistake import Change
 from attn_exp.forms.pipeline import Recipe
+from attn_exp.mistakes.mistake import Change
 from attn_exp.rules import names, normalizer
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask

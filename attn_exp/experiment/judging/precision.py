@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from attn_exp import mistakes
 from attn_exp.arrays import Array
-from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.case import Answer, Case, expected, predicted
-from attn_exp.experiment.mistakes import _half as half
+from attn_exp.mistakes.precision import rounded
 
 FLOOR = 2e-7
 """Errors below are those of float32, which is as exact as it needs to be."""
@@ -24,7 +24,7 @@ def representable(answers: Sequence[Answer]) -> str:
     """Return the half type that holds every number of the answers exactly, or nothing."""
     for kind in ("bfloat16", "float16"):  # the coarser first: most of its numbers are float16 too
         outputs = [answer.output for answer in answers if answer.output is not None]
-        if outputs and all(np.array_equal(half.rounded(output, kind), output, equal_nan=True) for output in outputs):
+        if outputs and all(np.array_equal(rounded(output, kind), output, equal_nan=True) for output in outputs):
             return kind
     return ""
 
@@ -67,7 +67,7 @@ def apart(output: Array, right: Array, kind: str) -> Array:
     """Return the errors of an output over the mean size of the right one, both rounded to a half type, or neither."""
     if output.shape != right.shape:
         return np.ones_like(right)
-    one, other = (half.rounded(array, kind) if kind else array for array in (output, right))
+    one, other = (rounded(array, kind) if kind else array for array in (output, right))
     gap = np.nan_to_num(one - other, nan=1.0, posinf=1.0, neginf=-1.0)
     return np.asarray(gap / max(float(np.abs(np.nan_to_num(right)).mean()), 1e-30))
 

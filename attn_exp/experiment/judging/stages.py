@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp import mistakes
 from attn_exp.arrays import Array
-from attn_exp.experiment import mistakes
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted, tolerance
 
 Cells = tuple[tuple[tuple[str, ...], ...], ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attn_exp.experiment import mistakes
+from attn_exp import mistakes
 from attn_exp.experiment.judging.case import Answer, Case
 from attn_exp.experiment.judging.diagnose import Candidate, known, rank, whole
 from attn_exp.experiment.judging.others import others

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted
-from attn_exp.experiment.mistakes.tail_dropped import first_keys
+from attn_exp.mistakes.behaviour import first_keys
 
 
 def tail_dropped(seen: Sequence[tuple[Case, Answer]], digits: int) -> bool:
@@ -28,7 +29,7 @@ def keys_kept(case: Case, answer: Answer, digits: int) -> int:
     assert answer.output is not None
     keys = expected(case)["masked"].shape[-1]
     for count in range(keys - 1, -1, -1):
-        stages = predicted(first_keys(case.recipe, count), case.given)
+        stages = predicted(first_keys(partial(min, count))(case.recipe), case.given)
         nothing = count == 0 and not np.nan_to_num(answer.output).any()
         if nothing or (stages is not None and not differs(answer.output, stages, digits)):
             return count

@@ -6,7 +6,7 @@ import html
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attn_exp.experiment import mistakes
+from attn_exp import mistakes
 from attn_exp.experiment.judging.stages import Stage
 
 HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from attn_exp import machine
+from attn_exp import machine, mistakes
 from attn_exp.errors import UserError
-from attn_exp.experiment import mistakes
 from attn_exp.experiment.classroom.grading import Grade, grade
 from attn_exp.experiment.classroom.paper import Paper
 from attn_exp.experiment.judging.diagnose import of_another_setting

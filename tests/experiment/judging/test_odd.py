@@ -13,7 +13,7 @@ from attn_exp.experiment.judging.check import check
 from attn_exp.experiment.judging.command import understood
 from attn_exp.experiment.judging.own import given
 from attn_exp.experiment.judging.verdict import Verdict
-from attn_exp.experiment.mistakes._half import rounded
+from attn_exp.mistakes.precision import rounded
 from tests.long import thinned
 from tests.zoo.case import Case
 from tests.zoo.odd_cases import ODD

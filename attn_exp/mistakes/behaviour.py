@@ -1,0 +1,113 @@
+"""How a function behaves: between calls, between the entries of a batch, at the ends of blocks, and with NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array, draw
+from attn_exp.forms.pipeline import At, Step
+from attn_exp.mistakes.mistake import Change, Mistake, around, instead
+from attn_exp.mistakes.softmax import softmax_over
+
+DROPPED = 0.1
+"""How many weights are dropped where this mistake is asked for as a setting."""
+
+
+def drop_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
+    kept = draw(0, "dropout", "uniform", weights.shape) > 2 * DROPPED - 1
+    return np.asarray(after(at, weights, allowed) * kept / (1 - DROPPED))
+
+
+def first_of_the_batch(share: Step, at: At, heads: Array) -> Array:
+    every = share(at, heads)
+    return np.broadcast_to(every[:1], every.shape)
+
+
+def next_of_the_batch(share: Step, at: At, heads: Array) -> Array:
+    return np.roll(share(at, heads), 1, axis=0)
+
+
+def first_keys(count: Callable[[int], int]) -> Change:
+    """Return the change that shows only the first keys: `count` says of how many keys how many are seen."""
+
+    def allowed(step: Step, at: At) -> Any:
+        return step(at) & (np.arange(at.keys) < count(at.keys))
+
+    return around("allowed", allowed)
+
+
+def whole_blocks(block: int) -> Change:
+    """Return the change that drops the keys past the last whole block."""
+    return first_keys(lambda keys: keys // block * block)
+
+
+def nan_in_empty_rows(normalize: Step, at: At, masked: Array) -> Array:
+    return np.where(np.isneginf(masked).all(axis=-1, keepdims=True), np.nan, normalize(at, masked))
+
+
+MISTAKES = {
+    "dropout_on": Mistake(
+        says="Dropout is on: some weights are zero and the others too large, differently at each call.",
+        fix="switch dropout off outside training, as model.eval() does",
+        seen="PyTorch issues 99293 and 124464; nanoGPT PR 240",
+        stage="weights",
+        changes=(around("after", drop_weights),),
+    ),
+    "not_deterministic": Mistake(
+        says="The same call gives different answers.",
+        fix="look for threads that add in any order, for unset memory, or for a random number",
+        seen="kernels with atomic sums; reads of memory that nobody wrote",
+        stage="output",
+    ),
+    "changes_inputs": Mistake(
+        says="The function changes its inputs.",
+        fix="work on copies; no += and no out= on what was given",
+        seen="q *= scale; an in-place mask on a cell that is run again",
+        stage="q",
+    ),
+    "reuses_output": Mistake(
+        says="A second call overwrites the first answer: both are the same memory.",
+        fix="return a new array at each call",
+        seen="a buffer kept between calls",
+        stage="output",
+    ),
+    "batch_mixed": Mistake(
+        says="The entries of a batch see each other: an answer depends on its neighbours.",
+        fix="no sum and no softmax may run over the batch",
+        seen="batch and sequence swapped: AEMatter issue 3, OmDet issue 19",
+        stage="weights",
+        changes=(softmax_over(0), around("share", first_of_the_batch), around("share", next_of_the_batch)),
+        needs=("batch",),
+    ),
+    "tail_dropped": Mistake(
+        says="The last keys are dropped where their number is no multiple of the block.",
+        fix="handle the last, shorter block, and mask what lies beyond the keys",
+        seen="triton issue 2626; jax issue 27224; lightning-attention PR 28",
+        stage="weights",
+        changes=(
+            *(whole_blocks(block) for block in (2, 3, 4, 5, 8, 16, 32, 64, 128)),
+            first_keys(lambda keys: keys - 1),  # the last key alone, as a loop that ends one early does
+        ),
+    ),
+    "nan_leaks": Mistake(
+        says="NaN behind the mask reaches the answer, because 0 times NaN is NaN.",
+        fix="put zeros where no value may be seen, before the product",
+        seen="PyTorch issue 101967; its own scaled_dot_product_attention does it",
+        stage="context",
+        changes=(instead(mix=lambda at, weights, v, k: np.asarray(weights @ v)),),
+        needs=("mask",),
+        remark=True,
+    ),
+    "empty_row_nan": Mistake(
+        says="A query that may see no key gets NaN instead of zeros.",
+        fix="give zero weights to a row of -inf",
+        seen="PyTorch issues 41508 and 103749, before its safe softmax",
+        stage="weights",
+        changes=(around("normalize", nan_in_empty_rows),),
+        needs=("mask",),
+        remark=True,
+    ),
+}

@@ -1,0 +1,304 @@
+"""The heads and the matrices of a layer: cut, shared, put together or projected wrongly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.mistakes.mistake import Change, Mistake, around, instead
+
+# Cut into heads, and put together again
+
+
+def cut_as_it_lies(flat: Array, count: int) -> Array:
+    """Cut `[b t h*d]` with a view alone: it is read as `[b h t d]`."""
+    batch, length, width = flat.shape
+    return flat.reshape(batch, count, length, width // count)
+
+
+def merge_as_it_lies(at: At, context: Array) -> Array:
+    """Put heads together with a view alone: `[b h t d]` is read as `[b t h*d]`."""
+    batch, heads, rows, size = context.shape
+    return context.reshape(batch, rows, heads * size)
+
+
+def heads_as_tokens(recipe: Recipe) -> Recipe:
+    """Return the recipe that leaves heads `[b t h d]`, where those of one token are each other's keys."""
+
+    def place(at: At, side: str, heads: Array, positions: Any) -> Any:
+        return recipe.place(at, side, heads, positions).swapaxes(1, 2)
+
+    def allowed(at: At) -> Any:
+        return np.asarray(recipe.allowed(replace(at, rows=at.heads, keys=at.heads)))
+
+    def gather(at: At, context: Array) -> Any:
+        return recipe.gather(at, context.swapaxes(1, 2))
+
+    return instead(place=place, allowed=allowed, gather=gather)(recipe)
+
+
+def cut_by_stride(flat: Array, count: int) -> Array:
+    """Give head i the numbers i, i + h, i + 2h and so on."""
+    batch, length, width = flat.shape
+    return flat.reshape(batch, length, width // count, count).transpose(0, 3, 1, 2)
+
+
+def merge_by_stride(at: At, context: Array) -> Array:
+    """Put the heads together with their numbers in turns."""
+    batch, heads, rows, size = context.shape
+    return context.transpose(0, 2, 3, 1).reshape(batch, rows, heads * size)
+
+
+def gathered(combine: Callable[[At, Array], Array]) -> Change:
+    """Return the change that makes one head of all; W_o then lends its first rows, as many as there are numbers."""
+
+    def finish(step: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Array:
+        return np.asarray(step(at, merged, None if weight is None else weight[: merged.shape[-1]], bias))
+
+    fitting = around("finish", finish)
+    return lambda recipe: instead(gather=combine)(fitting(recipe))
+
+
+def averaged(context: Array) -> Array:
+    return np.asarray(context.mean(axis=1, keepdims=True))
+
+
+def added(context: Array) -> Array:
+    return np.asarray(context.sum(axis=1, keepdims=True))
+
+
+def for_every_head(combine: Callable[[Array], Array]) -> Change:
+    return gathered(lambda at, context: np.broadcast_to(combine(context), context.shape))
+
+
+def for_one_head(combine: Callable[[Array], Array]) -> Change:
+    return gathered(lambda at, context: combine(context))
+
+
+def without_heads(combine: Callable[[Array], Array]) -> Change:
+    return gathered(lambda at, context: combine(context)[:, 0])
+
+
+# How many heads there are
+
+
+def one_head(recipe: Recipe) -> Recipe:
+    """Return the recipe with one head of full width, scaled by its own size."""
+    wider = around("scaled", lambda scaled, at, scores: scaled(at, scores) / math.sqrt(recipe.heads))
+    return wider(one_head_of_the_same_scale(recipe))
+
+
+def one_head_of_the_same_scale(recipe: Recipe) -> Recipe:
+    """Return the recipe with one head of full width, scaled by the size of the heads that it should have had."""
+
+    def add_up(score: Step, at: At, q: Array, k: Array) -> Array:
+        """Add up the scores of all heads, where these were given apart."""
+        scores = score(at, q, k)
+        return np.asarray(np.broadcast_to(scores.sum(axis=1, keepdims=True), scores.shape))
+
+    return around("score", add_up)(replace(recipe, heads=1, groups=1))
+
+
+def shared(group_of: Callable[[At], Array]) -> Change:
+    """Return the change that gives the query heads other key/value heads."""
+    return instead(share=lambda at, heads: heads[:, group_of(at)])
+
+
+# The projections of a layer
+
+Arrays = Mapping[str, Array]
+
+
+def without_bias(sides: str) -> Change:
+    """Return the change that leaves out the biases of these sides."""
+
+    def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
+        kept = {name: array for name, array in arrays.items() if name != f"b_{side}"}
+        return step(side, x, kept if side in sides else arrays)
+
+    return around("project", project)
+
+
+without_output_bias = around("finish", lambda finish, at, merged, weight, bias: finish(at, merged, weight, None))
+
+
+def turned(sides: str) -> Change:
+    """Return the change that turns the projections of these sides."""
+
+    def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
+        name = f"W_{side}"
+        return step(side, x, {**arrays, name: arrays[name].T} if side in sides else arrays)
+
+    return around("project", project)
+
+
+def finish_turned(finish: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
+    return finish(at, merged, None if weight is None else weight.T, bias)
+
+
+def ordered(order: str) -> Change:
+    """Return the change that takes these projections for q, k and v."""
+    taken = dict(zip("qkv", order, strict=True))
+    return around("project", lambda project, side, x, arrays: project(taken[side], x, arrays))
+
+
+def fused(x: Array, arrays: Arrays) -> Array:
+    """Return x times the three matrices side by side, `[b t 3*h*d]`."""
+    return np.concatenate([x @ arrays[f"W_{name}"] + arrays.get(f"b_{name}", 0.0) for name in "qkv"], axis=-1)
+
+
+def read_per_head(recipe: Recipe) -> Recipe:
+    """Return the recipe that reads the fused matrix as [q | k | v] of each head in turn, as GPT-NeoX has them."""
+
+    def project(side: str, x: Array, arrays: Arrays) -> Array:
+        every = fused(x, arrays)
+        heads = every.reshape(*x.shape[:-1], recipe.heads, 3, every.shape[-1] // (3 * recipe.heads))
+        return np.asarray(heads[..., "qkv".index(side), :].reshape(*x.shape[:-1], -1))
+
+    return instead(project=project)(recipe)
+
+
+def read_in_turns(side: str, x: Array, arrays: Arrays) -> Array:
+    """Read the fused matrix with q, k and v in turns."""
+    return np.asarray(fused(x, arrays)[..., "qkv".index(side) :: 3])
+
+
+MISTAKES = {
+    "heads_not_transposed": Mistake(
+        says="Tokens and heads are not exchanged: tokens and features are mixed, or the heads of one token attend to "
+        "each other.",
+        fix="reshape to [t, h, d] and transpose to [h, t, d]",
+        seen="jsbaan/transformer-from-scratch PR 6; ajhalthor PR 4; hyunwoongko issue 15",
+        stage="q",
+        changes=(
+            instead(split=cut_as_it_lies, merge=merge_as_it_lies),
+            instead(split=cut_as_it_lies),
+            heads_as_tokens,
+            lambda recipe: instead(merge=merge_as_it_lies)(heads_as_tokens(recipe)),
+        ),
+        needs=("layer",),
+    ),
+    "heads_by_stride": Mistake(
+        says="Head i owns every h-th column instead of its own block of columns.",
+        fix="reshape the last axis to [h, d], not [d, h]",
+        seen="reshape(t, d, h) in several ports",
+        stage="q",
+        changes=(instead(split=cut_by_stride), instead(split=cut_by_stride, merge=merge_by_stride)),
+        needs=("layer",),
+    ),
+    "heads_merged_wrong": Mistake(
+        says="Heads are put together with a view alone: the numbers of tokens and heads are mixed.",
+        fix="transpose [h, t, d] to [t, h, d] before the reshape",
+        seen="dfdx issue 158; Trans2Seg issue 4",
+        stage="output",
+        changes=(instead(merge=merge_as_it_lies), instead(merge=merge_by_stride)),
+        needs=("layer",),
+    ),
+    "heads_reversed": Mistake(
+        says="The heads are put together in the reverse order.",
+        fix="head 0 first, head h - 1 last",
+        seen="a list of heads that is built from its end",
+        stage="output",
+        changes=(around("gather", lambda gather, at, context: gather(at, context)[:, ::-1]),),
+    ),
+    "heads_averaged": Mistake(
+        says="The heads are averaged or added instead of put side by side.",
+        fix="concatenate the heads",
+        seen="d2l-en PR 439; Kyubyong/transformer issue 117",
+        stage="output",
+        changes=tuple(
+            way(combine) for combine in (averaged, added) for way in (for_every_head, for_one_head, without_heads)
+        ),
+    ),
+    "single_head": Mistake(
+        says="The number of heads is ignored: one head does all the work.",
+        fix="cut q, k and v into heads before the scores",
+        seen="num_heads stored and never used",
+        stage="q",
+        changes=(one_head, one_head_of_the_same_scale),
+    ),
+    "kv_heads_tiled": Mistake(
+        says="Shared key/value heads are taken in turns: query head i reads i mod g instead of i // (h / g).",
+        fix="repeat each key/value head h / g times; do not tile them",
+        seen="onnx PR 7274; axlearn PR 842; ONNXim PR 34",
+        stage="k",
+        changes=(shared(lambda at: np.arange(at.heads) % at.groups),),
+        needs=("shared",),
+    ),
+    "kv_heads_first": Mistake(
+        says="Every query head reads the first key/value head.",
+        fix="query head i reads key/value head i // (h / g)",
+        seen="broadcast of k[:, :1]; tiny-universe issue 21",
+        stage="k",
+        changes=(
+            shared(lambda at: np.zeros(at.heads, np.int64)),
+            shared(lambda at: np.minimum(np.arange(at.heads), at.groups - 1)),
+        ),
+        needs=("shared",),
+    ),
+    "projection_transposed": Mistake(
+        says="A projection is transposed: x W^T instead of x W.",
+        fix="q = x @ W_q; nn.Linear stores the transpose",
+        seen="x @ in_proj_weight without .T; AutoGPTQ PR 139",
+        stage="q",
+        changes=tuple(turned(sides) for sides in ("qkv", "q", "k", "v", "qk", "kv", "qv")),
+        needs=("layer",),
+    ),
+    "qkv_order": Mistake(
+        says="Query, key and value weights are taken in the wrong order.",
+        fix="the fused matrix holds [q | k | v] in this order; check the model's own layout",
+        seen="mlxcel PR 928; NeMo-RL PR 2802; Odyssey issue 5648",
+        stage="q",
+        changes=(
+            *(ordered(order) for order in ("vkq", "qvk", "kvq", "vqk")),
+            read_per_head,
+            instead(project=read_in_turns),
+        ),
+        needs=("layer",),
+    ),
+    "no_bias": Mistake(
+        says="The biases of the projections are missing.",
+        fix="q = x @ W_q + b_q, and so for k and v",
+        seen="Fast-LLM PR 398; candle-vllm PR 167; Qwen2 loaded as Llama",
+        stage="q",
+        changes=(
+            lambda recipe: without_bias("qkv")(without_output_bias(recipe)),
+            *(without_bias(sides) for sides in ("qkv", "q", "k", "qk")),
+            without_output_bias,
+        ),
+        needs=("bias",),
+    ),
+    "no_value_bias": Mistake(
+        says="The bias of the values is missing.",
+        fix="v = x @ W_v + b_v",
+        seen="ANEForge PR 253",
+        stage="v",
+        changes=(without_bias("v"),),
+        needs=("bias",),
+    ),
+    "no_output_projection": Mistake(
+        says="The output projection W_o is missing.",
+        fix="output = concatenated heads @ W_o",
+        seen="sequence_labeling_tf PR 83; LLMs-from-scratch issue 67",
+        stage="output",
+        changes=(
+            instead(finish=lambda at, merged, weight, bias: merged),
+            instead(finish=lambda at, merged, weight, bias: merged if bias is None else merged + bias),
+        ),
+        needs=("output",),
+    ),
+    "output_projection_transposed": Mistake(
+        says="The output projection W_o is transposed.",
+        fix="output = concatenated heads @ W_o; nn.Linear stores the transpose",
+        seen="weights moved between libraries",
+        stage="output",
+        changes=(around("finish", finish_turned),),
+        needs=("output",),
+    ),
+}

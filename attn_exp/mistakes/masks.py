@@ -1,0 +1,262 @@
+"""The masks: ignored, turned, applied otherwise, or with the edge of causal, padding or window one place off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.window import Window
+
+# What a mask becomes
+
+
+@dataclass(frozen=True)
+class Sees(Mask):
+    """A mask that is any function of the grid."""
+
+    seen: Callable[[Grid], Any]
+
+    def allows(self, grid: Grid) -> Array | bool:
+        return np.asarray(self.seen(grid))
+
+
+def masks_with(masks: tuple[Mask, ...], kind: type[Mask], change: Callable[[Any], Mask | None]) -> tuple[Mask, ...]:
+    """Return the masks with those of one kind changed, also inside masks that are joined; None leaves one out."""
+    changed: list[Mask | None] = []
+    for mask in masks:
+        if isinstance(mask, AllOf | AnyOf):
+            changed.append(type(mask)(masks_with(mask.masks, kind, change)))
+        else:
+            changed.append(change(mask) if isinstance(mask, kind) else mask)
+    return tuple(mask for mask in changed if mask is not None)
+
+
+def each(kind: type[Mask], change: Callable[[Any], Mask | None]) -> Change:
+    """Return the change of every mask of one kind into another; None leaves it out."""
+    return lambda recipe: recipe.with_rules(masks=masks_with(recipe.rules.masks, kind, change))
+
+
+def causal(seen: Callable[[Grid], Any]) -> Change:
+    """Return the change of the causal mask into one that shows other places."""
+    return each(Causal, lambda mask: Sees(seen))
+
+
+def first_query_at(offset: Callable[[At], int]) -> Change:
+    """Return the change that asks the masks as if the first query stood `offset` keys later."""
+
+    def allowed(step: Step, at: At) -> Any:
+        return step(replace(at, rules=replace(at.rules, offset=offset(at))))
+
+    return around("allowed", allowed)
+
+
+def padding(longer: int) -> Change:
+    """Return the change of padding masks into such that end so many keys later."""
+    return each(Padding, lambda mask: Padding(tuple(max(int(length) + longer, 0) for length in np.ravel(mask.lengths))))
+
+
+def window(left: int, right: int) -> Change:
+    """Return the change of windows into such that are so many keys wider on each closed side."""
+
+    def changed(mask: Window) -> Mask:
+        sides = [side if side < 0 else side + wider for side, wider in ((mask.left, left), (mask.right, right))]
+        before, behind = sides
+        if before == -1 and mask.left == 0:
+            return Sees(lambda grid: (grid.key > grid.query) & (grid.key <= grid.query + max(behind, 0)))
+        if behind == -1 and mask.right == 0:
+            return Sees(lambda grid: (grid.key < grid.query) & (grid.key >= grid.query - before))
+        return Window(before, behind)
+
+    return each(Window, changed)
+
+
+def all_masks(wrong: Callable[[Any], Any]) -> Change:
+    """Return the change of what all masks together allow, where there are any."""
+    change = around("allowed", lambda allowed, at: wrong(allowed(at)))
+    return lambda recipe: change(recipe) if recipe.rules.masks else recipe
+
+
+# What is put where a mask forbids
+
+FILLS = (-10.0, -1.0, -2.0, -3.0, -4.0, -5.0, -8.0, -9.0, -15.0, -20.0, -30.0, 1e-9, 1e-6, -1e-9, -50.0, -100.0,
+         -1e3, -1e4)  # fmt: skip
+"""Numbers that people fill with; any other is fitted to the answer by the diagnosis."""
+
+
+def filled(number: float) -> Change:
+    """Return the change that fills with this number."""
+    return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, number))
+
+
+def added(number: float) -> Change:
+    """Return the change that adds this number where the mask forbids."""
+    return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
+
+
+def without_masks(recipe: Recipe) -> Recipe:
+    return recipe.with_rules(masks=())
+
+
+MISTAKES = {
+    "mask_ignored": Mistake(
+        says="The mask has no effect.",
+        fix="put -inf where the mask forbids, before the softmax",
+        seen="a mask lost on a side path; jax issue 32300",
+        stage="masked",
+        changes=(
+            without_masks,
+            each(Allowed, lambda mask: None),  # the mask that was given
+            each(Padding, lambda mask: None),
+            each(Window, lambda mask: None),
+        ),
+        needs=("mask",),
+    ),
+    "mask_inverted": Mistake(
+        says="The mask is read the other way round: what may attend is hidden, and what is hidden attends.",
+        fix="True means may attend; pass ~mask where a function says the opposite",
+        seen="scaled_dot_product_attention keeps True, MultiheadAttention drops it; PyTorch issue 170400",
+        stage="masked",
+        changes=(
+            all_masks(lambda allowed: ~allowed),
+            each(Allowed, lambda mask: Allowed(~mask.values)),
+            each(Padding, lambda mask: Sees(lambda grid: ~np.asarray(mask.allows(grid)))),
+        ),
+        needs=("mask",),
+    ),
+    "mask_transposed": Mistake(
+        says="The mask is transposed: queries and keys have changed places in it.",
+        fix="a mask is [queries, keys]",
+        seen="hyunwoongko/transformer PR 40: padding put on the axis of queries",
+        stage="masked",
+        changes=(
+            all_masks(lambda allowed: allowed.swapaxes(-1, -2)),
+            each(Allowed, lambda mask: Allowed(mask.values.swapaxes(-1, -2))),
+        ),
+        needs=("mask",),
+    ),
+    "mask_after_softmax": Mistake(
+        says="The mask is applied after the softmax, so the weights of a row no longer sum to 1.",
+        fix="put -inf where the mask forbids, before the softmax",
+        seen="timm PR 2236; memory-compressed-attention issue 2",
+        stage="weights",
+        changes=(
+            together(
+                instead(forbid=lambda at, logits, allowed: logits),
+                around(
+                    "after", lambda after, at, weights, allowed: np.where(allowed, after(at, weights, allowed), 0.0)
+                ),
+            ),
+        ),
+        needs=("mask",),
+    ),
+    "mask_multiplied": Mistake(
+        says="The logits are multiplied by the mask: a hidden key has logit 0 and still gets weight.",
+        fix="put -inf where the mask forbids",
+        seen="XLA PR 11444; good-features PR 1",
+        stage="masked",
+        changes=(filled(0.0),),
+        needs=("mask",),
+    ),
+    "mask_small_fill": Mistake(
+        says="Hidden keys get a logit that is too small a penalty, such as -10 or 1e-9, so they keep some weight.",
+        fix="fill with -inf, or with the type's lowest number",
+        seen="gluonts PR 1401 (1e-9 for -1e9); transformers issues 14859 and 17121",
+        stage="masked",
+        changes=(
+            *(filled(number) for number in FILLS),
+            *(added(number) for number in FILLS if number < -0.5),
+        ),
+        needs=("mask",),
+    ),
+    "causal_ignored": Mistake(
+        says="The causal mask is missing: queries see later keys.",
+        fix="hide key j from query i where j > i",
+        seen="keras issue 23038; candle issue 3567; transformers PR 48821",
+        stage="masked",
+        changes=(each(Causal, lambda mask: None),),
+        needs=("causal",),
+    ),
+    "causal_flipped": Mistake(
+        says="The causal mask is flipped: queries see themselves and later keys.",
+        fix="lower triangle, tril, and not triu",
+        seen="nanoGPT issue 170",
+        stage="masked",
+        changes=(causal(lambda grid: grid.key >= grid.query),),
+        needs=("causal",),
+    ),
+    "causal_strict": Mistake(
+        says="The causal mask hides the diagonal: a query does not see its own key.",
+        fix="query i sees keys j <= i, itself included",
+        seen="GPT-SoVITS issue 965",
+        stage="masked",
+        changes=(causal(lambda grid: grid.key < grid.query),),
+        needs=("causal",),
+    ),
+    "causal_next": Mistake(
+        says="The causal mask is one key too wide: a query sees the next token.",
+        fix="query i sees keys j <= i",
+        seen="triu(diagonal=2) for triu(diagonal=1)",
+        stage="masked",
+        changes=(causal(lambda grid: grid.key <= grid.query + 1),),
+        needs=("causal",),
+    ),
+    "causal_top_left": Mistake(
+        says="The causal mask stands at the top left: first query beside first key instead of last beside last.",
+        fix="query i sees keys j <= i + (keys - queries)",
+        seen="PyTorch issues 108108 and 144858; flash-attention issue 282",
+        stage="masked",
+        changes=(first_query_at(lambda at: 0),),
+        needs=("causal",),
+    ),
+    "causal_bottom_right": Mistake(
+        says="The causal mask stands at the bottom right: last query beside last key instead of first beside first.",
+        fix="query i sees keys j <= i",
+        seen="flash-attention from 2.1 on; mlx PR 2836",
+        stage="masked",
+        changes=(first_query_at(lambda at: at.keys - at.rows),),
+        needs=("causal",),
+    ),
+    "padding_one_long": Mistake(
+        says="The padding mask ends one key late: the first filler key is seen.",
+        fix="key j is seen where j < length",
+        seen="<= written for <",
+        stage="masked",
+        changes=(padding(1),),
+        needs=("padding",),
+    ),
+    "padding_one_short": Mistake(
+        says="The padding mask ends one key early: the last real key is hidden.",
+        fix="key j is seen where j < length",
+        seen="length - 1 written for length",
+        stage="masked",
+        changes=(padding(-1),),
+        needs=("padding",),
+    ),
+    "window_one_wide": Mistake(
+        says="The window is one key too wide.",
+        fix="a window of w tokens has left = w - 1: the query counts as one",
+        seen="Megatron-Bridge PR 2656; transformers PR 26792",
+        stage="masked",
+        changes=(window(1, 0), window(0, 1), window(1, 1)),
+        needs=("window",),
+    ),
+    "window_one_narrow": Mistake(
+        says="The window is one key too narrow.",
+        fix="a window of left = n sees n keys before the query, and the query's own",
+        seen="vllm issue 3385; mlx-lm PR 390",
+        stage="masked",
+        changes=(window(-1, 0), window(0, -1), window(-1, -1)),
+        needs=("window",),
+    ),
+}

@@ -1,0 +1,55 @@
+"""What a mistake is: steps of attention done otherwise, with the words that name it and mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from attn_exp.forms.pipeline import Recipe, Step
+
+Change = Callable[[Recipe], Recipe]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One way to compute attention wrongly.
+
+    `says` is a sentence that a student understands, `fix` mends it in one line, `seen` is where it was found in the
+    wild. `stage` is the first stage that it changes. `changes` are the ways in which people make it: each takes a
+    recipe and returns the wrong one. Without any, only several calls show it, and the check finds it by asking twice.
+    `needs` are the settings without which nobody could tell: all of them must be asked for. A `remark` is no failure:
+    plain code that is otherwise right does it too. `group` is the file that it stands in.
+    """
+
+    says: str
+    fix: str
+    seen: str
+    stage: str
+    changes: tuple[Change, ...] = ()
+    needs: tuple[str, ...] = ()
+    remark: bool = False
+    group: str = ""
+
+
+def instead(**steps: Step) -> Change:
+    """Return the change that takes other steps, each by its name."""
+    other: dict[str, Any] = dict(steps)
+    return lambda recipe: replace(recipe, **other)
+
+
+def around(name: str, wrong: Callable[..., Any]) -> Change:
+    """Return the change of one step into `wrong(step, ...)`: the recipe's own step, and what that is given."""
+    return lambda recipe: instead(**{name: partial(wrong, getattr(recipe, name))})(recipe)
+
+
+def together(*changes: Change) -> Change:
+    """Return the change that makes several, one after another."""
+
+    def change(recipe: Recipe) -> Recipe:
+        for one in changes:
+            recipe = one(recipe)
+        return recipe
+
+    return change

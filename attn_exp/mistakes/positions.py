@@ -1,0 +1,87 @@
+"""The positions that are marked in q and k, or in x: missing, one off, in the wrong pairs, or in the values too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from attn_exp.arrays import Array
+from attn_exp.forms import steps
+from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.mistakes.mistake import Change, Mistake, around, instead
+from attn_exp.rules.positions.position import Position
+
+
+def without_positions(recipe: Recipe) -> Recipe:
+    return replace(recipe, positions=())
+
+
+def unmarked(wrong: str) -> Change:
+    """Return the change that marks no positions of one side."""
+
+    def place(step: Step, at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
+        marked: Array = step(at, side, heads, () if side == wrong else positions)
+        return marked
+
+    return around("place", place)
+
+
+def later(wrong: str, further: int) -> Change:
+    """Return the change that moves the positions of one side."""
+
+    def place(at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
+        first = at.past if at.past else at.rules.offset
+        start = (first if side == "q" else 0) + (further if side == wrong else 0)
+        for position in positions if side != "v" else ():
+            heads = steps.turned(position, heads, start)
+        return heads
+
+    return instead(place=place)
+
+
+def other_pairs(recipe: Recipe) -> Recipe:
+    """Return the recipe with positions that pair their numbers the other way."""
+    others = ((position.other_pairs(), position) for position in recipe.positions)
+    return replace(recipe, positions=tuple(position if other is None else other for other, position in others))
+
+
+def also_values(place: Step, at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
+    marked: Array = place(at, "k" if side == "v" else side, heads, positions)
+    return marked
+
+
+MISTAKES = {
+    "position_missing": Mistake(
+        says="Positions have no effect: the order of the tokens is lost.",
+        fix="mark the positions of q and k, or of x",
+        seen="mlx-vlm issue 1983 (always position 0)",
+        stage="q",
+        changes=(without_positions, unmarked("q"), unmarked("k")),
+        needs=("position",),
+    ),
+    "rope_pairing": Mistake(
+        says="Rotary positions turn the wrong pairs: neighbours (2i, 2i+1) instead of halves (i, i + d/2), or the "
+        "reverse.",
+        fix="use the pairing that the weights were trained with",
+        seen="transformers issue 25199; LLMs-from-scratch issues 746 to 838",
+        stage="q",
+        changes=(other_pairs,),
+        needs=("rope",),
+    ),
+    "rope_off_by_one": Mistake(
+        says="Rotary positions of queries and keys start one apart.",
+        fix="query and key of one token have the same position",
+        seen="fla issue 766; flashinfer PR 847; a cache that counts the new token twice",
+        stage="q",
+        changes=(later("q", 1), later("q", -1), later("k", 1), later("k", -1)),
+        needs=("rope",),
+    ),
+    "rope_on_values": Mistake(
+        says="Rotary positions turn the values too.",
+        fix="turn q and k alone",
+        seen="one loop over q, k and v",
+        stage="v",
+        changes=(around("place", also_values),),
+        needs=("rope",),
+    ),
+}

@@ -1,0 +1,55 @@
+"""Half precision: products that are summed, or a softmax that is computed, in float16 or bfloat16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.mistakes.mistake import Change, Mistake, around
+
+KINDS = ("float16", "bfloat16")
+
+
+def rounded(array: Array, kind: str) -> Array:
+    """Return the array rounded to a half type and back."""
+    if kind == "float16":
+        return array.astype(np.float16).astype(np.float64)
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    nearest = bits + 0x7FFF + ((bits >> 16) & 1)
+    cut = np.where(np.isfinite(array), nearest & np.uint32(0xFFFF0000), bits)
+    return cut.astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def halved(kind: str, *names: str) -> Change:
+    """Return the change that computes these steps in a half type."""
+
+    def half(step: Step, at: At, *operands: Array) -> Any:
+        return rounded(step(at, *(rounded(operand, kind) for operand in operands)), kind)
+
+    def change(recipe: Recipe) -> Recipe:
+        for name in names:
+            recipe = around(name, half)(recipe)
+        return recipe
+
+    return change
+
+
+MISTAKES = {
+    "half_accumulation": Mistake(
+        says="Products are summed in half precision.",
+        fix="sum products in float32 or better",
+        seen="tinygrad PR 4985; stablediffusion PR 89",
+        stage="scores",
+        changes=tuple(halved(kind, *names) for kind in KINDS for names in (("score", "mix"), ("score",), ("mix",))),
+    ),
+    "half_softmax": Mistake(
+        says="The softmax is computed in half precision.",
+        fix="compute the softmax in float32 or better",
+        seen="llama.cpp issue 12441; flash-attention PR 2721",
+        stage="weights",
+        changes=tuple(halved(kind, "normalize") for kind in KINDS),
+    ),
+}

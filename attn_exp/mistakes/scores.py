@@ -1,0 +1,192 @@
+"""What score rules do to logits: ALiBi and other biases, soft-caps and sinks, missing, wrong or at the wrong place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.forms.pipeline import At, Recipe
+from attn_exp.mistakes.mistake import Change, Mistake, instead
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.scores.alibi import Alibi, slopes
+from attn_exp.rules.scores.score import Score
+
+# ALiBi: slope * distance is subtracted, with a slope for each head
+
+
+@dataclass(frozen=True)
+class Adds(Score):
+    """A score rule that adds any function of the grid."""
+
+    added: Callable[[Grid], Any]
+
+    def bias(self, grid: Grid) -> Array:
+        return np.asarray(self.added(grid))
+
+
+def alibi(added: Callable[[Grid], Any]) -> Change:
+    """Return the change of ALiBi's bias into another."""
+
+    def change(recipe: Recipe) -> Recipe:
+        scores = tuple(Adds(added) if isinstance(rule, Alibi) else rule for rule in recipe.rules.scores)
+        return recipe.with_rules(scores=scores)
+
+    return change
+
+
+def slope(grid: Grid) -> Array:
+    """Return the right slope of each place."""
+    return np.asarray(np.array(slopes(grid.heads))[grid.head])
+
+
+def sloped(rates: Callable[[int], Array]) -> Change:
+    """Return the change to other slopes: a function of the number of heads gives one for each."""
+    return alibi(lambda grid: -rates(grid.heads)[grid.head] * abs(grid.query - grid.key))
+
+
+def powers_of_8(heads: int) -> Array:
+    return np.asarray(2.0 ** (-8.0 * np.arange(1, heads + 1) / heads))
+
+
+def powers_of_8_from_zero(heads: int) -> Array:
+    return np.asarray(2.0 ** (-8.0 * np.arange(heads) / heads))
+
+
+def powers_of_2(heads: int) -> Array:
+    return np.asarray(2.0 ** -np.arange(1.0, heads + 1))
+
+
+def powers_of_2_from_zero(heads: int) -> Array:
+    return np.asarray(2.0 ** -np.arange(0.0, heads))
+
+
+def reversed_order(heads: int) -> Array:
+    return np.asarray(slopes(heads)[::-1])
+
+
+def rounded_up(heads: int) -> Array:
+    return powers_of_8(1 << (heads - 1).bit_length())[:heads]
+
+
+def rounded_up_from_zero(heads: int) -> Array:
+    return powers_of_8_from_zero(1 << (heads - 1).bit_length())[:heads]
+
+
+def fractions(heads: int) -> Array:
+    return np.asarray(1.0 / np.arange(1.0, heads + 1))
+
+
+def one_for_all(heads: int) -> Array:
+    return np.full(heads, slopes(heads)[0])
+
+
+SLOPES = (
+    powers_of_8,
+    powers_of_8_from_zero,
+    powers_of_2,
+    reversed_order,
+    rounded_up,
+    fractions,
+    one_for_all,
+    powers_of_2_from_zero,
+    rounded_up_from_zero,
+)
+"""Wrong slopes that people take."""
+
+
+# Rules left out, or at another place
+
+
+def without_bias(recipe: Recipe) -> Recipe:
+    return recipe.with_rules(scores=tuple(rule for rule in recipe.rules.scores if type(rule).bias is Score.bias))
+
+
+def without_sink(recipe: Recipe) -> Recipe:
+    kept = tuple(rule for rule in recipe.rules.scores if rule.extra(np.zeros(1, np.int64)) is None)
+    return recipe.with_rules(scores=kept)
+
+
+def unbent(at: At, logits: Array) -> Array:
+    return logits
+
+
+def bent_before_scale(recipe: Recipe) -> Recipe:
+    def scaled(at: At, scores: Array) -> Any:
+        return recipe.scaled(at, recipe.bent(at, scores))
+
+    return instead(scaled=scaled, bent=unbent)(recipe)
+
+
+def bent_after_mask(recipe: Recipe) -> Recipe:
+    def forbid(at: At, logits: Array, allowed: Array) -> Any:
+        return recipe.bent(at, recipe.forbid(at, logits, allowed))
+
+    return instead(bent=unbent, forbid=forbid)(recipe)
+
+
+MISTAKES = {
+    "alibi_slopes": Mistake(
+        says="ALiBi's slopes are wrong for this number of heads.",
+        fix="2^(-8 i / h) from i = 1 where h is a power of two; else the slopes of the powers below and above",
+        seen="mlx issue 343 (heads not a power of two); aprender PR 2143 (exponent off by one)",
+        stage="masked",
+        changes=tuple(sloped(rates) for rates in SLOPES),
+        needs=("alibi",),
+    ),
+    "alibi_sign": Mistake(
+        says="ALiBi has the wrong sign: far keys are favoured.",
+        fix="subtract slope * distance",
+        seen="distance taken as j - i where i - j is meant",
+        stage="masked",
+        changes=(
+            alibi(lambda grid: slope(grid) * abs(grid.query - grid.key)),
+            alibi(lambda grid: slope(grid) * (grid.query - grid.key)),
+            alibi(lambda grid: slope(grid) * (grid.key - grid.query)),
+        ),
+        needs=("alibi",),
+    ),
+    "position_bias_missing": Mistake(
+        says="The position bias is missing: nothing is added to the logits by distance.",
+        fix="logits = scores / sqrt(d) + bias, before the mask and the softmax",
+        seen="a call without the slopes of its ALiBi model: each keyword for a bias has none as its default",
+        stage="masked",
+        changes=(without_bias,),
+        needs=("added",),
+    ),
+    "softcap_missing": Mistake(
+        says="The soft-cap is missing.",
+        fix="logits = cap * tanh(logits / cap)",
+        seen="sglang issue 33915; vllm-metal issue 665",
+        stage="capped",
+        changes=(instead(bent=unbent),),
+        needs=("softcap",),
+    ),
+    "softcap_before_scale": Mistake(
+        says="The soft-cap is applied before the scale.",
+        fix="scale, then cap",
+        seen="scale applied in the kernel after a capped product",
+        stage="logits",
+        changes=(bent_before_scale,),
+        needs=("softcap",),
+    ),
+    "softcap_after_mask": Mistake(
+        says="The soft-cap comes after the mask: -inf becomes -cap, and hidden keys get weight.",
+        fix="cap first, then mask",
+        seen="flash-attention PR 1025; ONNX's reference code up to 1.21",
+        stage="masked",
+        changes=(bent_after_mask,),
+        needs=("softcap", "mask"),
+    ),
+    "sink_missing": Mistake(
+        says="The attention sink is missing: the weights of a row sum to 1.",
+        fix="add the sink's exp(logit) to the sum of each row",
+        seen="AttentionIsOFFByOne issue 5; gpt-oss loaded without its sinks",
+        stage="weights",
+        changes=(without_sink,),
+        needs=("sink",),
+    ),
+}

@@ -1,0 +1,112 @@
+"""The catalogue: every mistake has its words, the steps it changes are right without it, and it changes a number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attn_exp import mistakes, registry
+from attn_exp.forms.pipeline import Given, Recipe, compute
+from attn_exp.reference import loops
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.positions.rope import Rope
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.scores.sink import Sink
+from attn_exp.rules.scores.softcap import Softcap
+
+BETWEEN_CALLS = {"not_deterministic", "changes_inputs", "reuses_output"}
+EDGES = {"no_max_subtraction", "nan_leaks", "empty_row_nan"}
+"""Mistakes that ordinary numbers do not show."""
+
+
+def test_names_are_listed_in_order_and_none_stands_in_two_groups() -> None:
+    groups = registry.names(mistakes.__path__, without=("mistake",))
+    entries = [name for group in groups for name in registry.module(mistakes.__name__, group).MISTAKES]
+    assert list(mistakes.names()) == sorted(entries)
+    assert mistakes.mistake("no_scale").group == "scale" and mistakes.mistake("no_bias").group == "heads"
+
+
+@pytest.mark.parametrize("name", mistakes.names())
+def test_a_mistake_says_what_it_is_and_how_to_mend_it(name: str) -> None:
+    mistake = mistakes.mistake(name)
+    assert mistake.says.endswith(".") and len(mistake.says) < 130
+    assert mistake.fix and mistake.seen and mistake.group
+    assert bool(mistake.changes) == (name not in BETWEEN_CALLS)
+
+
+def problem(layer: bool, masks: tuple[Mask, ...], scores: tuple[Score, ...]) -> tuple[Recipe, Given]:
+    """Return a problem with two entries, six heads that share three, and 9 tokens."""
+    rng = np.random.default_rng(3)
+    rules = Rules(scale=8**-0.5, masks=masks, scores=scores)
+    recipe = Recipe(rules, heads=6, groups=3, positions=(Rope(),))
+    if not layer:
+        q, k, v = (rng.standard_normal((2, heads, 9, 8)) for heads in (6, 3, 3))
+        return recipe, Given(q, k, v)
+    sizes: dict[str, tuple[int, ...]] = {"W_q": (48, 48), "W_k": (48, 24), "W_v": (48, 24), "W_o": (48, 48)}
+    sizes |= {"b_q": (48,), "b_k": (24,), "b_v": (24,), "b_o": (48,)}
+    arrays = {name: rng.standard_normal(shape) / 5 for name, shape in sizes.items()}
+    return recipe, Given(x=rng.standard_normal((2, 9, 48)), arrays=arrays)
+
+
+MASKS: tuple[Mask, ...] = (Causal(), Window(4, 0), Padding((7, 8)), Allowed(np.tril(np.ones((9, 9), bool), 7)))
+SCORES: tuple[Score, ...] = (Softcap(2.0), Alibi(), Sink(0.3))
+
+
+@pytest.mark.parametrize("name", [name for name in mistakes.names() if name not in BETWEEN_CALLS | EDGES])
+def test_each_way_to_make_a_mistake_changes_a_number(name: str) -> None:
+    """One way of each, in heads or in a layer whose projections are square, on masks alone or on all rules."""
+    changed = []
+    for layer in (False, True):
+        for masks, scores in ((MASKS, SCORES), ((Causal(),), ()), ((Window(3, 0),), SCORES), ((Padding((6, 7)),), ())):
+            recipe, given = problem(layer, masks, scores)
+            right = compute(recipe, given)["output"]
+            for change in mistakes.mistake(name).changes:
+                try:
+                    wrong = compute(change(recipe), given)["output"]
+                except ValueError:
+                    continue
+                changed.append(wrong.shape != right.shape or bool(np.abs(wrong - right).max() > 1e-6))
+    square = name in ("projection_transposed", "qkv_order", "causal_top_left", "causal_bottom_right")
+    assert any(changed) or square
+
+
+@pytest.mark.parametrize("name", ["causal_top_left", "causal_bottom_right"])
+def test_alignment_shows_where_keys_outnumber_queries(name: str) -> None:
+    rng = np.random.default_rng(0)
+    given = Given(
+        rng.standard_normal((1, 2, 4, 8)), rng.standard_normal((1, 2, 7, 8)), rng.standard_normal((1, 2, 7, 8))
+    )
+    offset = 3 if name == "causal_top_left" else 0
+    recipe = Recipe(Rules(scale=0.3, masks=(Causal(),), offset=offset), 2, 2)
+    other = Recipe(Rules(scale=0.3, masks=(Causal(),), offset=3 - offset), 2, 2)
+    wrong = compute(mistakes.mistake(name).changes[0](recipe), given)["output"]
+    np.testing.assert_allclose(wrong, compute(other, given)["output"])
+
+
+@pytest.mark.parametrize("masks", [(), (Causal(),), (Window(2, 1),), MASKS])
+@pytest.mark.parametrize("scores", [(), (Softcap(2.0),), (Alibi(),), (Sink(0.3),), SCORES])
+def test_the_steps_without_a_mistake_are_those_of_the_scalar_loops(
+    masks: tuple[Mask, ...], scores: tuple[Score, ...]
+) -> None:
+    recipe, given = problem(False, masks, scores)
+    rng = np.random.default_rng(8)
+    given = Given(
+        rng.standard_normal((1, 6, 9, 8)), rng.standard_normal((1, 3, 9, 8)), rng.standard_normal((1, 3, 9, 8))
+    )
+    recipe = Recipe(
+        recipe.rules.__class__(scale=0.4, masks=tuple(m for m in masks if not isinstance(m, Padding)), scores=scores),
+        6,
+        3,
+    )
+    weights = compute(recipe, given)["weights"][0]
+    assert given.q is not None and given.k is not None
+    q, k = (side[0].swapaxes(0, 1).reshape(9, -1).tolist() for side in (given.q, given.k))
+    for head, row in ((0, 0), (2, 5), (5, 8)):
+        expected = loops.weights(q, k, 6, head, row, row, recipe.rules)
+        np.testing.assert_allclose(weights[head, row], expected, atol=1e-14)
