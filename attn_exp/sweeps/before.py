@@ -12,8 +12,10 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.compare import prepared
+from attn_exp.problem import left
 from attn_exp.runs.store import check_writable
-from attn_exp.sweeps import by_head, kinds_of_plots, manifest, parquet
+from attn_exp.sweeps import kinds_of_plots, manifest, parquet
+from attn_exp.sweeps.answers.totals import LAYER, head_column
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.plan import Plan, index_of
 from attn_exp.sweeps.space import Space
@@ -53,7 +55,25 @@ def more_metrics(space: Space) -> tuple[str, ...]:
         asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
     if len(asked) > 1 or any(axis.key in ("check", "dtype", "metrics") for axis in space.axes):
         raise UserError("metrics, check and dtype belong to the whole sweep and take one value")
-    return (*(name for name in asked.pop() if name not in row_columns()), *by_head.columns(space))
+    return (*(name for name in asked.pop() if name not in row_columns()), *head_columns(space))
+
+
+def head_columns(space: Space) -> tuple[str, ...]:
+    """Return a column for each pattern of each head, where a sweep goes over the layers of a model; else none.
+
+    A model that cannot be read has none: its points say why.
+    """
+    keys = [axis.key for axis in space.axes]
+    config = read(space.settings(0))
+    if LAYER not in keys or "head" in keys or config.model.family is None:
+        return ()
+    from attn_exp.experiment import patterns  # noqa: PLC0415 - few sweeps are of models
+
+    try:
+        heads = left.settled(config).head
+    except UserError:
+        return ()
+    return tuple(head_column(head, name) for head in range(1, heads + 1) for name in patterns.NAMES)
 
 
 def check_points(plan: Plan) -> None:

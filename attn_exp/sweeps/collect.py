@@ -14,10 +14,17 @@ from attn_exp.report import papers
 from attn_exp.runs import records, seal
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import lock, manifest, overview, parquet
-from attn_exp.sweeps.answers.answers import EFFECT, SHARE, effect_records, effects_table, share_records, shares_table
-from attn_exp.sweeps.answers.percentiles import percentiles_table
+from attn_exp.sweeps.answers.answers import (
+    EFFECT,
+    SHARE,
+    effect_records,
+    effects_table,
+    percentiles_table,
+    share_records,
+    shares_table,
+)
+from attn_exp.sweeps.answers.totals import Summary, summarized
 from attn_exp.sweeps.parts import Part, Shelf
-from attn_exp.sweeps.totals import Summary, summarized
 
 PARTIAL = "partial"
 

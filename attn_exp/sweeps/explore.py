@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from attn_exp.experiment.row import is_deep, titled
+from attn_exp.sweeps.answers.totals import Moments, Summary
 from attn_exp.sweeps.overview import metrics, varying, worth_plotting
-from attn_exp.sweeps.totals import Moments, Summary
 
 MOST_CELLS = 3000
 """A page with more numbers than these would be slow; its pictures and its table say the same."""

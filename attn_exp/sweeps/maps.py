@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from attn_exp.experiment.row import titled
 from attn_exp.report import words
 from attn_exp.report.charts.matplotlib_figure import drawable
-from attn_exp.sweeps import by_head
+from attn_exp.sweeps.answers.totals import LAYER, Summary, head_and_pattern, head_column
 from attn_exp.sweeps.panels import ends, in_order, labels, level, name_ticks, panels
-from attn_exp.sweeps.totals import Summary
 
 Key = tuple[str, ...]
 
@@ -108,10 +107,10 @@ def by_layers(summary: Summary) -> Figure | None:
 
     Several points of one layer are drawn as their mean, and of several variants the first.
     """
-    places = [place for name in summary.most if (place := by_head.parsed(name))]
-    if not places or by_head.LAYER not in summary.axes:
+    places = [place for name in summary.most if (place := head_and_pattern(name))]
+    if not places or LAYER not in summary.axes:
         return None
-    axis, heads = summary.axes.index(by_head.LAYER), max(head for head, _ in places)
+    axis, heads = summary.axes.index(LAYER), max(head for head, _ in places)
     layers, patterns = in_order(labels(summary, axis)), list(dict.fromkeys(pattern for _, pattern in places))
     figure, axes = panels(len(patterns), 3, max(1.0, 0.13 * len(layers) + 0.5))
     for panel, pattern in zip(axes, patterns, strict=True):
@@ -132,7 +131,7 @@ def pattern_map(summary: Summary, axis: int, shape: tuple[Sequence[str], int], p
     sums, counts = np.zeros((len(layers), heads)), np.zeros((len(layers), heads))
     for key, cell in summary.cells.items():
         for head in range(heads):
-            moments = cell.get(by_head.column(head + 1, pattern))
+            moments = cell.get(head_column(head + 1, pattern))
             if moments is not None and key[-1] == summary.variants[0]:
                 sums[layers.index(key[axis]), head] += moments.mean
                 counts[layers.index(key[axis]), head] += 1

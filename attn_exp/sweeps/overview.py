@@ -14,10 +14,9 @@ from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table as drawn
 from attn_exp.runs import own_members
-from attn_exp.sweeps.merging import ANY, merged, numbers
+from attn_exp.sweeps.answers.totals import ANY, Summary, merge_rows, numbers_shown
 from attn_exp.sweeps.meter import span
 from attn_exp.sweeps.points import command, point_words
-from attn_exp.sweeps.totals import Summary
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 TO_THE_FIRST = ("shift", "cosine")
@@ -112,14 +111,14 @@ class Lines:
 def table(about: Mapping[str, Any], summary: Summary, most: int, depth: str = "all") -> Lines:
     """Return the table, with no more than `most` rows; a setting that changes no row has no column."""
     names = metrics(summary, depth)
-    rows = merged(summary, names)
+    rows = merge_rows(summary, names)
     places = [place for place in varying(summary) if any(row.labels[place] != ANY for row in rows)]
     lines = tuple(
         Line(
             tuple(row.labels[place] for place in places),
             row.labels[-1],
             row.count,
-            (*[str(row.tally or "")] * bool(summary.tallies), *numbers(row, names)[1:]),
+            (*[str(row.tally or "")] * bool(summary.tallies), *numbers_shown(row, names)[1:]),
             repeat(about, summary, row.key),
         )
         for row in rows[:most]

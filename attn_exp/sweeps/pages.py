@@ -18,10 +18,9 @@ from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.page import svg_source
 from attn_exp.report.shown import Shown
 from attn_exp.sweeps import overview
-from attn_exp.sweeps.answers.answers import effects_table, shares_table
-from attn_exp.sweeps.answers.percentiles import percentiles_table
+from attn_exp.sweeps.answers.answers import effects_table, percentiles_table, shares_table
+from attn_exp.sweeps.answers.totals import Summary
 from attn_exp.sweeps.explore import explored
-from attn_exp.sweeps.totals import Summary
 
 
 def page(about: Mapping[str, Any], summary: Summary, drawn: Mapping[str, bytes]) -> str:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from attn_exp.arrays import Array
 from attn_exp.report.charts.matplotlib_figure import WIDTH, drawable
-from attn_exp.sweeps.totals import Moments, Summary
+from attn_exp.sweeps.answers.totals import Moments, Summary
 
 
 def labels(summary: Summary, place: int) -> list[str]:

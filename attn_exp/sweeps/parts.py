@@ -19,7 +19,8 @@ from pathlib import Path
 from attn_exp import machine
 from attn_exp.runs.json_file import DamagedError
 from attn_exp.sweeps import parquet
-from attn_exp.sweeps.task import OK, as_csv
+from attn_exp.sweeps.answers.cube import OK
+from attn_exp.sweeps.task import as_csv
 
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?(?:-(\d{1,12})-([0-9a-f]{16}))?\.(csv|parquet)")
 PIECE, MOST_BYTES = 2**20, 2**30

@@ -19,12 +19,12 @@ from attn_exp.report.charts.chart import COLOURS, MARKERS
 from attn_exp.report.charts.matplotlib_figure import STYLE, drawable, encoded, fonts_for
 from attn_exp.sweeps import forest, maps
 from attn_exp.sweeps.answers.effects import FEW
+from attn_exp.sweeps.answers.totals import Moments, Summary
 from attn_exp.sweeps.explore import spaced_by_factors
 from attn_exp.sweeps.kinds_of_plots import NEEDS
 from attn_exp.sweeps.maps import PANELS, heat, parallel
 from attn_exp.sweeps.overview import depth_of, varying, worth_plotting
 from attn_exp.sweeps.panels import half, is_number, labels, legend, number, panels, same_scale
-from attn_exp.sweeps.totals import Moments, Summary
 
 __all__ = ["draw", "encoded"]
 

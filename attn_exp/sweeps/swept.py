@@ -15,9 +15,9 @@ from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report.escapes import html
 from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.answers.answers import EFFECT, SHARE, effect_records, effects_table, share_records, shares_table
+from attn_exp.sweeps.answers.totals import Summary, summarized
 from attn_exp.sweeps.parquet import kinds
 from attn_exp.sweeps.task import row_columns
-from attn_exp.sweeps.totals import Summary, summarized
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,10 +26,12 @@ from attn_exp.problem.passing import Pass
 from attn_exp.registry import Origin
 from attn_exp.runs import records
 from attn_exp.runs.records import cell
-from attn_exp.sweeps import by_head, many
+from attn_exp.sweeps import many
+from attn_exp.sweeps.answers.cube import OK
+from attn_exp.sweeps.answers.totals import TALLY, head_and_pattern
 from attn_exp.sweeps.plan import Job, Plan, task_version
 
-OK, FAILED, CRASHED = "ok", "failed", "crashed"
+FAILED, CRASHED = "failed", "crashed"
 LONGEST = 300
 """Characters of an error that a table keeps."""
 
@@ -42,10 +44,6 @@ class Done:
     lines: bytes
     computed: int
     failed: int
-
-
-TALLY = ("agreeing", "printed")
-"""Columns of parts that the results do not show: how many printed figures agree, and of how many."""
 
 
 def columns(plan: Plan) -> list[str]:
@@ -163,12 +161,32 @@ def ok_lines(plan: Plan, number: int, config: Config, comparison: Comparison) ->
 
 def more_numbers(plan: Plan, config: Config, comparison: Comparison) -> dict[tuple[str, str], float]:
     """Return what `metrics=` asks for, by variant and metric, and the patterns of heads."""
-    heads = by_head.numbers(comparison, plan.metrics)
-    if all(map(by_head.parsed, plan.metrics)):
+    heads = head_numbers(comparison, plan.metrics)
+    if all(map(head_and_pattern, plan.metrics)):
         return heads
     computed = [variant for variant in comparison.variants if not variant.refused]
     records = measures.examine(config, comparison.problem, computed)
     return heads | {(record.variant, record.metric): record.value for record in records}
+
+
+def head_numbers(comparison: Comparison, names: Sequence[str]) -> dict[tuple[str, str], float]:
+    """Return what the columns of each variant hold: NaN where it has no such head, or does not form its weights."""
+    wanted = {name: place for name in names if (place := head_and_pattern(name))}
+    if not wanted:
+        return {}
+    from attn_exp.experiment import patterns  # noqa: PLC0415 - few sweeps are of models
+
+    problem, values = comparison.problem, {}
+    for variant in comparison.variants:
+        weights = comparison.traces[variant.name].weights
+        if weights is None:
+            continue
+        offset, apart = int(variant.rules.offset), problem.memory is not None
+        shares = patterns.measured(weights, problem.key_tokens, offset, apart)
+        for name, (head, pattern) in wanted.items():
+            known = head <= len(weights)
+            values[variant.name, name] = float(shares[pattern][head - 1]) if known else math.nan
+    return values
 
 
 def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:

@@ -12,10 +12,9 @@ import pytest
 from scipy import stats
 
 from attn_exp.sweeps.answers import cube as cubes
-from attn_exp.sweeps.answers.answers import Answers, effects_table
+from attn_exp.sweeps.answers.answers import Answers, effects_table, percentiles_table
 from attn_exp.sweeps.answers.effects import Effect, interval, resamples
-from attn_exp.sweeps.answers.percentiles import percentiles_table
-from attn_exp.sweeps.totals import Summary, summarized
+from attn_exp.sweeps.answers.totals import Summary, summarized
 
 HEAD = ["point", "seed", "d", "scale", "status", "message", "variant", "variant_scale", "same_as", "entropy", "shift"]
 

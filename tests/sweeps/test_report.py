@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from attn_exp.report.inline import digest
 from attn_exp.sweeps import collect, manifest, overview, plots
-from attn_exp.sweeps.totals import Summary, summarized
+from attn_exp.sweeps.answers.totals import Summary, summarized
 from tests.sweeps.command import COMMAND, environment, quickly, the_sweep
 
 

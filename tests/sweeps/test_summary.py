@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from attn_exp.sweeps.student import t_975
-from attn_exp.sweeps.totals import MOST_CELLS, Failure, Moments, folds, summarized
+from attn_exp.sweeps.answers.effects import t_975
+from attn_exp.sweeps.answers.totals import MOST_CELLS, Failure, Moments, folds, summarized
 
 HEAD = ["point", "head", "seed", "status", "message", "variant", "error", "entropy"]
 AXES: list[dict[str, Any]] = [

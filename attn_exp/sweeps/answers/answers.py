@@ -1,18 +1,21 @@
-"""All that a sweep answers, made once from its cube: what the terminal, the page, the tables and the plots share."""
+"""All that a sweep answers, made once from its cube, and its tables: terminal, page, files and plots share both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
+
+import numpy as np
 
 from attn_exp.experiment.row import titled
 from attn_exp.report import words
+from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.effects import Effect, between_variants, effects, inert
+from attn_exp.sweeps.answers.effects import FEW, Effect, Share, between_variants, effects, inert, shares
 from attn_exp.sweeps.answers.sentences import is_number, sentences, signed
-from attn_exp.sweeps.answers.variance import Share, shares
 
 
 @dataclass(frozen=True)
@@ -101,3 +104,29 @@ def shares_table(answers: Answers) -> Table:
     lines = tuple((titled(share.metric), " × ".join(share.settings), f"{share.share:.1%}") for share in large)
     head = (words.METRIC, words.EXPLAINED_BY, words.SHARE)
     return Table("shares", words.SHARES_OF_VARIANCE, head, lines, deep_places(share.metric for share in large))
+
+
+SHARES = (5, 25, 50, 75, 95)
+"""Percentiles that a table shows; between two numbers they are interpolated (Hyndman & Fan 1996, type 7)."""
+
+
+def percentiles_table(cube: Cube | None) -> Table:
+    """Return a line for each combination, variant and metric that differs over the seeds, of which there are enough."""
+    pairs = () if cube is None or len(cube.seeds) < FEW else tuple(lines_of(cube))
+    names = () if cube is None else cube.names
+    head = (*names, words.VARIANT_HEAD, words.METRIC, words.SEEDS, *(f"{share}%" for share in SHARES))
+    lines, deep = tuple(line for _, line in pairs), deep_places(metric for metric, _ in pairs)
+    return Table("percentiles", words.PERCENTILES_OVER_SEEDS, head, lines, deep)
+
+
+def lines_of(cube: Cube) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the lines, each after its metric, in the order of the points."""
+    for places in product(*(range(len(levels)) for levels in cube.levels)):
+        labels = tuple(levels[place] for levels, place in zip(cube.levels, places, strict=True))
+        for variant, label in enumerate(cube.variants):
+            for metric, numbers in cube.numbers.items():
+                seeds = numbers[..., variant][places]
+                seeds = seeds[np.isfinite(seeds)]
+                if len(seeds) >= FEW and np.ptp(seeds) > 0:
+                    shown = map(brief, map(float, np.percentile(seeds, SHARES)))
+                    yield metric, (*labels, label, titled(metric), f"{len(seeds)}", *shown)

@@ -12,7 +12,9 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.row import COLUMNS
-from attn_exp.sweeps.task import OK
+
+OK = "ok"
+"""What the column `status` says of a point that has its rows."""
 
 MOST_POINTS = 50_000
 """Points that are compared in pairs; of a larger sweep, those of its first seeds."""

@@ -1,16 +1,16 @@
-"""What a setting does to a metric: paired differences, seed by seed, and how sure they are."""
+"""What a setting does to a metric: paired differences, seed by seed, how sure they are, and what explains most."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.sweeps.answers.cube import OWN, Cube
-from attn_exp.sweeps.student import t_975
 
 RESAMPLES, MOST_RESAMPLED = 2000, 1000
 SEED = 20_261
@@ -20,6 +20,14 @@ FEW = 5
 """With fewer seeds than these no interval is worth its name; the differences are shown themselves."""
 NOISE = 1e-9
 """Differences below this share of the numbers, or below 1e-12, are rounding."""
+
+T_975 = (
+    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
+    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
+)  # fmt: skip
+"""97.5 % points of Student's t for 1 to 30 degrees of freedom; Abramowitz & Stegun 1964, table 26.10."""
+Z_975 = 1.959963985
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,15 @@ class Effect:
         if math.isnan(self.low):
             return self.seeds > 1 and self.share == 1
         return not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of a metric's variance over all rows that one setting, or two settings beyond each alone, explains."""
+
+    metric: str
+    settings: tuple[str, ...]
+    share: float
 
 
 def effects(cube: Cube) -> Iterator[Effect]:
@@ -145,6 +162,19 @@ def interval(numbers: Array, drawn: Array | None = None) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def t_975(freedom: int) -> float:
+    """Return the 97.5 % point of Student's t; beyond the table, Abramowitz & Stegun 1964, formula 26.7.5."""
+    if freedom <= len(T_975):
+        return T_975[freedom - 1]
+    z, n = Z_975, freedom
+    steps = (
+        (z**3 + z) / (4 * n),
+        (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2),
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3),
+    )
+    return z + sum(steps)
+
+
 def inert(cube: Cube) -> dict[str, list[str]]:
     """Return, for each setting, the variants in which it changes nothing.
 
@@ -184,3 +214,42 @@ def same_functions(cube: Cube) -> list[tuple[str, ...]]:
         else:
             home.append(variant)
     return [tuple(cube.variants[variant] for variant in group) for group in groups if len(group) > 1]
+
+
+def shares(cube: Cube) -> Iterator[Share]:
+    """Yield the share of each setting, of the seed, of the variant and of each pair, the largest first.
+
+    Sums of squares of a balanced design: `SS_A = N / L_A sum_a (m_a - m)^2` and
+    `SS_AB = N / (L_A L_B) sum_ab (m_ab - m_a - m_b + m)^2`, over the total `sum (y - m)^2`. They are exact, and add up
+    to 1 with what three settings or more do together. Nothing is yielded where a combination is missing.
+    """
+    names = (*cube.names, "seed", "variant")
+    for metric, numbers in cube.numbers.items():
+        if not np.isfinite(numbers).all():
+            continue
+        centred = numbers - numbers.mean()
+        total = float((centred**2).sum())
+        if total <= numbers.size * max(1e-12, 1e-9 * float(np.abs(numbers).max())) ** 2:
+            continue
+        axes = [axis for axis in range(numbers.ndim) if numbers.shape[axis] > 1]
+        alone = {axis: along(centred, (axis,)) for axis in axes}
+        parts: list[tuple[tuple[str, ...], float]] = [
+            ((names[axis],), squares(alone[axis], numbers.size)) for axis in axes
+        ]
+        for one, other in combinations(axes, 2):
+            both = along(centred, (one, other)) - alone[one] - alone[other]
+            parts.append(((names[one], names[other]), squares(both, numbers.size)))
+        for settings, sum_of_squares in sorted(parts, key=lambda pair: -pair[1]):
+            yield Share(metric, settings, sum_of_squares / total)
+
+
+def along(centred: Array, kept: tuple[int, ...]) -> Array:
+    """Return the means over all axes but some, which broadcast against the whole."""
+    dropped = tuple(axis for axis in range(centred.ndim) if axis not in kept)
+    means: Array = centred.mean(axis=dropped, keepdims=True)
+    return means
+
+
+def squares(means: Array, size: int) -> float:
+    """Return the sum of squares of means, each as often as there are numbers in it."""
+    return float((means**2).sum()) * size / means.size

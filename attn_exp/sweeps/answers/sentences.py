@@ -14,8 +14,7 @@ from attn_exp.experiment.row import COLUMNS
 from attn_exp.report import words
 from attn_exp.report.verdict import listed
 from attn_exp.sweeps.answers.cube import METRICS, Cube
-from attn_exp.sweeps.answers.effects import Effect, compared, same_functions
-from attn_exp.sweeps.answers.variance import Share
+from attn_exp.sweeps.answers.effects import Effect, Share, compared, same_functions
 
 SPOKEN = ("entropy", "largest_weight", "shift", "cosine")
 """The metrics of a row that sentences speak of, the first that change first."""

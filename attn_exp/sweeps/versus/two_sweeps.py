@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.experiment.row import COLUMNS
 from attn_exp.report import words
 from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table, deep_places
+from attn_exp.sweeps.answers.cube import METRICS, OK
 from attn_exp.sweeps.answers.effects import compared
 from attn_exp.sweeps.answers.sentences import signed
 from attn_exp.sweeps.overview import depth_of
-from attn_exp.sweeps.task import OK
 from attn_exp.sweeps.versus.versus import Versus, common, counted, differing, made_by, settings_table
 
-METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 ROUNDING = ("error", "error_ulp", "row_sum_error")
 """Metrics that are rounding themselves: they move with it, and nothing is wrong."""
 NEAR = 256 * np.finfo(np.float64).eps

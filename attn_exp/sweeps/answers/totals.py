@@ -1,27 +1,44 @@
-"""A sweep's results in few numbers: streamed from its parts, a cell per combination of settings and variant."""
+"""A sweep's results in few numbers: streamed from its parts, a cell per combination of settings and variant.
+
+Rows of the sweep's table that a setting cannot change are one row, in which that setting is `any`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attn_exp.experiment.row import COLUMNS
-from attn_exp.sweeps import by_head
+from attn_exp.report.numbers import brief
 from attn_exp.sweeps.answers.answers import NONE, Answers, answers
-from attn_exp.sweeps.answers.cube import Gatherer
-from attn_exp.sweeps.student import t_975
-from attn_exp.sweeps.tally import Tally, tallying
-from attn_exp.sweeps.task import OK
+from attn_exp.sweeps.answers.cube import METRICS, OK, Gatherer
+from attn_exp.sweeps.answers.effects import FEW, t_975
 
-METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
+TALLY = ("agreeing", "printed")
+"""Columns of parts that the results do not show: how many printed figures agree, and of how many."""
+AGREE = re.compile(r"(\d+) of (\d+)")
+LAYER = "model.layer"
+HEAD_COLUMN = re.compile(r"head_(\d+)_([a-z]+)")
+ANY = "any"
 MOST_CELLS = 20_000
 KEPT = 5
 """How many of the best, the worst and the failed points are named."""
 MOST_ERRORS = 100
 NAMED = 20
 """How many of the points that disagree with a printed result are named."""
+
+
+def head_column(head: int, pattern: str) -> str:
+    """Return the name of the column for a pattern of a head; heads count from 1."""
+    return f"head_{head}_{pattern}"
+
+
+def head_and_pattern(name: str) -> tuple[int, str] | None:
+    """Return the head and the pattern of a column, or None for another column."""
+    match = HEAD_COLUMN.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
 
 
 @dataclass
@@ -83,6 +100,22 @@ class Failure:
 
 
 @dataclass
+class Tally:
+    """How many printed results agree with the computed ones, and of how many."""
+
+    agree: int = 0
+    printed: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Count those of another tally too."""
+        self.agree += other.agree
+        self.printed += other.printed
+
+    def __str__(self) -> str:
+        return f"{self.agree:,} of {self.printed:,}"
+
+
+@dataclass
 class Summary:
     """What a report says of a sweep.
 
@@ -111,7 +144,7 @@ class Summary:
     @property
     def more(self) -> list[str]:
         """The metrics beyond a row's own that have numbers."""
-        return [name for name in self.most if name not in METRICS and not by_head.parsed(name)]
+        return [name for name in self.most if name not in METRICS and not head_and_pattern(name)]
 
 
 def folds(head: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str, Fold]:
@@ -147,7 +180,7 @@ def summarized(
     `dimensions` groups the places of the axes that move together; without it each stands alone.
     """
     together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
-    gatherer = Gatherer(head, axes, together, [name for name in metrics if not by_head.parsed(name)])
+    gatherer = Gatherer(head, axes, together, [name for name in metrics if not head_and_pattern(name)])
     summary = totalled(head, gatherer.watching(lines), axes, metrics)
     summary.answers = answers(gatherer.cube())
     return summary
@@ -163,7 +196,7 @@ def totalled(
     columns = [(name, head.index(name)) for name in (*METRICS, *metrics) if name in head]
     swept = [(axis["column"], head.index(axis["column"])) for axis in axes]
     status, message, variant = (head.index(name) for name in ("status", "message", "variant"))
-    tally_of = tallying(head)
+    tally_of = tally_reader(head)
     last = ""
     for line in lines:
         new = line[0] != last
@@ -190,6 +223,31 @@ def totalled(
                 moments.add(number)
                 note_extremes(summary, name, number, last, line[variant])
     return summary
+
+
+def tally_reader(head: Sequence[str]) -> Callable[[Sequence[str]], Tally]:
+    """Return what reads the printed results of a line: columns of their own, or `6 of 6` in parts from before those."""
+    if set(TALLY) <= set(head):
+        agreeing, printed = (head.index(name) for name in TALLY)
+        return lambda line: Tally(int(line[agreeing]), int(line[printed]))
+    if "agree" not in head:
+        return lambda line: Tally()
+    column = head.index("agree")
+    return lambda line: parsed_tally(line[column])
+
+
+def parsed_tally(cell: str) -> Tally:
+    """Read `6 of 6`, or nothing.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if not cell:
+        return Tally()
+    match = AGREE.fullmatch(cell)
+    if match is None:
+        raise ValueError(f"agree is {cell!r}; expected a tally such as 6 of 6")
+    return Tally(int(match[1]), int(match[2]))
 
 
 def note_agreement(summary: Summary, key: tuple[str, ...], tally: Tally, point: int, new: bool) -> None:
@@ -224,3 +282,63 @@ def count_failure(summary: Summary, point: int, message: str, settings: Mapping[
         summary.failures[message].add(settings)
     elif len(summary.failures) < MOST_ERRORS:
         summary.failures[message] = Failure(1, point, dict(settings))
+
+
+@dataclass(frozen=True)
+class MergedRow:
+    """A row of the sweep's table: its labels, the combination that it shows, its points, and how many results agree."""
+
+    labels: tuple[str, ...]
+    key: tuple[str, ...]
+    count: int
+    tally: Tally | None
+    cell: Mapping[str, Moments]
+
+
+def merge_rows(summary: Summary, metrics: Sequence[str]) -> list[MergedRow]:
+    """Return the rows of the sweep's table, in the order of the points.
+
+    Rows of a variant become one where a setting changes nothing in it, every value of the setting has its row, and all
+    that the table shows of them is the same.
+    """
+    rows = [
+        MergedRow(
+            key, key, max((moments.count for moments in cell.values()), default=0), summary.tallies.get(key), cell
+        )
+        for key, cell in summary.cells.items()
+    ]
+    for place, axis in enumerate(summary.axes):
+        still = summary.answers.inert.get(axis, ())
+        levels = len({row.labels[place] for row in rows})
+        groups: dict[tuple[str, ...], list[MergedRow]] = {}
+        for row in rows:
+            alone = row.labels[-1] not in still or levels < 2
+            shared = row.labels if alone else (*row.labels[:place], ANY, *row.labels[place + 1 :])
+            groups.setdefault(shared, []).append(row)
+        rows = [row for labels, group in groups.items() for row in as_one_row(labels, group, levels, metrics)]
+    order = {key: place for place, key in enumerate(summary.cells)}
+    return sorted(rows, key=lambda row: order[row.key])
+
+
+def as_one_row(labels: tuple[str, ...], group: list[MergedRow], levels: int, metrics: Sequence[str]) -> list[MergedRow]:
+    """Return the rows of a group as one, or as they are where they differ or one is missing."""
+    shown = {numbers_shown(row, metrics) for row in group}
+    if len(group) < max(2, levels) or len(shown) > 1:
+        return group
+    return [replace(group[0], labels=labels, count=sum(row.count for row in group))]
+
+
+def numbers_shown(row: MergedRow, metrics: Sequence[str]) -> tuple[str, ...]:
+    """Return what the table shows of a row."""
+    return (str(row.tally or ""), *(mean_and_interval(row.cell.get(name)) for name in metrics))
+
+
+def mean_and_interval(moments: Moments | None) -> str:
+    """Write a mean, and half of its 95 % interval; of few numbers, which say little of one, the least and the most."""
+    if moments is None:
+        return ""
+    if moments.least == moments.most:
+        return brief(moments.mean)
+    if moments.count < FEW:
+        return f"{brief(moments.mean)} ({moments.least:.2g}..{moments.most:.2g})"
+    return f"{brief(moments.mean)} ± {moments.half_width:.1g}"
