@@ -24,7 +24,8 @@ from attn_exp.experiment.sameness import letters, sameness
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.problem import left
+from attn_exp.problem.left_to_model import ask_model
+from attn_exp.problem.passing import Pass
 from attn_exp.problem.problem import Problem, build
 from attn_exp.reference import oracle
 
@@ -38,32 +39,32 @@ def compare(config: Config) -> Comparison:
     Raises:
         UserError: settings that do not fit the problem, or a problem that does not fit itself.
     """
-    checks.wanted(config)
-    return completed(tabulate(config))
+    wanted = checks.wanted(config)
+    return completed(tabulate(config), wanted)
 
 
-def completed(comparison: Comparison) -> Comparison:
-    """Add the distance of every two variants, and what the checks find that the configuration asks for."""
+def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
+    """Add the distance of every two variants, and what the checks of these names find."""
     config, variants = comparison.config, comparison.variants
     computed = {variant.name: comparison.traces[variant.name] for variant in variants if not variant.refused}
     return replace(
         comparison,
         distances=tuple(every_distance(computed, kinds(variants))),
-        checks=checks.find(config, comparison.problem, variants),
+        checks=checks.find(wanted, config, comparison.problem, variants),
         verdicts=verdicts(variants),
     )
 
 
-def tabulate(config: Config, progress: Progress | None = None) -> Comparison:
+def tabulate(config: Config, progress: Progress | None = None, under_way: Pass | None = None) -> Comparison:
     """Compute every variant of the configuration on its problem, a row of each, and hold them to printed figures.
 
-    It is all that a sweep needs; `completed` adds the rest.
+    It is all that a sweep needs; `completed` adds the rest. `under_way` is the pass through a model that points of a
+    sweep share.
 
     Raises:
         UserError: as `compare`.
     """
-    config = left.settled(config)
-    problem, variants = prepared(config)
+    config, problem, variants = prepared(config, under_way)
     traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
     check_any(variants)
     computed = {variant.name: traces[variant.name] for variant in variants if not variant.refused}
@@ -89,15 +90,15 @@ def held(
     return hold(config, problem, variants, traces)
 
 
-def prepared(config: Config) -> tuple[Problem, tuple[Settled, ...]]:
-    """Return the problem of a configuration and its variants, settled; nothing is computed yet.
+def prepared(config: Config, under_way: Pass | None = None) -> tuple[Config, Problem, tuple[Settled, ...]]:
+    """Return the settings that a model left open filled in, the problem, and its variants; nothing is computed yet.
 
     Raises:
         UserError: as `compare`.
     """
+    config = ask_model(config, under_way)
     if not config.variant:
         raise UserError("variant=[] compares nothing; choose at least one, such as variant=[matrix]")
-    config = left.settled(config)
     memory.check_drawn(config)
     problem = build(config)
     memory.check(config, len(problem.tokens), problem.keys)
@@ -109,7 +110,7 @@ def prepared(config: Config) -> tuple[Problem, tuple[Settled, ...]]:
             f"write variant.{stranger.name}.form={stranger.form} yourself to run it"
         )
     check_any(variants)
-    return problem, variants
+    return config, problem, variants
 
 
 def check_any(variants: Sequence[Settled]) -> None:

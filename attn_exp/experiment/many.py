@@ -49,7 +49,7 @@ def tabulated(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
         Exception: what `tabulate` raises for one of them.
     """
     check_together(config)
-    first, variants = prepared(config)
+    _, first, variants = prepared(config)
     if any(variant.computed_in != np.float64 for variant in variants):
         raise ApartError
     count = most(first, variants)

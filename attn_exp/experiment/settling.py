@@ -16,8 +16,8 @@ from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.experiment.variant import Settled
-from attn_exp.problem import left
 from attn_exp.problem.heads import Heads, heads
+from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.problem import Problem, build
 from attn_exp.rules import deciding, kind, masks, normalizer, positions, scores
 from attn_exp.rules.masks.mask import AllOf, Mask
@@ -70,7 +70,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
 
 def check(config: Config) -> None:
     """Refuse settings that do not fit each other, before anything is computed or written."""
-    config = left.settled(config)
+    config = ask_model(config)
     problem = build(config)
     for name, variant in config.variant.items():
         settle(name, variant, config, problem)

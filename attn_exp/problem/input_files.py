@@ -12,7 +12,7 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.config.another_input import meant
-from attn_exp.problem.left import asked, item
+from attn_exp.problem.left_to_model import item, left_to_model
 from attn_exp.problem.matrices import PRINTED
 
 MODEL = ("model.path", "model.patches")
@@ -42,7 +42,7 @@ def of(settings: Any) -> dict[str, str]:
     """
     sections = {name: item(settings, name) for name in SECTIONS}
     files = {setting: file for name, section in sections.items() for setting, file in named(section, name)}
-    paths = {key: item(item(settings, "model"), key.partition(".")[2]) for key in MODEL if asked(settings)}
+    paths = {key: item(item(settings, "model"), key.partition(".")[2]) for key in MODEL if left_to_model(settings)}
     return files | {key: path for key, path in paths.items() if path is not None}
 
 

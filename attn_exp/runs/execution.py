@@ -46,10 +46,10 @@ def run(config: Config, command: Repeat) -> Outcome:
 
 def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
     """Compute and compare every variant, and time each."""
-    checks.wanted(config)
+    wanted = checks.wanted(config)
     rendering.check(config.figures)
     with threads.held(config):
-        comparison = completed(tabulate(config, Progress(len(config.variant))))
+        comparison = completed(tabulate(config, Progress(len(config.variant))), wanted)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
 
 

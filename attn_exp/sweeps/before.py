@@ -12,7 +12,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.compare import prepared
-from attn_exp.problem import left
+from attn_exp.problem.left_to_model import ask_model
 from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import kinds_of_plots, manifest, parquet
 from attn_exp.sweeps.answers.totals import LAYER, head_column
@@ -70,7 +70,7 @@ def head_columns(space: Space) -> tuple[str, ...]:
     from attn_exp.experiment import patterns  # noqa: PLC0415 - few sweeps are of models
 
     try:
-        heads = left.settled(config).head
+        heads = ask_model(config).head
     except UserError:
         return ()
     return tuple(head_column(head, name) for head in range(1, heads + 1) for name in patterns.NAMES)

@@ -21,7 +21,6 @@ from attn_exp.experiment.checks import measures
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
-from attn_exp.problem import left
 from attn_exp.problem.passing import Pass
 from attn_exp.registry import Origin
 from attn_exp.runs import records
@@ -103,8 +102,7 @@ def grouped(plan: Plan, job: Job, bases: Mapping[tuple[int, ...], Config]) -> di
 
 def by_itself(plan: Plan, number: int, bases: Mapping[tuple[int, ...], Config], under_way: Pass) -> Iterator[list[str]]:
     """Yield the lines of one point, computed by itself."""
-    config = left.settled(config_of(plan, plan.kept[number], bases), under_way)
-    return ok_lines(plan, number, config, tabulate(config))
+    return ok_lines(plan, number, tabulate(config_of(plan, plan.kept[number], bases), under_way=under_way))
 
 
 def known(own: Sequence[Origin]) -> AbstractContextManager[object]:
@@ -147,25 +145,25 @@ def own_version() -> str:
     return task_version()
 
 
-def ok_lines(plan: Plan, number: int, config: Config, comparison: Comparison) -> Iterator[list[str]]:
+def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:
     """Yield a line for each variant of a point; `agree` says how many printed figures agree, as in 6 of 6."""
     agreeing, printed = sum(figure.agrees for figure in comparison.published), len(comparison.published)
     start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
     names = [field.name for field in fields(Row)]
-    more = more_numbers(plan, config, comparison) if plan.metrics else {}
+    more = more_numbers(plan, comparison) if plan.metrics else {}
     tally = [str(agreeing), str(printed)] if tally_columns(plan) else []
     for row in comparison.rows:
         numbers = (cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
         yield [*start, *(cell(getattr(row, name)) for name in names), *numbers, *tally]
 
 
-def more_numbers(plan: Plan, config: Config, comparison: Comparison) -> dict[tuple[str, str], float]:
+def more_numbers(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], float]:
     """Return what `metrics=` asks for, by variant and metric, and the patterns of heads."""
     heads = head_numbers(comparison, plan.metrics)
     if all(map(head_and_pattern, plan.metrics)):
         return heads
     computed = [variant for variant in comparison.variants if not variant.refused]
-    records = measures.examine(config, comparison.problem, computed)
+    records = measures.examine(comparison.config, comparison.problem, computed)
     return heads | {(record.variant, record.metric): record.value for record in records}
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.problem import left
+from attn_exp.problem.left_to_model import left_to_model
 from tests import ROOT
 from tests.checkpoints import write_tiny_model
 from tests.compose import comparison, config
@@ -108,7 +108,7 @@ def test_every_yaml_of_a_rule_runs(group: str, tmp_path: Path) -> None:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert settings == {} or set(settings) == {path.stem}
         words = [f"{group}={path.stem}", "variant=[multi_head]"]
-        compared = comparison(*words, *(model if left.asked(config(*words)) else []))
+        compared = comparison(*words, *(model if left_to_model(config(*words)) else []))
         confirmed(compared)
         assert compared.rows[0].error < 1e-13, path.stem
 

@@ -47,10 +47,10 @@ def wanted(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*config.check, *asked]))
 
 
-def find(config: Config, problem: Problem, variants: Sequence[Settled]) -> tuple[Finding, ...]:
-    """Run the checks that a configuration asks for on every variant that could be computed."""
+def find(names: Sequence[str], config: Config, problem: Problem, variants: Sequence[Settled]) -> tuple[Finding, ...]:
+    """Run the checks of these names on every variant that could be computed."""
     computed = [variant for variant in variants if not variant.refused]
-    return tuple(restored(name, tuple(load(name).examine(config, problem, computed))) for name in wanted(config))
+    return tuple(restored(name, tuple(load(name).examine(config, problem, computed))) for name in names)
 
 
 def restored(name: str, records: tuple[Any, ...]) -> Finding:

@@ -90,7 +90,7 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
     Raises:
         UserError: a variant that is not computed in steps, a stage that it does not form, or far too many numbers.
     """
-    problem, variants = prepared(config)
+    _, problem, variants = prepared(config)
     settled = variants[0]
     sheet = Sheet(settled, problem, ())
     exact = stages(sheet, sheet.right)

@@ -34,7 +34,7 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
         UserError: no such stage, numbers that cannot be read or have no place in it, or settings that do not fit.
     """
     start = perf_counter()
-    problem, variants = prepared(config)
+    _, problem, variants = prepared(config)
     sheet = filled_in(variants[0], problem, answers)
     verdict = judged(sheet, {variant.name: variant for variant in variants})
     name = " and ".join(f"answer.{one.stage}" for one in sheet.boxes)

@@ -11,7 +11,7 @@ from attn_exp.errors import UserError
 from attn_exp.problem.passing import Pass
 
 
-def settled(config: Config, under_way: Pass | None = None) -> Config:
+def ask_model(config: Config, under_way: Pass | None = None) -> Config:
     """Return settings of which none is left to a model: its layer says them. They are as they were where none was.
 
     `under_way` is the pass of the last point, where several are computed one after the other.
@@ -19,7 +19,7 @@ def settled(config: Config, under_way: Pass | None = None) -> Config:
     Raises:
         UserError: there is no model to ask, or it cannot be read.
     """
-    left = asked(config)
+    left = left_to_model(config)
     if not left:
         if config.model.family is None and config.model != Model():
             raise UserError("settings of model are given, but no model is chosen; choose one, such as model=bert")
@@ -33,7 +33,7 @@ def settled(config: Config, under_way: Pass | None = None) -> Config:
     return models.applied(config, under_way or Pass())
 
 
-def asked(settings: Any) -> list[str]:
+def left_to_model(settings: Any) -> list[str]:
     """Return the names of the settings that are left to the model, of a configuration or its plain values."""
     sources = {name: item(item(settings, name), "source") for name in ("embeddings", "projections")}
     groups = {"embeddings": sources["embeddings"], "mask": item(settings, "mask")}
