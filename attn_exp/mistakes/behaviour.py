@@ -48,6 +48,9 @@ def nan_in_empty_rows(normalize: Step, at: At, masked: Array) -> Array:
     return np.where(np.isneginf(masked).all(axis=-1, keepdims=True), np.nan, normalize(at, masked))
 
 
+UNSHOWN = ("dropout_on", "batch_mixed")
+"""Mistakes that one set of numbers cannot show: chance, and another entry of a batch."""
+
 MISTAKES = {
     "dropout_on": Mistake(
         says="Dropout is on: some weights are zero and the others too large, differently at each call.",

@@ -11,7 +11,8 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.experiment.classroom.paper import Paper
 from attn_exp.experiment.judging.suspects import case_of, single
-from attn_exp.experiment.judging.worksheet import Stages, stages
+from attn_exp.experiment.judging.worksheet import stages
+from attn_exp.experiment.recipes import Stages
 
 COMMON = (
     "no_scale", "scale_by_d", "scale_multiplied", "scale_after_softmax", "softmax_over_queries", "no_softmax",

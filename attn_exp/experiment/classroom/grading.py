@@ -17,7 +17,8 @@ from attn_exp.experiment.judging.diagnose import of_another_setting
 from attn_exp.experiment.judging.mixed import mistake_and_slip
 from attn_exp.experiment.judging.pairs import two_mistakes
 from attn_exp.experiment.judging.slips import every_slip, is_slip
-from attn_exp.experiment.judging.worksheet import Sheet, Stages, agrees, unfollowed, wrong
+from attn_exp.experiment.judging.worksheet import Sheet, agrees, unfollowed, wrong
+from attn_exp.experiment.recipes import Stages
 
 RIGHT, FOLLOWS, WRONG, EMPTY = "right", "follows", "wrong", "empty"
 

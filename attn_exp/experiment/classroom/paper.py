@@ -12,10 +12,11 @@ from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.compare import prepared
-from attn_exp.experiment.judging.boxes import KEYED, STAGES
+from attn_exp.experiment.judging.boxes import KEYED
 from attn_exp.experiment.judging.holding import other_step
-from attn_exp.experiment.judging.suspects import Made, catalogue, follows_steps
-from attn_exp.experiment.judging.worksheet import Sheet, Stages, stages
+from attn_exp.experiment.judging.suspects import Made, catalogue
+from attn_exp.experiment.judging.worksheet import Sheet, stages
+from attn_exp.experiment.recipes import STAGES, Stages, follows_steps
 from attn_exp.rules.scores.score import Score
 
 MOST_NUMBERS = 400
@@ -94,7 +95,7 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
     settled = variants[0]
     sheet = Sheet(settled, problem, ())
     exact = stages(sheet, sheet.right)
-    if settled.mistakes or settled.refused or exact is None or not follows_steps(sheet):
+    if settled.mistakes or settled.refused or exact is None or not follows_steps(settled, problem):
         raise UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
     untold = [type(rule).__name__.lower() for rule in settled.rules.scores if not is_told(rule)]
     if settled.rules.normalizer.name not in TOLD_NORMALIZERS:

@@ -13,8 +13,6 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.judging.cells import Cells
 from attn_exp.problem.problem import Problem
 
-STAGES = ("q", "k", "v", "scores", "logits", "capped", "masked", "weights", "context", "output")
-"""The boxes, in the order in which they are computed."""
 KEYED = ("scores", "logits", "capped", "masked", "weights")
 """Stages with a column for each key."""
 TURNED = "rows and columns exchanged"

@@ -11,8 +11,8 @@ import numpy as np
 from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted, without_blind
-from attn_exp.experiment.judging.features import features
 from attn_exp.experiment.judging.others import others
+from attn_exp.experiment.recipes import features
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change
 
@@ -78,7 +78,7 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
 
 def known(seen: Sequence[Seen]) -> Iterator[Candidate]:
     """Yield every way of every mistake that can show in what was asked."""
-    present = features([case for case, _ in seen])
+    present = features((case.recipe, case.given) for case, _ in seen)
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
         if set(mistake.needs) <= present and not mistake.remark and mistake.group != "precision":

@@ -11,7 +11,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.judging import readings, suspects
-from attn_exp.experiment.judging.boxes import STAGES, box
+from attn_exp.experiment.judging.boxes import box
 from attn_exp.experiment.judging.cells import read
 from attn_exp.experiment.judging.chance import by_chance
 from attn_exp.experiment.judging.diagnose import of_another_setting
@@ -21,6 +21,7 @@ from attn_exp.experiment.judging.slips import Slip, after_slips, consequences, e
 from attn_exp.experiment.judging.suspects import Explanation
 from attn_exp.experiment.judging.verdict import HELD, REMARK, Finding, Verdict
 from attn_exp.experiment.judging.worksheet import Sheet, agrees, stages
+from attn_exp.experiment.recipes import STAGES, follows_steps
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 
@@ -49,7 +50,7 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
         )
     empty = Sheet(settled, problem, ())
     exact = stages(empty, empty.right)
-    if settled.refused or exact is None or not suspects.follows_steps(empty):
+    if settled.refused or exact is None or not follows_steps(settled, problem):
         raise UserError(f"variant={settled.name} is not computed in the steps that explain knows; try variant=[matrix]")
     formed = [stage for stage in STAGES if stage in exact]
     if not answers:

@@ -11,13 +11,12 @@ from attn_exp import mistakes
 from attn_exp.experiment.judging.case import Answer, Case
 from attn_exp.experiment.judging.diagnose import Candidate, known, rank, whole
 from attn_exp.experiment.judging.others import others
-from attn_exp.experiment.judging.worksheet import Sheet, Stages, agrees, gives, stages
-from attn_exp.experiment.mistaken import right, start
+from attn_exp.experiment.judging.worksheet import Sheet, agrees, gives, stages
+from attn_exp.experiment.mistaken import right
+from attn_exp.experiment.recipes import Stages, follows_steps, given_to
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.pipeline import Given, Recipe
-
-UNSHOWN = ("dropout_on", "batch_mixed")
-"""Mistakes that one set of numbers cannot show: chance, and another entry of a batch."""
+from attn_exp.forms.pipeline import Recipe
+from attn_exp.mistakes.behaviour import UNSHOWN
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,7 @@ class Explanation:
 
 def case_of(sheet: Sheet) -> Case:
     """Return the problem as a question, which is what the catalogue knows."""
-    given = Given() if sheet.problem.weights is not None else start(sheet.settled, sheet.problem)
-    return Case("numbers", sheet.right, given, explicit_scale=True)
+    return Case("numbers", sheet.right, given_to(sheet.settled, sheet.problem), explicit_scale=True)
 
 
 def single(sheet: Sheet) -> list[Candidate]:
@@ -106,19 +104,7 @@ def another_setting(sheet: Sheet, variants: Mapping[str, Settled]) -> Explanatio
 
 def fitting(sheet: Sheet) -> bool:
     """Say whether another variant has steps of its own, without mistakes and of the same shapes."""
-    return not sheet.settled.mistakes and not sheet.settled.refused and follows_steps(sheet)
-
-
-def follows_steps(sheet: Sheet) -> bool:
-    """Say whether a variant computes what its recipe does: kernels and conventions of libraries may not."""
-    from attn_exp.experiment.executing import answer, execute  # noqa: PLC0415 - executing asks for mistakes too
-
-    exact, trace = stages(sheet, sheet.right), execute(sheet.settled, sheet.problem)
-    if exact is None:
-        return False
-    last = answer(trace)
-    mine = exact["output" if trace.output is not None else "weights"]
-    return mine.shape == last.shape and np.allclose(mine, last, rtol=1e-4, atol=1e-4, equal_nan=True)
+    return not sheet.settled.mistakes and not sheet.settled.refused and follows_steps(sheet.settled, sheet.problem)
 
 
 def scalings(sheet: Sheet) -> Iterator[tuple[str, Recipe]]:

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.judging.boxes import STAGES, Box
+from attn_exp.experiment.judging.boxes import Box
 from attn_exp.experiment.judging.holding import STEPS, EnoughError, ended, held, other_step
-from attn_exp.experiment.mistaken import copied, right, traced
+from attn_exp.experiment.mistaken import copied, right
+from attn_exp.experiment.recipes import STAGES, Stages, stages_of
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
-
-Stages = dict[str, Array]
 
 LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
 """The step after which no other changes a stage."""
@@ -60,16 +59,7 @@ class Sheet:
 
 def stages(sheet: Sheet, recipe: Recipe) -> Stages | None:
     """Return the stages that a recipe gives on the problem, or None where it does not fit the shapes."""
-    try:
-        with np.errstate(all="ignore"):
-            trace = traced(recipe, sheet.settled, sheet.problem)
-    except (ValueError, IndexError, ZeroDivisionError):
-        return None
-    arrays = dict(trace.stages())
-    for name in "kv":
-        if name in arrays and len(arrays[name]) != sheet.settled.heads.shared:
-            arrays[name] = arrays[name][:: max(len(arrays[name]) // sheet.settled.heads.shared, 1)]
-    return {name: array for name, array in arrays.items() if name in STAGES}
+    return stages_of(recipe, sheet.settled, sheet.problem)
 
 
 def part(made: Stages | None, box: Box) -> Array | None:
