@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attn_exp.api import assert_attention, check, explain, load, run, sheet, sweep
     from attn_exp.errors import UserError
-    from attn_exp.experiment.judging.verdict import Verdict
     from attn_exp.experiment.own_members import register
+    from attn_exp.experiment.verdict import Verdict
     from attn_exp.forms._blocks.memory import keep_memory
     from attn_exp.forms._operator.functional import Traced, attention, trace
     from attn_exp.runs.result import Result
@@ -36,7 +36,7 @@ HOMES = {
     "Result": "runs.result",
     "Traced": "forms._operator.functional",
     "UserError": "errors",
-    "Verdict": "experiment.judging.verdict",
+    "Verdict": "experiment.verdict",
     "assert_attention": "api",
     "attention": "forms._operator.functional",
     "check": "api",

@@ -16,7 +16,7 @@ from attn_exp.runs.given import is_array_name, named_or_spelled, plain, split, s
 from attn_exp.runs.result import Result
 
 if TYPE_CHECKING:
-    from attn_exp.experiment.judging.verdict import Verdict
+    from attn_exp.experiment.verdict import Verdict
     from attn_exp.runs.classroom.exercise import Exercise
     from attn_exp.sweeps.swept import Swept
 

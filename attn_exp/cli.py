@@ -97,9 +97,9 @@ def answer(asked: Asked) -> int:
         case command_line.Once(config, repeat):
             return execute(config, repeat)
         case command_line.ManyByHydra():
-            from attn_exp.experiment import settling  # noqa: PLC0415 - only these sweeps need it here
+            from attn_exp.runs import execution  # noqa: PLC0415 - only these sweeps need it here
 
-            return command_line.launch(asked, settling.check, execute)
+            return command_line.launch(asked, execution.check, execute)
         case command_line.Many(words, folders):
             return execute_many(words, folders)
         case command_line.Help(folders):

@@ -28,6 +28,11 @@ def is_code(form: Any) -> bool:
     return isinstance(form, str) and ":" in form
 
 
+def names_code(config: Config) -> bool:
+    """Say whether the form of any variant is code that may be run: the user named it on the command line of now."""
+    return any(isinstance(variant.form, Named) for variant in config.variant.values())
+
+
 def variants(words: Iterable[str]) -> list[str]:
     """Return the variants whose forms these words name as code."""
     matches = [FORM.fullmatch(word) for word in words]

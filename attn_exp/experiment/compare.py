@@ -17,12 +17,11 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer, embedded_once, keep
 from attn_exp.experiment.measuring import difference, make_row
 from attn_exp.experiment.metrics.first_row import cosine
-from attn_exp.experiment.own_verdicts import verdicts
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.row import Distance
 from attn_exp.experiment.sameness import letters, sameness
 from attn_exp.experiment.settling import settle
-from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.passing import Pass
@@ -33,29 +32,34 @@ if TYPE_CHECKING:
     from attn_exp.experiment.documents.agreement import Agreement
 
 
-def compare(config: Config) -> Comparison:
+def compare(config: Config, bind: Bind | None = None) -> Comparison:
     """Compute every variant of the configuration on its problem and compare them.
+
+    `bind` imports the user's own functions that the command line names; without it, such a name is refused.
 
     Raises:
         UserError: settings that do not fit the problem, or a problem that does not fit itself.
     """
     wanted = checks.wanted(config)
-    return completed(tabulate(config), wanted)
+    return completed(tabulate(config, bind=bind), wanted)
 
 
 def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
-    """Add the distance of every two variants, and what the checks of these names find."""
+    """Add the distance of every two variants, what the checks of these names find, and what is wrong with functions of
+    the user's own."""
     config, variants = comparison.config, comparison.variants
     computed = {variant.name: comparison.traces[variant.name] for variant in variants if not variant.refused}
     return replace(
         comparison,
         distances=tuple(every_distance(computed, kinds(variants))),
         checks=checks.find(wanted, config, comparison.problem, variants),
-        verdicts=verdicts(variants),
+        verdicts={variant.name: variant.own.judge(variant.heads) for variant in variants if variant.own is not None},
     )
 
 
-def tabulate(config: Config, progress: Progress | None = None, under_way: Pass | None = None) -> Comparison:
+def tabulate(
+    config: Config, progress: Progress | None = None, under_way: Pass | None = None, bind: Bind | None = None
+) -> Comparison:
     """Compute every variant of the configuration on its problem, a row of each, and hold them to printed figures.
 
     It is all that a sweep needs; `completed` adds the rest. `under_way` is the pass through a model that points of a
@@ -64,7 +68,7 @@ def tabulate(config: Config, progress: Progress | None = None, under_way: Pass |
     Raises:
         UserError: as `compare`.
     """
-    config, problem, variants = prepared(config, under_way)
+    config, problem, variants = prepared(config, under_way, bind)
     traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
     check_any(variants)
     computed = {variant.name: traces[variant.name] for variant in variants if not variant.refused}
@@ -90,7 +94,9 @@ def held(
     return hold(config, problem, variants, traces)
 
 
-def prepared(config: Config, under_way: Pass | None = None) -> tuple[Config, Problem, tuple[Settled, ...]]:
+def prepared(
+    config: Config, under_way: Pass | None = None, bind: Bind | None = None
+) -> tuple[Config, Problem, tuple[Settled, ...]]:
     """Return the settings that a model left open filled in, the problem, and its variants; nothing is computed yet.
 
     Raises:
@@ -102,7 +108,7 @@ def prepared(config: Config, under_way: Pass | None = None) -> tuple[Config, Pro
     memory.check_drawn(config)
     problem = build(config)
     memory.check(config, len(problem.tokens), problem.keys)
-    variants = tuple(settle(name, variant, config, problem) for name, variant in config.variant.items())
+    variants = tuple(settle(name, variant, config, problem, bind) for name, variant in config.variant.items())
     stranger = next((variant for variant in variants if forms.is_own(variant.form) and variant.own is None), None)
     if stranger is not None:
         raise UserError(

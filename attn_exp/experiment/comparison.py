@@ -16,7 +16,7 @@ from attn_exp.problem.problem import Problem
 if TYPE_CHECKING:
     from attn_exp.experiment.checks.check import Finding
     from attn_exp.experiment.documents.agreement import Agreement
-    from attn_exp.experiment.judging.verdict import Verdict
+    from attn_exp.experiment.verdict import Verdict
 
 
 @dataclass(frozen=True)

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
 from attn_exp import forms, registry
 from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Config, Variant
-from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment.library_conventions import Convention, convention
-from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.problem.heads import Heads, heads
-from attn_exp.problem.left_to_model import ask_model
-from attn_exp.problem.problem import Problem, build
+from attn_exp.problem.problem import Problem
 from attn_exp.rules import deciding, kind, masks, normalizer, positions, scores
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rule import Rule
 from attn_exp.rules.rules import Rules
 
-if TYPE_CHECKING:
-    from attn_exp.experiment.own_form import OwnForm
 
-
-def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Settled:
+def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: Bind | None = None) -> Settled:
     """Fill what the variant does not pin from the run, and check that it fits the problem.
 
+    `bind` imports the user's own function, where the command line names one as the form; without it none is imported.
+
     Raises:
-        UserError: an unknown form, rule or mistake, or settings that do not fit the problem.
+        UserError: an unknown form, rule or mistake, settings that do not fit the problem, or a function that cannot be
+            imported or called.
     """
     if variant.form not in forms.names() and not is_code(variant.form):
         raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
@@ -47,15 +45,13 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
     multiplier = factor(chosen["scale"], size)
     rules, placed, words = ruled(chosen, problem, shares.query, multiplier)
     check_positions(placed, size, problem)
-    own = own_form(variant.form, chosen, rules, placed, config.seed)
-    takes_w_o = own is not None and own.layer and own.caller.offer.takes("W_o") and "W_o" in problem.projections
-    return Settled(
+    settled = Settled(
         name=name,
         form=variant.form,
         heads=shares,
         scale=chosen["scale"],
         multiplier=multiplier,
-        output_projection=variant.output_projection or takes_w_o,
+        output_projection=variant.output_projection,
         mistakes=chosen["mistake"],
         rules=rules,
         positions=placed,
@@ -64,52 +60,12 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem) -> Set
         ends_early=problem.v is None,
         empty=convention(chosen["convention"]).empty,
         tiled=convention(chosen["convention"]).tiled,
-        own=own,
     )
-
-
-def check(config: Config) -> None:
-    """Refuse settings that do not fit each other, before anything is computed or written."""
-    config = ask_model(config)
-    problem = build(config)
-    for name, variant in config.variant.items():
-        settle(name, variant, config, problem)
-
-
-def own_form(
-    form: str, chosen: Mapping[str, Any], rules: Rules, placed: tuple[Position, ...], seed: int
-) -> OwnForm | None:
-    """Return the user's own function, imported, where the command line names one; None for a name from elsewhere.
-
-    Raises:
-        UserError: it cannot be imported, or what it takes is not known.
-    """
-    if not isinstance(form, Named):
-        return None
-    from attn_exp.experiment.judging.asked import Asked  # noqa: PLC0415 - most runs check nobody's own code
-    from attn_exp.experiment.judging.filler import of_any_length  # noqa: PLC0415
-    from attn_exp.experiment.own_form import imported  # noqa: PLC0415
-
-    means = convention(chosen["convention"])
-    asked = Asked(
-        tuple(map(of_any_length, rules.masks)), rules.scores, placed, rules.normalizer, chosen["scale"],
-        blocks=means.blocks, empty=means.empty, align=chosen["align"] or means.align, caps_last=means.caps_last,
-        seed=seed, typed=frozenset(words_of(chosen)),
-    )  # fmt: skip
-    return imported(form, asked)
-
-
-def words_of(chosen: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings of a variant that say what it computes, as a command has them."""
-    for group in ("mask", "score", "position"):
-        if chosen[group]:
-            yield f"{group}=[{','.join(chosen[group])}]"
-        for name, settings in chosen[group].items():
-            given = {key: value for key, value in settings.items() if value is not None}
-            yield from (f"{group}.{name}.{key}={spelled(value)}" for key, value in given.items())
-    for name in ("scale", "normalizer", "convention", "align", "mask_join"):
-        if chosen[name] != getattr(Config, name):
-            yield f"{name}={spelled(chosen[name])}"
+    if bind is None or not isinstance(variant.form, Named):
+        return settled
+    own = bind(settled, chosen, config.seed)
+    takes_w_o = own.takes_output_projection and "W_o" in problem.projections
+    return replace(settled, own=own, output_projection=variant.output_projection or takes_w_o)
 
 
 def shared(name: str, variant: Variant, chosen: Mapping[str, Any], asked: int, problem: Problem) -> Heads:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -15,8 +15,47 @@ from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules
 
 if TYPE_CHECKING:
-    from attn_exp.experiment.own_form import OwnForm
+    from attn_exp.experiment.verdict import Verdict
     from attn_exp.forms.form import Form
+    from attn_exp.forms.trace import Trace
+    from attn_exp.problem.problem import Problem
+
+
+class OwnForm(Protocol):
+    """A function of the user's own, found and ready to be called, as far as a run asks anything of it.
+
+    What imports it and learns how it is called stands above this room, and comes in as a `Bind`.
+    """
+
+    @property
+    def form(self) -> Form:
+        """The form that it is."""
+
+    @property
+    def layer(self) -> bool:
+        """Whether it takes x and the matrices of a layer, and not heads."""
+
+    @property
+    def takes_output_projection(self) -> bool:
+        """Whether it is called with W_o, so that its answer is the output of a layer."""
+
+    @property
+    def file(self) -> str:
+        """The file that it comes from; empty where that is not known."""
+
+    @property
+    def sha256(self) -> str:
+        """The hash of that file; empty where there is none."""
+
+    @property
+    def bind(self) -> Bind:
+        """What finds it once more, for a variant under other settings."""
+
+    def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
+        """Return what a function of x makes of a problem; `usual` says that scores are divided by `sqrt(d)`."""
+
+    def judge(self, heads: Heads) -> Verdict:
+        """Return what a check says of it under the settings of its variant, which has these heads."""
 
 
 @dataclass(frozen=True)
@@ -95,3 +134,8 @@ class Settled:
         if self.ends_early and form.context_alone:
             return f"form={self.form} computes the context alone, and this problem has no values"
         return None if forms.is_own(self.form) else forms.refuses(self.form, self.rules)
+
+
+Bind = Callable[[Settled, Mapping[str, Any], int], OwnForm]
+"""Imports the function that a settled variant names as its form: `bind(settled, settings, seed)`, where `settings` are
+those of the variant, or of the run where it pins none."""

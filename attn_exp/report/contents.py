@@ -25,7 +25,7 @@ Way = tuple[tuple[tuple[str, int], ...], ...]
 
 if TYPE_CHECKING:
     from attn_exp.experiment.checks.check import Finding
-    from attn_exp.experiment.judging.verdict import Verdict
+    from attn_exp.experiment.verdict import Verdict
     from attn_exp.report.own import Story
 
 

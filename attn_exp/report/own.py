@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from attn_exp import mistakes
-from attn_exp.experiment.judging.stages import Cells, Stage
-from attn_exp.experiment.judging.verdict import BROKEN, Verdict
+from attn_exp.experiment.verdict import BROKEN, Cells, Stage, Verdict
 from attn_exp.report import words
 
 

@@ -13,9 +13,12 @@ from attn_exp.experiment import checks, threads
 from attn_exp.experiment.compare import completed, tabulate
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.progress import Progress
+from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing, measure
+from attn_exp.problem.left_to_model import ask_model
+from attn_exp.problem.problem import build
 from attn_exp.report import terminal
-from attn_exp.runs import index, rendering, store
+from attn_exp.runs import index, own_code, rendering, store
 from attn_exp.runs.provenance import ask_git, origin
 
 
@@ -44,12 +47,25 @@ def run(config: Config, command: Repeat) -> Outcome:
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
 
 
+def check(config: Config) -> None:
+    """Refuse settings that do not fit each other, before anything is computed or written.
+
+    Raises:
+        UserError: as `run`.
+    """
+    config = ask_model(config)
+    problem, bind = build(config), own_code.binder(config)
+    for name, variant in config.variant.items():
+        settle(name, variant, config, problem, bind)
+
+
 def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
     """Compute and compare every variant, and time each."""
     wanted = checks.wanted(config)
     rendering.check(config.figures)
     with threads.held(config):
-        comparison = completed(tabulate(config, Progress(len(config.variant))), wanted)
+        found = tabulate(config, Progress(len(config.variant)), bind=own_code.binder(config))
+        comparison = completed(found, wanted)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attn_exp.config.own_code import granted, is_code
+from attn_exp.config.own_code import granted, is_code, names_code
 from attn_exp.config.own_files import fingerprint
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief
-from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.report.plain import plain
 
 OPTION = "--own-code"
@@ -18,9 +18,18 @@ Record = Mapping[str, str]
 RECORD = dict.fromkeys(("form", "file", "sha256"), str)
 
 
+def binder(config: Config) -> Bind | None:
+    """Return what imports the functions that the command line names as forms; None where it names none."""
+    if not names_code(config):
+        return None
+    from attn_exp.experiment.judging.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
+
+    return bind
+
+
 def of(variants: Iterable[Settled]) -> list[Record]:
     """Return the name, the file and the hash of each function that these variants ran."""
-    functions = {variant.form: variant.own.own for variant in variants if variant.own is not None}
+    functions = {variant.form: variant.own for variant in variants if variant.own is not None}
     return [{"form": str(form), "file": own.file, "sha256": own.sha256} for form, own in functions.items()]
 
 

@@ -12,8 +12,7 @@ from attn_exp.runs import json_file
 from attn_exp.runs.json_file import DamagedError
 
 if TYPE_CHECKING:
-    from attn_exp.experiment.judging.stages import Cells
-    from attn_exp.experiment.judging.verdict import Smallest, Verdict
+    from attn_exp.experiment.verdict import Cells, Smallest, Verdict
 
 FILE = "own.json"
 FINDING = dict.fromkeys(("rung", "state", "said"), str)
@@ -50,7 +49,7 @@ def load(folder: Path) -> dict[str, Verdict]:
 
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
     """Return one verdict."""
-    from attn_exp.experiment.judging.verdict import Finding, Verdict  # noqa: PLC0415 - most runs have none
+    from attn_exp.experiment.verdict import Finding, Verdict  # noqa: PLC0415 - most runs have none
 
     return Verdict(
         name=plain["name"],
@@ -67,8 +66,7 @@ def verdict_from(plain: Mapping[str, Any]) -> Verdict:
 
 def smallest_from(plain: Mapping[str, Any]) -> Smallest:
     """Return the smallest case of a verdict."""
-    from attn_exp.experiment.judging.stages import Stage  # noqa: PLC0415 - as above
-    from attn_exp.experiment.judging.verdict import Smallest  # noqa: PLC0415
+    from attn_exp.experiment.verdict import Smallest, Stage  # noqa: PLC0415 - as above
 
     json_file.check(plain, SMALLEST, f"{FILE}: smallest")
     stages = tuple(

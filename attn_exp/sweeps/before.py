@@ -13,6 +13,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.compare import prepared
 from attn_exp.problem.left_to_model import ask_model
+from attn_exp.runs import own_code
 from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import kinds_of_plots, manifest, parquet
 from attn_exp.sweeps.answers.totals import LAYER, head_column
@@ -85,7 +86,8 @@ def check_points(plan: Plan) -> None:
     messages: dict[tuple[int, ...], set[str]] = {}
     for alike, number in trials(plan):
         try:
-            prepared(read(plan.space.settings(plan.kept[number])))
+            point = read(plan.space.settings(plan.kept[number]))
+            prepared(point, bind=own_code.binder(point))
         except UserError as error:
             messages.setdefault(alike, set()).add(str(error))
         except Exception:  # a worker will say it, in the point's own line

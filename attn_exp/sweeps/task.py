@@ -23,7 +23,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.problem.passing import Pass
 from attn_exp.registry import Origin
-from attn_exp.runs import records
+from attn_exp.runs import own_code, records
 from attn_exp.runs.records import cell
 from attn_exp.sweeps import many
 from attn_exp.sweeps.answers.cube import OK
@@ -102,7 +102,8 @@ def grouped(plan: Plan, job: Job, bases: Mapping[tuple[int, ...], Config]) -> di
 
 def by_itself(plan: Plan, number: int, bases: Mapping[tuple[int, ...], Config], under_way: Pass) -> Iterator[list[str]]:
     """Yield the lines of one point, computed by itself."""
-    return ok_lines(plan, number, tabulate(config_of(plan, plan.kept[number], bases), under_way=under_way))
+    config = config_of(plan, plan.kept[number], bases)
+    return ok_lines(plan, number, tabulate(config, under_way=under_way, bind=own_code.binder(config)))
 
 
 def known(own: Sequence[Origin]) -> AbstractContextManager[object]:

@@ -31,10 +31,10 @@ import os, signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs do not hear Ctrl-C
 from attn_exp.sweeps import task
 whole = task.tabulate
-def tabulate(config):
+def tabulate(config, **more):
     while config.seed >= 40 and not os.path.exists("go"):
         time.sleep(0.01)
-    return whole(config)
+    return whole(config, **more)
 task.tabulate = tabulate
 task.grouped = lambda *given: {}
 """

@@ -181,13 +181,13 @@ CRASH = """
 import os, signal
 from attn_exp.sweeps import task
 whole = task.tabulate
-def tabulate(config):
+def tabulate(config, **more):
     if config.seed == 5:
         os.kill(os.getpid(), signal.SIGKILL)
     if config.seed == 9 and not os.path.exists("once"):
         open("once", "w").close()
         os._exit(3)
-    return whole(config)
+    return whole(config, **more)
 task.tabulate = tabulate
 task.grouped = lambda *given: {}
 """

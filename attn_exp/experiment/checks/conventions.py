@@ -36,7 +36,7 @@ class Record:
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Compute every variant under every convention."""
     for variant in variants:
-        under = {name: under_convention(name, variant.name, config, problem) for name in CONVENTIONS}
+        under = {name: under_convention(name, variant, config, problem) for name in CONVENTIONS}
         traces = {name: execute(settled, problem) for name, settled in under.items() if not settled.refused}
         kinds = {name: settled.computed_in for name, settled in under.items()}
         classes = letters(traces, kinds)
@@ -48,9 +48,10 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
             yield described(variant.name, name, classes.get(name, ""), apart)
 
 
-def under_convention(name: str, variant: str, config: Config, problem: Problem) -> Settled:
+def under_convention(name: str, variant: Settled, config: Config, problem: Problem) -> Settled:
     """Return a variant as that library reads it, unless the variant pins a convention of its own."""
-    return settle(variant, config.variant[variant], replace(config, convention=name), problem)
+    bind = None if variant.own is None else variant.own.bind
+    return settle(variant.name, config.variant[variant.name], replace(config, convention=name), problem, bind)
 
 
 def described(variant: str, name: str, letter: str, apart: Sameness) -> Record:

@@ -11,11 +11,10 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.judging.boxes import KEYED
 from attn_exp.experiment.judging.holding import other_step
 from attn_exp.experiment.judging.suspects import Made, catalogue
-from attn_exp.experiment.judging.worksheet import Sheet, stages
+from attn_exp.experiment.judging.worksheet import Sheet, prepared_with_code, stages
 from attn_exp.experiment.recipes import STAGES, Stages, follows_steps
 from attn_exp.rules.scores.score import Score
 
@@ -91,7 +90,7 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
     Raises:
         UserError: a variant that is not computed in steps, a stage that it does not form, or far too many numbers.
     """
-    _, problem, variants = prepared(config)
+    _, problem, variants = prepared_with_code(config)
     settled = variants[0]
     sheet = Sheet(settled, problem, ())
     exact = stages(sheet, sheet.right)

@@ -73,17 +73,18 @@ def origins(entry: Published, config: Config, runs: Sequence[tuple[Settled, Prob
         raise UserError(unknown(entry.stage, STAGES, f"stage of published {entry.quantity}"))
     for run in sorted(runs, key=lambda run: -run[0].computed_in.itemsize):
         if entry.variant in (None, run[0].name):
-            settled, problem, trace = own_run(entry, config, run[0].name) if entry.inputs else run
+            settled, problem, trace = own_run(entry, config, run[0]) if entry.inputs else run
             array = product(entry, trace) if entry.product else stage(entry, problem, trace)
             if array is not None:
                 yield Origin(settled, problem, trace, array)
 
 
-def own_run(entry: Published, config: Config, name: str) -> tuple[Settled, Problem, Trace]:
+def own_run(entry: Published, config: Config, variant: Settled) -> tuple[Settled, Problem, Trace]:
     """Put the entry's own inputs through one head of a variant."""
     own = replace(config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"), draws=None)
     problem = build(own)
-    settled = settle(name, replace(config.variant[name], head=1), own, problem)
+    bind = None if variant.own is None else variant.own.bind
+    settled = settle(variant.name, replace(config.variant[variant.name], head=1), own, problem, bind)
     return settled, problem, execute(settled, problem)
 
 

@@ -14,7 +14,7 @@ from attn_exp.experiment.judging.alike import equal, other_data, same
 from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Answer, Case, expected, predicted
 from attn_exp.experiment.judging.memory import first_answer_kept, one_changed, same_address
-from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import Given
 
 

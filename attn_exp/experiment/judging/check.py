@@ -25,7 +25,7 @@ from attn_exp.experiment.judging.own import Own
 from attn_exp.experiment.judging.precision import error, only_rounded, representable
 from attn_exp.experiment.judging.remarks import remarks
 from attn_exp.experiment.judging.shrink import shrunk
-from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
 
 Tell = Callable[[str], None]
 FLOAT64 = 53

@@ -9,7 +9,7 @@ import numpy as np
 from attn_exp.experiment.judging.call import Caller, called, parts_of
 from attn_exp.experiment.judging.case import Case
 from attn_exp.experiment.judging.libraries import DIGITS
-from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 
 STEP = 1e-6
 

@@ -10,7 +10,7 @@ import numpy as np
 from attn_exp.experiment.judging.alike import equal, other_data, same
 from attn_exp.experiment.judging.call import Caller, called, parts_of
 from attn_exp.experiment.judging.case import Case, differs, expected
-from attn_exp.experiment.judging.verdict import ABSENT, BROKEN, HELD, Finding
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, Finding
 
 LATER = 4
 """So many more calls may not touch a first answer: some use a few buffers in turn."""

@@ -13,7 +13,7 @@ from attn_exp.experiment.judging.diagnose import Diagnosis, diagnose, of_another
 from attn_exp.experiment.judging.precision import half_mistake, only_rounded, representable
 from attn_exp.experiment.judging.properties import unexplained
 from attn_exp.experiment.judging.tails import tail_dropped
-from attn_exp.experiment.judging.verdict import BROKEN, Finding
+from attn_exp.experiment.verdict import BROKEN, Finding
 
 SINGLE = 24
 """Bits of float32."""

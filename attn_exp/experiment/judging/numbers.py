@@ -9,7 +9,6 @@ from typing import Any
 
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.judging import readings, suspects
 from attn_exp.experiment.judging.boxes import box
 from attn_exp.experiment.judging.cells import read
@@ -19,10 +18,10 @@ from attn_exp.experiment.judging.mixed import mistake_and_slip
 from attn_exp.experiment.judging.pairs import two_mistakes
 from attn_exp.experiment.judging.slips import Slip, after_slips, consequences, every_slip, is_slip, sums
 from attn_exp.experiment.judging.suspects import Explanation
-from attn_exp.experiment.judging.verdict import HELD, REMARK, Finding, Verdict
-from attn_exp.experiment.judging.worksheet import Sheet, agrees, stages
+from attn_exp.experiment.judging.worksheet import Sheet, agrees, prepared_with_code, stages
 from attn_exp.experiment.recipes import STAGES, follows_steps
 from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict
 from attn_exp.problem.problem import Problem
 
 
@@ -35,7 +34,7 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
         UserError: no such stage, numbers that cannot be read or have no place in it, or settings that do not fit.
     """
     start = perf_counter()
-    _, problem, variants = prepared(config)
+    _, problem, variants = prepared_with_code(config)
     sheet = filled_in(variants[0], problem, answers)
     verdict = judged(sheet, {variant.name: variant for variant in variants})
     name = " and ".join(f"answer.{one.stage}" for one in sheet.boxes)

@@ -10,7 +10,7 @@ import numpy as np
 from attn_exp.experiment.judging.alike import equal
 from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Case
-from attn_exp.experiment.judging.verdict import ABSENT, HELD, REMARK, Finding
+from attn_exp.experiment.verdict import ABSENT, HELD, REMARK, Finding
 from attn_exp.rules.masks.array import Allowed
 
 

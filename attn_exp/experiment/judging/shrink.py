@@ -20,7 +20,7 @@ from attn_exp.experiment.judging.keywords import at_of, for_case
 from attn_exp.experiment.judging.modules import Bound
 from attn_exp.experiment.judging.own import Own
 from attn_exp.experiment.judging.stages import beside
-from attn_exp.experiment.judging.verdict import Smallest
+from attn_exp.experiment.verdict import Smallest
 from attn_exp.forms.pipeline import Given
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.mask import AnyOf, Mask

@@ -10,9 +10,9 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.judging.boxes import Box
 from attn_exp.experiment.judging.holding import held
-from attn_exp.experiment.judging.verdict import BROKEN, HELD, Finding
 from attn_exp.experiment.judging.worksheet import Sheet, part, stages, unfollowed, wrong
 from attn_exp.experiment.recipes import Stages
+from attn_exp.experiment.verdict import BROKEN, HELD, Finding
 from attn_exp.forms.pipeline import Recipe
 
 SHOWN = 4

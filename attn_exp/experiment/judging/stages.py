@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,9 @@ import numpy as np
 from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.experiment.judging.case import Answer, Case, differs, expected, predicted, tolerance
-
-Cells = tuple[tuple[tuple[str, ...], ...], ...]
-"""A matrix for each head, as texts, so that a file of JSON holds all of it."""
+from attn_exp.experiment.verdict import Cells, Stage
 
 SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One stage of a case: the right numbers, and the function's own, or nothing where they are not known."""
-
-    name: str
-    right: Cells
-    mine: Cells
-    parts: bool
 
 
 def beside(case: Case, answer: Answer, names: Sequence[str], digits: int) -> tuple[Stage, ...]:

@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.config.own_code import names_code
+from attn_exp.config.schema import Config
+from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.judging.boxes import Box
 from attn_exp.experiment.judging.holding import STEPS, EnoughError, ended, held, other_step
 from attn_exp.experiment.mistaken import copied, right
@@ -29,6 +32,19 @@ MOST_CELLS = 400
 """Of more numbers than this the rounding is not carried through one by one."""
 FAR = 40
 """Half units of the last decimal: no rounding of what no box asks moves a number farther."""
+
+
+def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, ...]]:
+    """Return what `prepared` does, the functions of the user's own that the command line names among the variants.
+
+    Raises:
+        UserError: settings that do not fit the problem, or a function that cannot be imported or called.
+    """
+    if not names_code(config):
+        return prepared(config)
+    from attn_exp.experiment.judging.own_form import bind  # noqa: PLC0415 - hardly a sheet has code of the user's own
+
+    return prepared(config, bind=bind)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ import pytest
 import attn_exp
 from attn_exp import registry
 from attn_exp.arrays import Array
-from attn_exp.experiment.judging.verdict import Verdict
+from attn_exp.experiment.verdict import Verdict
 from attn_exp.rules.masks.mask import Mask
 from tests.long import thinned
 

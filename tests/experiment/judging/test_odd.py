@@ -12,7 +12,7 @@ import attn_exp
 from attn_exp.experiment.judging.check import check
 from attn_exp.experiment.judging.command import understood
 from attn_exp.experiment.judging.own import given
-from attn_exp.experiment.judging.verdict import Verdict
+from attn_exp.experiment.verdict import Verdict
 from attn_exp.mistakes.precision import rounded
 from tests.long import thinned
 from tests.zoo.case import Case

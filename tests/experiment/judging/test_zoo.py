@@ -10,7 +10,7 @@ import pytest
 from attn_exp.experiment.judging.asked import Asked, asked
 from attn_exp.experiment.judging.check import check
 from attn_exp.experiment.judging.own import recorded
-from attn_exp.experiment.judging.verdict import Verdict
+from attn_exp.experiment.verdict import Verdict
 from tests.compose import config
 from tests.long import thinned
 from tests.zoo.case import Case

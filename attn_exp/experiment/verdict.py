@@ -1,4 +1,4 @@
-"""What a check ends in: a verdict that shows itself as text and in a notebook."""
+"""What a check of a function or of numbers ends in: a verdict that shows itself as text and in a notebook."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from attn_exp import mistakes
-from attn_exp.experiment.judging.stages import Stage
 
 HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
 SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note"}
+
+Cells = tuple[tuple[tuple[str, ...], ...], ...]
+"""A matrix for each head, as texts, so that a file of JSON holds all of it."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a case: the right numbers, and the function's own, or nothing where they are not known."""
+
+    name: str
+    right: Cells
+    mine: Cells
+    parts: bool
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.own_code import Named
-from attn_exp.errors import OwnCodeError
+from attn_exp.config.schema import Config
+from attn_exp.config.spelling import spelled
+from attn_exp.errors import OwnCodeError, first_line
 from attn_exp.experiment.judging import ask, own
 from attn_exp.experiment.judging.asked import Asked
 from attn_exp.experiment.judging.call import Caller
 from attn_exp.experiment.judging.case import Answer, Case
+from attn_exp.experiment.judging.check import check
+from attn_exp.experiment.judging.filler import of_any_length
 from attn_exp.experiment.judging.libraries import DTYPES
 from attn_exp.experiment.judging.own import Own
+from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.number_types import kind
+from attn_exp.experiment.variant import Bind, Settled
+from attn_exp.experiment.verdict import BROKEN, Finding, Verdict
 from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.trace import Trace
+from attn_exp.problem.heads import Heads
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import Question
 
@@ -62,6 +69,41 @@ class OwnForm:
     def layer(self) -> bool:
         """Whether it takes x and the matrices of a layer, and not heads."""
         return not self.caller.offer.core
+
+    @property
+    def takes_output_projection(self) -> bool:
+        """Whether it is called with W_o, so that its answer is the output of a layer."""
+        return self.layer and self.caller.offer.takes("W_o")
+
+    @property
+    def file(self) -> str:
+        """The file that it comes from; empty where that is not known."""
+        return self.own.file
+
+    @property
+    def sha256(self) -> str:
+        """The hash of that file; empty where there is none."""
+        return self.own.sha256
+
+    @property
+    def bind(self) -> Bind:
+        """What finds it once more, for a variant under other settings."""
+        return bind
+
+    def judge(self, heads: Heads) -> Verdict:
+        """Return the verdict of a quick check, or of a whole one where that explains nothing; where the settings fit no
+        question, it says so."""
+        asked = replace(
+            self.asked,
+            head=heads.query if heads.query > 1 else None,
+            kv_head=None if heads.shared == heads.query else heads.shared,
+        )
+        try:
+            quick = check(self.own, asked, quick=True)
+            return quick if quick.passed or quick.mistakes else check(self.own, asked)  # more questions may name it
+        except (ValueError, IndexError, ArithmeticError) as error:  # sizes that only this run's input has
+            finding = Finding("it can be checked", BROKEN, first_line(error))
+            return Verdict(self.own.name, False, (), "what could not be checked", (finding,), asked.words)
 
     def attend(self, q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         """Return what the function makes of heads, `[h t d]`, `[g s d]` and `[g s e]`.
@@ -124,13 +166,21 @@ class OwnForm:
 UNPROMISED = "the function is the user's own, and promises nothing"
 
 
-def imported(name: Named, asked: Asked) -> OwnForm:
-    """Import the function that the user named, and find out how it wants to be called.
+def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
+    """Import the function that a variant names as its form, and find out how it wants to be called.
+
+    `settings` are those of the variant, or of the run where it pins none.
 
     Raises:
         UserError: it cannot be imported, or what it takes is not known.
     """
-    function = replace(own.find(name), target=str(name))
+    rules, means = settled.rules, convention(settings["convention"])
+    asked = Asked(
+        tuple(map(of_any_length, rules.masks)), rules.scores, settled.positions, rules.normalizer, settled.scale,
+        blocks=means.blocks, empty=means.empty, align=settings["align"] or means.align, caps_last=means.caps_last,
+        seed=seed, typed=frozenset(words_of(settings)),
+    )  # fmt: skip
+    function = replace(own.find(settled.form), target=str(settled.form))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         caller, bound, tried = ask.how_to_call(function, asked)
@@ -139,6 +189,19 @@ def imported(name: Named, asked: Asked) -> OwnForm:
 
             caller, bound, tried = ask.how_to_call(function, asked, as_function(function, asked, bound))
     return OwnForm(function, caller, asked, tried.answer.dtype)
+
+
+def words_of(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the settings of a variant that say what it computes, as a command has them."""
+    for group in ("mask", "score", "position"):
+        if settings[group]:
+            yield f"{group}=[{','.join(settings[group])}]"
+        for name, options in settings[group].items():
+            given = {key: value for key, value in options.items() if value is not None}
+            yield from (f"{group}.{name}.{key}={spelled(value)}" for key, value in given.items())
+    for name in ("scale", "normalizer", "convention", "align", "mask_join"):
+        if settings[name] != getattr(Config, name):
+            yield f"{name}={spelled(settings[name])}"
 
 
 def output_width(question: Question, problem: Problem) -> int:
