@@ -12,12 +12,12 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.report import columns, letters, partings, walk, whose, words
+from attn_exp.report import columns, sentences, walk, words
 from attn_exp.report.flow import Flow, flow, parted, splitting
 from attn_exp.report.numbers import brief
-from attn_exp.report.sums import sums
-from attn_exp.report.verdict import agreed, who_agrees
+from attn_exp.report.sentences import agreed, who_agrees
 from attn_exp.report.views import Views
+from attn_exp.report.walk import sums
 from attn_exp.rules.scores.score import Score
 
 Way = tuple[tuple[tuple[str, int], ...], ...]
@@ -33,14 +33,14 @@ def contents(run: Run, views: Views) -> dict[str, Any]:
     """Return what both reports say, by the names that the templates know."""
     comparison, config = run.comparison, run.comparison.config
     return {
-        "title": config.title or whose.title(comparison.problem),
+        "title": config.title or sentences.usual_title(comparison.problem),
         "sentence": who_agrees(comparison.rows),
         "more": [
-            *filter(None, [whose.whose_tokens(comparison.problem)]),
-            *letters.reasons(comparison),
-            *partings.sentences(comparison),
+            *filter(None, [sentences.whose_tokens(comparison.problem)]),
+            *sentences.why_letters_are_shared(comparison),
+            *sentences.where_functions_part(comparison),
         ],
-        "column": whose.axis(comparison.problem),
+        "column": sentences.name_of_columns(comparison.problem),
         "notes": config.notes,
         "command": str(run.about.get("command", "")),
         "comparison": columns.table(comparison, run.timings),

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from attn_exp.config.schema import Report
 from attn_exp.experiment.comparison import Run
-from attn_exp.report.shown import MOST_NUMBERS, Shown
-from attn_exp.report.views import Views, seen
+from attn_exp.report.views import MOST_NUMBERS, Shown, Views, seen
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
 """The formats of figures; Markdown shows the first of them that there is."""

@@ -17,7 +17,7 @@ from attn_exp.problem.problem import Problem
 from attn_exp.report import walk, words
 from attn_exp.report.charts.widths import BY_TABLE
 from attn_exp.report.charts.widths import width as inches
-from attn_exp.report.explain import spoken
+from attn_exp.report.sentences import spoken
 from attn_exp.report.walk import Step
 
 WIDTH, TALL, LINE = 352, 40, 14

@@ -1,4 +1,8 @@
-"""The style sheets and scripts of pages, which stand in the pages themselves, and the policy that allows them alone."""
+"""The style sheets and scripts of pages, which stand in the pages themselves, and the policy that allows them alone.
+
+They are apart from the templates, as the index is made of them, which each run writes: one without a report waits for
+no Jinja.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The command that computes a run from numbers that a reader of its page has changed."""
+"""The command, and the YAML, that compute a run from numbers that a reader of its page has changed."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -11,10 +12,11 @@ from attn_exp.config.another_input import MEMORY
 from attn_exp.config.drawn import STREAMS, Draw, Projections
 from attn_exp.config.schema import Config, Embeddings
 from attn_exp.config.spelling import key_of, spelled
+from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem
-from attn_exp.report.live_yaml import said
+from attn_exp.report import words
 
 INPUTS = {"x": "embeddings.vectors", "memory": "embeddings.memory.vectors"}
 DRAWN = ("distribution", "low", "high", "generator", "seed", "file", "text", "array", "columns", "source")
@@ -54,7 +56,7 @@ def command(comparison: Comparison, about: Mapping[str, Any]) -> dict[str, Any] 
             "whole": [] if single else list(comparison.problem.projections),
         },
         "together": not single or is_large,
-        "yaml": None if first else said(words, {"inputs": given["words"], "projections": projected}),
+        "yaml": None if first else as_yaml_file(words, {"inputs": given["words"], "projections": projected}),
     }
 
 
@@ -74,13 +76,15 @@ def is_described(config: Config, name: str) -> bool:
 
 def inputs(comparison: Comparison) -> dict[str, Any]:
     """Return the words that leave out where the input came from, and the arrays that are then given."""
-    problem, said = comparison.problem, comparison.config.embeddings
-    named = said.text is not None or said.file is not None or bool(said.source)  # what says the tokens' names too
+    problem, as_yaml_file = comparison.problem, comparison.config.embeddings
+    named = (
+        as_yaml_file.text is not None or as_yaml_file.file is not None or bool(as_yaml_file.source)
+    )  # what says the tokens' names too
     words = [spelled_word("embeddings.tokens", tokens(comparison))] if named else []
-    left = list(cleared(said, "embeddings", DRAWN))
-    if problem.memory is not None and said.memory is not None:
+    left = list(cleared(as_yaml_file, "embeddings", DRAWN))
+    if problem.memory is not None and as_yaml_file.memory is not None:
         left.append(spelled_word("++embeddings.memory.tokens", list(problem.key_tokens)))
-        left += cleared(said.memory, "++embeddings.memory", DRAWN)
+        left += cleared(as_yaml_file.memory, "++embeddings.memory", DRAWN)
     whole = [name for name in settings(problem) if name not in problem.projections]
     return {"words": shlex.join([*words, *left]), "whole": whole if left or not is_single(comparison.config) else []}
 
@@ -141,3 +145,38 @@ def unprojected(config: Config) -> Iterator[str]:
 def spelled_word(key: str, value: Any) -> str:
     """Return one word of a command."""
     return f"{key}={spelled(value)}"
+
+
+PROGRAM, FOLDER, NAME = ("python", "-m", "attn_exp"), "--config-dir", "changed"
+
+
+def as_yaml_file(line: Sequence[str], later: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return what the words of a command say as YAML: its `top`, its settings, and those of words that come `later`.
+
+    None where YAML cannot say them.
+    """
+    from attn_exp.config.as_yaml import as_yaml  # noqa: PLC0415 - Hydra takes a while to import
+
+    folders = [line[place + 1] for place, word in enumerate(line[:-1]) if word == FOLDER]
+    rest = list(line[len(PROGRAM) + 2 * len(folders) :])
+    if tuple(line[: len(PROGRAM)]) != PROGRAM or any(word.startswith("-") for word in rest):
+        return None
+    try:
+        parts = {name: as_yaml(shlex.split(text)) for name, text in later.items()}
+        start = as_yaml(rest, list(filter(os.path.isdir, folders)))
+    except UserError:  # a run from disk may come with any command
+        return None
+    if start is None or None in parts.values():
+        return None
+    trees = {name: part[1] for name, part in parts.items() if part is not None}
+    return {"top": top_of_file(start[0], folders), "start": start[1], **trees}
+
+
+def top_of_file(defaults: Sequence[str], folders: Sequence[str]) -> str:
+    """Return the first lines of the file: where it belongs, how it is run, and the files that it starts from."""
+    folder = folders[0] if folders else "mine"
+    told = words.SAVE_AS.format(
+        file=f"{folder}/experiment/{NAME}.yaml", command=shlex.join([*PROGRAM, FOLDER, folder, f"experiment={NAME}"])
+    )
+    lines = ["# @package _global_", f"# {told}", "defaults:", *(f"  {line}" for line in [*defaults, "- _self_"])]
+    return "\n".join(lines) + "\n\n"

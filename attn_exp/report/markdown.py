@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attn_exp.report import walk, words
-from attn_exp.report.compiled import templates
 from attn_exp.report.escapes import md
-from attn_exp.report.explain import spoken
 from attn_exp.report.numbers import brief, decimal
-from attn_exp.report.shown import Shown
-from attn_exp.report.sums import written
+from attn_exp.report.sentences import spoken
+from attn_exp.report.templating import templates
+from attn_exp.report.views import Shown
+from attn_exp.report.walk import sum_written
 
 if TYPE_CHECKING:
     from attn_exp.experiment.documents.agreement import Agreement
@@ -28,7 +28,7 @@ def markdown(both: Mapping[str, Any], figures: Sequence[Shown] = ()) -> str:
     environment = templates(autoescape=False)
     environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
     environment.filters |= {"code": code, "beside": beside}
-    environment.filters |= {"markdown_table": table_of, "written": written}
+    environment.filters |= {"markdown_table": table_of, "written": sum_written}
     comparison = both["comparison"].at_depth(both["depth"])
     heads = [head.title for head in comparison.head]
     text = environment.get_template("report.md").render(

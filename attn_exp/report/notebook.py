@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from attn_exp.errors import chosen
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.timing import Timing
-from attn_exp.report import columns, whose, words
+from attn_exp.report import columns, sentences, words
 from attn_exp.report.escapes import html
 from attn_exp.report.numbers import brief
 from attn_exp.report.pixels import FULL, INK, picture
 from attn_exp.report.plain import label
-from attn_exp.report.verdict import agreed, who_agrees
+from attn_exp.report.sentences import agreed, who_agrees
 from attn_exp.report.views import Colours, Views, colours, heads_of, seen
 
 MOST_CELLS = 12
@@ -53,7 +53,7 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
 def page(comparison: Comparison, timings: Sequence[Timing]) -> str:
     """Return the comparison, the sentence, what documents print, and the maps of the weights."""
     parts = [table(comparison, timings), paragraph(who_agrees(comparison.rows))]
-    parts += [paragraph(text) for text in filter(None, [whose.whose_tokens(comparison.problem)])]
+    parts += [paragraph(text) for text in filter(None, [sentences.whose_tokens(comparison.problem)])]
     if comparison.published:
         parts.append(paragraph(agreed(comparison.published)))
     return f"<div>{''.join(parts)}{maps(seen(comparison, 0))}</div>"

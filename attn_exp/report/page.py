@@ -10,19 +10,16 @@ from markupsafe import Markup
 
 from attn_exp.experiment.splits import settled_as
 from attn_exp.report import columns, walk, words
-from attn_exp.report.axes import axes
 from attn_exp.report.cells import cells, column_mark, row_mark, share_class, share_styles, unbroken
-from attn_exp.report.closed import closed
-from attn_exp.report.compiled import templates
-from attn_exp.report.explain import spoken
 from attn_exp.report.flow import hue
 from attn_exp.report.inline import inline, policy, scripts, template_text
-from attn_exp.report.live import live
 from attn_exp.report.numbers import brief, decimals_of, kinds, minus
-from attn_exp.report.page_data import page_data
+from attn_exp.report.page_data import live_plans, page_data
 from attn_exp.report.pixels import picture
-from attn_exp.report.shown import Shown
-from attn_exp.report.views import FINE, Colours, Views, colours, heads_of
+from attn_exp.report.sentences import spoken
+from attn_exp.report.templating import templates
+from attn_exp.report.views import FINE, Colours, Shown, Views, colours, heads_of
+from attn_exp.report.walk import axes_of, closed_by_mask
 
 SMALL = 12
 """Maps of the weights with at most this many rows and columns are tables with numbers; larger ones are pictures."""
@@ -73,11 +70,11 @@ def page(both: Mapping[str, Any], views: Views, figures: Sequence[Shown] = ()) -
     return environment.get_template("report.html").render(
         {**both, "walks": [on_one_scale(walk, scale) for walk in both["walks"]]},
         figures=figures,
-        axes=axes(step for walk in both["walks"] for step in walk["steps"]),
+        axes=axes_of(step for walk in both["walks"] for step in walk["steps"]),
         scale=scale,
         maps=shown,
         masked=any(settled.rules.masks for settled in views.comparison.variants),
-        data={**page_data(views), **scale._asdict(), "live": live(views.comparison, leaders, about)},
+        data={**page_data(views), **scale._asdict(), "live": live_plans(views.comparison, leaders, about)},
         style=Markup(style),
         script=Markup(script),
         policy=policy(style, script),
@@ -106,7 +103,7 @@ def maps(views: Views, scale: Colours) -> Iterator[Map]:
     for place, panel in enumerate(views.panels):
         step = walk.step("weights", panel.weights, views.comparison, panel.variants[0])
         step = step._replace(largest=scale.top, power=scale.power, decimals=2)
-        shut = closed(settled_as(views.comparison, panel.variants[0]), panel.weights)
+        shut = closed_by_mask(settled_as(views.comparison, panel.variants[0]), panel.weights)
         for index, head in enumerate(heads_of(panel)):
             queries, keys = head.weights.shape
             if max(queries, keys) <= SMALL and index < len(step.tables):

@@ -1,19 +1,33 @@
-"""What the page computes with: the run's own numbers, as the bytes of float64."""
+"""What a page computes with: the run's own numbers, and a plan to compute its walks anew, or the reason why not."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from attn_exp import forms, registry
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import answer
+from attn_exp.experiment.row import Row
+from attn_exp.experiment.shares import shares_by_rule
 from attn_exp.experiment.splits import settled_as, standard_multiplier
-from attn_exp.report.shown import MOST_NUMBERS
-from attn_exp.report.views import Panel, Views
-from attn_exp.report.whose import labels
+from attn_exp.experiment.variant import Settled
+from attn_exp.problem.problem import Problem
+from attn_exp.report import words
+from attn_exp.report.live_command import command
+from attn_exp.report.views import MOST_NUMBERS, Panel, Views, labels
+from attn_exp.report.walk import is_mixed
+from attn_exp.rules.picture import places
+from attn_exp.rules.positions.position import Position
+from attn_exp.rules.positions.rope import Rope
+from attn_exp.rules.positions.sinusoidal import Sinusoidal
+from attn_exp.rules.rules import Rules, whole_grid
+from attn_exp.rules.scores.additive import Additive
+from attn_exp.rules.scores.score import Score
 
 
 def page_data(views: Views) -> dict[str, Any]:
@@ -64,3 +78,194 @@ def variant_data(comparison: Comparison, variant: str, letter: str, panel: int) 
 def packed(array: Array) -> str:
     """Return an array as base64 of float64 in little-endian order."""
     return base64.b64encode(np.ascontiguousarray(array, "<f8").tobytes()).decode()
+
+
+MOST_STARTS, MOST_WEIGHTS = 4096, 10_000
+"""So many numbers to start from, and so many weights of one variant, are computed anew in a page."""
+
+NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
+"""What turns logits into weights in the script of the page too."""
+
+
+def live_plans(comparison: Comparison, leaders: Sequence[str], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arrays that a reader may change, the command that says them, and a plan or a reason for each walk."""
+    rows = [row_of(comparison, row) for row in comparison.rows]
+    plans = list[Any]()
+    for row in rows:
+        if row["plan"] not in plans:
+            plans.append(row["plan"])
+    places = {row["variant"]: plans.index(row["plan"]) for row in rows}
+    told = {"plans": plans, "walks": [places[variant] for variant in leaders]}
+    if not any(isinstance(plans[place], dict) for place in told["walks"]):
+        return {"arrays": {}, "command": None, **told}
+    arrays = {name: {"shape": array.shape, "data": packed(array)} for name, array in starts(comparison.problem).items()}
+    listed = [row | {"plan": places[row["variant"]]} for row in rows]
+    return {"arrays": arrays, "command": command(comparison, about), "rows": listed, **told}
+
+
+def row_of(comparison: Comparison, row: Row) -> dict[str, Any]:
+    """Return the plan of a row or the reason why there is none, and what the comparison tells of its weights.
+
+    `spread` says whose weights have a largest one: those that are formed whole, or in pieces; `even` whether their rows
+    may share out 1.
+    """
+    settled = settled_as(comparison, row.variant)
+    if not row.same_as:
+        return {"variant": row.variant, "letter": "", "plan": None, "spread": "", "even": False}
+    trace, normalizer = comparison.traces[row.variant], settled.rules.normalizer
+    spread = "whole" if trace.weights is not None else "pieces" if trace.summary is not None else ""
+    return {
+        "variant": row.variant,
+        "letter": row.same_as,
+        "plan": reason(comparison, settled) or plan(comparison, settled),
+        "spread": spread,
+        "even": shares_by_rule(settled.rules) and (spread == "whole" or not normalizer.signed),
+    }
+
+
+def starts(problem: Problem) -> dict[str, Array]:
+    """Return the arrays that a problem starts from, by their names."""
+    first = {"x": problem.x, "memory": problem.memory, **problem.projections}
+    later = {"q": problem.q, "k": problem.k, "v": problem.v, "weights": problem.weights}
+    named = later if problem.x is None else first
+    return {name: array for name, array in named.items() if array is not None}
+
+
+def reason(comparison: Comparison, settled: Settled) -> str:
+    """Say why a page cannot compute a variant, in half a sentence; nothing where it can."""
+    if settled.own is not None or forms.is_own(settled.form):
+        return words.WHY_OWN_CODE
+    if settled.mistakes:
+        return words.WHY_MISTAKE.format(mistake=settled.mistake)
+    if settled.form not in forms.NAMES:
+        return words.WHY_OUTSIDE.format(form=settled.form)
+    if settled.computed_in != np.float64:
+        return words.WHY_COARSE.format(whose=words.THIS_VARIANT_ROUNDS, kinds=settled.computed_in)
+    return of_the_input(comparison) or of_the_rules(settled) or of_the_size(comparison.problem, settled)
+
+
+def of_the_input(comparison: Comparison) -> str:
+    """Say what of the input stands against it."""
+    if comparison.config.model.family is not None:
+        return words.WHY_TRAINED
+    coarse = {str(array.dtype) for array in starts(comparison.problem).values()} - {"float64"}
+    kinds = f" {words.AND} ".join(sorted(coarse))
+    return words.WHY_COARSE.format(whose=words.ITS_NUMBERS_ARE, kinds=kinds) if coarse else ""
+
+
+def of_the_rules(settled: Settled) -> str:
+    """Say which rule a page cannot compute."""
+    rules = settled.rules
+    if rules.normalizer.name not in NORMALIZERS:
+        return words.WHY_PYTHON_ALONE.format(what=f"normalizer={rules.normalizer.name}")
+    from attn_exp.rules.absent import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
+
+    if any(isinstance(mask, AbsentMask) for mask in rules.masks):
+        return words.WHY_NO_MASK
+    if rules.bend_last or np.ndim(rules.offset):
+        return words.WHY_ORDER
+    strange: list[Score | Position] = [rule for rule in rules.scores if not (rule.bends_as_known() and paired(rule))]
+    strange += [position for position in settled.positions if type(position) not in (Rope, Sinusoidal)]
+    named = words.THE_RULE.format(name=registry.name_of(strange[0])) if strange else ""
+    return words.WHY_PYTHON_ALONE.format(what=named) if named else ""
+
+
+def paired(rule: Score) -> bool:
+    """Say whether its scores are products, or sums as in additive attention."""
+    return not rule.pairs or isinstance(rule, Additive)
+
+
+def of_the_size(problem: Problem, settled: Settled) -> str:
+    """Say what is too large to be computed at each key that is pressed."""
+    numbers = sum(array.size for array in starts(problem).values())
+    weights = settled.head * len(problem.tokens) * problem.keys
+    if numbers > MOST_STARTS:
+        return words.WHY_NUMBERS.format(count=f"{numbers:,}", most=f"{MOST_NUMBERS:,}")
+    return words.WHY_WEIGHTS.format(count=f"{weights:,}", most=f"{MOST_WEIGHTS:,}") if weights > MOST_WEIGHTS else ""
+
+
+def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
+    """Return how the page's script computes a variant: its heads, its rules as numbers, its ends."""
+    problem, shares = comparison.problem, settled.heads
+    return {
+        "heads": (shares.query, shares.given, shares.shared),
+        "tiled": settled.tiled,
+        "past": problem.past,
+        "kernel": settled.member.reference == "kernel",
+        "normalizer": settled.rules.normalizer.name,
+        "empty": settled.empty,
+        "mixed": is_mixed(comparison, settled.name),
+        **marked(problem, settled),
+        **ruled(problem, settled),
+    }
+
+
+def marked(problem: Problem, settled: Settled) -> dict[str, Any]:
+    """Return what positions add to x and to the memory, and the cosines and sines by which they turn q and k."""
+    from attn_exp.experiment.executing import first_position  # noqa: PLC0415 - the module imports every form
+
+    added = [position for position in settled.positions if position.changes_x]
+    sources = {"x": problem.x, "memory": problem.memory} if added else {}
+    turns = [position for position in settled.positions if isinstance(position, Rope)]
+    if problem.q is None:
+        turns = []
+    width = 0 if problem.q is None else problem.q.shape[1] // settled.head
+    queries = np.arange(len(problem.tokens)) + (first_position(settled, problem) if turns else 0)
+    return {
+        "marks": {name: packed(summed(added, array)) for name, array in sources.items() if array is not None},
+        "turns": [angles(rope, width, queries, np.arange(problem.keys)) for rope in turns],
+    }
+
+
+def summed(added: Sequence[Position], array: Array) -> Array:
+    """Return what positions add to an array."""
+    total = np.zeros_like(array)
+    for position in added:
+        total = position.embed(total)
+    return total
+
+
+def angles(rope: Rope, width: int, queries: Array, keys: Array) -> dict[str, Any]:
+    """Return the cosines and the sines of each query and key: what becomes of the pair (1, 0)."""
+    size = width if rope.size is None else rope.size
+    first = slice(0, size, 2) if rope.interleaved else slice(0, size // 2)
+    second = slice(1, size, 2) if rope.interleaved else slice(size // 2, size)
+    unit = np.zeros((1, width))
+    unit[:, first] = 1.0
+    turned = {name: rope.turn(np.repeat(unit, len(at), axis=0), at) for name, at in (("q", queries), ("k", keys))}
+    both = {name: [packed(array[:, first]), packed(array[:, second])] for name, array in turned.items()}
+    return {"pairs": size // 2, "interleaved": rope.interleaved, **both}
+
+
+def ruled(problem: Problem, settled: Settled) -> dict[str, Any]:
+    """Return the scale, and the masks and scores as numbers at every place."""
+    rules, heads, rows, keys = settled.rules, settled.head, len(problem.tokens), problem.keys
+    grid = whole_grid(rules, heads, rows, keys)
+    allowed = places(rules.masks, rows, keys, int(rules.offset), heads)
+    biases = [np.asarray(bias) for rule in rules.scores if (bias := rule.bias(grid)) is not None]
+    extras = [extra for rule in rules.scores if (extra := rule.extra(grid.head)) is not None]
+    bounds = [bound for rule in rules.scores if (bound := rule.bound()) is not None]
+    return {
+        "c": settled.multiplier,
+        "caps": bounds,
+        "allowed": None if allowed.all() else "".join("01"[int(seen)] for seen in one_head(allowed).ravel()),
+        "bias": packed(one_head(np.broadcast_to(sum(biases), (heads, rows, keys)))) if biases else None,
+        "extra": np.concatenate(extras, axis=-1).reshape(heads, -1).tolist() if extras else None,
+        "pair": vectors(rules, problem, heads),
+    }
+
+
+def one_head(array: Array) -> Array:
+    """Return an array `[h t s]`, or its first head where all are alike."""
+    return array[:1] if (array == array[:1]).all() else array
+
+
+def vectors(rules: Rules, problem: Problem, heads: int) -> list[list[float]] | None:
+    """Return the vector of each head that weighs sums of a query and a key, or None where scores are products."""
+    rule = rules.pairing
+    if not isinstance(rule, Additive) or problem.q is None:
+        return None
+    size = problem.q.shape[1] // heads
+    whole = rule.weights(size, np.arange(heads)[:, None, None])
+    listed: list[list[float]] = np.broadcast_to(whole.reshape(-1, size), (heads, size)).tolist()
+    return listed

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from attn_exp.experiment.column import at_depth
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS
-from attn_exp.report import whose, words
+from attn_exp.report import sentences, words
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain, visible
-from attn_exp.report.verdict import agreed, who_agrees
+from attn_exp.report.sentences import agreed, who_agrees
 
 if TYPE_CHECKING:
     from attn_exp.experiment.documents.agreement import Agreement
@@ -31,7 +31,7 @@ def summary(comparison: Comparison) -> str:
     names = [name for name in known if name != "computed_in" or not ordinary]
     cells = [[brief(getattr(row, name)) for name in names] for row in comparison.rows]
     parts = [table(names, cells), visible(who_agrees(comparison.rows))]
-    parts += filter(None, [whose.whose_tokens(comparison.problem)])
+    parts += filter(None, [sentences.whose_tokens(comparison.problem)])
     parts += filter(None, [spot_checked(comparison)])
     if comparison.published:
         parts += [published(comparison.published)]
@@ -47,9 +47,7 @@ def spot_checked(comparison: Comparison) -> str:
     rows, queries = [row for row in comparison.rows if row.checked], len(comparison.problem.tokens)
     if all(row.checked == queries for row in rows):
         return ""
-    from attn_exp.report.partings import accuracy  # noqa: PLC0415 - most runs are checked whole
-
-    return accuracy(rows, queries)
+    return sentences.accuracy(rows, queries)
 
 
 def published(agreements: Sequence[Agreement]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +13,10 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.splits import SAME_WEIGHTS, Split, split
 from attn_exp.forms.trace import Trace
+from attn_exp.problem.problem import Problem
 from attn_exp.report import words
 from attn_exp.report.charts.widths import BY_TABLE, Lettering
+from attn_exp.report.plain import label
 
 FINE = 32
 """Maps of block means with more rows or columns are shown wider."""
@@ -171,3 +174,29 @@ def heads_of(panel: Panel) -> list[Head]:
     return [
         Head(panel.title, None if alone else number, weights) for number, weights in enumerate(panel.weights, start=1)
     ]
+
+
+def labels(problem: Problem) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return labels of the queries' tokens and of the keys', a token that is both with one label."""
+    keys = distinct(problem.key_tokens)
+    if problem.tokens == problem.key_tokens:
+        return keys, keys
+    return keys[problem.past :] if problem.past else distinct(problem.tokens), keys
+
+
+def distinct(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Return labels that tell equal tokens apart by their place."""
+    names = [label(token, 24) for token in tokens]
+    often = Counter(names)
+    return tuple(f"{name}#{place + 1}" if often[name] > 1 else name for place, name in enumerate(names))
+
+
+MOST_NUMBERS = 150_000
+"""A page carries the arrays of a panel only up to this many numbers each; beyond, what moves is left out."""
+
+
+class Shown(NamedTuple):
+    """A figure in a report: where it is, and the words below it."""
+
+    source: str
+    caption: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +16,10 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
-from attn_exp.report.closed import closed
-from attn_exp.report.explain import Explained, elsewhere, explained, paired
-from attn_exp.report.remarks import remark
-from attn_exp.report.whose import labels
+from attn_exp.report.stages import Explained, elsewhere, explained, paired, remark
+from attn_exp.report.views import labels
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.mask import AllOf
 
 SIDE = 16
 """A table shows at most this many rows and columns; the file of results has them all."""
@@ -166,7 +167,7 @@ def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step
         decimals=places,
         left_out=left_out(heads.shape, shown),
         rows_are_keys=has_rows_of_keys(stage, comparison.problem),
-        closed=closed(settled, heads, SIDE) if stage == "weights" else None,
+        closed=closed_by_mask(settled, heads, SIDE) if stage == "weights" else None,
         whole=is_exact(finite, places),
     )
 
@@ -237,3 +238,131 @@ def decimals(magnitudes: Array) -> int:
 def is_exact(magnitudes: Array, places: int) -> bool:
     """Say whether numbers have no more decimals than so many."""
     return np.array_equal(magnitudes, magnitudes.round(places))
+
+
+MEANING = {
+    "t": words.QUERIES_ARE,
+    "s": words.KEYS_ARE,
+    "m": words.NUMBERS_IN_X,
+    "n": words.NUMBERS_IN_MEMORY,
+    "d": words.NUMBERS_OF_QUERY,
+    "e": words.NUMBERS_OF_VALUE,
+    "h": words.HEADS_ARE,
+}
+"""Every letter that a shape is written with, in the order in which they are explained."""
+
+
+class Axis(NamedTuple):
+    """One letter, what it stands for, and its sizes in words, such as `4 or 2`."""
+
+    letter: str
+    meaning: str
+    sizes: str
+
+
+def axes_of(steps: Iterable[Step]) -> list[Axis]:
+    """Return the letters that the shapes of these stages are written with, and the sizes that they have."""
+    sizes: dict[str, dict[int, None]] = {}
+    for step in steps:
+        letters = step.explained.axes.split()
+        for letter, size in zip(["h", *letters] if len(step.shape) == 3 else letters, step.shape, strict=False):
+            sizes.setdefault(letter, {})[size] = None
+    return [
+        Axis(letter, meaning, f" {words.OR} ".join(map(str, sizes[letter])))
+        for letter, meaning in MEANING.items()
+        if letter in sizes
+    ]
+
+
+TERMS = 8
+"""A sum writes out at most this many of its terms, the largest."""
+
+
+class Sum(NamedTuple):
+    """One query's answer as a sum of values: `name(token) = sum of weight v(key)`; `rest` is the share left out."""
+
+    name: str
+    token: str
+    query: int
+    head: int
+    terms: tuple[tuple[float, str, int], ...]
+    rest: float
+    result: Array | None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether there is such a sum: weights that are NaN, as a row without keys has in some libraries, give none."""
+        return not math.isnan(self.rest)
+
+
+def sums(comparison: Comparison, settled: Settled) -> tuple[Sum, ...]:
+    """Return each query's sum in each head; none where the variant departs from `context = weights v`."""
+    trace = comparison.traces[settled.name]
+    if trace.weights is None or trace.context is None or settled.mistake != "none":
+        return ()
+    queries, keys = labels(comparison.problem)
+    whole = len(trace.weights) == 1 and not settled.output_projection
+    shown = max(1, CELLS // max(1, TERMS * len(queries)))
+    return tuple(
+        sum_of(row, keys, "output" if whole else context_name(head, trace), token, query, head, trace.context)
+        for head, matrix in enumerate(trace.weights[:shown])
+        for query, (token, row) in enumerate(zip(queries, matrix, strict=True))
+        if query < SIDE
+    )
+
+
+def context_name(head: int, trace: Trace) -> str:
+    return (
+        "context" if trace.weights is None or len(trace.weights) == 1 else words.CONTEXT_OF_HEAD.format(number=head + 1)
+    )
+
+
+def sum_of(row: Array, keys: Sequence[str], name: str, token: str, query: int, head: int, context: Array) -> Sum:
+    """Write one row of weights as a sum, its largest terms in the order of the keys."""
+    if np.isnan(row).any():
+        return Sum(name, token, query, head, (), math.nan, None)
+    chosen = sorted(key for key in np.argsort(-row, kind="stable")[:TERMS].tolist() if row[key] != 0)
+    rest = float(row.sum() - row[chosen].sum()) if len(chosen) < np.count_nonzero(row) else 0.0
+    result = context[head, query] if context.shape[-1] <= 8 else None
+    return Sum(name, token, query, head, tuple((float(row[key]), keys[key], key) for key in chosen), rest, result)
+
+
+def sum_written(total: Sum) -> str:
+    """Return a sum as text: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`."""
+    if not total.is_number:
+        return f"{total.name}({total.token}) = {words.NAN_AS_WEIGHTS}"
+    terms = " + ".join(f"{weight:.2f} v({key})" for weight, key, _ in total.terms) or "0"
+    rest = f" {words.OTHER_VALUES.format(rest=f'{total.rest:.2f}')}" if total.rest else ""
+    return f"{total.name}({total.token}) = {terms}{rest}"
+
+
+MOST_PLACES = 1 << 22
+"""Of more places no mask is asked, nor one whose code is not at hand: a weight of exactly 0 counts as masked."""
+
+
+def closed_by_mask(settled: Settled, weights: Array, side: int | None = None) -> Array | None:
+    """Return which of the weights `[h t s]`, or of their first `side` rows and columns, no query may give.
+
+    None where there are no masks. A weight above 0, such as one that a mistake leaks, is shown as what it is.
+    """
+    masks, offset = settled.rules.masks, settled.rules.offset
+    if not masks or np.ndim(offset):
+        return None
+    from attn_exp.rules.absent import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
+
+    heads, rows, keys = weights.shape
+    shown = weights[:, :side, :side]
+    if shown.size > MOST_PLACES or any(isinstance(mask, AbsentMask) for mask in masks):
+        return np.asarray(shown == 0)
+    row = np.arange(shown.shape[1])[:, None]
+    grid = Grid(
+        batch=0,
+        head=np.arange(heads)[:, None, None],
+        row=row,
+        query=row + offset,
+        key=np.arange(shown.shape[2]),
+        heads=heads,
+        rows=rows,
+        keys=keys,
+    )
+    return np.asarray(~np.broadcast_to(AllOf(masks).allows(grid), shown.shape) & (shown == 0))

@@ -15,10 +15,10 @@ from attn_exp.experiment.classroom.foretold import Foretold, foretold
 from attn_exp.experiment.classroom.paper import Blank, Paper
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.report import words
-from attn_exp.report.compiled import templates
 from attn_exp.report.formulas import formula
 from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.numbers import decimal, kinds
+from attn_exp.report.templating import templates
 
 
 def page(paper: Paper, student: str, file: str) -> str:

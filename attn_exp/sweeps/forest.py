@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from attn_exp.experiment.row import titled
 from attn_exp.report import words
 from attn_exp.report.charts.matplotlib_figure import drawable
-from attn_exp.report.verdict import listed
+from attn_exp.report.sentences import listed
 from attn_exp.sweeps.answers.answers import Answers, moving
 from attn_exp.sweeps.answers.effects import Effect
 from attn_exp.sweeps.answers.sentences import alike, change, is_number

@@ -9,14 +9,14 @@ from markupsafe import Markup
 
 from attn_exp.experiment.row import titled
 from attn_exp.report import words
-from attn_exp.report.compiled import templates
 from attn_exp.report.contents import origin
 from attn_exp.report.escapes import md
 from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.markdown import code, fenced, piped, tidy
 from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.page import svg_source
-from attn_exp.report.shown import Shown
+from attn_exp.report.templating import templates
+from attn_exp.report.views import Shown
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.answers.answers import effects_table, percentiles_table, shares_table
 from attn_exp.sweeps.answers.totals import Summary

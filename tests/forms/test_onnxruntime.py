@@ -15,9 +15,9 @@ from attn_exp import rules as all_rules
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.experiment.sameness import compared
-from attn_exp.report import partings
+from attn_exp.report import sentences
+from attn_exp.report.sentences import who_agrees
 from attn_exp.report.terminal import summary
-from attn_exp.report.verdict import who_agrees
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
@@ -82,7 +82,7 @@ def test_a_row_in_float32_says_so_wherever_it_is_judged(monkeypatch: pytest.Monk
     assert row.sameness.startswith("within ") and row.sameness.endswith(" of float32")
     assert [each.sameness for each in found.distances] == [row.sameness]
     assert who_agrees(found.rows) == "matrix and onnxruntime compute the same function (A), onnxruntime in float32."
-    first, second = partings.accuracy(list(found.rows)).split("; ")
+    first, second = sentences.accuracy(list(found.rows)).split("; ")
     assert first.startswith("matrix in float64 is within ") and second.startswith("onnxruntime in float32 is within ")
     head, _, line = summary(found).splitlines()[:3]
     assert head.split()[4:7] == ["error", "error_ulp", "computed_in"] and line.split()[6] == "float32"
@@ -92,7 +92,7 @@ def test_a_row_in_float32_says_so_wherever_it_is_judged(monkeypatch: pytest.Monk
 def test_a_row_in_float32_alone_is_right() -> None:
     found = comparison(*RANDOM, "variant=[onnxruntime]")
     assert who_agrees(found.rows) == "Only onnxruntime was computed."
-    assert partings.accuracy(list(found.rows)).startswith("Every variant is within ")
+    assert sentences.accuracy(list(found.rows)).startswith("Every variant is within ")
 
 
 @pytest.mark.parametrize(("factor", "letter"), [(1 + 1e-6, "A"), (1 + 1e-4, "B")])
@@ -102,8 +102,9 @@ def test_more_than_rounding_in_float32_is_another_function(
     multiply(monkeypatch, factor)
     found = comparison(*RANDOM, BOTH)
     assert found.rows[1].same_as == letter
-    assert ("onnxruntime is wrong" in partings.accuracy(list(found.rows))) == (letter == "B")
-    assert ("first differs from matrix in the context" in " ".join(partings.sentences(found))) == (letter == "B")
+    assert ("onnxruntime is wrong" in sentences.accuracy(list(found.rows))) == (letter == "B")
+    said = " ".join(sentences.where_functions_part(found))
+    assert ("first differs from matrix in the context" in said) == (letter == "B")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attn_exp.reference.loops import project
-from attn_exp.report.partings import sentences
+from attn_exp.report.sentences import where_functions_part
 from attn_exp.report.terminal import summary
 from tests.compose import comparison
 
@@ -125,7 +125,7 @@ def test_a_position_without_a_twin_is_not_called_wrong(adding: Adding) -> None:
         assert row.note == f"nothing was checked, since position={NAME} brings no scalar twin"
     assert f"matrix: nothing was checked, since position={NAME} brings no scalar twin" in summary(compared)
     assert "was not computed" not in summary(compared)
-    assert sentences(compared)[-1] == "No variant was checked."
+    assert where_functions_part(compared)[-1] == "No variant was checked."
 
 
 def test_a_normalizer_without_a_twin_is_not_called_wrong(adding: Adding) -> None:

@@ -9,8 +9,7 @@ from attn_exp.report import figures
 from attn_exp.report.contents import contents
 from attn_exp.report.markdown import markdown
 from attn_exp.report.page import page
-from attn_exp.report.shown import Shown
-from attn_exp.report.views import seen
+from attn_exp.report.views import Shown, seen
 
 
 def page_of(run: Run, *shown: Shown) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from attn_exp.report.axes import axes
-from attn_exp.report.walk import steps
+from attn_exp.report.walk import axes_of, steps
 from tests.compose import comparison
 from tests.report.render import page_of
 from tests.report.test_report import a_run
@@ -14,7 +13,9 @@ from tests.report.test_report import a_run
 def sizes(*words: str) -> dict[str, str]:
     """Return the sizes of each letter, of all walks of a run."""
     found = comparison(*words)
-    return {axis.letter: axis.sizes for axis in axes(step for row in found.rows for step in steps(found, row.variant))}
+    return {
+        axis.letter: axis.sizes for axis in axes_of(step for row in found.rows for step in steps(found, row.variant))
+    }
 
 
 def test_each_letter_has_the_sizes_of_the_run() -> None:

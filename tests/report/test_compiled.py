@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
-from attn_exp.report.compiled import Compiled
+from attn_exp.report.templating import Compiled
 
 
 class Watched(Environment):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attn_exp.report import terminal
-from attn_exp.report.letters import reasons
+from attn_exp.report.sentences import why_letters_are_shared
 from tests.compose import comparison
 
 CASES = {
@@ -29,7 +29,7 @@ CASES = {
 
 @pytest.mark.parametrize(("words", "expected"), CASES.items(), ids=str)
 def test_why_rows_share_a_letter(words: tuple[str, ...], expected: list[str]) -> None:
-    assert reasons(comparison(*words)) == expected
+    assert why_letters_are_shared(comparison(*words)) == expected
 
 
 LONG = ("embeddings=random", "embeddings.tokens=2500", "embeddings.d_model=4", "variant=[blockwise]")

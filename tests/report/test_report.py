@@ -18,11 +18,11 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.timing import measure
-from attn_exp.report import columns, escapes, markdown, partings, pixels, tables, whose
+from attn_exp.report import columns, escapes, markdown, pixels, sentences, tables, views
 from attn_exp.report.cells import unbroken
 from attn_exp.report.numbers import kinds, minus
-from attn_exp.report.shown import Shown
-from attn_exp.report.sums import sums
+from attn_exp.report.views import Shown
+from attn_exp.report.walk import sums
 from attn_exp.runs import execution, store
 from tests.compose import comparison, config
 from tests.long import thinned
@@ -180,7 +180,7 @@ def test_a_row_without_numbers_is_no_sum() -> None:
 
 
 def test_equal_tokens_are_told_apart() -> None:
-    assert whose.distinct(["the", "cat", "the"]) == ("the#1", "cat", "the#3")
+    assert views.distinct(["the", "cat", "the"]) == ("the#1", "cat", "the#3")
 
 
 @pytest.mark.parametrize(
@@ -378,11 +378,11 @@ def test_weights_that_were_never_whole_are_shown_as_means_of_blocks(tmp_path: Pa
 
 def test_a_sentence_about_some_queries_says_how_many() -> None:
     words = ("embeddings=random", "embeddings.d_model=16", "variant=[blockwise]", "mask=causal", "report=none")
-    assert "reference at the" not in " ".join(partings.sentences(comparison(*words, "embeddings.tokens=8")))
+    assert "reference at the" not in " ".join(sentences.where_functions_part(comparison(*words, "embeddings.tokens=8")))
     found = comparison(*words, "embeddings.tokens=3000")
     assert found.rows[0].checked < 3000
     expected = f"of the scalar reference at the {found.rows[0].checked:,} of 3,000 queries that it checked."
-    assert partings.sentences(found)[-1].endswith(expected)
+    assert sentences.where_functions_part(found)[-1].endswith(expected)
 
 
 @pytest.mark.parametrize(

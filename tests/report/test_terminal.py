@@ -10,7 +10,7 @@ import pytest
 from attn_exp.config.repeat import Repeat
 from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.row import Row
-from attn_exp.report import terminal, verdict
+from attn_exp.report import sentences, terminal
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain
 from attn_exp.runs.execution import run
@@ -69,7 +69,7 @@ MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", shift=0.8897)
     ],
 )
 def test_the_sentence_says_what_agrees(rows: list[Row], expected: str) -> None:
-    assert verdict.who_agrees(rows) == expected
+    assert sentences.who_agrees(rows) == expected
 
 
 def test_the_table_lines_up() -> None:

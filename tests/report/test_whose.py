@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_exp import run
 from attn_exp.experiment.comparison import Run
-from attn_exp.report import terminal, walk, whose
+from attn_exp.report import sentences, terminal, views, walk
 from attn_exp.runs import store
 from tests.compose import comparison
 from tests.report.render import drawings_of, markdown_of, page_of
@@ -27,7 +27,7 @@ def test_a_report_says_whose_tokens_ask_and_whose_are_looked_at() -> None:
         assert said in text
     said = "The first 2 of 4 tokens are past: they have keys and values, and only the last 2 have queries."
     assert said in terminal.summary(comparison(*PAST)) and said in page_of(as_run(*PAST))
-    assert whose.whose_tokens(comparison("variant=[matrix]").problem) == ""
+    assert sentences.whose_tokens(comparison("variant=[matrix]").problem) == ""
 
 
 def test_rows_are_queries_and_columns_keys() -> None:
@@ -44,7 +44,7 @@ def test_rows_are_queries_and_columns_keys() -> None:
 
 def test_a_token_has_one_label_as_query_and_as_key() -> None:
     problem = comparison(*PAST).problem
-    assert whose.labels(problem) == (("the#3", "mat"), ("the#1", "cat", "the#3", "mat"))
+    assert views.labels(problem) == (("the#3", "mat"), ("the#1", "cat", "the#3", "mat"))
     steps = {step.stage: step for step in walk.steps(comparison(*PAST), "matrix")}
     assert steps["x"].tables[0].rows == ("the#1", "cat", "the#3", "mat")
     assert steps["q"].explained.formula == "Q = X_new W_q" and steps["k"].explained.formula == "K = X W_k"

@@ -23,8 +23,8 @@ from attn_exp.report.charts.chart import (
     ticks_in,
 )
 from attn_exp.report.charts.widths import BY_TABLE, Lettering, widest
-from attn_exp.report.closed import closed
 from attn_exp.report.views import Head, Panel, Views, heads_of, top
+from attn_exp.report.walk import closed_by_mask
 
 COLOURS = "Blues"
 
@@ -169,7 +169,7 @@ def closed_in(views: Views, panel: Panel) -> Array | None:
     problem = views.comparison.problem
     if panel.weights.shape[1:] != (len(problem.tokens), problem.keys):
         return None
-    return closed(settled_as(views.comparison, panel.variants[0]), panel.weights)
+    return closed_by_mask(settled_as(views.comparison, panel.variants[0]), panel.weights)
 
 
 def short_title(head: Head, width: float, lettering: Lettering = BY_TABLE) -> str:

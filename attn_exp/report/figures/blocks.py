@@ -6,8 +6,8 @@ from attn_exp.report import words
 from attn_exp.report.charts.chart import Chart
 from attn_exp.report.figures._maps import Named, Reading, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
+from attn_exp.report.sentences import name_of_columns
 from attn_exp.report.views import Views, colours
-from attn_exp.report.whose import axis
 
 
 def wanted(views: Views) -> bool:
@@ -22,7 +22,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     problem = views.comparison.problem
     rows = [str(edge + problem.past + 1) for edge in summary.row_edges[:-1]]
     columns = [str(edge + 1) for edge in summary.key_edges[:-1]]
-    means = Reading(words.MEAN_OF_BLOCK, colours(views).power, axis(problem))
+    means = Reading(words.MEAN_OF_BLOCK, colours(views).power, name_of_columns(problem))
     return weight_maps(heads_in(views, views.blocks), Named(rows, columns, views.lettering), width, means, height)
 
 

@@ -6,8 +6,8 @@ from attn_exp.report import words
 from attn_exp.report.charts.chart import Chart
 from attn_exp.report.figures._maps import Named, Reading, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
+from attn_exp.report.sentences import name_of_columns
 from attn_exp.report.views import MANY, Views, colours, maps_in
-from attn_exp.report.whose import axis
 
 
 def wanted(views: Views) -> bool:
@@ -20,7 +20,11 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     problem, lettering = views.comparison.problem, views.lettering
     names = Named(lettering.labels(problem.tokens), lettering.labels(problem.key_tokens), lettering)
     return weight_maps(
-        heads_in(views, views.panels), names, width, Reading(gamma=colours(views).power, across=axis(problem)), height
+        heads_in(views, views.panels),
+        names,
+        width,
+        Reading(gamma=colours(views).power, across=name_of_columns(problem)),
+        height,
     )
 
 

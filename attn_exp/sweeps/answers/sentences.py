@@ -12,7 +12,7 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.column import spoken
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.report import words
-from attn_exp.report.verdict import listed
+from attn_exp.report.sentences import listed
 from attn_exp.sweeps.answers.cube import METRICS, Cube
 from attn_exp.sweeps.answers.effects import Effect, Share, compared, same_functions
 

@@ -8,10 +8,10 @@ from markupsafe import Markup
 
 from attn_exp.experiment.column import spoken
 from attn_exp.report import words
-from attn_exp.report.compiled import templates
 from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.papers import Table
+from attn_exp.report.templating import templates
 from attn_exp.report.terminal import table
 from attn_exp.sweeps.versus.versus import Versus
 

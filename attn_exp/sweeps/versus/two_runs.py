@@ -15,9 +15,9 @@ from attn_exp.experiment.sameness import DIFFERENT, IDENTICAL, compared
 from attn_exp.forms import coarser
 from attn_exp.forms.trace import Trace
 from attn_exp.report import words
-from attn_exp.report.explain import spoken
 from attn_exp.report.numbers import brief, minus
 from attn_exp.report.papers import Table, deep_places
+from attn_exp.report.sentences import spoken
 from attn_exp.sweeps.versus.versus import Versus, common, counted, differing, made_by, settings_table
 
 ROUNDED = ("error", "error_ulp", "row_sum_error")

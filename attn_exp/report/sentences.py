@@ -1,0 +1,234 @@
+"""What a comparison says, in sentences made from its numbers and settings.
+
+They say which variants compute the same function, whose tokens a run shows, why rows share a letter, where two
+computations first differ, and how right each of them is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.config.schema import Variant
+from attn_exp.config.spelling import spelled
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.metrics.errors import largest_error
+from attn_exp.experiment.row import Row
+from attn_exp.experiment.sameness import SAME_FUNCTION
+from attn_exp.experiment.settling import following
+from attn_exp.experiment.splits import settled_as
+from attn_exp.problem.past import many
+from attn_exp.problem.problem import Problem
+from attn_exp.report import words
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.documents.agreement import Agreement
+
+
+def who_agrees(rows: Sequence[Row]) -> str:
+    """Say which variants compute the same function, and how far the others are from the first."""
+    groups: dict[str, list[Row]] = {}
+    computed = [row for row in rows if row.same_as]
+    for row in computed:
+        groups.setdefault(row.same_as, []).append(row)
+    parts = [agreement(members) for members in groups.values() if len(members) > 1]
+    first = computed[0]
+    parts += [departure(members, first) for members in groups.values() if members[0].same_as != first.same_as]
+    parts = parts or [words.ONLY_COMPUTED.format(variant=first.variant)]
+    lacking = [row for row in rows if row.note and not row.same_as]
+    parts += [words.NOT_COMPUTED.format(variant=row.variant, note=row.note) for row in lacking]
+    parts += [f"{row.variant}: {row.note}" for row in rows if row.note and row.same_as]
+    return f"{'; '.join(parts)}."
+
+
+def agreement(members: Sequence[Row]) -> str:
+    """Say that several variants compute one function, and which of them in another type than the first."""
+    others: dict[str, list[str]] = {}
+    for row in members:
+        if row.computed_in != members[0].computed_in:
+            others.setdefault(row.computed_in, []).append(row.variant)
+    types = (words.OTHERS_IN_TYPE.format(variants=listed(names), type=kind) for kind, names in others.items())
+    variants = listed([row.variant for row in members])
+    return ", ".join([words.SAME_FUNCTION.format(variants=variants, letter=members[0].same_as), *types])
+
+
+def departure(members: Sequence[Row], first: Row) -> str:
+    """Say how far a group of variants is from the first row."""
+    far = max(row.shift for row in members)
+    if math.isnan(far):
+        text = words.DIFFERS_IN_SHAPE if len(members) == 1 else words.DIFFER_IN_SHAPE
+    else:
+        text = words.DIFFERS_BY if len(members) == 1 else words.DIFFER_BY
+    return text.format(variants=listed([row.variant for row in members]), first=first.variant, far=far)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write a list as a sentence does: a, b and c."""
+    return f" {words.AND} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def agreed(agreements: Sequence[Agreement]) -> str:
+    """Say how many published results a run agrees with, and which could not be compared."""
+    tally = words.COUNT_OF.format(count=sum(result.agrees for result in agreements), all=len(agreements))
+    sentence = words.PUBLISHED_AGREE.format(tally=tally)
+    others = [
+        words.PUBLISHED_HAS.format(quantity=result.quantity, computed=result.computed)
+        for result in agreements
+        if math.isnan(result.largest_difference)
+    ]
+    return f"{sentence} {words.CHOOSE_A_PART.format(others='; '.join(others))}" if others else sentence
+
+
+SPOKEN = {
+    "x": words.INPUT,
+    "q": words.QUERIES,
+    "k": words.KEYS,
+    "v": words.VALUES,
+    "capped": words.BENT_LOGITS,
+    "masked": words.MASKED_LOGITS,
+    "lse": words.LOG_SUM_EXP,
+}
+"""Stages whose names are not words, as a sentence or a heading says them."""
+
+
+def spoken(stage: str) -> str:
+    """Return a stage in a reader's words; none for the projections, whose symbols are their names."""
+    return "" if stage[:2] in ("W_", "b_") else SPOKEN.get(stage, stage)
+
+
+def whose_tokens(problem: Problem) -> str:
+    """Say whose tokens ask and whose are looked at; nothing where they are the same."""
+    queries, keys = len(problem.tokens), problem.keys
+    if problem.memory is not None:
+        return words.QUERIES_FROM_X.format(queries=many(queries, words.TOKEN), keys=many(keys, words.TOKEN))
+    if problem.past:
+        last = (words.LAST_HAS_A_QUERY if queries == 1 else words.LAST_HAVE_QUERIES).format(queries=queries)
+        text = words.ONE_IS_PAST if problem.past == 1 else words.SOME_ARE_PAST
+        return text.format(past=problem.past, keys=keys, last=last)
+    return ""
+
+
+def usual_title(problem: Problem) -> str:
+    """Return the heading of a report without one of its own."""
+    tokens = many(len(problem.tokens), words.TOKEN)
+    if problem.memory is not None:
+        return words.OVER_A_MEMORY.format(tokens=tokens, keys=problem.keys)
+    return (words.AFTER_PAST if problem.past else words.OVER_TOKENS).format(tokens=tokens, past=problem.past)
+
+
+def name_of_columns(problem: Problem) -> str:
+    """Return what the columns of a map are."""
+    if problem.memory is not None:
+        return words.KEY_OF_MEMORY
+    if problem.past == 1:
+        return words.KEY_ONE_PAST
+    return (words.KEY_SOME_PAST if problem.past else words.KEY).format(past=problem.past)
+
+
+NOT_A_PIN = ("form", "output_projection")
+"""Settings of a variant that a run has no value of its own for."""
+
+
+def why_letters_are_shared(comparison: Comparison) -> list[str]:
+    """Return why variants share their letter with one before them, in a sentence each; other forms in one together."""
+    leaders: dict[str, str] = {}
+    forms: dict[str, list[str]] = {}
+    said = list[str]()
+    for row in comparison.rows:
+        leader = leaders.setdefault(row.same_as, row.variant)
+        if not row.same_as or leader == row.variant:
+            continue
+        pinned = pinned_alike(comparison, row.variant, leader)
+        if pinned:
+            said.append(words.PINS.format(variant=row.variant, pins=pinned))
+        else:
+            forms.setdefault(leader, []).append(row.variant)
+    others = [
+        (words.OTHER_FORM if len(names) == 1 else words.OTHER_FORMS).format(variants=listed(names), leader=leader)
+        for leader, names in forms.items()
+        if any(comparison.config.variant[name].form != comparison.config.variant[leader].form for name in names)
+    ]
+    return others + said
+
+
+def pinned_alike(comparison: Comparison, name: str, leader: str) -> str:
+    """Return what a variant pins and its letter's first does not: what the run has already, what changes nothing."""
+    config, spelling = comparison.config, settled_as(comparison, name).words
+    mine, known = following(config.variant[name], config), pins(config.variant[leader])
+    own_words = {
+        key: f"{key}={spelling.get(key, spelled(mine[key]))}" for key in pins(config.variant[name]) if key not in known
+    }
+    already = [word for key, word in own_words.items() if mine[key] == getattr(config, key)]
+    idle = [word for word in own_words.values() if word not in already]
+    parts = [words.PINNED_ALREADY.format(pins=listed(already))] if already else []
+    parts += [words.PINNED_IDLE.format(pins=listed(idle))] if idle else []
+    return f"; {words.AND} ".join(parts)
+
+
+def pins(variant: Variant) -> list[str]:
+    """Return the settings that a variant has of its own."""
+    names = (field.name for field in fields(variant) if field.name not in NOT_A_PIN)
+    return [name for name in names if getattr(variant, name) is not None]
+
+
+def where_functions_part(comparison: Comparison) -> list[str]:
+    """Say of each other function where it first differs from the first row's, and of wrong answers how wrong."""
+    rows = [row for row in comparison.rows if row.same_as]
+    leaders = {row.same_as: row for row in reversed(rows)}
+    others = [row for row in rows if leaders[row.same_as] is row and row.same_as != rows[0].same_as]
+    checked = [row for row in rows if row.checked]
+    last = accuracy(checked, len(comparison.problem.tokens)) if checked else words.NONE_CHECKED
+    return [*(parting_sentence(comparison, rows[0], row) for row in others[:3]), last]
+
+
+def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
+    """Say at which stage one variant first differs from the first, and by how much there."""
+    mine, theirs = (getattr(comparison.traces[side.variant], row.differs_at) for side in (row, first))
+    filled = {"variant": row.variant, "first": first.variant, "stage": spoken(row.differs_at)}
+    if mine.shape == theirs.shape:
+        return words.PARTS_BY.format(far=distance_between(mine, theirs), **filled)
+    if row.head == first.head:
+        return words.PARTS_IN_SHAPE.format(**filled)
+    return (words.PARTS_INTO_HEAD if row.head == 1 else words.PARTS_INTO_HEADS).format(heads=row.head, **filled)
+
+
+def distance_between(mine: Array, theirs: Array) -> float:
+    """Return the largest difference; a masked place, -inf in one alone, counts as far as the number in the other."""
+    return largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (mine, theirs)))
+
+
+def accuracy(rows: list[Row], queries: int = 0) -> str:
+    """Say how right the variants are, apart by the types that they compute in, and at how many of so many queries."""
+    wrong = [row for row in rows if row.error_ulp > SAME_FUNCTION]
+    right = [row for row in rows if row not in wrong]
+    kinds = list(dict.fromkeys(row.computed_in for row in right))
+    groups = [[row for row in right if row.computed_in == kind] for kind in kinds]
+    parts = [
+        near_reference(group, whom(group, len(rows), bool(wrong), kind if kinds[1:] else ""), queries)
+        for kind, group in zip(kinds, groups, strict=True)
+    ]
+    for row in wrong:
+        text = words.WRONG_BY if row.mistake == "none" else words.WRONG_BY_MISTAKE
+        parts.append(text.format(variant=row.variant, error=row.error, mistake=row.mistake))
+    return f"{'; '.join(parts)}."
+
+
+def near_reference(rows: list[Row], named: str, queries: int) -> str:
+    """Say how near the reference rows are, which to equal is no distance, and where it was asked if not everywhere."""
+    error, checked = max(row.error for row in rows), min(row.checked for row in rows)
+    sentence = (words.WITHIN if error else words.EQUALS).format(whom=named, error=error)
+    if checked >= queries:
+        return sentence
+    return words.AT_QUERIES.format(sentence=sentence, checked=checked, queries=queries)
+
+
+def whom(right: list[Row], count: int, others: bool, kind: str) -> str:
+    """Name the rows of one type that are right, of all the run's; `others` of them are wrong."""
+    alone = count > 1 == len(right)
+    named = right[0].variant if alone else words.EVERY_OTHER_VARIANT if others else words.EVERY_VARIANT
+    return words.WHOM_IN_TYPE.format(whom=named, type=kind) if kind else named
