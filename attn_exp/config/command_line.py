@@ -8,7 +8,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from hydra._internal.utils import get_args_parser
+from hydra import __version__ as version
+from hydra._internal.utils import _get_completion_help
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -35,6 +36,55 @@ from attn_exp.config.spelling import known_to_hydra
 from attn_exp.errors import UserError
 
 HYDRAS_SWEEPS = ("hydra/sweeper=", "hydra/launcher=")
+OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--help", "-h"), {"action": "store_true", "help": "Application's help"}),
+    (("--hydra-help",), {"action": "store_true", "help": "Hydra's help"}),
+    (("--version",), {"action": "version", "help": "Show Hydra's version and exit", "version": f"Hydra {version}"}),
+    (
+        ("overrides",),
+        {"nargs": "*", "help": "Any key=value arguments to override config values (use dots for.nested=overrides)"},
+    ),
+    (
+        ("--cfg", "-c"),
+        {"choices": ["job", "hydra", "all"], "help": "Show config instead of running [job|hydra|all]"},
+    ),
+    (
+        ("--resolve",),
+        {
+            "action": "store_true",
+            "help": "Used in conjunction with --cfg, resolve config interpolations before printing.",
+        },
+    ),
+    (("--package", "-p"), {"help": "Config package to show"}),
+    (("--run", "-r"), {"action": "store_true", "help": "Run a job"}),
+    (
+        ("--multirun", "-m"),
+        {"action": "store_true", "help": "Run multiple jobs with the configured launcher and sweeper"},
+    ),
+    (("--shell-completion", "-sc"), {"action": "store_true", "help": "Install or Uninstall shell completion:\n{}"}),
+    (
+        ("--config-path", "-cp"),
+        {
+            "help": "Overrides the config_path specified in hydra.main(). The config_path is absolute or relative "
+            "to the Python file declaring @hydra.main()"
+        },
+    ),
+    (("--config-name", "-cn"), {"help": "Overrides the config_name specified in hydra.main()"}),
+    (("--config-dir", "-cd"), {"help": "Adds an additional config dir to the config search path"}),
+    (("--experimental-rerun",), {"help": "Rerun a job from a previous config pickle"}),
+    (
+        ("--info", "-i"),
+        {
+            "const": "all",
+            "nargs": "?",
+            "choices": ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"],
+            "help": "Print Hydra information [all|config|defaults|defaults-tree|plugins|searchpath]",
+        },
+    ),
+)
+"""Hydra's options, as its own parser has them. That one cannot be made in Python 3.14: one of its help texts is no text
+(Hydra issue 3121)."""
+
 MODES = ("run", "multirun", "cfg", "info", "shell_completion")
 NOT_OURS = {
     "config_path": "--config-path: the shipped YAML is the only main one; your own comes in with --config-dir FOLDER",
@@ -84,7 +134,7 @@ def understood(words: Sequence[str]) -> Asked:
     """
     if not any(word.startswith("-") for word in words):  # settings alone, as mostly: making a parser costs 4 ms
         return Once(composed(words, ()), repeat_command(words, ()))
-    parser = get_args_parser()
+    parser = option_parser()
     check_dashes(words, parser)
     given = parsed(words, parser)
     folders = () if given.config_dir is None else (given.config_dir,)
@@ -98,6 +148,14 @@ def understood(words: Sequence[str]) -> Asked:
     if given.cfg or given.info or given.hydra_help or given.shell_completion:
         return Said(shown_by_hydra(given, folders))
     return Once(composed(given.overrides, folders), repeat_command(given.overrides, folders))
+
+
+def option_parser(completion: str = "") -> ArgumentParser:
+    """Return a parser of Hydra's options; `completion` is what its help says of shells."""
+    parser = ArgumentParser(add_help=False, description="Hydra")
+    for names, settings in OPTIONS:
+        parser.add_argument(*names, **settings | {"help": settings["help"].format(completion.replace("%", "%%"))})
+    return parser
 
 
 def check_dashes(words: Sequence[str], parser: ArgumentParser) -> None:
@@ -149,7 +207,7 @@ def shown_by_hydra(given: Namespace, folders: Sequence[str]) -> str:
             return configuration(hydra.get_sanitized_cfg(with_hydra(composed), given.cfg), given.package, given.resolve)
         if given.info:
             return printed(lambda: hydra.show_info(given.info, "config", words))
-        return printed(lambda: hydra.hydra_help("config", get_args_parser(), given))
+        return printed(lambda: hydra.hydra_help("config", option_parser(_get_completion_help()), given))
 
 
 def reads(words: Sequence[str]) -> bool:

@@ -16,6 +16,8 @@ TEXTS = {"she likes hot coffee": 4, "the cat sat [PAD]": 3}
 def test_each_sequence_of_a_padded_batch_is_a_run(form: str) -> None:
     """PyTorch computes both at once, `[b h t d]`, with the filling hidden as a key."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+    if form == "onnxruntime":
+        pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'attn-exp[onnxruntime]'")
     kind = f"++variant.own.form={form}"
     words = ("embeddings=words", "mask=padding", "head=2", "variant=[multi_head]", kind.replace("own", "multi_head"))
     runs = [
