@@ -17,7 +17,9 @@ class Column(NamedTuple):
     `deep`: whether it is left out where `report.depth=reading`: a student has no use for it.
     `exact`: whether it is an error itself, of which two digits say all.
     `drawn`: how early a sweep draws it, from 1; 0 = never.
-    `name`: its head in a report, which `columns` makes of the field's name; a terminal and a file have that as it is.
+    `fixed`: whether the settings decide it, so that other numbers of the input leave it as it is.
+    `key`: the name of its field, which tells it from all others; `columns` sets it.
+    `name`: its head in a report, which `columns` makes of the field's name; a terminal and a file have the key.
     """
 
     place: int
@@ -29,6 +31,8 @@ class Column(NamedTuple):
     exact: bool = False
     deep: bool = False
     drawn: int = 0
+    fixed: bool = False
+    key: str = ""
     name: str = ""
 
     @property
@@ -40,6 +44,11 @@ class Column(NamedTuple):
     def title(self) -> str:
         """The name, with its unit in brackets unless the name ends in it."""
         return f"{self.name} ({self.small})" if self.small else self.name
+
+    @property
+    def words(self) -> str:
+        """The name with its unit, as a sentence says them."""
+        return f"{self.name} {self.small}" if self.small else self.name
 
     def measured_in(self, unit: str) -> Column:
         """Return the same column in another unit, which takes the place of its own in the name."""
@@ -54,7 +63,11 @@ def spoken(name: str) -> str:
 def columns(*schemas: type) -> dict[str, Column]:
     """Return the column of each field of some records, in the order in which they are read."""
     hints = [pair for schema in schemas for pair in get_type_hints(schema, include_extras=True).items()]
-    known = {name: column._replace(name=spoken(name)) for name, hint in hints if (column := beside(hint)) is not None}
+    known = {
+        name: column._replace(key=name, name=spoken(name))
+        for name, hint in hints
+        if (column := beside(hint)) is not None
+    }
     return dict(sorted(known.items(), key=lambda pair: pair[1].place))
 
 

@@ -18,23 +18,24 @@ class Row:
     `same_as` is empty and the numbers are NaN; so are those of stages that were never formed.
     """
 
-    variant: Annotated[str, Column(10, shown=EVERYWHERE)]
-    form: Annotated[str, Column(30, meaning="how it is computed", aside=True)]
-    head: Annotated[int, Column(40, meaning="query heads", shown=("terminal", "paper"))]
+    variant: Annotated[str, Column(10, shown=EVERYWHERE, fixed=True)]
+    form: Annotated[str, Column(30, meaning="how it is computed", aside=True, fixed=True)]
+    head: Annotated[int, Column(40, meaning="query heads", shown=("terminal", "paper"), fixed=True)]
     scale: Annotated[
         bool | float,
         Column(
             60,
             meaning="whether the scores are divided by sqrt(d), or the number they are multiplied by",
             shown=("terminal", "paper"),
+            fixed=True,
         ),
     ]
-    multiplier: Annotated[float, Column(70, meaning="what the scores are multiplied by", aside=True)]
-    bias: Annotated[bool, Column(80, meaning="whether the projections add biases")]
+    multiplier: Annotated[float, Column(70, meaning="what the scores are multiplied by", aside=True, fixed=True)]
+    bias: Annotated[bool, Column(80, meaning="whether the projections add biases", fixed=True)]
     output_projection: Annotated[
-        bool, Column(90, meaning="whether the heads are mixed by the output projection W_o", aside=True)
+        bool, Column(90, meaning="whether the heads are mixed by the output projection W_o", aside=True, fixed=True)
     ]
-    mistake: Annotated[str, Column(95)]
+    mistake: Annotated[str, Column(95, fixed=True)]
     same_as: Annotated[
         str,
         Column(
@@ -66,7 +67,7 @@ class Row:
             drawn=6,
         ),
     ]
-    checked: Annotated[int, Column(230, meaning="how many queries the reference checked", aside=True)]
+    checked: Annotated[int, Column(230, meaning="how many queries the reference checked", aside=True, fixed=True)]
     shift: Annotated[
         float,
         Column(
@@ -132,17 +133,17 @@ class Row:
     ]
     flops: Annotated[
         int,
-        Column(250, meaning="multiplications and additions of both matrix products", aside=True, deep=True),
+        Column(250, meaning="multiplications and additions of both matrix products", aside=True, deep=True, fixed=True),
     ]
-    kv_head: Annotated[int, Column(50, meaning="key/value heads, which the query heads share")] = 0
-    mask: Annotated[str, Column(101)] = "none"
-    score: Annotated[str, Column(102)] = "none"
-    position: Annotated[str, Column(103)] = "none"
-    normalizer: Annotated[str, Column(104)] = "softmax"
-    convention: Annotated[str, Column(105)] = "none"
+    kv_head: Annotated[int, Column(50, meaning="key/value heads, which the query heads share", fixed=True)] = 0
+    mask: Annotated[str, Column(101, fixed=True)] = "none"
+    score: Annotated[str, Column(102, fixed=True)] = "none"
+    position: Annotated[str, Column(103, fixed=True)] = "none"
+    normalizer: Annotated[str, Column(104, fixed=True)] = "softmax"
+    convention: Annotated[str, Column(105, fixed=True)] = "none"
     sameness: Annotated[str, Column(130, meaning="how near the output is to the first row's", deep=True)] = ""
     differs_at: Annotated[str, Column(140, meaning="the first stage that is not the first row's", deep=True)] = ""
-    note: Annotated[str, Column(260)] = ""
+    note: Annotated[str, Column(260, fixed=True)] = ""
     computed_in: Annotated[
         str,
         Column(
@@ -150,6 +151,7 @@ class Row:
             meaning="the type of numbers that the form works in: its ulp are this type's",
             shown=("terminal",),
             deep=True,
+            fixed=True,
         ),
     ] = "float64"
 

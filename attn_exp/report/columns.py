@@ -19,11 +19,10 @@ COLUMNS = columns(Row, Timing)
 
 
 class Shared(NamedTuple):
-    """What is the same for all variants: its name and value, and whether a page can leave it out."""
+    """What is the same for all variants: its column and its value."""
 
-    name: str
+    column: Column
     value: str
-    deep: bool
 
 
 class Table(NamedTuple):
@@ -47,7 +46,7 @@ class Table(NamedTuple):
         if depth == "all":
             return self
         table = self.chosen([place for place, head in enumerate(self.head) if not head.deep])
-        return table._replace(shared=tuple(shared for shared in self.shared if not shared.deep))
+        return table._replace(shared=tuple(shared for shared in self.shared if not shared.column.deep))
 
     def chosen(self, places: Sequence[int]) -> Table:
         """Return some of the columns."""
@@ -55,33 +54,20 @@ class Table(NamedTuple):
         return Table(tuple(self.head[place] for place in places), lines, self.shared)
 
 
-NUMBERS = ("same_as", "error", "error_ulp", "shift", "cosine", "sameness", "differs_at", "entropy", "effective_keys",
-           "largest_weight", "row_sum_error", "median_s", "peak_bytes")  # fmt: skip
-"""The columns that other numbers of the input change."""
-
-PLACES = {COLUMNS[name].place: name for name in NUMBERS}
-
-
-def mark(head: Column) -> Markup:
-    """Return how the script of a page knows a column that other numbers of the input change."""
-    return Markup(' data-column="{}"').format(PLACES[head.place]) if head.place in PLACES else Markup()
+def mark(column: Column) -> Markup:
+    """Return how the script of a page knows a column that other numbers of the input may change."""
+    return Markup() if column.fixed else Markup(' data-column="{}"').format(column.key)
 
 
 def shared(table: Table) -> Markup:
-    """Return what is the same for all variants, as a list in words, with marks where other numbers change it."""
-    marks = {titled(COLUMNS[name]): mark(COLUMNS[name]) for name in NUMBERS}
-    pattern = Markup("{} <span{}>{}</span>")
+    """Return what is the same for all variants, as a list in words, with marks where other numbers may change it."""
+    pattern, plain = Markup("{} <span{}>{}</span>"), Markup("{} {}")
     return Markup(", ").join(
-        pattern.format(part.name, marks[part.name], minus(part.value))
-        if part.name in marks
-        else Markup("{} {}").format(part.name, minus(part.value))
-        for part in table.shared
+        plain.format(column.words, minus(value))
+        if column.fixed
+        else pattern.format(column.words, mark(column), minus(value))
+        for column, value in table.shared
     )
-
-
-def titled(head: Column) -> str:
-    """Return the name of a column with its unit."""
-    return " ".join(filter(None, (head.name, head.small)))
 
 
 def heads(table: Table) -> str:
@@ -107,7 +93,7 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     return Table(
         tuple(described[name] for name in apart),
         tuple(tuple(line.get(name, "") for name in apart) for line in values),
-        tuple(Shared(titled(described[name]), values[0][name], described[name].deep) for name in shared),
+        tuple(Shared(described[name], values[0][name]) for name in shared),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from io import StringIO
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -49,16 +49,22 @@ def cell(value: Any) -> str:
 
 
 def parsed(schema: type, text: str) -> tuple[Any, ...]:
-    """Return the records that `written` wrote.
+    """Return the records that `written` wrote, now or in an earlier version.
+
+    A column that the file lacks has the default of its field: it was added after the file was written.
 
     Raises:
-        ValueError: columns that are not the fields of the schema, or a cell that is none of its types.
+        ValueError: a column that is no field of the schema or stands there twice, one that is lacking and has no
+            default, a line of another length than the first, or a cell that is none of its types.
     """
-    lines = list(csv.reader(StringIO(text, newline="")))
-    kinds = {field.name: get_type_hints(schema)[field.name] for field in fields(schema)}
-    if not lines or [BEFORE.get(name, name) for name in lines[0]] != list(kinds):
-        raise ValueError(f"expected the columns {', '.join(kinds)}; found {', '.join(lines[0]) if lines else 'none'}")
-    return tuple(schema(*map(value, line, kinds.values())) for line in lines[1:])
+    head, *lines = list(csv.reader(StringIO(text, newline=""))) or [[]]
+    names, kinds = [BEFORE.get(name, name) for name in head], get_type_hints(schema)
+    needed = {field.name for field in fields(schema) if field.default is MISSING}
+    if len(set(names)) < len(names) or not needed <= set(names) <= {field.name for field in fields(schema)}:
+        raise ValueError(f"expected the columns {', '.join(kinds)}; found {', '.join(head) or 'none'}")
+    return tuple(
+        schema(**{name: value(cell, kinds[name]) for name, cell in zip(names, line, strict=True)}) for line in lines
+    )
 
 
 def value(text: str, kind: Any) -> Any:

@@ -4,7 +4,6 @@
   if (!live?.show) return;
   const { rows, beside, restore, made, shownIn } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
   const computed = rows.filter((row) => row.letter), FOLLOWING = ["shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"];
-  const ONLY_PYTHON = ["error", "error_ulp", "sameness", "differs_at", "median_s", "peak_bytes"];
   const ends = ({ output, weights }) => output || weights || [[[]]];
   const shape = (matrices) => `${matrices.length} ${matrices[0].length} ${matrices[0][0].length}`;
   const size = (numbers) => numbers.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -93,7 +92,7 @@
   function add(element, column, lines, head) {
     const follows = column === "same_as" ? known : FOLLOWING.includes(column) && lines.every((line) => own[line] && tells(shownIn(element), own[line][column], column === "shift" ? 1e-12 * own[line].size : 1e-12));
     if (follows) spots.push({ element, column, lines });
-    else if (column === "same_as" || [...FOLLOWING, ...ONLY_PYTHON].includes(column)) { still.add(element); named.add(head); }
+    else { still.add(element); named.add(head); }
   }
   for (const head of steps("#comparison th[data-column]")) {
     Array.from(head.closest("table").tBodies[0].rows, (line, place) => rows[place].letter && add(line.cells[head.cellIndex], head.dataset.column, [place], head.textContent));
