@@ -1,8 +1,8 @@
 """Many runs as one: composed once per choice of groups, computed in chunks, resumed for free.
 
 `space` says which points there are, `plan` cuts them into chunks, each named by a hash of all that decides it, `task`
-computes one chunk, an engine decides where, `driver` hands chunks out and takes their lines, and `writer` writes them,
-a part per chunk, in a thread of the driver's. Workers are pure functions of a plan and a job. A million points are a
+computes one chunk, an engine decides where, and `driver` hands chunks out, takes their lines and writes them, a part
+per chunk, in a thread of its own. Workers are pure functions of a plan and a job. A million points are a
 million lines in 500 files, and no place holds all of them: `totals` is streamed from the parts, and reports are drawn
 from it.
 

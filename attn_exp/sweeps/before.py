@@ -18,7 +18,7 @@ from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import kinds_of_plots, manifest, parquet
 from attn_exp.sweeps.answers.totals import LAYER, head_column
 from attn_exp.sweeps.engines import engine
-from attn_exp.sweeps.plan import Plan, index_of
+from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.space import Space
 from attn_exp.sweeps.task import row_columns
 
@@ -112,6 +112,6 @@ def trials(plan: Plan) -> Iterator[tuple[tuple[int, ...], int]]:
         tried[longest] = tried[longest][:: len(tried[longest]) - 1]
     short = [place for place, places in enumerate(tried) if len(places) == lengths[place]]
     for places in product(*tried):
-        number = plan.number(index_of(places, lengths))
+        number = plan.number(plan.space.index_of(places))
         if number is not None:
             yield tuple(places[place] for place in short), number

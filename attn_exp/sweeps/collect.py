@@ -13,7 +13,7 @@ from attn_exp.errors import UserError, first_line
 from attn_exp.report import papers
 from attn_exp.runs import records, seal
 from attn_exp.runs.folders import COMPLETE
-from attn_exp.sweeps import lock, manifest, overview, parquet
+from attn_exp.sweeps import manifest, overview, parquet
 from attn_exp.sweeps.answers.answers import (
     EFFECT,
     SHARE,
@@ -24,6 +24,7 @@ from attn_exp.sweeps.answers.answers import (
     shares_table,
 )
 from attn_exp.sweeps.answers.totals import Summary, summarized
+from attn_exp.sweeps.folder import locked
 from attn_exp.sweeps.parts import Part, Shelf
 
 PARTIAL = "partial"
@@ -130,7 +131,7 @@ def again(folder: Path, depth: str = "") -> str:
         wanted = about["report"] | {"depth": depth}
         about["report"] = wanted if wanted["tables"] or wanted["pages"] else wanted | {"tables": True, "pages": True}
     try:
-        with lock.held(folder):
+        with locked(folder):
             inventory = shelf(folder, about).find(about["parts"])
             text, _ = write(folder, about, inventory.whole)
     except UserError:

@@ -1,10 +1,15 @@
-"""The axes of a sweep as Hydra reads them: its grammar, its groups, its composition, once per choice of groups."""
+"""The axes of a sweep as Hydra reads them: its grammar, its groups, its composition, once per choice of groups.
+
+How large a sweep would be is counted before anything is written out.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import product
+from math import ceil, prod
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
@@ -20,12 +25,20 @@ from attn_exp.config.own_code import Named, is_code, marked
 from attn_exp.config.read import check_seed, read, read_settings
 from attn_exp.config.schema import Config, Sweep
 from attn_exp.config.spelling import key_of
-from attn_exp.errors import UserError, unknown
-from attn_exp.sweeps.limits import MOST_COMPOSED, check_length, check_size
+from attn_exp.errors import UserError, brief, unknown
 from attn_exp.sweeps.space import Axis, Space, changed, holds
 
 OF_THE_WHOLE = ("sweep", "output_dir", "strict")
 """Settings that a sweep has one of."""
+
+MOST_POINTS = 50_000_000
+"""A plan of so many points starts in seconds, and its table fills a disk."""
+
+MOST_WRITTEN_OUT = 1_000_000
+"""Values that are no even steps of whole numbers are held one by one."""
+
+MOST_COMPOSED = 10_000
+"""Each composition by Hydra takes hundredths of a second."""
 
 INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
 
@@ -40,7 +53,7 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
     with in_users_words(), opened(folders, words) as hydra, environment(any("oc.env" in word for word in words)):
         loader = hydra.config_loader
         composer = Composer(loader, words)
-        given = {override.get_key_element(): override for override in parsed(words, loader)}
+        given = {override.get_key_element(): override for override in typed_settings(words, loader)}
         fixed = tuple(str(override.input_line) for override in given.values() if not override.is_sweep_override())
         axes = tuple(axis_of(override, loader) for override in given.values() if override.is_sweep_override())
         first = composer.settings([*fixed, *(axis.word(0) for axis in axes)])
@@ -49,7 +62,7 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         return composer.space(axes, together, fixed, first), read(first)
 
 
-def parsed(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
+def typed_settings(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
     """Yield the words as Hydra's grammar reads them, and refuse what this sweeper would not do."""
     with what_hydra_stumbles_over():
         overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
@@ -96,13 +109,13 @@ def axis_of(override: Override, loader: ConfigLoader) -> Axis:
         values = tuple(override.sweep_string_iterator())
         axis = Axis(key, values, composed=True, sign=sign)
     else:
-        axis = Axis(key, named(key, values), sign=sign)
+        axis = Axis(key, with_code_named(key, values), sign=sign)
     if not values:
         raise UserError(f"{override.input_line}: no value matches")
     return axis
 
 
-def named(key: str, values: Sequence[Any]) -> tuple[Any, ...]:
+def with_code_named(key: str, values: Sequence[Any]) -> tuple[Any, ...]:
     """Return the values of an axis; those of a form that are code are named here, as they were typed."""
     form = key.startswith("variant.") and key.endswith(".form")
     return tuple(Named(value) if form and is_code(value) else value for value in values)
@@ -158,7 +171,7 @@ class Composer:
         first: Mapping[str, Any],
     ) -> Space:
         """Compose every choice of groups once; an axis that an interpolation reads becomes a composed one."""
-        axes = tuple(axis if axis.composed or holds(first, axis.key.split(".")) else composed(axis) for axis in axes)
+        axes = tuple(axis if axis.composed or holds(first, axis.key.split(".")) else as_composed(axis) for axis in axes)
         check_size(axes, together)
         bases, choices, read_by_others = {}, {}, set[int]()
         for places in base_places(axes, together):
@@ -169,13 +182,13 @@ class Composer:
             read(bases[key])
             read_by_others |= interpolated(config, axes)
         if read_by_others:
-            axes = tuple(composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))
+            axes = tuple(as_composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))
             return self.space(axes, together, fixed, first)
         check_values(axes, next(iter(bases.values())))
         return Space(axes, together, bases, fixed, choices)
 
 
-def composed(axis: Axis) -> Axis:
+def as_composed(axis: Axis) -> Axis:
     """Return the same axis, its values to be composed by Hydra."""
     if axis.composed:
         return axis
@@ -220,3 +233,40 @@ def check_values(axes: Sequence[Axis], base: Mapping[str, Any]) -> None:
                 settings = read_settings({top: changed(base[top], path, value) if path else value})
                 if top == "seed" and "generator" not in (other.key for other in axes):
                     check_seed(settings["seed"], base["generator"])
+
+
+def check_length(word: str, start: float, stop: float, step: float) -> None:
+    """Refuse a range of more values than a sweep may have points, or than fit memory.
+
+    Raises:
+        UserError: how many values there would be.
+    """
+    count = max(0, ceil((Fraction(stop) - Fraction(start)) / Fraction(step)))
+    whole = all(isinstance(end, int) for end in (start, stop, step))
+    most = MOST_POINTS if whole else MOST_WRITTEN_OUT
+    if count > most:
+        kind = "values" if whole else "values that are no whole numbers"
+        raise UserError(f"{brief(word)}: {amount(count)} {kind}; a sweep takes at most {most:,}")
+
+
+def check_size(axes: Sequence[Axis], dimensions: Sequence[Sequence[int]]) -> None:
+    """Refuse a sweep of too many points, or of too many compositions by Hydra.
+
+    Raises:
+        UserError: how many there would be.
+    """
+    lengths = [len(axes[together[0]].values) for together in dimensions]
+    composed = [any(axes[place].composed for place in together) for together in dimensions]
+    if prod(lengths) > MOST_POINTS:
+        raise UserError(f"{amount(prod(lengths))} points; a sweep takes at most {MOST_POINTS:,}")
+    compositions = prod(length for length, by_hydra in zip(lengths, composed, strict=True) if by_hydra)
+    if compositions > MOST_COMPOSED:
+        raise UserError(
+            f"{amount(compositions)} choices of groups and of what other settings read; a sweep composes at most "
+            f"{MOST_COMPOSED:,}"
+        )
+
+
+def amount(count: int) -> str:
+    """Write a count in full, or as a power of ten where that would be long."""
+    return f"{count:,}" if count < 10**15 else f"about 1e{len(str(count)) - 1 if count < 10**4000 else 4000}"

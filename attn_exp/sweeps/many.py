@@ -9,8 +9,7 @@ from attn_exp.config.schema import Config
 from attn_exp.experiment.many import Rows, tabulated
 from attn_exp.experiment.row import Row
 from attn_exp.runs.records import cell
-from attn_exp.sweeps.chunks import apart
-from attn_exp.sweeps.plan import Plan
+from attn_exp.sweeps.plan import Plan, seed_stride
 
 Line = Sequence[str]
 
@@ -20,7 +19,7 @@ def groups(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[int, list[int],
 
     Points whose seeds are no plain whole numbers, or vary with another setting, stand in none.
     """
-    space, stride = plan.space, apart(plan.space)
+    space, stride = plan.space, seed_stride(plan.space)
     place = next((place for place, axis in enumerate(space.axes) if axis.key == "seed" and not axis.composed), None)
     if not stride or place is None:
         return

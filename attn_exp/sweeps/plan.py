@@ -1,35 +1,35 @@
-"""A sweep cut into chunks, each named by all that decides its results."""
+"""A sweep cut into chunks, the same each time, each named by all that decides its results: so parts are found again."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
 import json
-from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from attn_exp import registry
 from attn_exp.config import own_files
 from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Sweep
 from attn_exp.config.spelling import key_of, spelled
-from attn_exp.errors import UserError
 from attn_exp.problem import input_files
 from attn_exp.registry import Origin
-from attn_exp.sweeps import skip
-from attn_exp.sweeps.chunks import chunk_size
+from attn_exp.sweeps.skip import points_left
 from attn_exp.sweeps.space import Axis, Space, changed, holds
 
-MOST_DECIDED = 1_000_000
-"""Combinations of values for which `sweep.skip` is decided, some microseconds each."""
+FILES = 500
+"""Parts of a large sweep; with its tables and plots it stays under a thousand files."""
+
+USUAL, MOST, SHARES = 32, 512, 16
+"""Points of a chunk: usually, and at most where seeds lie far apart; never more than this share of a small sweep."""
+
+SEEDS = 16
+"""Seeds of one setting that a chunk should hold, since they are computed together."""
 
 MOST_SPELLED = 100_000
 """Values of a range that are hashed one by one for the name of a sweep's folder."""
@@ -171,7 +171,7 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
         UserError: a `sweep.skip` that cannot be read or decided.
     """
     own = tuple(origin for origin in registry.origins() if origin.name)
-    kept: Sequence[int] = left(space, sweep.skip) if sweep.skip else range(space.size)
+    kept: Sequence[int] = points_left(space, sweep.skip) if sweep.skip else range(space.size)
     return Plan(
         space,
         kept,
@@ -183,55 +183,27 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
     )
 
 
-def left(space: Space, text: str) -> array[int]:
-    """Return the points for which the expression does not hold.
-
-    It is decided once for each combination of the values that it reads, and holds alike for all points that share them.
-
-    Raises:
-        UserError: an expression that cannot be read or decided, or one that reads too many values.
-    """
-    test, names = skip.condition(text)
-    read = [any(is_read(space.axes[place], names) for place in together) for together in space.dimensions]
-    lengths = [length if is_read else 1 for length, is_read in zip(space.lengths, read, strict=True)]
-    if prod(lengths) > MOST_DECIDED:
-        raise UserError(
-            f"sweep.skip reads {prod(lengths):,} combinations of values; at most {MOST_DECIDED:,} are decided"
-        )
-    held = np.zeros(lengths, dtype=bool)
-    for places in np.ndindex(*lengths):
-        held[places] = skip.holds(test, values_at(space, index_of(places, space.lengths), names), text)
-    points = np.flatnonzero(~np.broadcast_to(held, space.lengths).ravel()).astype(np.uint64)
-    kept = array("Q")
-    kept.frombytes(points.tobytes())
-    return kept
+def chunk_size(space: Space, points: int) -> int:
+    """Return how many points a chunk gets, of so many that are left of a space."""
+    usual = max(USUAL, min(MOST, SEEDS * seed_stride(space)))
+    return max(1, -(-points // FILES), min(usual, points // SHARES), least_for_layers(space))
 
 
-def is_read(axis: Axis, names: frozenset[str]) -> bool:
-    """Say whether an expression of these names may depend on an axis."""
-    top = axis.key.split(".")[0]
-    return (
-        axis.composed
-        or axis.key in names
-        or (top == "embeddings" and "d_model" in names)
-        or any(name.startswith(f"{axis.key}.") or axis.key.startswith(f"{name}.") for name in names)
-    )
+def seed_stride(space: Space) -> int:
+    """Return how many points lie between two that differ in the next seed alone: 0 where seeds do not vary alone."""
+    stride = space.size
+    for length, together in zip(space.lengths, space.dimensions, strict=True):
+        stride //= length
+        if len(together) == 1 and space.axes[together[0]].key == "seed":
+            return stride
+    return 0
 
 
-def values_at(space: Space, index: int, names: frozenset[str]) -> dict[str, Any]:
-    """Return what the names of an expression stand for at one combination."""
-    places = space.places(index)
-    settings, choices = space.settings(index), space.choices[space.base_key(places)]
-    swept = {axis.key: value for axis, value in zip(space.axes, space.values(index), strict=True) if not axis.composed}
-    return {name: swept[name] if name in swept else skip.look_up(name, settings, choices) for name in names}
-
-
-def index_of(places: Sequence[int], lengths: Sequence[int]) -> int:
-    """Return which combination has these values, the last axis fastest."""
-    index = 0
-    for place, length in zip(places, lengths, strict=True):
-        index = index * length + place
-    return index
+def least_for_layers(space: Space) -> int:
+    """Return how many points a chunk should have at least: a quarter of a model's layers, where neighbours differ in
+    them alone and share one pass through it."""
+    last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
+    return -(-len(last.values) // 4) if last is not None and last.key == "model.layer" else 1
 
 
 def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:

@@ -80,6 +80,13 @@ class Space:
                 places[axis] = place
         return tuple(places)
 
+    def index_of(self, places: Sequence[int]) -> int:
+        """Return which combination has these values, a place for each dimension."""
+        index = 0
+        for place, length in zip(places, self.lengths, strict=True):
+            index = index * length + place
+        return index
+
     def touched(self, first: int, last: int) -> list[range]:
         """Return which places of each axis the combinations from `first` to `last` take, perhaps round the end."""
         runs, stride = [range(0)] * len(self.axes), self.size

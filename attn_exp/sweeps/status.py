@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attn_exp.sweeps import collect, lock, manifest
+from attn_exp.sweeps import collect, manifest
+from attn_exp.sweeps.folder import running_driver
 from attn_exp.sweeps.meter import span
 
 
@@ -23,7 +24,7 @@ def standing(folder: Path) -> str:
     done = sum(sizes[name] for name in sizes if name in inventory.whole)
     damaged = f", {len(inventory.damaged):,} damaged, to be computed again" if inventory.damaged else ""
     failed = sum(part.failed for part in present)
-    who = lock.running(folder)
+    who = running_driver(folder)
     lines = [
         about["command"],
         f"{done:,} of {about['points']:,} points, {failed:,} failed; {len(present):,} of {len(sizes):,} parts{damaged}",

@@ -22,11 +22,12 @@ from attn_exp.runs import index, seal
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.runs.provenance import Git, ask_git, origin
 from attn_exp.runs.store import USER_ERRORS
-from attn_exp.sweeps import before, collect, home, lock, manifest, parts
+from attn_exp.sweeps import before, collect, manifest, parts
 from attn_exp.sweeps.driver import Driver
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.engines.engine import Workers
 from attn_exp.sweeps.expand import expand
+from attn_exp.sweeps.folder import locked, made_folder
 from attn_exp.sweeps.meter import Progress
 from attn_exp.sweeps.parts import Inventory
 from attn_exp.sweeps.plan import Job, Plan, identity, make_plan
@@ -63,7 +64,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
         text = preview(plan, folder, first, [part.failed for part in inventory.whole.values()], missing)
         return Outcome(text, DONE, folder, kept=False)
     try:
-        with home.made(folder), lock.held(folder), interruptible(), ask_git() as git:
+        with made_folder(folder), locked(folder), interruptible(), ask_git() as git:
             return run(plan, folder, first, about, git)
     except OSError as error:
         if error.errno not in USER_ERRORS:

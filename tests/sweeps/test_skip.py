@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.sweeps.skip import condition, d_model, holds, look_up
+from attn_exp.sweeps.skip import d_model, is_left_out, look_up, parsed_condition
 
 NAMES = {"head": 4, "scale": True, "seed": 7, "title": "a b", "kv_head": None}
 
@@ -22,9 +22,9 @@ NAMES = {"head": 4, "scale": True, "seed": 7, "title": "a b", "kv_head": None}
 )  # fmt: skip
 def test_expressions_mean_what_they_mean_in_python(text: str) -> None:
     text = text.replace("kv_head is_none", "kv_head == null")
-    test, _ = condition(text)
+    test, _ = parsed_condition(text)
     expected = bool(eval(text, {"null": None}, dict(NAMES)))  # the meaning to hold ours to
-    assert holds(test, NAMES, text) is expected
+    assert is_left_out(test, NAMES, text) is expected
 
 
 @pytest.mark.parametrize(
@@ -37,19 +37,19 @@ def test_expressions_mean_what_they_mean_in_python(text: str) -> None:
 )  # fmt: skip
 def test_nothing_else_is_understood(text: str) -> None:
     with pytest.raises(UserError, match=r"is not part of what an expression may hold|is no setting"):
-        condition(text)
+        parsed_condition(text)
 
 
 @pytest.mark.parametrize("text", ["head >", "", "head > 2; seed", "head = 2", "(" * 5000])
 def test_what_cannot_be_parsed_is_told(text: str) -> None:
     with pytest.raises(UserError, match="not an expression such as head > d_model"):
-        condition(text)
+        parsed_condition(text)
 
 
 @pytest.mark.parametrize("text", ["title > 3", "head / (seed - 7) > 1", "kv_head < 2"])
 def test_what_cannot_be_decided_names_the_values(text: str) -> None:
     with pytest.raises(UserError, match=r"cannot be decided for .*="):
-        holds(condition(text)[0], NAMES, text)
+        is_left_out(parsed_condition(text)[0], NAMES, text)
 
 
 def test_names_are_settings_choices_and_d_model() -> None:
@@ -81,12 +81,12 @@ def test_d_model_as_far_as_the_settings_tell(embeddings: dict[str, Any], size: i
 )
 def test_what_is_nested_too_deeply_is_one_short_line(text: str) -> None:
     with pytest.raises(UserError, match=r"nested more than 100 deep|not an expression") as refused:
-        condition(text)
+        parsed_condition(text)
     assert len(str(refused.value)) < 300
 
 
 @pytest.mark.parametrize("text", ["title * 1000000000 == 'x'", "[head] * 1000000000 == [1]", "title % head == 'x'"])
 def test_only_numbers_are_computed_with(text: str) -> None:
-    test, _ = condition(text)
+    test, _ = parsed_condition(text)
     with pytest.raises(UserError, match="only numbers are computed with"):
-        holds(test, NAMES, text)
+        is_left_out(test, NAMES, text)

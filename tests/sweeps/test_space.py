@@ -22,7 +22,7 @@ from attn_exp.errors import UserError
 from attn_exp.sweeps import skip
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.manifest import described, ranges
-from attn_exp.sweeps.plan import identity, left, make_plan, values_at
+from attn_exp.sweeps.plan import identity, make_plan
 from tests.long import thinned
 
 SWEEPS = [
@@ -151,10 +151,12 @@ SKIPS = ["head > 2", "seed == 1 and head == 2", "not scale", "head > d_model", "
 def test_a_skip_decided_by_combination_leaves_the_points_for_which_it_does_not_hold(text: str) -> None:
     words = ["embeddings=she_likes_coffee,random", "embeddings.d_model=2,4", "head=1,2,4", "scale=true,false,0.5"]
     space, _ = expand([*words, "seed=range(3)"], [])
-    test, names = skip.condition(text)
-    one_by_one = [index for index in range(space.size) if not skip.holds(test, values_at(space, index, names), text)]
-    assert list(left(space, text)) == one_by_one
-    assert ranges(left(space, text)) == ranges_by_hand(one_by_one)
+    test, names = skip.parsed_condition(text)
+    one_by_one = [
+        index for index in range(space.size) if not skip.is_left_out(test, skip.values_at(space, index, names), text)
+    ]
+    assert list(skip.points_left(space, text)) == one_by_one
+    assert ranges(skip.points_left(space, text)) == ranges_by_hand(one_by_one)
 
 
 def ranges_by_hand(numbers: list[int]) -> list[list[int]]:

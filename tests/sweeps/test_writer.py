@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from attn_exp import machine
+from attn_exp.sweeps.driver import Writer
 from attn_exp.sweeps.parts import Shelf, sealed_by
-from attn_exp.sweeps.writer import Writer
 
 
 @pytest.fixture

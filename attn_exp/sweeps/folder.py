@@ -1,4 +1,7 @@
-"""One driver per sweep: a lock that the system takes back when its holder ends, however it ends."""
+"""The folder of a sweep: made through no link, not left behind by a sweep that never started, and held by one driver.
+
+The system takes the lock back when its holder ends, however it ends.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attn_exp import machine
@@ -18,7 +21,32 @@ from attn_exp.errors import UserError
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def made_folder(folder: Path) -> Iterator[None]:
+    """Make `output_dir/sweeps/<name>/parts` and let the block work there.
+
+    Where the block ends with a mistake of the user before it wrote anything, what was made is taken away again.
+
+    Raises:
+        OSError: a link or a file is in the way, or a folder cannot be made.
+    """
+    missing = [path for path in (folder / "parts", folder, *folder.parents) if not path.exists()]
+    folder.parent.parent.mkdir(parents=True, exist_ok=True)
+    for path in (folder.parent, folder, folder / "parts"):
+        machine.own_folder(path)
+        machine.sync_folder(path.parent)
+    try:
+        yield
+    except UserError:
+        with suppress(OSError):
+            if folder in missing:
+                (folder / "lock").unlink(missing_ok=True)
+            for path in missing:
+                path.rmdir()  # which fails where anything is in it
+        raise
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
     """Hold the sweep in `folder` until the block ends.
 
     It is a POSIX record lock: workers do not inherit it, a kill frees it, and it works over NFS. What the file says
@@ -27,12 +55,14 @@ def held(folder: Path) -> Iterator[None]:
     Raises:
         UserError: another driver holds it, named by process and machine.
     """
-    descriptor = opened(folder / "lock", os.O_CREAT)
+    descriptor = opened_lock(folder / "lock", os.O_CREAT)
     try:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:
-            raise UserError(f"{folder}: {holder(descriptor)} is running this sweep; wait for it or end it") from error
+            raise UserError(
+                f"{folder}: {lock_holder(descriptor)} is running this sweep; wait for it or end it"
+            ) from error
         os.ftruncate(descriptor, 0)
         about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         os.pwrite(descriptor, json.dumps(about).encode(), 0)
@@ -42,7 +72,7 @@ def held(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def opened(path: Path, further: int) -> int:
+def opened_lock(path: Path, further: int) -> int:
     """Open the lock file itself: no link, nothing but a regular file, and none that goes by another name too.
 
     Raises:
@@ -56,7 +86,7 @@ def opened(path: Path, further: int) -> int:
     return descriptor
 
 
-def holder(descriptor: int) -> str:
+def lock_holder(descriptor: int) -> str:
     """Say who wrote the lock file last."""
     try:
         about = json.loads(os.pread(descriptor, 4096, 0))
@@ -65,16 +95,16 @@ def holder(descriptor: int) -> str:
         return "another process"
 
 
-def running(folder: Path) -> str | None:
+def running_driver(folder: Path) -> str | None:
     """Return who runs the sweep in `folder`; None where nobody does."""
     try:
-        descriptor = opened(folder / "lock", 0)
+        descriptor = opened_lock(folder / "lock", 0)
     except OSError:
         return None
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return holder(descriptor)
+        return lock_holder(descriptor)
     else:
         return None
     finally:
