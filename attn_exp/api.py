@@ -92,8 +92,8 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
     Raises:
         UserError: what the function takes is not known, or settings that cannot be asked of it.
     """
-    from attn_exp.experiment.judging import check as judging  # noqa: PLC0415
-    from attn_exp.experiment.judging import command, own  # noqa: PLC0415 - most imports need none
+    from attn_exp.diagnosis import check as checking  # noqa: PLC0415
+    from attn_exp.diagnosis import command, own  # noqa: PLC0415 - most imports need none
 
     if not isinstance(quick, bool):
         raise UserError(f"quick is {value_given(quick)}; expected True or False")
@@ -101,7 +101,7 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
         [*worded(words), *(f"{key}={spelled(plain(value))}" for key, value in settings.items())]
     )
     subject = own.find(function) if isinstance(function, str) else own.given(function)
-    return judging.check(subject, question, quick=quick)
+    return checking.check(subject, question, quick=quick)
 
 
 def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> Verdict:
@@ -115,7 +115,7 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
         UserError: numbers that have no place in the run, or settings that no run would take.
     """
     from attn_exp.config.compose import composed  # noqa: PLC0415 - most imports need none
-    from attn_exp.experiment.judging import numbers  # noqa: PLC0415
+    from attn_exp.diagnosis import numbers  # noqa: PLC0415
     from attn_exp.experiment.recipes import STAGES  # noqa: PLC0415
 
     answers = {key: value for key, value in given.items() if key in STAGES}

@@ -201,7 +201,7 @@ SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
-JUDGING, RUNS, SWEEP = "experiment.judging.command", "runs.commands", "sweeps.commands"
+JUDGING, RUNS, SWEEP = "diagnosis.command", "runs.commands", "sweeps.commands"
 
 COMMANDS = {
     "check": Command(f"{JUDGING}:checked", 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"),

@@ -27,9 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import attn_exp  # noqa: E402 - from the checkout
-from attn_exp.experiment.judging.check import check  # noqa: E402
-from attn_exp.experiment.judging.command import understood  # noqa: E402
-from attn_exp.experiment.judging.own import given  # noqa: E402
+from attn_exp.diagnosis.check import check  # noqa: E402
+from attn_exp.diagnosis.command import understood  # noqa: E402
+from attn_exp.diagnosis.own import given  # noqa: E402
 from attn_exp.experiment.verdict import Verdict  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator.functional import attention  # noqa: E402

@@ -2,6 +2,6 @@
 
 `settling` gives each variant what it does not pin itself, `executing` puts the problem through it, `measuring` makes
 its `Row`, and `compare` returns the `Comparison`. `metrics/` and `checks/` live one to a file. `documents/` holds a run
-against printed figures. `judging/` checks people's own functions and names the mistake. `memory` refuses what would not
-fit before anything is drawn.
+against printed figures. `recipes` says what the steps of a variant give, and `memory` refuses what would not fit before
+anything is drawn.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from attn_exp.experiment.classroom.paper import Blank, Paper
+from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.report import words
 
 FORMULAS = {

@@ -22,7 +22,7 @@ def binder(config: Config) -> Bind | None:
     """Return what imports the functions that the command line names as forms; None where it names none."""
     if not names_code(config):
         return None
-    from attn_exp.experiment.judging.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
+    from attn_exp.diagnosis.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
 
     return bind
 

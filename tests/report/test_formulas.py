@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.diagnosis.paper import Paper
 from attn_exp.errors import UserError
-from attn_exp.experiment.classroom.paper import Paper
 from attn_exp.report import worksheet
 from attn_exp.report.formulas import formula
 from tests.report.browser import need_chromium

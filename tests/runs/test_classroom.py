@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.diagnosis import draw
+from attn_exp.diagnosis.foretold import foretold, possible
+from attn_exp.diagnosis.paper import Paper
 from attn_exp.errors import UserError
-from attn_exp.experiment.classroom import draw
-from attn_exp.experiment.classroom.foretold import foretold, possible
-from attn_exp.experiment.classroom.paper import Paper
 from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers, key
 from attn_exp.runs.classroom.hand_in import graded

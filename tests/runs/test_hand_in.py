@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attn_exp.diagnosis import suspects
+from attn_exp.diagnosis.grading import Grade, grade
+from attn_exp.diagnosis.paper import Paper
+from attn_exp.diagnosis.worksheet import Sheet
 from attn_exp.errors import UserError
-from attn_exp.experiment.classroom.grading import Grade, grade
-from attn_exp.experiment.classroom.paper import Paper
-from attn_exp.experiment.judging import suspects
-from attn_exp.experiment.judging.worksheet import Sheet
 from attn_exp.report import formulas, worksheet
 from attn_exp.runs.classroom import answers, hand_in
 from attn_exp.runs.classroom.hand_in import graded
@@ -189,7 +189,7 @@ def test_what_mistakes_would_give_is_computed_once_for_a_key(home: Path, monkeyp
         computed.append(sheet)
         return catalogue(sheet)
 
-    monkeypatch.setattr("attn_exp.experiment.classroom.paper.catalogue", counted)
+    monkeypatch.setattr("attn_exp.diagnosis.paper.catalogue", counted)
     Path("all").mkdir()
     for number in range(3):
         blanks = tuple(replace(blank, right=blank.right + number + 1.0) for blank in paper.blanks)

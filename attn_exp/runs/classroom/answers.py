@@ -14,9 +14,9 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.cells import NOT_GIVEN, plain
+from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.errors import UserError, brief
-from attn_exp.experiment.classroom.paper import Blank, Paper
-from attn_exp.experiment.judging.cells import NOT_GIVEN, plain
 from attn_exp.report.numbers import decimal
 from attn_exp.runs.records import as_csv
 

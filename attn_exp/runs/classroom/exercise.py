@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.grading import Grade, grade, states
+from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.classroom.grading import Grade, grade, states
-from attn_exp.experiment.classroom.paper import Blank, Paper
 from attn_exp.report import words, worksheet
 from attn_exp.report.escapes import html
 from attn_exp.report.terminal import table

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from attn_exp import machine, mistakes
+from attn_exp.diagnosis.diagnose import of_another_setting
+from attn_exp.diagnosis.grading import Grade, grade
+from attn_exp.diagnosis.paper import Paper
 from attn_exp.errors import UserError
-from attn_exp.experiment.classroom.grading import Grade, grade
-from attn_exp.experiment.classroom.paper import Paper
-from attn_exp.experiment.judging.diagnose import of_another_setting
 from attn_exp.report import words, worksheet
 from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table

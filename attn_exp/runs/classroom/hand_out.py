@@ -14,10 +14,10 @@ from attn_exp import machine
 from attn_exp.config.choices import group_names
 from attn_exp.config.read import read
 from attn_exp.config.schema import Config
+from attn_exp.diagnosis.draw import Numbers, drawn
+from attn_exp.diagnosis.foretold import possible
+from attn_exp.diagnosis.paper import Paper, paper
 from attn_exp.errors import UserError, reason, unknown
-from attn_exp.experiment.classroom.draw import Numbers, drawn
-from attn_exp.experiment.classroom.foretold import possible
-from attn_exp.experiment.classroom.paper import Paper, paper
 from attn_exp.report import words, worksheet
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.classroom.key import MOST_DIGITS, Key, composer

@@ -11,8 +11,8 @@ from typing import Any
 from attn_exp import machine
 from attn_exp.config.compose import values
 from attn_exp.config.read import read as read_config
+from attn_exp.diagnosis.paper import Paper, paper
 from attn_exp.errors import UserError
-from attn_exp.experiment.classroom.paper import Paper, paper
 from attn_exp.runs import json_file
 from attn_exp.runs.given import split, with_arrays
 from attn_exp.runs.json_file import DamagedError

@@ -1,0 +1,209 @@
+"""Finds out how a function wants to be called, and asks it every question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from attn_exp.diagnosis.asked import Asked
+from attn_exp.diagnosis.call import LAYOUTS, WIDE, Caller
+from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.cases import core_cases
+from attn_exp.diagnosis.layers import layer_cases
+from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, wanted
+from attn_exp.diagnosis.masking import MASKINGS
+from attn_exp.diagnosis.modules import Bound, bound
+from attn_exp.diagnosis.offer import Offer, offered
+from attn_exp.diagnosis.own import Own
+from attn_exp.errors import UserError, unknown
+
+LOGITS = 2
+"""Bits that logits of about 6 take from an answer where they are rounded to a half type."""
+Seen = list[tuple[Case, Answer]]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One way to call a function, and what came of its first question."""
+
+    caller: Caller
+    case: Case
+    answer: Answer
+
+
+def ways(own: Own, asked: Asked, function: Bound) -> Iterator[Tried]:
+    """Yield every way to call a function, the likeliest first: libraries, layouts and types."""
+    offer = offer_of(own, function)
+    for name in (asked.takes,) if asked.takes else wanted(function.origin):
+        lent = library(name, asked.device)
+        for layout in layouts(asked, offer, function):
+            for dtype in types(asked, lent):
+                caller = Caller(function.call, offer, lent, asked, layout, dtype)
+                case = next(cases(caller, function, quick=True))
+                answer = caller(case)
+                yield Tried(caller, case, answer)
+                if answer.output is not None:
+                    break
+
+
+def offer_of(own: Own, function: Bound) -> Offer:
+    """Return what a function takes."""
+    return offered(function.call, own.name) if function.offer is None else function.offer
+
+
+def types(asked: Asked, lent: Library) -> tuple[str, ...]:
+    """Return the types to try: the one that was asked for, else the library's widest and those below it."""
+    if asked.dtype and asked.dtype not in DTYPES:
+        raise UserError(unknown(asked.dtype, DTYPES, "dtype"))
+    return (asked.dtype,) if asked.dtype else DTYPES[DTYPES.index(lent.widest) :]
+
+
+def layouts(asked: Asked, offer: Offer, function: Bound) -> tuple[str, ...]:
+    """Return the layouts to try."""
+    if asked.layout and asked.layout not in LAYOUTS:
+        raise UserError(unknown(asked.layout, LAYOUTS, "layout"))
+    if not offer.core:
+        return ("bhtd",) if function.inside is not None or asked.entries > 1 else ("td", "bhtd")
+    if asked.layout:
+        return (asked.layout,)
+    many = asked.kv_head is not None or (asked.head or 1) > 1
+    alone = ("htd", "td") if asked.entries > 1 else ("td",) if many else ()
+    usual = tuple(layout for layout in LAYOUTS if layout != WIDE and layout not in alone)
+    return (WIDE, *usual) if offer.takes("heads") else usual
+
+
+def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
+    """Yield the questions that fit what the function takes."""
+    if caller.offer.core:
+        return core_cases(caller.asked, caller.offer, caller.layout, quick)
+    return layer_cases(caller.asked, caller.offer, quick, function.inside)
+
+
+def how_to_call(own: Own, asked: Asked, known: Bound | None = None) -> tuple[Caller, Bound, Tried]:
+    """Return the first way of calling that gives the right answer, else the right shape, else any answer at all.
+
+    `known`: what is to be called, where that is more than what the user named.
+
+    Raises:
+        UserError: what the function takes is not known.
+    """
+    function = known or bound(own, asked)
+    shaped: list[Tried] = []
+    spoke: list[Tried] = []
+    first: Tried | None = None
+    for tried in ways(own, asked, function):
+        first = first or tried
+        if tried.answer.output is None or (shaped and tried.caller.layout in ("htd", "td") and tried.caller.offer.core):
+            continue  # with fewer axes, mistakes hide: they are for those who take no more
+        stages = expected(tried.case)
+        if tried.answer.output.shape == stages["output"].shape:
+            if not differs(tried.answer.output, stages, min(digits_of(tried.caller, tried.answer), 24)):
+                return tried.caller, function, tried
+            shaped.append(tried)
+        spoke.append(tried)
+    assert first is not None
+    chosen = (shaped or spoke or [first])[0]
+    return chosen.caller, function, chosen
+
+
+def with_its_mask(caller: Caller, function: Bound) -> Caller:
+    """Return the caller that writes masks as the function wants them.
+
+    Booleans, where it answers to them; numbers to add, where it adds those booleans to its logits; else, where booleans
+    are an error, the first way that gives the right answer, or any at all.
+    """
+    case = mask_case(caller, function)
+    if case is None:
+        return caller
+    answer = caller(case)
+    if answer.output is not None:
+        adding = predicted(replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed), case.given)
+        return in_kind(caller, "added") if adding and near(caller, answer, adding) else caller
+    others = [replace(caller, masking=masking) for masking in MASKINGS[1:]]
+    answers = [(other, other(case)) for other in others]
+    right = next((other for other, answer in answers if near(other, answer, expected(case))), None)
+    return right or next((other for other, answer in answers if answer.output is not None), caller)
+
+
+def near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
+    """Say whether an answer is that of these stages, to float32 at most."""
+    digits = min(digits_of(caller, answer), DIGITS["float32"])
+    return answer.output is not None and not differs(answer.output, stages, digits)
+
+
+def in_kind(caller: Caller, kind: str) -> Caller:
+    return replace(caller, masking=replace(caller.masking, kind=kind))
+
+
+def with_added_mask(caller: Caller, function: Bound) -> Caller | None:
+    """Return the caller that gives masks to be added, where the function answers to them and was given booleans."""
+    case = mask_case(caller, function)
+    if case is None or caller.masking.kind == "added":
+        return None
+    other = in_kind(caller, "added")
+    return other if other(case).output is not None else None
+
+
+def mask_case(caller: Caller, function: Bound) -> Case | None:
+    """Return the first question with a mask, where the function takes one and its polarity is not known."""
+    if not caller.offer.takes("mask") or caller.asked.blocks:
+        return None
+    masked = next((case for case in cases(caller, function, quick=True) if case.rung == "masks"), None)
+    return None if masked is None else rounded(masked, caller)
+
+
+def digits_of(caller: Caller, answer: Answer) -> int:
+    """Return how many bits an answer can hold: the fewest of what was given, what came back, and what was asked.
+
+    Two less where a half type was given: logits of about 6 are rounded too, and weights move by as much.
+    """
+    given = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
+    return min(DIGITS.get(answer.dtype, 53), given, caller.asked.digits)
+
+
+def is_half(caller: Caller) -> bool:
+    return DIGITS[caller.dtype] < DIGITS["float32"]
+
+
+def ask(caller: Caller, function: Bound, quick: bool, most: int | None = None) -> Seen:
+    """Return every question with its answer; inputs are what the function's type holds."""
+    return [
+        (case, caller(case))
+        for case in islice((rounded(case, caller) for case in fitting(caller, function, quick)), most)
+    ]
+
+
+def fitting(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
+    """Yield the questions whose answers a function's type can tell."""
+    return (case for case in cases(caller, function, quick) if not beyond(caller, case))
+
+
+def beyond(caller: Caller, case: Case) -> bool:
+    """Say whether a half type rounds a case by several units: large logits, and in float16 tiny x, below 6e-5."""
+    tiny = case.rung == "tiny inputs" and case.given.x is not None and caller.dtype == "float16"
+    return tiny or (case.rung == "large inputs" and is_half(caller))
+
+
+def rounded(case: Case, caller: Caller) -> Case:
+    """Return the case with inputs that the caller's type holds exactly: all are judged on the same numbers."""
+    if caller.dtype == "float64":
+        return case
+    into, back = caller.library.into, caller.library.back
+    held: dict[str, Any] = {
+        name: back(into(array, caller.dtype))
+        for name in ("q", "k", "v", "x", "memory")
+        if (array := getattr(case.given, name)) is not None
+    }
+    arrays = {name: back(into(array, caller.dtype)) for name, array in case.given.arrays.items()}
+    return replace(case, given=replace(case.given, **held, arrays=arrays))
+
+
+def failing(seen: Sequence[tuple[Case, Answer]], digits: int) -> Seen:
+    """Return the questions that were answered wrongly."""
+    return [
+        (case, answer)
+        for case, answer in seen
+        if answer.output is not None and differs(answer.output, expected(case), digits)
+    ]

@@ -1,0 +1,117 @@
+"""What a function should compute, in the words of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.config.schema import Config
+from attn_exp.diagnosis.filler import Filler, masks_of
+from attn_exp.errors import UserError
+from attn_exp.experiment.library_conventions import convention
+from attn_exp.rules import normalizer, positions, scores
+from attn_exp.rules.masks.mask import AllOf, Mask
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.normalizers.normalizer import Normalizer
+from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
+from attn_exp.rules.positions.position import Position
+from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.score import Score
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The settings of a check: rules and heads as a run has them, and how the function wants its arrays.
+
+    `head` and `kv_head` are None where they were not asked for. `typed` are the names of the settings that the user
+    wrote. `align` moves the first query beside the first or the last key.
+    """
+
+    masks: tuple[Mask, ...] = ()
+    scores: tuple[Score, ...] = ()
+    positions: tuple[Position, ...] = ()
+    normalizer: Normalizer = SOFTMAX
+    scale: bool | float = True
+    align: str = "top_left"
+    blocks: bool = False
+    empty: str = "any"
+    tiled: bool = False
+    caps_last: bool = False
+    leaks: bool = False
+    digits: int = 53
+    head: int | None = None
+    kv_head: int | None = None
+    bias: bool = False
+    seed: int = 0
+    layout: str = ""
+    takes: str = ""
+    device: str = "cpu"
+    dtype: str = ""
+    typed: frozenset[str] = frozenset()
+
+    def rules(self, size: int, rows: int, keys: int) -> Rules:
+        """Return the rules of a problem with heads of `size` numbers."""
+        factor = (1 / math.sqrt(size) if self.scale else 1.0) if isinstance(self.scale, bool) else self.scale
+        last = AllOf(self.masks).unpadded(keys) if self.align == "before_filler" else keys
+        offset = 0 if self.align == "top_left" else last - rows
+        return Rules(
+            scale=factor, masks=self.masks, scores=self.scores, normalizer=self.normalizer, offset=offset,
+            bend_last=self.caps_last,
+        )  # fmt: skip
+
+    @property
+    def pads(self) -> bool:
+        """Whether keys are filler: masks beside that must leave every query the first key, which is none."""
+        return any(isinstance(mask, Padding | Filler) for mask in self.masks)
+
+    @property
+    def said(self) -> frozenset[str]:
+        """The names of the settings that the user wrote."""
+        return frozenset(word.partition("=")[0].lstrip("+~") for word in self.typed)
+
+    @property
+    def entries(self) -> int:
+        """How many entries of a batch the masks tell apart: each may have a length of its own."""
+        return max((int(np.size(getattr(mask, "lengths", ()))) for mask in self.masks), default=0)
+
+    @property
+    def words(self) -> str:
+        """What was asked for, as a reader would say it."""
+        return " ".join(sorted(self.typed)) if self.typed else "plain attention"
+
+
+def asked(config: Config, words: Sequence[str], **how: Any) -> Asked:
+    """Return what the settings ask of a function; `how` says layout, takes and device.
+
+    Raises:
+        UserError: settings that no function could be asked for.
+    """
+    typed = {word.partition("=")[0].lstrip("+~") for word in words}
+    if config.variant and "variant" in typed:
+        raise UserError("a check compares one function with the definition; variant= belongs to a run")
+    means = convention(config.convention)
+    named = config.convention != "none"
+    return Asked(
+        masks=masks_of(config, means.blocks),
+        scores=scores(config.score),
+        positions=positions(config.position),
+        normalizer=normalizer(config.normalizer),
+        scale=config.scale,
+        align=config.align or means.align,
+        blocks=means.blocks,
+        empty=means.empty if named else "any",
+        tiled=means.tiled,
+        caps_last=means.caps_last,
+        leaks=named,
+        digits=24 if means.softmax_dtype == "float32" else 53,
+        head=config.head if "head" in typed else None,
+        kv_head=config.kv_head if "kv_head" in typed else None,
+        bias=config.bias,
+        seed=config.seed,
+        typed=frozenset(words),
+        **how,
+    )

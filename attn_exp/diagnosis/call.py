@@ -1,0 +1,149 @@
+"""Calls a function with a case: arrays of its library and layout, keywords by its own names, and its answer back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis import keywords
+from attn_exp.diagnosis.asked import Asked
+from attn_exp.diagnosis.case import Answer, Case
+from attn_exp.diagnosis.libraries import Library
+from attn_exp.diagnosis.masking import MASKINGS, Masking
+from attn_exp.diagnosis.offer import Offer
+from attn_exp.diagnosis.own import error_line
+from attn_exp.diagnosis.refusal import refuses
+
+LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
+"""Axes: b batch, h heads, t tokens, d numbers of a head, m the numbers of all heads side by side."""
+WIDE = "btm"
+"""The layout of those who split heads themselves, by a keyword that says how many there are."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A function and how to call it."""
+
+    function: Any
+    offer: Offer
+    library: Library
+    asked: Asked
+    layout: str
+    dtype: str = "float64"
+    masking: Masking = MASKINGS[0]
+
+    def __call__(self, case: Case) -> Answer:
+        """Return what the function says to a case; one that wants a mask beside its word for causal gets both."""
+        arguments = self.arguments(case)
+        answer = self.answer(arguments, case)
+        if answer.error and "causal" in arguments and self.offer.takes("mask") and "mask" not in arguments:
+            whole = keywords.boolean(list(case.recipe.rules.masks), keywords.at_of(case), self.asked)
+            whole = self.masking.written(whole, keywords.at_of(case).batch)
+            return self.answer(arguments | {"mask": self.given(whole)}, case)
+        return answer
+
+    def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
+        """Return what the function says to arguments by role; an error is an answer too."""
+        try:
+            with np.errstate(all="ignore"):  # each thread has its own; what overflows is seen in the answer
+                said = called(self.function, self.offer, arguments)
+        except (Exception, SystemExit) as error:
+            return Answer(None, error=error_line(error), refused=self.refuses(error, arguments))
+        return self.read(said, case)
+
+    def refuses(self, error: BaseException, arguments: Mapping[str, Any]) -> bool:
+        """Say whether an error refuses a keyword, and is no slip."""
+        needed = {role for role in arguments if role in self.offer.parameters and role not in self.offer.defaults}
+        said = {role: value for role, value in arguments.items() if role not in needed}
+        plain = {role: value for role, value in arguments.items() if role in needed}
+
+        def answers() -> bool:
+            try:
+                return bool(parts_of(called(self.function, self.offer, plain)))
+            except (Exception, SystemExit):
+                return False
+
+        return refuses(error, self.offer, said, answers)
+
+    def arguments(self, case: Case) -> dict[str, Any]:
+        """Return the arguments of a case, by role."""
+        given: dict[str, Array] = {}
+        if self.offer.core:
+            given = {side: laid(getattr(case.given, side), self.layout) for side in "qkv"}
+        else:
+            assert case.given.x is not None
+            given = {"x": case.given.x[0] if self.layout == "td" else case.given.x, **case.given.arrays}
+        arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
+        extra = keywords.for_case(case, self.offer, self.asked, self.layout == WIDE)
+        if "mask" in extra:
+            extra["mask"] = self.masking.written(extra["mask"], keywords.at_of(case).batch)
+        return arrays | {role: self.given(value) for role, value in extra.items()}
+
+    def given(self, value: Any) -> Any:
+        """Return a keyword's value; arrays go into the library."""
+        return self.library.into(value, self.dtype) if isinstance(value, np.ndarray) else value
+
+    def read(self, said: Any, case: Case) -> Answer:
+        """Return an answer as float64 arrays; of several arrays the first is the output."""
+        parts = parts_of(said)
+        if not parts:
+            return Answer(None, error=f"returned {type(said).__name__}; expected an array")
+        try:
+            arrays = {name: self.library.back(part) for name, part in parts.items()}
+        except Exception as error:
+            return Answer(None, error=f"what it returned is no array: {error_line(error)}")
+        first = next(iter(arrays))
+        output = unlaid(arrays.pop(first), self.layout, self.offer.core, case.recipe.heads)
+        return Answer(output, arrays, self.library.dtype(parts[first]))
+
+    def in_type(self, dtype: str) -> Caller:
+        """Return the same caller that gives arrays of another type."""
+        return replace(self, dtype=dtype)
+
+
+def called(function: Any, offer: Offer, arguments: Mapping[str, Any]) -> Any:
+    """Call a function with arguments by role."""
+    order = [role for role in offer.parameters if role in offer.positional and role in arguments]
+    plain = [arguments[role] for role in sorted(order, key=list(offer.parameters).index)]
+    named = {offer.parameters[role]: value for role, value in arguments.items() if role not in order}
+    return function(*plain, **named)
+
+
+def parts_of(said: Any) -> dict[str, Any]:
+    """Return the arrays of an answer, by name where they have one; the output comes first."""
+    if isinstance(said, Mapping):
+        names = ("output", "out", "context", "attn_output", "result", "o")
+        first = next((name for name in names if name in said), None)
+        ordered = [*([first] if first is not None else []), *(name for name in said if name != first)]
+        return {str(name): said[name] for name in ordered if hasattr(said[name], "shape")}
+    if isinstance(said, tuple | list) and said and hasattr(said[0], "shape"):
+        return {f"returned {place}": part for place, part in enumerate(said) if hasattr(part, "shape")}
+    return {"output": said} if hasattr(said, "shape") else {}
+
+
+def laid(array: Array | None, layout: str) -> Array:
+    """Return heads `[b h t d]` in another layout."""
+    assert array is not None
+    if layout == WIDE:
+        return np.ascontiguousarray(array.swapaxes(1, 2)).reshape(len(array), array.shape[2], -1)
+    if layout == "bthd":
+        return np.ascontiguousarray(array.swapaxes(1, 2))
+    chosen: Array = {"bhtd": array, "htd": array[0], "td": array[0, 0]}[layout]
+    return chosen
+
+
+def unlaid(array: Array, layout: str, core: bool, heads: int) -> Array:
+    """Return an answer as `[b h t e]`, or `[b t m]` of a layer; one that has other axes stays as it is."""
+    if core and layout == WIDE:
+        whole = array.ndim == 3 and array.shape[-1] % heads == 0
+        return array.reshape(*array.shape[:2], heads, -1).swapaxes(1, 2) if whole else array
+    missing = {"htd": 1, "td": 2 if core else 1}.get(layout, 0)
+    if array.ndim == (4 if core else 3) - missing:
+        array = array[(None,) * missing]
+    if layout == "bthd" and array.ndim == 4:
+        array = array.swapaxes(1, 2)
+    return array

@@ -1,0 +1,183 @@
+"""The questions: shapes in which mistakes show, all sizes different, and inputs that part what looks alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.ahead import ahead, can_be_asked, half_hidden
+from attn_exp.diagnosis.asked import Asked
+from attn_exp.diagnosis.case import Case
+from attn_exp.diagnosis.filler import Filler
+from attn_exp.diagnosis.offer import Offer
+from attn_exp.forms.pipeline import Given, Recipe
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.document import Document
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.sink import Sink
+from attn_exp.rules.scores.softcap import Softcap
+
+SPREAD = 1.4
+"""Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
+
+
+def core_cases(asked: Asked, offer: Offer, layout: str, quick: bool) -> Iterator[Case]:
+    """Yield the questions to a function of heads."""
+    maker = Maker(asked, layout)
+    yield maker.case("values", 9, 9)
+    yield maker.case("unequal lengths", 7, 11, optional=True)
+    yield from keyword_cases(maker, offer)
+    yield from ahead_cases(maker, offer)
+    if maker.heads > 1:
+        yield from shared_cases(maker, offer)
+    yield maker.shaped("large inputs", 6, 6, lambda draw: draw * 300.0)
+    yield maker.shaped("equal inputs", 8, 8, np.zeros_like)
+    yield maker.shaped("tiny inputs", 6, 6, lambda draw: draw * 1e-6)
+    yield maker.whole_numbers("whole numbers", 7, 7)
+    yield maker.shaped("equal inputs", 7, 7, np.zeros_like)  # a half type holds 1/8, and rounds 1/7
+    if not quick:
+        yield maker.case("one token", 1, 1)
+        for length in (19, 37, 67, 131):
+            yield maker.case("off the block", length, length, optional=True)
+        yield maker.case("on the block", 64, 64, optional=True)
+
+
+def keyword_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
+    """Yield a question for each keyword that the function has and that nobody asked about by name."""
+    asked = maker.asked
+    kinds = {type(mask) for mask in asked.masks}
+    if offer.takes("mask") and Allowed not in kinds:
+        for rows, keys in ((8, 8), (6, 10)):
+            yield maker.case(
+                "masks",
+                rows,
+                keys,
+                masks=(*asked.masks, maker.some_mask(rows, keys, asked.pads)),
+                optional=rows != keys,
+            )
+    if offer.takes("causal") and Causal not in kinds:
+        yield maker.case("causal", 9, 9, masks=(*asked.masks, Causal()))
+        if asked.leaks or "align" in asked.said:  # only then is it known which query stands beside which key
+            yield maker.case("causal, unequal lengths", 6, 10, masks=(*asked.masks, Causal()), optional=True)
+        if offer.takes("mask"):
+            both = (*asked.masks, Causal(), maker.some_mask(8, 8, first=True))
+            yield maker.case("a mask beside causal", 8, 8, masks=both, optional=True)
+    if offer.takes("window") and Window not in kinds:
+        yield maker.case("window", 9, 9, masks=(*asked.masks, *maker.causal(offer), Window(3, 0)))
+    if (offer.takes("lengths") or offer.takes("padding")) and not {Padding, Filler} & kinds:
+        lengths = (5, 8)[: maker.batch]
+        yield maker.case("padding", 8, 8, masks=(*asked.masks, Padding(lengths)))
+    if offer.takes("scale") and asked.scale is True:
+        yield replace(maker.case("scale", 7, 7, scale=0.3), explicit_scale=True)
+    yield from score_cases(maker, offer)
+
+
+def ahead_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
+    """Yield a question for each mask in which hidden keys are far ahead of those that are seen."""
+    asked, rung = maker.asked, "hidden keys far ahead"
+    if not can_be_asked(asked):
+        return
+    if asked.masks:
+        yield ahead(maker.case(rung, 8, 8))
+    elif offer.takes("causal"):
+        yield ahead(maker.case(rung, 8, 8, masks=(Causal(),)))
+    if offer.takes("mask") and Allowed not in {type(mask) for mask in asked.masks}:
+        yield ahead(maker.case(rung, 8, 8, masks=(*asked.masks, half_hidden(maker.rng, 8, 8, asked.pads))))
+
+
+def score_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
+    """Yield a question for each score rule that the function has a word for, alone and beside a mask."""
+    asked = maker.asked
+    for role, rule in (("softcap", Softcap(2.0)), ("alibi", Alibi()), ("sinks", Sink(maker.sinks()))):
+        if offer.takes(role) and type(rule) not in {type(known) for known in asked.scores}:
+            yield maker.case(role, 7, 7, scores=(*asked.scores, rule))
+            if offer.takes("mask"):
+                masks = (*asked.masks, maker.some_mask(8, 8, asked.pads))
+                yield maker.case(
+                    f"{role} beside a mask", 8, 8, scores=(*asked.scores, rule), masks=masks, optional=True
+                )
+
+
+def shared_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
+    """Yield a question with shared key/value heads where the function says that it can have them."""
+    if maker.asked.kv_head is None and (offer.takes("shared") or offer.takes("kv_heads")):
+        yield maker.case("shared heads", 7, 7, groups=2)
+        yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
+
+
+class Maker:
+    """Makes cases of what was asked, with random inputs from one seed."""
+
+    def __init__(self, asked: Asked, layout: str) -> None:
+        self.asked = asked
+        self.rng = np.random.default_rng(np.random.SeedSequence([asked.seed, 12]))
+        self.batch = (asked.entries if asked.entries > 1 else 2) if layout in ("bhtd", "bthd", "btm") else 1
+        self.heads = 1 if layout == "td" else asked.head or (6 if asked.kv_head is None else 3 * asked.kv_head)
+        self.groups = asked.kv_head or self.heads
+        self.wide = layout == "btm"
+        self.size = 8
+
+    def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
+        """Return a case of these sizes; `other` masks, scores, scale and groups stand for what was asked."""
+        rows, keys, kept = self.fitted(other.get("masks", self.asked.masks), rows, keys)
+        rules = replace(self.asked.rules(self.size, rows, keys), masks=kept)
+        rules = replace(rules, **{name: other[name] for name in ("scores", "scale") if name in other})
+        recipe = Recipe(rules, self.heads, other.get("groups", self.groups), self.asked.positions, wide=self.wide)
+        given = Given(self.draw(self.heads, rows), self.draw(recipe.groups, keys), self.values(recipe.groups, keys))
+        return Case(rung, recipe, given, optional=optional, explicit_scale=not isinstance(self.asked.scale, bool))
+
+    def fitted(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int, tuple[Mask, ...]]:
+        """Return sizes that the masks fit: documents and written masks have sizes of their own."""
+        for mask in masks:
+            if isinstance(mask, Document):
+                rows = keys = len(mask.ids)
+            if isinstance(mask, Allowed) and mask.misfit(self.heads, rows, keys):
+                rows, keys = mask.values.shape[-2:]
+        return rows, keys, masks
+
+    def draw(self, heads: int, length: int) -> Array:
+        return self.rng.standard_normal((self.batch, heads, length, self.size)) * SPREAD
+
+    def values(self, heads: int, length: int) -> Array:
+        return self.rng.standard_normal((self.batch, heads, length, self.size))
+
+    def shaped(self, rung: str, rows: int, keys: int, change: Any) -> Case:
+        """Return a case whose queries are changed in size."""
+        case = self.case(rung, rows, keys)
+        return replace(case, given=replace(case.given, q=change(case.given.q), k=case.given.k))
+
+    def whole_numbers(self, rung: str, rows: int, keys: int) -> Case:
+        """Return a case of sparse small whole numbers, which every type holds exactly."""
+        case = self.case(rung, rows, keys)
+        q, k, v = (
+            np.where(self.rng.random(side.shape) < 0.3, self.rng.integers(-2, 3, side.shape), 0.0)
+            for side in (case.given.q, case.given.k, case.given.v)
+            if side is not None
+        )
+        return replace(case, given=Given(q, k, v))
+
+    def some_mask(self, rows: int, keys: int, first: bool = False) -> Allowed:
+        """Return a random mask in which every query sees a key and misses one, and every key is seen and missed."""
+        seen = self.rng.random((rows, keys)) < 0.6
+        seen[np.arange(rows), np.arange(rows) % keys] = True
+        seen[np.arange(rows), (np.arange(rows) + 1) % keys] = False
+        seen[np.arange(keys) % rows, np.arange(keys)] = True
+        seen[(np.arange(keys) + 1) % rows, np.arange(keys)] = False
+        seen[:, 0] |= first
+        return Allowed(seen)
+
+    def causal(self, offer: Offer) -> tuple[Mask, ...]:
+        """Return the causal mask where it can be asked for and was not yet."""
+        known = any(isinstance(mask, Causal) for mask in self.asked.masks)
+        return (Causal(),) if offer.takes("causal") and not known else ()
+
+    def sinks(self) -> list[float]:
+        return [round(float(number), 3) for number in self.rng.standard_normal(self.heads)]

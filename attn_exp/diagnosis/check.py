@@ -1,0 +1,246 @@
+"""Checks one function: a ladder of questions, the name of the mistake, and the smallest input that still fails."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from time import perf_counter
+
+import numpy as np
+
+from attn_exp.diagnosis import ask
+from attn_exp.diagnosis.ask import Seen, Tried, failing
+from attn_exp.diagnosis.asked import Asked
+from attn_exp.diagnosis.behaviour import behaviours
+from attn_exp.diagnosis.call import WIDE, Caller
+from attn_exp.diagnosis.case import Answer, Case, expected
+from attn_exp.diagnosis.gradients import gradients
+from attn_exp.diagnosis.libraries import DIGITS
+from attn_exp.diagnosis.modules import Bound, bound
+from attn_exp.diagnosis.naming import SINGLE, named
+from attn_exp.diagnosis.own import Own
+from attn_exp.diagnosis.precision import error, only_rounded, representable
+from attn_exp.diagnosis.remarks import remarks
+from attn_exp.diagnosis.shrink import shrunk
+from attn_exp.errors import UserError
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
+
+Tell = Callable[[str], None]
+FLOAT64 = 53
+SMALL_FILL = "mask_small_fill"
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The function that is checked: what was asked of it, how it is called, its first answer, and when it began."""
+
+    own: Own
+    asked: Asked
+    function: Bound
+    tried: Tried
+    start: float
+
+
+def check(own: Own, asked: Asked, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
+    """Ask a function every question, and return what became of it; `tell` hears what is being asked.
+
+    Raises:
+        UserError: what it takes is not known, or settings that cannot be asked of it.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
+        verdict = judged(own, asked, quick, tell)
+        for layout in () if verdict.passed or verdict.mistakes or asked.layout else unlikely(own, asked):
+            other = judged(own, replace(asked, layout=layout), quick, tell)
+            if other.mistakes:
+                return other
+        return verdict
+
+
+def unlikely(own: Own, asked: Asked) -> tuple[str, ...]:
+    """Return the layouts in which a mistake may have a name, where the likeliest names none."""
+    offer = ask.offer_of(own, bound(own, asked))
+    return (("bhtd", "bthd") if offer.takes("heads") else ("bthd",)) if offer.core else ()
+
+
+def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
+    """Check a function, as `check` does, with all warnings off."""
+    start = perf_counter()
+    tell("how it is called")
+    caller, function, tried = ask.how_to_call(own, asked)
+    if tried.answer.output is None:
+        return silent(own, asked, tried, perf_counter() - start)
+    if asked.device != "cpu" and caller.library.name != "torch":
+        raise UserError(
+            f"device={asked.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
+        )
+    caller = ask.with_its_mask(caller, function)
+    subject = Subject(own, asked, function, tried, start)
+    verdict = questioned(subject, caller, quick, tell)
+    # booleans that are added to the logits look like a small fill beside any other mistake
+    other = ask.with_added_mask(caller, function) if SMALL_FILL in verdict.mistakes else None
+    if other is None or len(verdict.mistakes) == 1:
+        return verdict
+    added = questioned(subject, other, quick, tell)
+    return added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
+
+
+def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Verdict:
+    """Ask a function that can be called every question."""
+    own, asked, function, tried = subject.own, subject.asked, subject.function, subject.tried
+    tell("its values")
+    seen = ask.ask(caller, function, quick)
+    digits, rounding = precise(caller, seen)
+    lenient = function.inside is not None  # this check made the module's numbers float64, not its author
+    wrong = failing(seen, digits)
+    tell("how it behaves")
+    behaved = list(behaviours(caller, ask.rounded(tried.case, caller), digits))
+    edges = list(remarks(caller, tried.case))
+    again = asked_again(caller, seen, wrong)
+    broken = [name for finding, name in behaved if finding.state == BROKEN]
+    tell("which mistake it is")
+    diagnosis, computes = named(seen, wrong, behaved, digits, DIGITS[caller.dtype])
+    findings = (
+        Finding("it can be called", HELD, manner(caller)),
+        *rungs(seen, wrong, caller, digits),
+        *(() if wrong else (accuracy(seen, digits, rounding, lenient),)),
+        *(finding for finding, _ in behaved),
+        again,
+        *(finding for finding, _ in edges),
+        gradients(caller, tried.case, digits),
+    )
+    passed = not any(finding.state == BROKEN for finding in findings)
+    manners = tuple(dict.fromkeys(name for name in broken if name))
+    names = manners if diagnosis.names in ((), ("no_max_subtraction",)) and manners else diagnosis.names
+    if passed:
+        names = remarked(edges)
+    tell("the smallest input that fails")
+    smallest = shrunk(own, caller, function, wrong, digits, names) if wrong else None
+    tell("")
+    return Verdict(
+        name=own.name, passed=passed, mistakes=names,
+        computes=computes if wrong or passed else behaviour_of(names, findings),
+        findings=findings, asked=asked.words, alike=diagnosis.alike, smallest=smallest,
+        seconds=perf_counter() - subject.start,
+    )  # fmt: skip
+
+
+def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
+    """Return the one remark on a function that passed, the one that readers meet first."""
+    said = {name for finding, name in findings if name and finding.state == REMARK}
+    return tuple(name for name in REMARKS if name in said)[:1]
+
+
+REMARKS = ("dropout_on", "empty_row_nan", "nan_leaks")
+
+
+def silent(own: Own, asked: Asked, tried: Tried, seconds: float) -> Verdict:
+    """Return the verdict on a function that answers nothing."""
+    said = f"{manner(tried.caller)}: {tried.answer.error}"
+    finding = Finding("it can be called", BROKEN, said)
+    return Verdict(own.name, False, (), "nothing: it could not be called", (finding,), asked.words, seconds=seconds)
+
+
+def manner(caller: Caller) -> str:
+    """Say how a function is called."""
+    what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
+    masks = f", {caller.masking}" if str(caller.masking) else ""
+    return f"with {what}, {caller.library.name}, {caller.dtype}{masks}{overridden(caller)}"
+
+
+def axes(layout: str) -> str:
+    """Return a layout's axes, as people write them."""
+    return "b t h*d" if layout == WIDE else " ".join(layout)
+
+
+def overridden(caller: Caller) -> str:
+    """Say which defaults of the function were not left to it, as nobody asked for what they do."""
+    words = {role: caller.offer.defaults.get(role) for role in ("causal", "dropout")}
+    said = [f"{caller.offer.parameters[role]}={value}" for role, value in words.items() if value]
+    return f"; its own {' and '.join(said)} only where asked for" if said else ""
+
+
+def precise(caller: Caller, seen: Seen) -> tuple[int, str]:
+    """Return to how many bits the answers are judged, and what is to be said about it."""
+    digits = min(ask.digits_of(caller, answer) for _, answer in seen if answer.output is not None)
+    kept = next(answer.dtype for _, answer in seen if answer.output is not None)
+    if digits < FLOAT64:
+        return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it answers in {kept}"
+    if failing(seen, digits) and not failing(seen, SINGLE):
+        return SINGLE, SILENT
+    kind = representable([answer for _, answer in seen[:4]])
+    if kind and failing(seen, digits) and only_rounded(seen, DIGITS[kind]):
+        return DIGITS[kind], f"its answers are rounded to {kind}"
+    return digits, ""
+
+
+def rungs(seen: Seen, wrong: Seen, caller: Caller, digits: int) -> Iterator[Finding]:
+    """Yield a finding for each kind of question."""
+    lost = {id(case) for case, _ in wrong}
+    for rung, group in groupby(sorted(seen, key=lambda pair: order(seen, pair[0])), key=lambda pair: pair[0].rung):
+        questions = list(group)
+        refused = [answer.error for _, answer in questions if answer.output is None]
+        failed = [answer for case, answer in questions if answer.output is None and not case.optional]
+        bad = [(case, answer) for case, answer in questions if id(case) in lost]
+        if bad:
+            yield Finding(rung, BROKEN, how_wrong(bad[0]))
+        elif any(not answer.refused for answer in failed):
+            yield Finding(rung, BROKEN, refused[0])
+        elif refused:
+            yield Finding(rung, ABSENT, refused[0])
+        else:
+            yield Finding(rung, HELD)
+
+
+def order(seen: Seen, case: Case) -> int:
+    """Return where the first question of the case's rung stands."""
+    return next(place for place, (other, _) in enumerate(seen) if other.rung == case.rung)
+
+
+def how_wrong(pair: tuple[Case, Answer]) -> str:
+    """Say how far an answer is from the right one."""
+    case, answer = pair
+    right = expected(case)["output"]
+    assert answer.output is not None
+    if answer.output.shape != right.shape:
+        return f"shape {list(answer.output.shape)}, expected {list(right.shape)}"
+    return f"off by up to {error(answer.output, case):.2g} of the largest number"
+
+
+SILENT = "it answers in float64, but only float32 is behind it; say dtype=float32 if that is meant"
+
+
+def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:
+    """Say how exact the answers are, in units of the type's last place, or what is less exact than it looks."""
+    if rounding:
+        return Finding("accuracy", BROKEN if rounding == SILENT and not lenient else REMARK, rounding)
+    errors = [
+        error(answer.output, case) for case, answer in seen if answer.output is not None and case.rung != "large inputs"
+    ]
+    units = max(errors) * 2.0 ** (digits - 1)
+    return Finding("accuracy", HELD, f"within {units:.2g} units in the last place of the largest number")
+
+
+def asked_again(caller: Caller, seen: Seen, wrong: Seen) -> Finding:
+    """Ask the first questions once more, after all the others."""
+    rung = "the same after many calls"
+    for case, answer in seen[:3]:
+        later = caller(case).output
+        if answer.output is None or later is None:
+            continue
+        if later.shape != answer.output.shape or error_between(later, answer.output) > 1e-3:
+            return Finding(rung, BROKEN, "it answered otherwise at first")
+    return Finding(rung, HELD)
+
+
+def error_between(first: np.ndarray, second: np.ndarray) -> float:
+    gap = np.nan_to_num(np.abs(first - second)).max(initial=0.0)
+    return float(gap / max(np.nan_to_num(np.abs(second)).max(initial=0.0), 1e-30))
+
+
+def behaviour_of(names: Sequence[str], findings: Sequence[Finding]) -> str:
+    """Return what is to be said of a function whose numbers are right and whose manners are not."""
+    broken = names or [finding.rung for finding in findings if finding.state == BROKEN]
+    return f"the right numbers, but look at: {', '.join(broken)}"

@@ -1,0 +1,96 @@
+"""What each mistake would give on a worksheet, and which mistakes its numbers cannot show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attn_exp import mistakes
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.paper import Paper
+from attn_exp.diagnosis.suspects import case_of, single
+from attn_exp.diagnosis.worksheet import stages
+from attn_exp.experiment.recipes import Stages
+
+COMMON = (
+    "no_scale", "scale_by_d", "scale_multiplied", "scale_after_softmax", "softmax_over_queries", "no_softmax",
+    "sum_normalized", "weights_transposed", "queries_keys_swapped", "values_from_keys", "causal_ignored",
+    "causal_flipped", "causal_strict", "mask_after_softmax", "heads_not_transposed", "single_head", "no_bias",
+    "projection_transposed", "no_output_projection",
+)  # fmt: skip
+"""The mistakes that people make most; a sheet whose numbers hide one of these is drawn again."""
+LARGEST_WEIGHT = 0.97
+"""A softmax that gives one key more than this is saturated: mistakes before it no longer show."""
+
+
+@dataclass(frozen=True, eq=False)
+class Foretold:
+    """What one mistake gives: the first box that it changes, and the numbers there and in all boxes after it."""
+
+    name: str
+    says: str
+    stage: str
+    made: Stages
+
+
+def foretold(paper: Paper) -> Iterator[Foretold]:
+    """Yield what each mistake that a student can make here would give; of its ways, the first that a box shows."""
+    case, seen = case_of(paper.sheet), set[str]()
+    for candidate in single(paper.sheet):
+        name = candidate.names[0]
+        mistake = mistakes.mistake(name)
+        if name in seen or mistake.remark or mistake.group in ("precision", "behaviour"):
+            continue
+        made = stages(paper.sheet, candidate.change(case))
+        first = None if made is None else first_changed(paper, made)
+        if made is not None and first is not None and at_hand(paper, made):
+            seen.add(name)
+            yield Foretold(name, mistake.says, first, made)
+
+
+def at_hand(paper: Paper, made: Stages) -> bool:
+    """Say whether a student can make a mistake on this sheet, which may give q, k or v and ask what comes after."""
+    asked = {blank.stage for blank in paper.blanks}
+    given = [side for side in "qkv" if side in paper.exact and side in made and side not in asked]
+    return not any(differs(made[side], paper.exact[side], paper.digits) for side in given)
+
+
+def first_changed(paper: Paper, made: Stages) -> str | None:
+    """Return the first box whose written numbers a mistake changes."""
+    for blank in paper.blanks:
+        if blank.stage not in made or differs(made[blank.stage], blank.right, paper.digits):
+            return blank.stage
+    return None
+
+
+def differs(array: Array, right: Array, digits: int) -> bool:
+    """Say whether numbers, written with so many decimals, are others than the right ones."""
+    array = array if array.ndim == 3 else array[None]
+    if array.shape != right.shape:
+        return True
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(array - right) > 10.0**-digits
+    return bool((apart | (np.isfinite(array) != np.isfinite(right))).any())
+
+
+def possible(paper: Paper) -> frozenset[str]:
+    """Return the common mistakes that change the numbers of a sheet at all, however little."""
+    fine = replace(paper, digits=9)
+    return frozenset(mistake.name for mistake in foretold(fine)) & frozenset(COMMON)
+
+
+def hidden(paper: Paper, possible: frozenset[str]) -> list[str]:
+    """Return those of some mistakes that no box of the sheet would show."""
+    shown = {mistake.name for mistake in foretold(paper)}
+    return [name for name in COMMON if name in possible - shown]
+
+
+def saturated(paper: Paper) -> bool:
+    """Say whether a query looks at one key alone, though it may see several."""
+    weights = paper.exact.get("weights")
+    if weights is None:
+        return False
+    several = (weights > 0).sum(axis=-1) > 1
+    return bool((weights.max(axis=-1)[several] > LARGEST_WEIGHT).any())

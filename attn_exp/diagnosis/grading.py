@@ -1,0 +1,164 @@
+"""Judges the numbers of a worksheet: what is right, what follows from a wrong number, the slip, the mistake by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attn_exp import mistakes
+from attn_exp.arrays import Array
+from attn_exp.diagnosis import readings, suspects
+from attn_exp.diagnosis.boxes import Box
+from attn_exp.diagnosis.chance import by_chance
+from attn_exp.diagnosis.diagnose import of_another_setting
+from attn_exp.diagnosis.mixed import mistake_and_slip
+from attn_exp.diagnosis.pairs import two_mistakes
+from attn_exp.diagnosis.paper import Paper
+from attn_exp.diagnosis.slips import every_slip, is_slip
+from attn_exp.diagnosis.worksheet import Sheet, agrees, unfollowed, wrong
+from attn_exp.experiment.recipes import Stages
+
+RIGHT, FOLLOWS, WRONG, EMPTY = "right", "follows", "wrong", "empty"
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """One box: how many of its cells are right, follow from wrong ones before, are wrong, or were left empty."""
+
+    stage: str
+    right: int
+    follows: int
+    wrong: int
+    empty: int
+
+    @property
+    def state(self) -> str:
+        """The box in a word."""
+        if self.wrong:
+            return WRONG
+        if self.follows:
+            return FOLLOWS
+        return RIGHT if self.right else EMPTY
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What became of one student's answers.
+
+    `points` are the cells that are right or follow rightly, `most` all cells. `first_wrong` is the first stage with a
+    wrong cell; `mistakes` name what gives these numbers, or the setting that does, in the words of a run; `said` is the
+    sentence for it, or for the slip.
+    """
+
+    boxes: tuple[Boxed, ...]
+    points: int
+    most: int
+    first_wrong: str = ""
+    mistakes: tuple[str, ...] = ()
+    said: str = ""
+
+
+def grade(paper: Paper, answers: Mapping[str, Array]) -> Grade:
+    """Judge the numbers of some stages `[h r c]`, NaN where a cell is empty.
+
+    A number may lie half a unit of the last decimal that was asked from what is right, or from what follows from the
+    rounded numbers in the boxes before it.
+    """
+    boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
+    boxes = tuple(box for box in boxes if box.given.any())
+    sheet = handed(paper, boxes)
+    counted = {box.stage: boxed(sheet, place, paper.exact) for place, box in enumerate(boxes)}
+    every = tuple(counted.get(blank.stage, Boxed(blank.stage, 0, 0, 0, blank.right.size)) for blank in paper.blanks)
+    points = sum(box.right + box.follows for box in every)
+    most = sum(blank.right.size for blank in paper.blanks)
+    first = next((box.stage for box in every if box.wrong), "")
+    if not first:
+        return Grade(every, points, most)
+    names, said = diagnosed(sheet, paper)
+    return Grade(every, points, most, first, names, said)
+
+
+def handed(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
+    """Return the sheet with a student's boxes; those left empty were written elsewhere, if at all."""
+    empty = {blank.stage for blank in paper.blanks} - {box.stage for box in boxes if box.given.any()}
+    return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
+
+
+def order(paper: Paper) -> list[str]:
+    """Return the stages of a sheet, in order."""
+    return [blank.stage for blank in paper.blanks]
+
+
+def filled(paper: Paper, stage: str, numbers: Array) -> Box:
+    """Return a student's numbers as a box, each exact to half a unit of the last decimal asked."""
+    blank = next(blank for blank in paper.blanks if blank.stage == stage)
+    values = numbers.reshape(paper.exact[stage].shape)
+    halves = np.full(values.shape, 0.5 * 10.0**-paper.digits)
+    return Box(stage, values, halves, halves, (blank.rows, blank.columns))
+
+
+def states(paper: Paper, answers: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what each cell of the stages is `[h r c]`: right, following from a wrong one before, wrong, or empty."""
+    boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
+    sheet = handed(paper, boxes)
+    return {
+        box.stage: judged(sheet, place, paper.exact).reshape(answers[box.stage].shape)
+        for place, box in enumerate(boxes)
+    }
+
+
+def judged(sheet: Sheet, place: int, exact: Stages) -> Array:
+    """Return what each cell of a box is."""
+    box = sheet.boxes[place]
+    missed = box.misses(exact.get(box.stage))
+    far = place or sheet.open
+    followed = missed & ~unfollowed(sheet, sheet.right, place) if missed.any() and far else np.zeros_like(missed)
+    before_wrong = any(wrong(sheet, sheet.right, earlier, exact).any() for earlier in range(place))
+    follows = FOLLOWS if before_wrong else RIGHT
+    return np.where(~box.given, EMPTY, np.where(followed, follows, np.where(missed, WRONG, RIGHT)))
+
+
+def boxed(sheet: Sheet, place: int, exact: Stages) -> Boxed:
+    """Count the cells of a box: right, following, wrong and empty."""
+    cells = judged(sheet, place, exact)
+    counts = (int((cells == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY))
+    return Boxed(sheet.boxes[place].stage, *counts)
+
+
+def diagnosed(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
+    """Return the mistakes that give a sheet's numbers, and a sentence; or the slip, or what is wrong first."""
+    for layout in (sheet, readings.turned(sheet)):
+        if layout is not None and layout.boxes:
+            turned = " (tokens in columns)" if layout is not sheet else ""
+            if layout is not sheet and agrees(layout, layout.right):
+                return (), "right, with tokens in columns"
+            suspect = suspects.one_of(layout, paper.catalogue)
+            if suspect is not None:
+                return suspect.names, sentences(suspect.names) + turned
+    return unusual(sheet, paper)
+
+
+def sentences(names: Sequence[str]) -> str:
+    """Return what mistakes do, in their own sentences."""
+    return " ".join(mistakes.mistake(name).says for name in names)
+
+
+def unusual(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
+    """Return the same where no mistake gives every number: a slip, another setting, one and a slip, or two mistakes."""
+    slips = every_slip(sheet)
+    bad = [slip for slip in slips if slip]
+    if is_slip(slips):
+        return (), f"a slip: {bad[0]}"
+    other = suspects.another_setting(sheet, {})
+    if other is not None:
+        return (other.setting,), of_another_setting(other.setting)
+    known = paper.catalogue
+    both = mistake_and_slip(sheet, known)
+    if both is not None:
+        return both[0].names, f"{sentences(both[0].names)} A slip besides: {both[1]}"
+    two = two_mistakes(sheet, known)
+    if two is not None and not by_chance(sheet, known, len(known) ** 2):
+        return two.names, sentences(two.names)
+    return (), f"no known mistake gives these numbers; {bad[0].box.stage} is the first that is wrong" if bad else ""

@@ -1,0 +1,122 @@
+"""Makes a module of its class: what its parameters, or the fields of its configuration, are taken to mean."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from attn_exp.diagnosis.offer import parameters_of, plain
+from attn_exp.diagnosis.own import Own, error_line
+from attn_exp.errors import UserError
+
+WIDTH = ("embeddim", "dmodel", "dim", "hiddensize", "embedsize", "nembd", "modeldim", "din", "dimin", "embed", "d",
+         "m", "width", "hidden", "hiddendim", "features", "channels", "embdim", "emb", "c", "nembed", "querydim",
+         "size")  # fmt: skip
+INNER = ("dout", "outdim", "dimout", "innerdim", "outfeatures")
+HEADS = ("numheads", "nheads", "heads", "nhead", "h", "numattentionheads", "nattentionheads", "nh", "numattnheads",
+         "numheadsq", "nqheads", "headcount", "headnumber", "nattnheads", "headsnum", "numqueryheads",
+         "head")  # fmt: skip
+SHARED = ("numkvheads", "nkvheads", "kvheads", "numkeyvalueheads", "nkvhead", "kvhead", "numgroups", "nkv")
+SIZE = ("headdim", "dimhead", "dhead", "dk", "dv", "headsize", "hd", "sizeperhead", "dimperhead", "dkey", "attndim")
+LENGTH = ("contextlength", "maxlen", "blocksize", "maxseqlen", "maxpositionembeddings", "seqlen", "nctx", "maxlength",
+          "ctxlen", "maxpositions", "npositions")  # fmt: skip
+DROPOUT = ("dropout", "attndropout", "dropoutp", "pdropout", "attnpdrop", "residpdrop", "attentiondropout",
+           "residdropout", "droprate", "pdrop", "attentionprobsdropoutprob", "hiddendropoutprob")  # fmt: skip
+BIAS = ("bias", "qkvbias", "attentionbias", "usebias")
+CONFIG = ("config", "cfg", "args", "conf", "hparams", "params", "modelargs")
+"""What a class calls its one parameter that holds all others."""
+
+
+NOT_HEADS = ("dim", "size", "kv", "group", "key", "value", "max", "drop")
+"""Parts of a word that is about heads and does not count query heads."""
+
+
+def about_heads(word: str) -> bool:
+    """Say whether a word counts query heads, as `nb_of_heads` does."""
+    return "head" in word and not any(part in word for part in NOT_HEADS)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a module is made of: x of `width` numbers, `heads` of `size`, `shared` key/value heads, and its seed."""
+
+    width: int
+    heads: int
+    size: int
+    shared: int
+    seed: int = 0
+    bias: bool = True
+
+    def value(self, name: str) -> Any:
+        """Return what a parameter or field of that name is given, or None where nobody knows it."""
+        word = plain(name)
+        meanings: tuple[tuple[tuple[str, ...], Any], ...] = (
+            (HEADS, self.heads), (SHARED, self.shared), (SIZE, self.size), (WIDTH, self.width),
+            (INNER, self.heads * self.size), (LENGTH, 256), (DROPOUT, 0.0), (BIAS, self.bias), (("batchfirst",), True),
+        )  # fmt: skip
+        known = next((value for words, value in meanings if word in words), None)
+        return self.by_parts(word) if known is None else known
+
+    def by_parts(self, word: str) -> int | None:
+        """Return what a word of several parts is given, such as `nb_of_heads`."""
+        if about_heads(word):
+            return self.heads
+        if "head" in word:
+            return self.shared if "kv" in word else self.size if "dim" in word or "size" in word else None
+        return self.width if any(part in word for part in ("model", "embed", "emb", "hidden")) else None
+
+
+class Fields:
+    """A configuration that knows every field that `Sizes` knows, as an attribute and by its name in brackets."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+
+    def __getattr__(self, name: str) -> Any:
+        value = None if name.startswith("_") else self._sizes.value(name)
+        if value is None:
+            raise AttributeError(f"the configuration has no {name!r} that is known here")
+        return value
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a field, or the default where nobody knows it."""
+        value = self._sizes.value(name)
+        return default if value is None else value
+
+
+def made(own: Own, sizes: Sizes) -> Any:
+    """Return a module of a class of PyTorch with such sizes.
+
+    Raises:
+        UserError: it needs something else.
+    """
+    given = parameters_of(own.function, own.name)
+    said = {one.name: value for one in given if (value := value_of(one, sizes)) is not None}
+    try:
+        import torch  # noqa: PLC0415 - the class is one of PyTorch's
+
+        torch.manual_seed(sizes.seed)
+        return own.function(**said)
+    except Exception as error:
+        missing = [one.name for one in given if one.name not in said and one.default is one.empty and named(one)]
+        hint = f"; give {missing[0]!r} a default, or check a module that is made: mine.py:layer" if missing else ""
+        raise UserError(
+            f"{own.name} cannot be made of {', '.join(said) or 'nothing'}: {error_line(error)}{hint}"
+        ) from error
+
+
+def value_of(given: inspect.Parameter, sizes: Sizes) -> Any:
+    """Return what a parameter is given: its default stays where it is no size."""
+    if plain(given.name) in CONFIG and given.default is given.empty:
+        return Fields(sizes)
+    value = sizes.value(given.name)
+    kept = given.default is not given.empty and plain(given.name) in (*DROPOUT, *BIAS)
+    return None if kept else value
+
+
+def named(given: inspect.Parameter) -> bool:
+    return given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)

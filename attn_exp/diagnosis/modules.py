@@ -1,0 +1,224 @@
+"""Modules of PyTorch with q/k/v projections inside: their matrices are read, and the module is asked as a layer."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.asked import Asked
+from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.case import differs, expected
+from attn_exp.diagnosis.head_counts import head_count
+from attn_exp.diagnosis.layers import Inside, layer_cases
+from attn_exp.diagnosis.libraries import DIGITS, library
+from attn_exp.diagnosis.making import CONFIG, HEADS, Sizes, about_heads, made
+from attn_exp.diagnosis.offer import BY_NAME, Offer, parameters_of, plain
+from attn_exp.diagnosis.own import Own
+from attn_exp.errors import UserError
+
+PARTS = {
+    "q": ("q_proj", "query", "W_q", "w_q", "wq", "to_q", "q_lin", "W_query", "q", "linear_q", "q_linear", "Wq"),
+    "k": ("k_proj", "key", "W_k", "w_k", "wk", "to_k", "k_lin", "W_key", "k", "linear_k", "k_linear", "Wk"),
+    "v": ("v_proj", "value", "W_v", "w_v", "wv", "to_v", "v_lin", "W_value", "v", "linear_v", "v_linear", "Wv"),
+    "o": ("out_proj", "o_proj", "W_o", "w_o", "wo", "to_out", "out_lin", "proj", "c_proj", "out", "o", "linear_o",
+          "fc_out", "Wo", "output", "dense", "W_out", "projection"),
+}  # fmt: skip
+FUSED = ("qkv", "qkv_proj", "in_proj", "c_attn", "to_qkv", "Wqkv", "W_qkv", "query_key_value")
+MADE_WITH, SIZE = 3, 8
+"""Heads of a module that is made of its class, where nobody asks for others, and the numbers of each."""
+FILLERS = {
+    "linear",
+    "lin",
+    "proj",
+    "projection",
+    "fc",
+    "w",
+    "to",
+    "layer",
+    "weight",
+    "map",
+    "mat",
+    "dense",
+    "attn",
+    "net",
+}
+"""Words around the one that says which projection a layer is."""
+WORDS = {"q": "q", "query": "q", "queries": "q", "k": "k", "key": "k", "keys": "k", "v": "v", "value": "v",
+         "values": "v", "o": "o", "out": "o", "output": "o"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What is called: a function, or a module with its matrices; `origin` tells which library it comes from."""
+
+    call: Callable[..., Any]
+    origin: Any
+    offer: Offer | None = None
+    inside: Inside | None = None
+
+
+def bound(own: Own, asked: Asked) -> Bound:
+    """Return what is to be called.
+
+    Raises:
+        UserError: a module whose projections, or whose number of heads, are not known.
+    """
+    if not is_module(own.function):
+        return Bound(own.function, own.function)
+    if not inspect.isclass(own.function):
+        return of_module(own.function.double().eval(), own.name, asked, asked.head)
+    module = made(own, sizes_of(asked)).double().eval()
+    return of_module(module, own.name, asked, asked.head or (MADE_WITH if takes_heads(own) else None))
+
+
+def is_module(function: Any) -> bool:
+    """Say whether something is a module of PyTorch, or a class of them."""
+    named = [base.__module__ for base in (function if inspect.isclass(function) else type(function)).__mro__]
+    return any(home.startswith("torch.nn") for home in named)
+
+
+def sizes_of(asked: Asked) -> Sizes:
+    """Return the sizes of a module that is made to be asked: all that can differ does."""
+    heads = asked.head or MADE_WITH
+    shared = asked.kv_head if asked.kv_head and heads % asked.kv_head == 0 else heads
+    return Sizes(SIZE * heads, heads, SIZE, shared, asked.seed)
+
+
+def takes_heads(own: Own) -> bool:
+    """Say whether a class asks how many heads its module shall have."""
+    words = [plain(given.name) for given in parameters_of(own.function, own.name)]
+    return any(word in HEADS or word in CONFIG or about_heads(word) for word in words)
+
+
+def of_module(module: Any, name: str, asked: Asked, told: int | None = None) -> Bound:
+    """Return a module as a layer that holds its own matrices; `told` heads where it has no known word for them.
+
+    Raises:
+        UserError: it has no projections that are known, or its heads are not.
+    """
+    arrays = matrices(module, name)
+    forward = parameters_of(module.forward, name)
+    roles = {BY_NAME[plain(given.name)]: given.name for given in reversed(forward) if plain(given.name) in BY_NAME}
+    thrice = {"q", "k", "v"} <= set(roles)
+    taken = {role: word for role, word in roles.items() if role in ("mask", "padding", "causal")}
+    offer = Offer(False, {"x": "x", **taken}, (), dict.fromkeys(taken))
+
+    def call(x: Any, **keywords: Any) -> Any:
+        return module(x, x, x, **keywords) if thrice else module(x, **keywords)
+
+    def right(count: int) -> bool:
+        caller = Caller(call, offer, library("torch", asked.device), asked, "bhtd")
+        case = next(layer_cases(asked, offer, True, inside(count)))
+        output = caller(case).output
+        return output is not None and not differs(output, expected(case), DIGITS["float32"])
+
+    def inside(count: int) -> Inside:
+        return Inside(arrays, count, arrays["W_k"].shape[1] // (arrays["W_q"].shape[1] // count))
+
+    count = len(separate_heads(module)) or head_count(module, arrays, told, right, name)
+    return Bound(call, module, offer, inside(count))
+
+
+def matrices(module: Any, name: str) -> dict[str, Array]:
+    """Return the matrices of a module as `x W` has them, with their biases.
+
+    Raises:
+        UserError: it has no projections that are known.
+    """
+    out = layer_of(module, "o")
+    last = {} if out is None else linear(out, "o")
+    heads = separate_heads(module)
+    arrays = side_by_side([separate(head) for head in heads]) if heads else fused(module, last) or separate(module)
+    if not {"W_q", "W_k", "W_v"} <= set(arrays):
+        raise UserError(
+            f"{name}: no projections found; expected q_proj, k_proj, v_proj, or in_proj_weight, or name a function of "
+            f"x, W_q, W_k, W_v that puts those in, as docs/check.md has one"
+        )
+    return arrays | last
+
+
+def separate(module: Any) -> dict[str, Array]:
+    """Return the matrices of three layers or parameters."""
+    arrays: dict[str, Array] = {}
+    for side in "qkv":
+        layer = layer_of(module, side)
+        if layer is not None:
+            arrays |= linear(layer, side)
+    return arrays
+
+
+def layer_of(module: Any, side: str) -> Any:
+    """Return the layer, or the parameter, that projects one side, by its name; the first of several in a row."""
+    words = [*PARTS[side], *(word for word in dict(module.named_children()) if side_of(word) == side),
+             *(word for word, _ in module.named_parameters(recurse=False) if side_of(word) == side)]  # fmt: skip
+    for word in words:
+        layer: Any = getattr(module, word, None)
+        layer = next(iter(layer.children()), None) if type(layer).__name__ == "Sequential" else layer
+        if getattr(getattr(layer, "weight", layer), "ndim", 0) == 2:
+            return layer
+    return None
+
+
+def side_of(word: str) -> str:
+    """Return which projection a name such as `fc_q`, `query_layer` or `lin_out` says, or nothing."""
+    parts = [part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", word)]
+    rest = [part for part in parts if part not in FILLERS]
+    return WORDS.get(rest[0], "") if len(rest) == 1 else ""
+
+
+def separate_heads(module: Any) -> list[Any]:
+    """Return the modules of single heads, where there is a list of them, each with its projections."""
+    lists = [child for child in module.children() if type(child).__name__ == "ModuleList" and len(child)]
+    heads = [list(child) for child in lists if all({"W_q", "W_k", "W_v"} <= set(separate(head)) for head in child)]
+    return heads[0] if len(heads) == 1 else []
+
+
+def side_by_side(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Return the matrices and biases of single heads as one layer's."""
+    return {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
+
+
+def linear(layer: Any, side: str) -> dict[str, Array]:
+    """Return a linear layer's matrix `[in out]` and bias; GPT-2's Conv1D stores it so, nn.Linear its transpose.
+
+    A plain parameter is taken as it is.
+    """
+    if getattr(layer, "weight", None) is None:
+        return {f"W_{side}": plain_array(layer)}
+    weight = plain_array(layer.weight)
+    turned = weight if type(layer).__name__ == "Conv1D" else weight.T
+    bias = getattr(layer, "bias", None)
+    return {f"W_{side}": turned} | ({} if bias is None else {f"b_{side}": plain_array(bias)})
+
+
+def fused(module: Any, last: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the matrices of one layer that holds [q | k | v]; what goes into the last one says how wide q is."""
+    weight, bias = getattr(module, "in_proj_weight", None), getattr(module, "in_proj_bias", None)
+    arrays: Mapping[str, Array] = {}
+    if weight is not None:
+        arrays = {"W_x": plain_array(weight).T} | ({} if bias is None else {"b_x": plain_array(bias)})
+    for part in FUSED if weight is None else ():
+        layer = getattr(module, part, None)
+        if getattr(layer, "weight", None) is not None:
+            arrays = linear(layer, "x")
+    if not arrays:
+        return {}
+    width = arrays["W_x"].shape[1]
+    inner = last["W_o"].shape[0] if last and last["W_o"].shape[0] < width else width // 3
+    ends = [inner, inner + (width - inner) // 2]
+    sides = dict(zip("qkv", np.split(arrays["W_x"], ends, axis=1), strict=True))
+    biases = dict(zip("qkv", np.split(arrays["b_x"], ends), strict=True)) if "b_x" in arrays else {}
+    return {f"W_{side}": array for side, array in sides.items()} | {
+        f"b_{side}": array for side, array in biases.items()
+    }
+
+
+def plain_array(tensor: Any) -> Array:
+    array: Array = tensor.detach().cpu().double().numpy()
+    return array

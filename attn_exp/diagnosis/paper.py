@@ -1,0 +1,160 @@
+"""What a worksheet asks: its boxes in order, and what is right in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.config.schema import Config
+from attn_exp.diagnosis.boxes import KEYED
+from attn_exp.diagnosis.holding import other_step
+from attn_exp.diagnosis.suspects import Made, catalogue
+from attn_exp.diagnosis.worksheet import Sheet, prepared_with_code, stages
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.recipes import STAGES, Stages, follows_steps
+from attn_exp.rules.scores.score import Score
+
+MOST_NUMBERS = 400
+"""More than these nobody fills in by hand."""
+TOLD_NORMALIZERS = ("softmax", "sum", "sigmoid")
+"""Those whose weights a line of a sheet says."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blank:
+    """One box: the right numbers of a stage `[h r c]`, one head for the output, and the names of rows and columns."""
+
+    stage: str
+    right: Array
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Paper:
+    """A worksheet: what is given, what is asked, and to how many decimals.
+
+    `turned` shows tokens as columns, as some courses have it.
+    """
+
+    sheet: Sheet
+    blanks: tuple[Blank, ...]
+    digits: int = 2
+    turned: bool = False
+
+    @cached_property
+    def exact(self) -> Stages:
+        """What is right, in full digits."""
+        return stages(self.sheet, self.sheet.right) or {}
+
+    @cached_property
+    def added(self) -> Array | None:
+        """What is added to the logits `[h t s]`, -inf where a token may not look; None where nothing is."""
+        rules = self.sheet.settled.rules
+        if self.given_weights or not (rules.masks or any(type(rule).bias is not Score.bias for rule in rules.scores)):
+            return None
+        zeros = other_step(self.sheet.right, "bent", lambda step: lambda at, logits: np.zeros_like(step(at, logits)))
+        return (stages(self.sheet, zeros) or {}).get("masked")
+
+    @property
+    def cap(self) -> float | None:
+        """The number c of `c tanh(logit / c)`, where logits are capped so."""
+        bounds = (rule.bound() for rule in self.sheet.settled.rules.scores)
+        return next((bound for bound in bounds if bound is not None), None)
+
+    @property
+    def extra(self) -> list[float]:
+        """One more logit in the sum of each head's weights; none where there is none."""
+        rules, heads = self.sheet.settled.rules, self.sheet.settled.head
+        extras = [[float(rule.extra(head)) for head in range(heads)] for rule in rules.scores if is_extra(rule)]
+        return [float(logit) for logit in np.logaddexp.reduce(extras)] if extras else []
+
+    @property
+    def given_weights(self) -> bool:
+        """Whether the problem starts at its weights."""
+        return self.sheet.problem.weights is not None
+
+    @cached_property
+    def catalogue(self) -> list[Made]:
+        """What each mistake would give, computed once for all answers."""
+        return catalogue(self.sheet)
+
+
+def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bool = False) -> Paper:
+    """Return the worksheet of the first variant of a configuration.
+
+    Raises:
+        UserError: a variant that is not computed in steps, a stage that it does not form, or far too many numbers.
+    """
+    _, problem, variants = prepared_with_code(config)
+    settled = variants[0]
+    sheet = Sheet(settled, problem, ())
+    exact = stages(sheet, sheet.right)
+    if settled.mistakes or settled.refused or exact is None or not follows_steps(settled, problem):
+        raise UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
+    untold = [type(rule).__name__.lower() for rule in settled.rules.scores if not is_told(rule)]
+    if settled.rules.normalizer.name not in TOLD_NORMALIZERS:
+        untold.append(settled.rules.normalizer.name)
+    if untold:
+        raise UserError(f"variant={settled.name}: a sheet has no formula for {untold[0]}")
+    start = "v weights" if problem.weights is not None else "q k v" if problem.x is None else ""
+    formed = [stage for stage in STAGES if stage in exact and stage not in start.split()]
+    for stage in asked:
+        if stage not in formed:
+            raise UserError(unknown(stage, formed, "stage"))
+    easy = [stage for stage in formed if stage not in "qk" or all(one.changes_x for one in settled.positions)]
+    worth = worth_asking(exact, easy, problem.x)
+    chosen = [stage for stage in formed if stage in asked] if asked else worth
+    sheet = replace(sheet, scratch=tuple(stage for stage in worth if stage not in chosen and stage not in "qkv"))
+    blanks = tuple(blank(stage, exact[stage], sheet) for stage in chosen)
+    count = sum(box.right.size for box in blanks)
+    if count > MOST_NUMBERS:
+        raise UserError(
+            f"a sheet of {count:,} blanks is too long; at most {MOST_NUMBERS}: fewer tokens, or stages=[...]"
+        )
+    return Paper(sheet, blanks, digits, turned)
+
+
+def is_extra(rule: Score) -> bool:
+    """Say whether a rule adds a logit of no key."""
+    return type(rule).extra is not Score.extra
+
+
+def is_told(rule: Score) -> bool:
+    """Say whether a sheet can tell what a score rule does: it adds numbers, or caps."""
+    return not rule.pairs and rule.bends_as_known()
+
+
+def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:
+    """Return the stages that are not just the stage before them, or the input, again."""
+    kept: list[str] = []
+    for stage in formed:
+        before = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in kept]
+        again = any(same(exact[stage], array) for array in before) or (stage == "context" and is_output(exact))
+        if not again:
+            kept.append(stage)
+    return kept
+
+
+def is_output(exact: dict[str, Array]) -> bool:
+    """Say whether the output is nothing but the heads' context, side by side."""
+    context, output = exact["context"], exact.get("output")
+    return output is not None and same(np.concatenate(list(context), axis=-1), output)
+
+
+def same(one: Array, other: Array) -> bool:
+    """Say whether two arrays hold the same numbers, heads of one apart."""
+    one, other = np.squeeze(one), np.squeeze(other)
+    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-12)
+
+
+def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
+    """Return the box of a stage."""
+    problem = sheet.problem
+    whole = right if right.ndim == 3 else right[None]
+    columns = problem.key_tokens if stage in KEYED else tuple(str(place + 1) for place in range(whole.shape[2]))
+    return Blank(stage, whole, problem.key_tokens if stage in "kv" else problem.tokens, columns)

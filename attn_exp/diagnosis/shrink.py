@@ -1,0 +1,205 @@
+"""The smallest input that still fails: few tokens, heads and dimensions, and round numbers."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from attn_exp import registry
+from attn_exp.arrays import Array
+from attn_exp.config.spelling import spelled
+from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.case import Answer, Case, differs, expected
+from attn_exp.diagnosis.filler import Filler
+from attn_exp.diagnosis.keywords import at_of, for_case
+from attn_exp.diagnosis.modules import Bound
+from attn_exp.diagnosis.own import Own
+from attn_exp.diagnosis.stages import beside
+from attn_exp.experiment.verdict import Smallest
+from attn_exp.forms.pipeline import Given
+from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.mask import AnyOf, Mask
+from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.scores.sink import Sink
+
+TRIES = 4
+MOST_CALLS = 400
+
+
+def shrunk(
+    own: Own, caller: Caller, function: Bound, wrong: list[tuple[Case, Answer]], digits: int, names: Sequence[str] = ()
+) -> Smallest | None:
+    """Return the smallest case that is still answered wrongly, ready to paste; None where small ones are all right."""
+    if function.inside is not None:
+        return None
+    case = wrong[0][0]
+    for count, small in enumerate(smaller(case, caller)):
+        if count > MOST_CALLS:
+            break
+        answer = caller(small)
+        if answer.output is not None and differs(answer.output, expected(small), min(digits, 20)):
+            return replace(shown(own, caller, small, answer), stages=beside(small, answer, names, min(digits, 20)))
+    return None
+
+
+def smaller(case: Case, caller: Caller) -> Iterator[Case]:
+    """Yield cases of the same kind, the smallest first."""
+    at = at_of(case)
+    fixed = any(isinstance(mask, Allowed) for mask in case.recipe.rules.masks)
+    square = case.given.x is not None or at.rows == at.keys
+    groups = {at.groups, 1} if at.groups == at.heads else {at.groups}
+    sizes = [
+        (heads, rows, keys, size)
+        for heads, rows, keys, size in product((1, 2, at.heads), range(1, 5), range(1, 5), (1, 2, 4))
+        if (not square or rows == keys)
+        and all(fits(mask, rows, keys) for mask in case.recipe.rules.masks)
+        and at.heads in (at.groups, heads)
+        and not any(position.misfit(size) for position in case.recipe.positions)
+    ]
+    for heads, rows, keys, size in sorted(
+        set(sizes), key=lambda size: (size[0] * (size[1] + 2 * size[2]) * size[3], size)
+    ):
+        for seed in range(TRIES):
+            masks = cut(case, rows, keys) if fixed else case.recipe.rules.masks
+            shared = heads if at.groups == at.heads else next(iter(groups))
+            yield made(case, (heads, shared, rows, keys, size), masks, seed)
+
+
+def fits(mask: Mask, rows: int, keys: int) -> bool:
+    """Say whether a mask reaches so far: written ones have sizes of their own."""
+    return not isinstance(mask, Allowed) or (rows <= mask.values.shape[-2] and keys <= mask.values.shape[-1])
+
+
+def cut(case: Case, rows: int, keys: int) -> tuple[Any, ...]:
+    """Return the masks with written ones cut to the size."""
+    return tuple(
+        Allowed(mask.values[..., :rows, :keys]) if isinstance(mask, Allowed) else mask
+        for mask in case.recipe.rules.masks
+    )
+
+
+def made(case: Case, sizes: tuple[int, int, int, int, int], masks: tuple[Any, ...], seed: int) -> Case:
+    """Return a case of these sizes, with whole numbers from 0 to 3."""
+    heads, groups, rows, keys, size = sizes
+    rng = np.random.default_rng([seed, *sizes])
+    old = case.recipe.rules
+    usual = np.isclose(old.scale, 1 / np.sqrt(at_of(case).size))
+    offset = keys - rows if isinstance(old.offset, int) and old.offset != 0 else 0
+    masks = tuple(
+        Padding(min(int(np.ravel(mask.lengths)[0]), keys)) if isinstance(mask, Padding) else mask for mask in masks
+    )
+    scores = tuple(Sink(tuple(np.resize(rule.logit, heads))) if isinstance(rule, Sink) else rule for rule in old.scores)
+    rules = replace(old, masks=masks, scores=scores, scale=1 / np.sqrt(size) if usual else old.scale, offset=offset)
+    recipe = replace(case.recipe, rules=rules, heads=heads, groups=groups)
+
+    def whole(*shape: int) -> Array:
+        return rng.integers(0, 4, shape).astype(np.float64)
+
+    if case.given.x is None:
+        given = Given(whole(1, heads, rows, size), whole(1, groups, keys, size), whole(1, groups, keys, size))
+        return replace(case, recipe=recipe, given=given)
+    width = heads * size
+    shapes = {
+        "W_q": (width, width),
+        "W_k": (width, groups * size),
+        "W_v": (width, groups * size),
+        "W_o": (width, width),
+    }
+    lengths = {"b_q": width, "b_k": groups * size, "b_v": groups * size, "b_o": width}
+    arrays = {name: whole(*shapes[name]) if name in shapes else whole(lengths[name]) for name in case.given.arrays}
+    return replace(case, recipe=recipe, given=Given(x=whole(1, rows, width), arrays=arrays))
+
+
+def shown(own: Own, caller: Caller, case: Case, answer: Answer) -> Smallest:
+    """Return a case as Python to paste, and as a command."""
+    order = list(caller.offer.parameters)
+    roles = dict(sorted(caller.arguments(case).items(), key=lambda item: order.index(item[0])))
+    extra = for_case(case, caller.offer, caller.asked)
+    back = caller.library.back
+    lines = [f"from {module_of(own)} import {own.name.split('.')[0]}", *IMPORTS[caller.library.name]]
+    words = []
+    for role, value in roles.items():
+        name = caller.offer.parameters[role]
+        before = "" if role in caller.offer.positional else f"{name}="
+        if hasattr(value, "shape"):
+            lines.append(f"{name} = {literal(back(value) if role not in extra else np.asarray(back(value)), caller)}")
+            words.append(f"{before}{name}")
+        else:
+            words.append(f"{before}{value!r}")
+    lines.append(f"{own.name}({', '.join(words)})")
+    assert answer.output is not None
+    return Smallest("\n".join(lines), command(own, case, caller), brief(answer.output), brief(expected(case)["output"]))
+
+
+IMPORTS = {
+    "numpy": ["import numpy as np"],
+    "torch": ["import torch"],
+    "jax": ["import jax.numpy as jnp"],
+}
+MAKERS = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}
+
+
+def literal(array: Array, caller: Caller) -> str:
+    """Return an array as the library writes it."""
+    kind = "" if array.dtype.kind in "bi" else {"torch": ", dtype=torch.float64"}.get(caller.library.name, "")
+    return f"{MAKERS[caller.library.name]}({numbers(array)}{kind})"
+
+
+def numbers(array: Array) -> str:
+    """Return nested lists in short."""
+    return str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
+
+
+def module_of(own: Own) -> str:
+    stem = own.file.rpartition("/")[2].removesuffix(".py")
+    return stem if own.file and "site-packages" not in own.file else getattr(own.function, "__module__", "") or stem
+
+
+def brief(array: Array) -> str:
+    """Return an answer without its axes of length 1, to four decimals."""
+    return str(np.round(np.squeeze(array), 4).tolist())
+
+
+def command(own: Own, case: Case, caller: Caller) -> str:
+    """Return the command that shows this input stage by stage, the function beside the right one."""
+    form = own.target or f"{own.file or module_of(own)}:{own.name}"
+    files = [word for file in registry.files() for word in ("--with", shlex.quote(file))]
+    words = ["python -m attn_exp", *files, *given_words(case)]
+    kept = [word for word in sorted(caller.asked.typed) if not word.startswith(("head=", "seed=", "embeddings"))]
+    chosen = [*padded(kept, case), "variant=[matrix,mine]", f"variant.mine.form={form}"]
+    return " ".join([*words, f"head={case.recipe.heads}", *map(shlex.quote, chosen)])
+
+
+def padded(words: Sequence[str], case: Case) -> list[str]:
+    """Return words with the filler among the keys of a case, which are fewer than those that the words speak of."""
+    parts = [part for mask in case.recipe.rules.masks for part in (mask.masks if isinstance(mask, AnyOf) else [mask])]
+    mask = next((part for part in parts if isinstance(part, Filler | Padding)), None)
+    if mask is None:
+        return list(words)
+    rest = [word for word in words if not word.startswith("mask.padding.")]
+    if isinstance(mask, Padding):
+        return [*rest, f"mask.padding.lengths={int(np.ravel(mask.lengths)[0])}"]
+    kept = (spelled(bool(mask.kept[key % len(mask.kept)])) for key in range(at_of(case).keys))
+    return [*rest, f"mask.padding.keys=[{','.join(kept)}]"]
+
+
+def given_words(case: Case) -> list[str]:
+    """Return the input of a case in the words of a run."""
+    if case.given.x is not None:
+        arrays = [f"'projections.given.{name}={numbers(array)}'" for name, array in case.given.arrays.items()]
+        bias = ["bias=true"] if any(name.startswith("b_") for name in case.given.arrays) else []
+        return ["embeddings=inline", f"'embeddings.vectors={numbers(case.given.x[0])}'", *arrays, *bias]
+    flat = {
+        side: np.asarray(getattr(case.given, side))[0].swapaxes(0, 1).reshape(getattr(case.given, side).shape[2], -1)
+        for side in "qkv"
+    }
+    return [
+        "embeddings=inline",
+        "projections=none",
+        *(f"'embeddings.{side}={numbers(array)}'" for side, array in flat.items()),
+    ]

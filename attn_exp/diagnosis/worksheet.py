@@ -1,0 +1,200 @@
+"""A worksheet: a run's problem, the boxes that a person filled in, and whether a way to compute gives their numbers.
+
+A box agrees where its numbers are those of the exact computation, rounded; or those that follow from the rounded
+numbers in the boxes before it; or lie between, as far as the rounding of those boxes moves the result.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.config.own_code import names_code
+from attn_exp.config.schema import Config
+from attn_exp.diagnosis.boxes import Box
+from attn_exp.diagnosis.holding import STEPS, EnoughError, ended, held, other_step
+from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.mistaken import copied, right
+from attn_exp.experiment.recipes import STAGES, Stages, stages_of
+from attn_exp.experiment.variant import Settled
+from attn_exp.forms.pipeline import Recipe
+from attn_exp.problem.problem import Problem
+
+LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
+"""The step after which no other changes a stage."""
+MOST_CELLS = 400
+"""Of more numbers than this the rounding is not carried through one by one."""
+FAR = 40
+"""Half units of the last decimal: no rounding of what no box asks moves a number farther."""
+
+
+def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, ...]]:
+    """Return what `prepared` does, the functions of the user's own that the command line names among the variants.
+
+    Raises:
+        UserError: settings that do not fit the problem, or a function that cannot be imported or called.
+    """
+    if not names_code(config):
+        return prepared(config)
+    from attn_exp.diagnosis.own_form import bind  # noqa: PLC0415 - hardly a sheet has code of the user's own
+
+    return prepared(config, bind=bind)
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """A variant on its problem, and the boxes that are filled in, in the order of the stages.
+
+    `scratch` are stages that no box holds and that a person writes down elsewhere, rounded as in the boxes; so are
+    cells left empty. None means that all of these are exact.
+    """
+
+    settled: Settled
+    problem: Problem
+    boxes: tuple[Box, ...]
+    scratch: tuple[str, ...] | None = None
+    known: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
+    """What follows from these boxes, kept for other recipes of the same steps."""
+
+    @cached_property
+    def open(self) -> bool:
+        """Whether numbers are left to be written down elsewhere: of stages on the way, or of cells left empty."""
+        return self.scratch is not None and (bool(self.scratch) or not all(box.given.all() for box in self.boxes))
+
+    @property
+    def right(self) -> Recipe:
+        """The steps of the right computation."""
+        return right(self.settled)
+
+
+def stages(sheet: Sheet, recipe: Recipe) -> Stages | None:
+    """Return the stages that a recipe gives on the problem, or None where it does not fit the shapes."""
+    return stages_of(recipe, sheet.settled, sheet.problem)
+
+
+def part(made: Stages | None, box: Box) -> Array | None:
+    """Return the numbers of a box's stage, if there are any."""
+    return None if made is None else made.get(box.stage)
+
+
+def agrees(sheet: Sheet, recipe: Recipe) -> bool:
+    """Say whether a recipe gives the numbers of every box."""
+    return gives(sheet, recipe, stages(sheet, recipe))
+
+
+def gives(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
+    """Say whether a recipe, whose stages are known, gives the numbers of every box."""
+    first = sheet.boxes[0]
+    if exact is None or first.misses(part(exact, first), FAR * first.halves if sheet.open else 0.0).any():
+        return False
+    return not any(wrong(sheet, recipe, place, exact).any() for place in range(len(sheet.boxes)))
+
+
+def wrong(sheet: Sheet, recipe: Recipe, place: int, exact: Stages | None) -> Array:
+    """Return the cells of a box that the recipe does not give, neither exactly nor from the boxes before."""
+    box = sheet.boxes[place]
+    missed = box.misses(part(exact, box))
+    return missed & unfollowed(sheet, recipe, place) if missed.any() and (place or sheet.open) else missed
+
+
+def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
+    """Return the cells of a box that do not follow from the boxes before it.
+
+    Recipes that differ only in later steps share the answer.
+    """
+    names = (one.name for one in fields(recipe))
+    last = LAST.get(sheet.boxes[place].stage, "finish")
+    upto = itertools.takewhile(lambda name: name != last, names)
+    key = (place, id(getattr(recipe, last)), *(id(getattr(recipe, name)) for name in upto))
+    if key not in sheet.known:
+        sheet.known[key] = recipe, follows_not(sheet, recipe, place)  # the recipe stays, and so do its ids
+    missed: Array = sheet.known[key][1]
+    return missed
+
+
+def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
+    """Compute the cells of a box that do not follow from the boxes before it."""
+    box, earlier = sheet.boxes[place], sheet.boxes[:place]
+    alone = one_stage(sheet, held(recipe, earlier), box.stage, 1)
+    centre = None if alone is None else alone[0]
+    missed = box.misses(centre)
+    if not missed.any() or centre is None or centre.shape != box.values.shape:
+        return missed
+    room = reach(sheet, recipe, moving(sheet, earlier), box.stage, centre)
+    if sheet.open and not box.misses(centre, room + FAR * box.halves).any():
+        room = room + on_the_way(sheet, held(recipe, earlier), box, centre)
+    return missed & box.misses(centre, room)
+
+
+def on_the_way(sheet: Sheet, recipe: Recipe, box: Box, centre: Array) -> Array:
+    """Return how far a box moves while what no box before it holds moves within its rounding."""
+    made, total = stages(sheet, recipe) or {}, np.zeros_like(centre)
+    half = box.halves.max(initial=0.0, where=box.given)
+    boxes, scratch = {other.stage: other for other in sheet.boxes}, sheet.scratch or ()
+    for stage in itertools.takewhile(lambda stage: stage != box.stage, (name for name in STAGES if name in made)):
+        if stage in scratch or (stage in boxes and boxes[stage].values.shape == made[stage].shape):
+            empty = np.full(made[stage].shape, True) if stage in scratch else ~boxes[stage].given
+            halves = np.full(made[stage].shape, half)
+            written = Box(stage, np.where(empty, made[stage], np.nan), halves, halves, box.names)
+            total += reach(sheet, recipe, nudged([written]), box.stage, centre)
+    return total
+
+
+def reach(sheet: Sheet, recipe: Recipe, moving: Sequence[Box], stage: str, centre: Array) -> Array:
+    """Return how far a stage moves while the numbers before it move within their rounding, to first order."""
+    total = np.zeros_like(centre)
+    if not moving or len(moving[0].values) < 2:
+        return total
+    count = len(moving[0].values)
+    moved = one_stage(sheet, held(recipe, moving), stage, count)
+    if moved is None or not np.array_equal(moved[-1], centre, equal_nan=True):
+        return total  # one copy has moved another: nothing is known
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart: Array = np.nan_to_num(np.abs(moved - centre)).sum(axis=0)
+    return apart
+
+
+def moving(sheet: Sheet, boxes: Sequence[Box]) -> list[Box]:
+    """Return the same copies of the first boxes of a sheet, made once."""
+    key = ("nudged", len(boxes))
+    if key not in sheet.known:
+        sheet.known[key] = nudged(boxes)
+    kept: list[Box] = sheet.known[key]
+    return kept
+
+
+def nudged(boxes: Sequence[Box]) -> list[Box]:
+    """Return copies of boxes `[n ...]`, in each of which one cell is moved by its rounding; in the last one none is."""
+    cells = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
+    count, start, copies = sum(map(len, cells)), 0, []
+    for box, places in zip(boxes, cells, strict=True):
+        if count > MOST_CELLS:
+            return []
+        values = np.repeat(box.values[None], count + 1, axis=0)
+        values[(np.arange(start, start + len(places)), *places.T)] += box.halves[tuple(places.T)]
+        copies.append(replace(box, values=values))
+        start += len(places)
+    return copies
+
+
+def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
+    """Return a stage of so many copies of the problem, `[n ...]`, computed no further; None where it does not fit."""
+    early = stage in STEPS and stage not in "qkv"
+    try:
+        with np.errstate(all="ignore"):
+            ending = other_step(recipe, STEPS[stage], ended) if early else recipe
+            array = copied(ending, sheet.settled, sheet.problem, copies).get(stage)
+    except EnoughError as enough:
+        array = enough.array
+    except (ValueError, IndexError, ZeroDivisionError):
+        return None
+    shared = sheet.settled.heads.shared
+    if stage in ("k", "v") and array is not None and array.shape[1] != shared:
+        return array[:, :: max(array.shape[1] // shared, 1)]
+    return array

@@ -1,0 +1,20 @@
+"""The settings of a check are composed as tests compose those of a run: what Hydra makes of files is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from attn_exp.config.compose import composed
+from attn_exp.config.schema import Config
+from tests.compose import config
+
+
+@pytest.fixture(autouse=True)
+def kept_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_kept_files(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
+        return config(*words) if typed and not folders else composed(words, folders, typed=typed)
+
+    for user in ("attn_exp.config.compose", "attn_exp.diagnosis.command"):
+        monkeypatch.setattr(f"{user}.composed", with_kept_files)

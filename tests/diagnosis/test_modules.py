@@ -1,0 +1,121 @@
+"""Modules of PyTorch: heads found or asked for, classes made, both rows of a run; and functions in half types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attn_exp
+from attn_exp.errors import UserError
+from attn_exp.experiment.row import Row
+from tests.long import thinned, thinned_rows
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+
+import torch
+
+from tests.diagnosis import modules_at_hand as of
+
+FILE = Path(of.__file__)
+
+
+@pytest.mark.parametrize("word", thinned(["nh", "n_attention_heads", "groups", "n", "nb_of_heads"], 5))
+def test_the_number_of_heads_is_found_whatever_it_is_called(word: str) -> None:
+    assert attn_exp.check(of.plain(word)(24, 4), quick=True).passed
+    assert attn_exp.check(of.plain(word, scaled=False)(24, 4), quick=True).mistakes == ("no_scale",)
+
+
+def test_where_several_numbers_may_be_meant_it_is_asked_for_in_one_line() -> None:
+    module = of.plain("foo", scaled=False)(24, 4)
+    vars(module)["other"] = 6
+    with pytest.raises(UserError, match=r"how many heads it has is not known; say head=N.*foo, other may be meant"):
+        attn_exp.check(module)
+    assert attn_exp.check(module, "head=4", quick=True).mistakes == ("no_scale",)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    thinned_rows(
+        [
+            (of.ListOfHeads, ()),
+            (of.ListOfHeads(20, 5), ()),
+            (of.OneHead(24, 6), ()),
+            (of.Configured, ("mask=causal",)),
+            (of.Grouped, ("head=6", "kv_head=2")),
+            (of.Grouped(24, 4, 2), ()),
+        ],
+        3,
+    ),
+)
+def test_modules_in_odd_styles_pass(module: Any, words: tuple[str, ...]) -> None:
+    verdict = attn_exp.check(module, *words, quick=True)
+    assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    thinned_rows(
+        [
+            ("ListOfHeads", []),
+            ("layer", []),
+            ("Plain", []),
+            ("Plain", ["bias=true"]),
+            ("Configured", ["mask=causal"]),
+            ("Configured", ["mask=causal", "bias=true"]),
+        ],
+        3,
+    ),
+)
+def test_a_module_is_a_row_of_a_run_with_the_run_s_own_matrices(name: str, words: list[str], here: None) -> None:
+    line = row_of(f"{FILE}:{name}", 12, 3, words)
+    assert line.error < 1e-13, line
+    assert line.same_as == "A"
+
+
+def test_torch_s_own_layer_is_a_row(here: None) -> None:
+    assert row_of("torch.nn:MultiheadAttention", 20, 5, []).error < 1e-13
+
+
+def test_a_module_of_other_sizes_is_refused_in_one_line(here: None) -> None:
+    line = row_of(f"{FILE}:layer", 20, 5, [])
+    assert line.note == "layer: it has 3 heads, and the run has 5"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def row_of(target: str, width: int, heads: int, words: list[str]) -> Row:
+    """Return the row of this module in a run beside a right variant."""
+    result = attn_exp.run(
+        "variant=[multi_head,mine]", f"variant.mine.form={target}", "variant.multi_head.output_projection=true",
+        "embeddings=random", f"embeddings.d_model={width}", f"head={heads}", "report=none", *words,
+    )  # fmt: skip
+    return next(line for line in result.comparison.rows if line.variant == "mine")
+
+
+@pytest.mark.parametrize("kind", thinned(["bfloat16", "float64", "float32", "float16"], 4))
+def test_a_small_fill_is_named_in_every_type(kind: str) -> None:
+    """Of logits up to 6, `e^-10` is lost in the last bit of a half type: the hidden keys must be far ahead."""
+
+    def hides(fill: float) -> Any:
+        def function(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+            logits = q @ k.mT / q.shape[-1] ** 0.5
+            logits = logits if mask is None else logits.masked_fill(~mask, fill)
+            return torch.softmax(logits, -1) @ v
+
+        return function
+
+    assert attn_exp.check(hides(-10.0), f"dtype={kind}", "takes=torch", quick=True).mistakes == ("mask_small_fill",)
+    assert attn_exp.check(hides(-6e4), f"dtype={kind}", "takes=torch", quick=True).passed
+
+
+def test_a_layer_in_float16_is_not_asked_about_numbers_that_it_cannot_hold() -> None:
+    def layer(x: Any, W_q: Any, W_k: Any, W_v: Any) -> Any:
+        q, k, v = x @ W_q, x @ W_k, x @ W_v
+        return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v
+
+    assert attn_exp.check(layer, "dtype=float16", "takes=torch").passed
