@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError
 from attn_exp.experiment import checks, memory
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.executing import answer, embedded_once, keep
-from attn_exp.experiment.measuring import difference, make_row
-from attn_exp.experiment.metrics.first_row import cosine
+from attn_exp.experiment.executing import embedded_once, keep
+from attn_exp.experiment.measuring import distance, make_rows
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.row import Distance
-from attn_exp.experiment.sameness import letters, sameness
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.forms.trace import Trace
@@ -48,10 +45,9 @@ def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
     """Add the distance of every two variants, what the checks of these names find, and what is wrong with functions of
     the user's own."""
     config, variants = comparison.config, comparison.variants
-    computed = {variant.name: comparison.traces[variant.name] for variant in variants if not variant.refused}
     return replace(
         comparison,
-        distances=tuple(every_distance(computed, kinds(variants))),
+        distances=tuple(every_distance(variants, comparison.traces)),
         checks=checks.find(wanted, config, comparison.problem, variants),
         verdicts={variant.name: variant.own.judge(variant.heads) for variant in variants if variant.own is not None},
     )
@@ -71,14 +67,8 @@ def tabulate(
     config, problem, variants = prepared(config, under_way, bind)
     traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
     check_any(variants)
-    computed = {variant.name: traces[variant.name] for variant in variants if not variant.refused}
     questions = {variant.name: variant.question for variant in variants if not variant.refused}
-    classes, expected = letters(computed, kinds(variants)), oracle.answers(questions, problem)
-    first = next(variant for variant in variants if not variant.refused)
-    rows = tuple(
-        make_row(variant, config, problem, first, computed, expected.get(variant.name), classes.get(variant.name, ""))
-        for variant in variants
-    )
+    rows = make_rows(config, problem, variants, traces, oracle.answers(questions, problem))
     published = held(config, problem, variants, traces)
     return Comparison(config, problem, variants, rows, (), traces, published, seconds=seconds)
 
@@ -147,15 +137,9 @@ def compute_all(
     return traces, seconds, tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 
-def kinds(variants: Sequence[Settled]) -> dict[str, Any]:
-    """Return the type that each variant computes in."""
-    return {variant.name: variant.computed_in for variant in variants}
-
-
-def every_distance(computed: Mapping[str, Trace], kinds: Mapping[str, Any]) -> Iterator[Distance]:
-    """Yield the distance of every pair of variants, each pair once, in order; `kinds` are the types they compute in."""
-    for (name, trace), (other, second) in itertools.combinations(computed.items(), 2):
-        kind = forms.coarser(kinds[name], kinds[other])
-        left, right = answer(trace), answer(second)
-        angle = cosine(left, right) if left.shape == right.shape else math.nan
-        yield Distance(name, other, difference(left, right), angle, *sameness(trace, second, kind))
+def every_distance(variants: Sequence[Settled], traces: Mapping[str, Trace]) -> Iterator[Distance]:
+    """Yield the distance of every pair of variants that could be computed, each pair once, in order."""
+    stacks = [(variant, traces[variant.name].as_stack()) for variant in variants if not variant.refused]
+    for (one, first), (other, second) in itertools.combinations(stacks, 2):
+        apart = distance(first, second, forms.coarser(one.computed_in, other.computed_in))
+        yield Distance(one.name, other.name, **{column: values[0] for column, values in apart.items()})

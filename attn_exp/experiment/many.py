@@ -8,7 +8,6 @@ not go together raises `ApartError`, and what is wrong with one point its error:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +16,14 @@ from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.experiment.compare import prepared
-from attn_exp.experiment.executing import answer, keep, placed
-from attn_exp.experiment.many_rows import columns
-from attn_exp.experiment.measuring import described
+from attn_exp.experiment.executing import keep, placed
+from attn_exp.experiment.measuring import describe, measure
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.settling import check_range
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.trace import Summary, Trace
+from attn_exp.forms.trace import ApartError, Trace, pile, pile_traces
 from attn_exp.problem.heads import pooled, split, together
-from attn_exp.problem.many import ApartError, extreme, one, pile, projected, stacked
+from attn_exp.problem.many import extreme, one, projected, stacked
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import many
 
@@ -91,27 +89,18 @@ def stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Se
     chosen = [variant for variant in variants if not variant.refused]
     traces = {variant.name: traced(variant, problem, config, len(seeds)) for variant in chosen}
     expected = many.answers({variant.name: variant.question for variant in chosen}, problem, len(seeds))
-    numbers = columns(chosen, traces, expected)
+    numbers = measure(chosen, traces, expected)
     return [
-        Rows(len(seeds), described(variant, config, first, trace), numbers.get(variant.name, {}))
+        Rows(len(seeds), describe(variant, config, first, trace), numbers.get(variant.name, {}))
         for variant, trace in ((variant, traces.get(variant.name, Trace())) for variant in variants)
     ]
 
 
 def traced(variant: Settled, problem: Problem, config: Config, count: int) -> Trace:
-    """Return the stages of a variant over all seeds, each `[n ...]`.
-
-    Raises:
-        ApartError: an answer or weights that are not finite.
-    """
+    """Return the stages of a variant over all seeds, each `[n ...]`."""
     if stacks(variant, problem, config.weights):
-        trace = at_once(variant, problem, count)
-    else:
-        traces = [keep(variant, one(problem, place), config.weights) for place in range(count)]
-        trace = piled(traces)
-    if not np.isfinite(answer(trace)).all() or not (trace.weights is None or np.isfinite(trace.weights).all()):
-        raise ApartError
-    return trace
+        return at_once(variant, problem, count)
+    return pile_traces([keep(variant, one(problem, place), config.weights) for place in range(count)])
 
 
 def stacks(variant: Settled, problem: Problem, weights: str) -> bool:
@@ -146,14 +135,3 @@ def placed_at_once(variant: Settled, problem: Problem, count: int) -> tuple[Arra
     assert problem.q is not None and problem.k is not None and problem.v is not None
     k, v = (pooled(split(side, shares.given), shares.shared) for side in (problem.k, problem.v))
     return split(problem.q, shares.query), k, v
-
-
-def piled(traces: Sequence[Trace]) -> Trace:
-    """Return traces of one problem each as one."""
-    names = {name for trace in traces for name, _ in trace.stages()}
-    trace = Trace().replace(**{name: pile([getattr(trace, name) for trace in traces]) for name in names})
-    summaries = [trace.summary for trace in traces if trace.summary is not None]
-    if not summaries:
-        return trace
-    arrays = {field.name: pile([getattr(one, field.name) for one in summaries]) for field in fields(Summary)}
-    return trace.replace(summary=Summary(**arrays))

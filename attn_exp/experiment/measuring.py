@@ -1,10 +1,14 @@
-"""The row of a variant: how right it is, how far from the first, and what its weights look like."""
+"""The rows of variants: how right each is, how far from the first, and what its weights look like.
+
+Each number is said once, for many problems at a time: those of all seeds of a sweep stand on the first axis of every
+stage and answer, and a run is a stack of one. Means and sums run over the numbers of a problem in the order of its
+memory, so that each gets the very bits that it gets alone. A new column is a field of `Row`, and a line here.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,39 +17,46 @@ from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.experiment.executing import answer
-from attn_exp.experiment.metrics.errors import error_in_ulp, largest_error, row_sum_error
-from attn_exp.experiment.metrics.first_row import cosine
-from attn_exp.experiment.metrics.spread import effective_keys, entropy, largest_weight
+from attn_exp.experiment.metrics.errors import errors_in_ulp, largest_errors, row_sum_errors
+from attn_exp.experiment.metrics.first_row import cosines
+from attn_exp.experiment.metrics.spread import entropy, largest_weight, rows_that_share, share_out, shares_by_rule
 from attn_exp.experiment.row import COLUMNS, Row
-from attn_exp.experiment.sameness import sameness
-from attn_exp.experiment.shares import share_out
+from attn_exp.experiment.sameness import letters, nearness, partings, words
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.trace import Trace
+from attn_exp.forms.trace import Trace, as_they_lie
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import oracle
 from attn_exp.rules.rules import Rules
 
-EMPTY: Mapping[str, Any] = MappingProxyType({})
+Columns = dict[str, Sequence[Any]]
+"""A value for each problem, by the name of the column."""
 
 
-def make_row(
-    settled: Settled,
+def make_rows(
     config: Config,
     problem: Problem,
-    first: Settled,
-    computed: Mapping[str, Trace],
-    expected: oracle.Answer | None,
-    letter: str,
-) -> Row:
-    """Return the row of one variant; nothing is expected where the form refuses, or the reference has no answer."""
-    numbers = {} if settled.refused else measured(settled, first, computed, expected)
-    return described(settled, config, problem, computed.get(settled.name, Trace()), {"same_as": letter} | numbers)
+    variants: Sequence[Settled],
+    traces: Mapping[str, Trace],
+    expected: Mapping[str, oracle.Answer],
+) -> tuple[Row, ...]:
+    """Return the rows of a run, which is a stack of one problem; nothing is measured where a form refuses."""
+    chosen = [variant for variant in variants if not variant.refused]
+    stacks = {variant.name: traces[variant.name].as_stack() for variant in chosen}
+    columns = measure(chosen, stacks, {name: answer.as_stack() for name, answer in expected.items()})
+    numbers = {
+        name: {column: values[0] for column, values in of_variant.items()} for name, of_variant in columns.items()
+    }
+    return tuple(
+        describe(variant, config, problem, traces[variant.name], numbers.get(variant.name, {})) for variant in variants
+    )
 
 
-def described(
-    settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any] = EMPTY
+def describe(
+    settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any] | None = None
 ) -> Row:
-    """Return the row of a variant with the numbers that were measured; the others are those of `unmeasured`."""
+    """Return the row of a variant with the numbers that were measured; of the others it says that they were not."""
+    unmeasured = dict.fromkeys((name for name, column in COLUMNS.items() if column.summed), math.nan)
+    unknown: dict[str, Any] = {"checked": 0, "same_as": "", "sameness": "", "differs_at": ""}
     return Row(
         variant=settled.name,
         form=settled.form,
@@ -55,7 +66,7 @@ def described(
         bias=config.bias,
         output_projection=settled.output_projection,
         mistake=settled.mistake,
-        **(unmeasured() | dict(numbers)),
+        **(unknown | unmeasured | dict(numbers or {})),
         flops=flops(len(problem.tokens), problem.keys, settled.head, size(trace.q), size(trace.v)),
         kv_head=settled.heads.shared,
         mask=settled.words["mask"],
@@ -68,64 +79,83 @@ def described(
     )
 
 
-def unmeasured() -> dict[str, Any]:
-    """Return the numbers of a variant that was not computed, or not checked."""
-    numbers = [name for name, column in COLUMNS.items() if column.summed]
-    return {"checked": 0, "same_as": "", "sameness": "", "differs_at": ""} | dict.fromkeys(numbers, math.nan)
+def measure(
+    variants: Sequence[Settled], traces: Mapping[str, Trace], expected: Mapping[str, oracle.Answer]
+) -> dict[str, Columns]:
+    """Return the measured columns of each variant by its name, a value for each problem of the stacks `[n ...]`."""
+    first, kinds = variants[0], {variant.name: variant.computed_in for variant in variants}
+    classes = letters({variant.name: traces[variant.name] for variant in variants}, kinds)
+    columns = {}
+    for variant in variants:
+        trace = traces[variant.name]
+        apart = distance(traces[first.name], trace, forms.coarser(kinds[variant.name], kinds[first.name]))
+        columns[variant.name] = {
+            "same_as": classes[variant.name],
+            **error(answer(trace), expected.get(variant.name), kinds[variant.name]),
+            "shift": apart.pop("difference"),
+            **apart,
+            **spread(trace, variant.rules),
+        }
+    return columns
 
 
-def measured(
-    settled: Settled, leader: Settled, computed: Mapping[str, Trace], expected: oracle.Answer | None
-) -> dict[str, Any]:
-    """Return how right a variant is, how far from the first row, and what its weights look like."""
-    trace = computed[settled.name]
-    mine, first = answer(trace), answer(computed[leader.name])
-    apart = sameness(computed[leader.name], trace, forms.coarser(settled.computed_in, leader.computed_in))
-    return {
-        **({} if expected is None else held(mine, expected, settled.computed_in)),
-        "shift": difference(mine, first),
-        "cosine": cosine(mine, first) if mine.shape == first.shape else math.nan,
-        "sameness": apart.word,
-        "differs_at": apart.differs_at,
-        **spread(trace, settled.rules),
-    }
-
-
-def held(mine: Array, expected: oracle.Answer, kind: np.dtype[Any]) -> dict[str, Any]:
-    """Return how far an answer is from the reference's, over the queries that the reference answered."""
-    checked = mine[list(expected.rows)] if expected.output is not None else mine[:, list(expected.rows)]
+def error(mine: Array, expected: oracle.Answer | None, kind: np.dtype[Any]) -> Columns:
+    """Return how far answers are from the reference's, over the queries that the reference answered, if it did."""
+    if expected is None:
+        return {}
+    rows = list(expected.rows)
+    checked = mine[:, rows] if expected.output is not None else mine[:, :, rows]
     truth = expected.weights if expected.output is None else expected.output
     return {
-        "error": largest_error(checked, truth),
-        "error_ulp": error_in_ulp(checked, truth, kind),
-        "checked": len(expected.rows),
+        "error": largest_errors(checked, truth).tolist(),
+        "error_ulp": errors_in_ulp(checked, truth, kind).tolist(),
+        "checked": [len(rows)] * len(mine),
     }
 
 
-def spread(trace: Trace, rules: Rules) -> dict[str, float]:
-    """Return how the weights are spread over the keys, as means over heads and queries; NaN where nothing tells.
+def distance(one: Trace, other: Trace, kind: np.dtype[Any]) -> Columns:
+    """Return how far the answers of two variants are apart, and where: the columns of a `Distance`.
+
+    There is no difference and no angle where the shapes differ. `kind` is the coarser of the types they computed in.
+    """
+    left, right = answer(one), answer(other)
+    near, nothing = nearness(left, right, kind), [math.nan] * len(left)
+    return {
+        "difference": largest_errors(left, right).tolist() if left.shape == right.shape else nothing,
+        "cosine": cosines(left, right).tolist() if left.shape == right.shape else nothing,
+        "sameness": words(near, left.dtype, kind),
+        "differs_at": partings(one, other, near, kind),
+    }
+
+
+def spread(trace: Trace, rules: Rules) -> Columns:
+    """Return how the weights are spread over the keys, as means over heads and queries; nothing where nothing tells.
 
     Rows that do not share out 1 have no entropy.
     """
-    weights, summary, even = trace.weights, trace.summary, share_out(trace, rules)
-    numbers = dict.fromkeys(("entropy", "effective_keys", "largest_weight", "row_sum_error"), math.nan)
-    if weights is not None:
-        numbers |= {"largest_weight": float(largest_weight(weights).mean()), "row_sum_error": row_sum_error(weights)}
-        spreads = {"entropy": entropy, "effective_keys": effective_keys}
-        return numbers | {name: float(measure(weights).mean()) for name, measure in spreads.items() if even}
-    if summary is not None:
-        names = ("entropy", "effective_keys", "largest_weight") if even else ("largest_weight",)
-        numbers |= {name: float(getattr(summary, name).mean()) for name in names}
-    return numbers
+    weights, summary = trace.weights, trace.summary
+    if weights is None:
+        names = ("entropy", "effective_keys", "largest_weight") if share_out(trace, rules) else ("largest_weight",)
+        return {} if summary is None else {name: means(getattr(summary, name)).tolist() for name in names}
+    columns = {
+        "largest_weight": means(largest_weight(weights)),
+        "row_sum_error": row_sum_errors(weights),
+    }
+    even = rows_that_share(weights).reshape(len(weights), -1).all(axis=-1)
+    if shares_by_rule(rules) and even.any():
+        entropies = entropy(weights)
+        columns["entropy"] = np.where(even, means(entropies), np.nan)
+        columns["effective_keys"] = np.where(even, means(np.exp(entropies)), np.nan)
+    return {name: column.tolist() for name, column in columns.items()}
+
+
+def means(numbers: Array) -> Array:
+    """Return the mean of the numbers of each problem `[n ...] -> [n]`."""
+    return np.asarray(as_they_lie(numbers).mean(axis=-1))
 
 
 def size(heads: Array | None) -> int:
     return 0 if heads is None else heads.shape[-1]
-
-
-def difference(left: Array, right: Array) -> float:
-    """Return the largest absolute difference; NaN where the shapes differ and there is none."""
-    return largest_error(left, right) if left.shape == right.shape else math.nan
 
 
 def flops(rows: int, keys: int, heads: int, size: int, value_size: int) -> int:

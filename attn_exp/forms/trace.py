@@ -1,14 +1,20 @@
-"""The named stages of one attention computation."""
+"""The named stages of one attention computation, or of many that stand on a first axis: a stack."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from attn_exp.arrays import Array
+
+
+class ApartError(Exception):
+    """These problems do not go together; each is computed alone."""
 
 
 @dataclass(frozen=True)
@@ -72,3 +78,49 @@ class Trace:
             array = getattr(self, stage.name)
             if array is not None and stage.name != "summary":
                 yield stage.name, array
+
+    def as_stack(self) -> Trace:
+        """Return this trace as a stack of one, every array `[1 ...]`."""
+        stages = {name: array[None] for name, array in self.stages()}
+        if self.summary is None:
+            return self.replace(**stages)
+        arrays = {field.name: getattr(self.summary, field.name)[None] for field in fields(Summary)}
+        return self.replace(**stages, summary=Summary(**arrays))
+
+
+def pile_traces(traces: Sequence[Trace]) -> Trace:
+    """Return traces of one problem each as a stack."""
+    names = {name for trace in traces for name, _ in trace.stages()}
+    trace = Trace(**{name: pile([getattr(trace, name) for trace in traces]) for name in names})
+    summaries = [trace.summary for trace in traces if trace.summary is not None]
+    if not summaries:
+        return trace
+    arrays = {field.name: pile([getattr(one, field.name) for one in summaries]) for field in fields(Summary)}
+    return trace.replace(summary=Summary(**arrays))
+
+
+def pile(arrays: Sequence[Array | None]) -> Any:
+    """Return arrays of one shape one above the other, each as it lies in memory; None where there are none.
+
+    Sums over an array go in the order of its memory.
+
+    Raises:
+        ApartError: they have several shapes or types, or lie there in several ways.
+    """
+    there = [array for array in arrays if array is not None]
+    if not there:
+        return None
+    if len(there) < len(arrays) or len({(array.shape, array.dtype, array.strides) for array in there}) > 1:
+        raise ApartError
+    order = order_in_memory(there[0])
+    return np.stack([array.transpose(order) for array in there]).transpose(0, *(1 + np.argsort(order)))
+
+
+def as_they_lie(arrays: Array) -> Array:
+    """Return the numbers of each of many arrays `[n ...] -> [n k]`, in the order in which they lie in memory."""
+    return arrays.transpose(0, *(1 + axis for axis in order_in_memory(arrays[0]))).reshape(len(arrays), -1)
+
+
+def order_in_memory(array: Array) -> list[int]:
+    """Return the axes of an array from the one of the largest steps in memory to that of the smallest."""
+    return sorted(range(array.ndim), key=lambda axis: -array.strides[axis])

@@ -11,6 +11,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.drawn import DISTRIBUTIONS, STREAMS, Draw, Projections
 from attn_exp.config.schema import Config
+from attn_exp.forms.trace import ApartError, pile
 from attn_exp.problem import sources
 from attn_exp.problem.drawing import Kind
 from attn_exp.problem.many_streams import ManyNumbers
@@ -19,10 +20,6 @@ from attn_exp.problem.problem import Problem, build, check_size
 from attn_exp.problem.projections import factor, kind
 
 ARRAYS = ("x", "q", "k", "v", "weights", "memory")
-
-
-class ApartError(Exception):
-    """These points do not go together; each is computed alone."""
 
 
 def stacked(config: Config, first: Problem, seeds: Sequence[int]) -> Problem:
@@ -96,28 +93,6 @@ def piled(problems: Sequence[Problem]) -> Problem:
     named: dict[str, Any] = {name: pile([getattr(problem, name) for problem in problems]) for name in ARRAYS}
     arrays = {name: pile([problem.projections.get(name) for problem in problems]) for name in first.projections}
     return replace(first, **named, projections=arrays)
-
-
-def pile(arrays: Sequence[Array | None]) -> Any:
-    """Return arrays of one shape one above the other, each as it lies in memory; None where there are none.
-
-    Sums over an array go in the order of its memory.
-
-    Raises:
-        ApartError: they have several shapes or types, or lie there in several ways.
-    """
-    there = [array for array in arrays if array is not None]
-    if not there:
-        return None
-    if len(there) < len(arrays) or len({(array.shape, array.dtype, array.strides) for array in there}) > 1:
-        raise ApartError
-    order = lying(there[0])
-    return np.stack([array.transpose(order) for array in there]).transpose(0, *(1 + np.argsort(order)))
-
-
-def lying(array: Array) -> list[int]:
-    """Return the axes of an array from the one of the largest steps in memory to that of the smallest."""
-    return sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
 
 
 def one(problem: Problem, place: int) -> Problem:

@@ -54,6 +54,10 @@ class Answer(NamedTuple):
     weights: Array
     output: Array | None
 
+    def as_stack(self) -> Answer:
+        """Return this answer as a stack of one, its arrays `[1 ...]`."""
+        return Answer(self.rows, self.weights[None], None if self.output is None else self.output[None])
+
 
 def silent(question: Question) -> str | None:
     """Say why nothing can be checked, or None where the reference has an answer."""

@@ -39,13 +39,13 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         under = {name: under_convention(name, variant, config, problem) for name in CONVENTIONS}
         traces = {name: execute(settled, problem) for name, settled in under.items() if not settled.refused}
         kinds = {name: settled.computed_in for name, settled in under.items()}
-        classes = letters(traces, kinds)
+        classes = letters({name: trace.as_stack() for name, trace in traces.items()}, kinds)
         first = next(iter(traces), "")
         for name, settled in under.items():
             apart = Sameness(settled.refused or "", "")
             if name in traces:
                 apart = sameness(traces[first], traces[name], coarser(kinds[first], kinds[name]))
-            yield described(variant.name, name, classes.get(name, ""), apart)
+            yield described(variant.name, name, classes[name][0] if name in traces else "", apart)
 
 
 def under_convention(name: str, variant: Settled, config: Config, problem: Problem) -> Settled:

@@ -12,16 +12,23 @@ from attn_exp.experiment.metrics.metric import Metric, ends, weights
 from attn_exp.experiment.number_types import limits
 
 
-def largest_error(answer: Array, expected: Array) -> float:
-    """Return `max |answer - expected|`, in the units of the output.
+def largest_errors(answers: Array, expected: Array) -> Array:
+    """Return `max |answer - expected|` of each of many arrays `[n ...] -> [n]`, in the units of the output.
 
     NaN in one alone counts as infinite; NaN in both is agreement.
     """
-    if expected.size == 0:
-        return 0.0
-    both = np.isnan(answer) & np.isnan(expected)
-    difference = np.where(both, 0.0, np.abs(answer.astype(np.float64) - expected))
-    return float(np.where(np.isnan(difference), np.inf, difference).max())
+    with np.errstate(over="ignore", invalid="ignore"):
+        differences = np.abs(answers.astype(np.float64, copy=False) - expected)
+    if (strange := np.isnan(differences)).any():
+        both = np.isnan(answers) & np.isnan(expected)
+        differences = np.where(both, 0.0, np.where(strange, np.inf, differences))
+    largest = differences.reshape(len(differences), -1).max(axis=-1, initial=0.0)
+    return np.asarray(largest, np.float64)
+
+
+def largest_error(answer: Array, expected: Array) -> float:
+    """Return `max |answer - expected|` of one array, as `largest_errors` of many."""
+    return float(largest_errors(answer[None], expected[None])[0])
 
 
 def mean_error(answer: Array, expected: Array) -> float:
@@ -49,18 +56,23 @@ def close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
     return bool((np.abs(answer - expected) <= absolute + relative * np.abs(expected)).all())
 
 
-def ulp_distance(answer: Array, expected: Array) -> int:
-    """Return the most floats of this type that lie between two numbers at the same place, in units in the last place.
+def ulp_distances(answers: Array, expected: Array) -> Array:
+    """Return the most floats of their type that lie between two numbers at the same place, `[n ...] -> [n]`.
 
-    The bits of floats, read as whole numbers with the negative ones turned, are in the order of the floats: the
-    distance is a difference of whole numbers. Source: Goldberg 1991, "What Every Computer Scientist Should Know About
-    Floating-Point Arithmetic"; `numpy.testing.assert_array_max_ulp`.
+    It is the distance of each array in units in the last place. The bits of floats, read as whole numbers with the
+    negative ones turned, are in the order of the floats: the distance is a difference of whole numbers. Source:
+    Goldberg 1991, "What Every Computer Scientist Should Know About Floating-Point Arithmetic";
+    `numpy.testing.assert_array_max_ulp`.
     """
-    if answer.size == 0:
-        return 0
-    places = [ordered(array.astype(answer.dtype)) for array in (answer, expected)]
+    places = [ordered(array.astype(answers.dtype)) for array in (answers, expected)]
     high, low = np.maximum(*places), np.minimum(*places)
-    return int((high.astype(object) - low.astype(object)).max())
+    units = high.view(np.uint64) - low.view(np.uint64)  # the difference of any two fits without a sign
+    return np.asarray(units.reshape(len(units), -1).max(axis=-1, initial=0))
+
+
+def ulp_distance(answer: Array, expected: Array) -> int:
+    """Return the distance of one array from another in units in the last place, as `ulp_distances` of many."""
+    return int(ulp_distances(answer[None], expected[None])[0])
 
 
 def ordered(numbers: Array) -> Array:
@@ -70,26 +82,27 @@ def ordered(numbers: Array) -> Array:
     return np.where(bits < 0, -(2 ** (8 * size - 1)) - bits, bits)
 
 
-def error_in_ulp(answer: Array, expected: Array, kind: Any = None) -> float:
-    """Return the largest error over the spacing of floats at the largest expected magnitude, in ulp.
+def errors_in_ulp(answers: Array, expected: Array, kind: Any = None) -> Array:
+    """Return the largest error of each of many arrays `[n ...] -> [n]`, in ulp of its largest expected magnitude.
 
     Measured against one magnitude for the whole array: a small entry that is the difference of large ones carries
     their rounding, and would otherwise count as thousands of units in the last place. `kind` is the type whose spacing
     it is, where the answer's own has more digits than it was computed with. Source: Higham 2002, "Accuracy and
     Stability of Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
-    if expected.size == 0:
-        return 0.0
-    own, magnitude = np.dtype(answer.dtype if kind is None else kind), np.abs(expected).max()
-    beyond = bool(limits(own).max < magnitude < np.inf)  # the unit that such a number would have, if the type went on
-    scale = 2.0 ** np.floor(np.log2(magnitude)) if beyond else 1.0
-    return largest_error(answer, expected) / float(scale) / float(np.spacing((magnitude / scale).astype(own)))
+    own = np.dtype(answers.dtype if kind is None else kind)
+    magnitudes = np.abs(expected).reshape(len(expected), -1).max(axis=-1, initial=0)
+    with np.errstate(all="ignore"):
+        beyond = (magnitudes > limits(own).max) & (magnitudes < np.inf)  # what their unit would be, if the type went on
+        scales = np.where(beyond, 2.0 ** np.floor(np.log2(magnitudes)), 1.0)
+        units = np.spacing((magnitudes / scales).astype(own)).astype(np.float64)
+        return np.asarray(largest_errors(answers, expected) / scales.astype(np.float64) / units)
 
 
-def row_sum_error(weights: Array) -> float:
-    """Return the largest `|sum_j w_j - 1|` over rows that attend to anything."""
+def row_sum_errors(weights: Array) -> Array:
+    """Return the largest `|sum_j w_j - 1|` over the rows of each array `[n ... s] -> [n]` that attend to anything."""
     sums = weights.sum(axis=-1)
-    return float(np.abs(sums - 1)[sums != 0].max(initial=0.0))
+    return np.asarray(np.where(sums != 0, np.abs(sums - 1), 0.0).reshape(len(sums), -1).max(axis=-1, initial=0.0))
 
 
 metric = partial(Metric, place=1)
@@ -134,7 +147,7 @@ METRICS = (
     ),
     metric(
         "row_sum_error",
-        lambda subject: row_sum_error(weights(subject)),
+        lambda subject: float(row_sum_errors(weights(subject)[None])[0]),
         meaning="how far a row of weights is from summing to 1",
     ),
 )

@@ -7,20 +7,43 @@ from functools import partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import Metric, distributions, outputs
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, outputs, stage, weights
+from attn_exp.experiment.metrics.spread import shares, sum_to_one
+from attn_exp.forms.trace import as_they_lie
 
 
-def cosine(left: Array, right: Array) -> float:
-    """Return `<x, y> / (|x| |y|)` of two flattened arrays; 1 for two zero arrays, 0 if only one is zero."""
-    with np.errstate(over="ignore"):
-        lengths = float(np.linalg.norm(left)) * float(np.linalg.norm(right))
-    if 0 < lengths < np.inf:
-        return float(np.vdot(left, right)) / lengths
+def cosines(left: Array, right: Array) -> Array:
+    """Return `<x, y> / (|x| |y|)` of each two flattened arrays `[n ...] -> [n]`.
+
+    It is 1 for two zero arrays, 0 if only one is zero, and NaN where one is not finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        lengths = norms(left) * norms(right)
+        products = np.vecdot(*(side.reshape(len(side), -1) for side in (left, right)))
+        angles = np.asarray(products.astype(np.float64) / lengths)
+    for place in np.flatnonzero(~((lengths > 0) & (lengths < np.inf))):
+        angles[place] = strange_cosine(left[place], right[place])
+    return angles
+
+
+def norms(arrays: Array) -> Array:
+    """Return the length of each of many flattened arrays, `[n ...] -> [n]`, as `numpy.linalg.norm` of each."""
+    numbers = as_they_lie(arrays)
+    return np.asarray(np.sqrt(np.vecdot(numbers, numbers)), np.float64)
+
+
+def strange_cosine(left: Array, right: Array) -> float:
+    """Return the cosine of two arrays whose lengths are no numbers, or zero."""
     if not (np.isfinite(left).all() and np.isfinite(right).all()):
         return float("nan")
     if not np.any(left) or not np.any(right):
         return float(not np.any(left) and not np.any(right))
     return cosine(left / np.abs(left).max(), right / np.abs(right).max())  # squares beyond what a float holds
+
+
+def cosine(left: Array, right: Array) -> float:
+    """Return the cosine of the angle between two flattened arrays, as `cosines` of many."""
+    return float(cosines(left[None], right[None])[0])
 
 
 def kl(p: Array, q: Array) -> Array:
@@ -50,9 +73,20 @@ def total_variation(p: Array, q: Array) -> Array:
     return np.asarray(np.abs(p - q).sum(axis=-1) / 2)
 
 
+def distributions(subject: Subject) -> tuple[Array, Array]:
+    """Return the weights of the first row and of this one, where both share out 1 among as many heads.
+
+    A row of no keys shares nothing, and is left as it is.
+    """
+    first = stage(subject.first, "weights")
+    if first.shape != weights(subject).shape or not sum_to_one(first).all():
+        raise NotFormedError
+    return first, shares(subject)
+
+
 def row_cosine(answer: Array, expected: Array) -> Array:
     """Return the cosine of each row of two outputs `[t m]`. Source: Zhang et al. 2025, "SageAttention", section 4.1."""
-    return np.array([cosine(one, other) for one, other in zip(answer, expected, strict=True)])
+    return cosines(answer, expected)
 
 
 metric = partial(Metric, place=3)

@@ -8,7 +8,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.first_row import js
-from attn_exp.experiment.metrics.metric import Metric, shares
+from attn_exp.experiment.metrics.metric import Metric
+from attn_exp.experiment.metrics.spread import shares
 
 
 def head_divergence(weights: Array) -> float:

@@ -9,7 +9,6 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.executing import answer
-from attn_exp.experiment.shares import share_out, sum_to_one
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.picture import places
@@ -98,17 +97,6 @@ def finite_weights(subject: Subject) -> Array:
     return weights(subject)
 
 
-def shares(subject: Subject) -> Array:
-    """Return the weights of a variant `[h t s]`, where each row shares out 1.
-
-    Raises:
-        NotFormedError: rows sum to something else, as those of a sigmoid or beside a sink: they are no distribution.
-    """
-    if not share_out(subject.trace, subject.settled.rules):
-        raise NotFormedError
-    return weights(subject)
-
-
 def mean(numbers: Array) -> float:
     """Return the mean.
 
@@ -123,17 +111,6 @@ def mean(numbers: Array) -> float:
 def ends(subject: Subject) -> tuple[Array, Array]:
     """Return the answer and the exact one."""
     return answer(subject.trace), answer(subject.exact)
-
-
-def distributions(subject: Subject) -> tuple[Array, Array]:
-    """Return the weights of the first row and of this one, where both share out 1 among as many heads.
-
-    A row of no keys shares nothing, and is left as it is.
-    """
-    first = stage(subject.first, "weights")
-    if first.shape != weights(subject).shape or not sum_to_one(first):
-        raise NotFormedError
-    return first, shares(subject)
 
 
 def outputs(subject: Subject) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Over how many keys the weights are spread."""
+"""Over how many keys the weights are spread, where they share out 1 among them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,50 @@ from functools import partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.metric import Metric, mean, shares, weights
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, weights
+from attn_exp.forms.trace import Trace
+from attn_exp.rules.rules import Rules
+
+PRINTED = 0.02
+"""How far from 1 a row may be whose weights a document prints with two digits."""
+
+
+def share_out(trace: Trace, rules: Rules) -> bool:
+    """Say whether each row of weights shares out 1, by the rules that made it and, where it is there, by its sum.
+
+    Only then have the weights an entropy.
+    """
+    ruled = shares_by_rule(rules)
+    if trace.weights is None or not ruled:
+        return ruled and not rules.normalizer.signed
+    return bool(rows_that_share(trace.weights).all())
+
+
+def shares_by_rule(rules: Rules) -> bool:
+    """Say whether the rules let rows of weights sum to 1."""
+    return rules.normalizer.sums_to_one and all(rule.extra(0) is None for rule in rules.scores)
+
+
+def rows_that_share(weights: Array) -> Array:
+    """Say of each row `[... s] -> [...]` whether it shares out 1: no weight is below 0, and they sum to 1."""
+    return np.asarray((weights >= 0).all(axis=-1) & sum_to_one(weights))
+
+
+def sum_to_one(weights: Array) -> Array:
+    """Say of each row `[... s] -> [...]` whether it sums to 1, as far as documents print it, or attends to nothing."""
+    sums = weights.sum(axis=-1)
+    return np.asarray((sums == 0) | (np.abs(sums - 1) <= PRINTED))
+
+
+def shares(subject: Subject) -> Array:
+    """Return the weights of a variant `[h t s]`, where each row shares out 1.
+
+    Raises:
+        NotFormedError: rows sum to something else, as those of a sigmoid or beside a sink: they are no distribution.
+    """
+    if not share_out(subject.trace, subject.settled.rules):
+        raise NotFormedError
+    return weights(subject)
 
 
 def entropy(weights: Array) -> Array:
