@@ -12,7 +12,7 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.report import columns, sentences, walk, words
+from attn_exp.report import columns, sentences, walk
 from attn_exp.report.flow import Flow, flow, parted, splitting
 from attn_exp.report.numbers import brief
 from attn_exp.report.sentences import agreed, who_agrees
@@ -50,7 +50,7 @@ def contents(run: Run, views: Views) -> dict[str, Any]:
         "checks": [checked(finding) for finding in comparison.checks],
         "own": own_code(comparison.verdicts),
         "walks": walks(views),
-        "origin": list(origin(run.about)),
+        "origin": list(sentences.origin(run.about)),
     }
 
 
@@ -160,21 +160,3 @@ def facts(comparison: Comparison, settled: Settled, trace: Trace) -> dict[str, A
         "caps": "" if None in bounds or rules.bend_last else " ".join(map(str, bounds)),
         "pair": "" if rules.pairing is None else registry.name_of(rules.pairing),
     }  # fmt: skip
-
-
-def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield where a run comes from, in words."""
-    yield words.ORIGIN_STARTED, str(about.get("started", ""))
-    yield words.ORIGIN_SEED, str(about.get("seed", ""))
-    yield words.ORIGIN_VERSIONS, ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
-    git = about.get("git")
-    if git:
-        commit = str(git.get("commit", ""))
-        yield words.ORIGIN_COMMIT, words.WITH_CHANGES.format(commit=commit) if git.get("dirty") else commit
-    yield words.PROCESSOR, str(about.get("cpu", ""))
-    for pool in about.get("blas", ()):
-        name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))
-        count = pool.get("num_threads")
-        yield words.BLAS, (words.BLAS_THREAD if count == 1 else words.BLAS_THREADS).format(name=name, count=count)
-    for pin in about.get("pins", ()):
-        yield words.HELD_BACK, pin

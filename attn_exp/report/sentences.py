@@ -7,9 +7,9 @@ computations first differ, and how right each of them is.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -232,3 +232,21 @@ def whom(right: list[Row], count: int, others: bool, kind: str) -> str:
     alone = count > 1 == len(right)
     named = right[0].variant if alone else words.EVERY_OTHER_VARIANT if others else words.EVERY_VARIANT
     return words.WHOM_IN_TYPE.format(whom=named, type=kind) if kind else named
+
+
+def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield where a run comes from, in words."""
+    yield words.ORIGIN_STARTED, str(about.get("started", ""))
+    yield words.ORIGIN_SEED, str(about.get("seed", ""))
+    yield words.ORIGIN_VERSIONS, ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
+    git = about.get("git")
+    if git:
+        commit = str(git.get("commit", ""))
+        yield words.ORIGIN_COMMIT, words.WITH_CHANGES.format(commit=commit) if git.get("dirty") else commit
+    yield words.PROCESSOR, str(about.get("cpu", ""))
+    for pool in about.get("blas", ()):
+        name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))
+        count = pool.get("num_threads")
+        yield words.BLAS, (words.BLAS_THREAD if count == 1 else words.BLAS_THREADS).format(name=name, count=count)
+    for pin in about.get("pins", ()):
+        yield words.HELD_BACK, pin

@@ -13,9 +13,10 @@ from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.compare import prepared
 from attn_exp.problem.left_to_model import ask_model
+from attn_exp.report.sweep.plotted import refuse_plots
 from attn_exp.runs import own_code
 from attn_exp.runs.store import check_writable
-from attn_exp.sweeps import kinds_of_plots, manifest, parquet
+from attn_exp.sweeps import manifest, parquet
 from attn_exp.sweeps.answers.totals import LAYER, head_column
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.plan import Plan
@@ -33,7 +34,7 @@ def check(plan: Plan, folder: Path, config: Config) -> None:
         UserError: what is in the way.
     """
     engine.chosen(config.sweep)
-    kinds_of_plots.check(config.sweep.plot, [manifest.axis_described(axis) for axis in plan.space.axes])
+    refuse_plots(config.sweep.plot, [manifest.axis_described(axis) for axis in plan.space.axes])
     if config.sweep.format == "parquet":
         parquet.check()
     if not plan.points:

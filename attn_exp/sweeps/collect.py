@@ -79,25 +79,26 @@ def hashed(pieces: Iterable[bytes], digest: Any) -> Iterator[bytes]:
 
 def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
     """Write what the report setting asks for, and return what a reader opens first."""
-    wanted = about["report"]
+    wanted, depth = about["report"], overview.depth_of(about)
     drawn: dict[str, bytes] = {}
     if wanted["tables"] and summary.answers.effects:
         write_answers(folder, summary)
     if wanted["figures"] and summary.cells:
-        from attn_exp.sweeps import plots  # noqa: PLC0415 - matplotlib only where a figure is drawn
+        from attn_exp.report.sweep import plots  # noqa: PLC0415 - matplotlib only where a figure is drawn
 
         machine.own_folder(folder / "plots")
-        for name, figure in plots.draw(about, summary).items():
+        for name, figure in plots.draw(overview.plotted(about, summary, depth)).items():
             for form in ("png", "svg"):
                 drawn[f"{name}.{form}"] = plots.encoded(figure, form)
                 machine.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
     if not (wanted["tables"] or wanted["pages"]):
         return results(folder, about)
-    from attn_exp.sweeps import pages  # noqa: PLC0415 - templates only where a report is written
+    from attn_exp.report.sweep.page import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
 
-    write_text(folder / "report.md", pages.markdown(about, summary, list(drawn)))
+    write_text(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
     if wanted["pages"]:
-        write_text(folder / "report.html", pages.page(about, summary, drawn))
+        both, data = overview.contents(about, summary, "all"), overview.explorable(about, summary)
+        write_text(folder / "report.html", sweep_page(both, data, depth, drawn))
     return folder / ("report.html" if wanted["pages"] else "report.md")
 
 

@@ -7,14 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from attn_exp.arrays import Array
 from attn_exp.config.repeat import Repeat
 from attn_exp.experiment.row import COLUMNS, is_deep, titled
 from attn_exp.report import words
 from attn_exp.report.numbers import brief
 from attn_exp.report.plain import plain
+from attn_exp.report.sentences import origin
+from attn_exp.report.sweep.explorer import explored
+from attn_exp.report.sweep.plotted import Plotted, in_order
 from attn_exp.report.terminal import table as drawn
 from attn_exp.runs import own_members
-from attn_exp.sweeps.answers.totals import ANY, Summary, merge_rows, numbers_shown
+from attn_exp.sweeps.answers.answers import drawn_changes, effects_table, percentiles_table, shares_table
+from attn_exp.sweeps.answers.totals import ANY, LAYER, Summary, head_and_pattern, head_column, merge_rows, numbers_shown
 from attn_exp.sweeps.meter import span
 from attn_exp.sweeps.points import command, point_words
 
@@ -24,18 +31,6 @@ TO_THE_FIRST = ("shift", "cosine")
 
 TABLE = [name for name, column in COLUMNS.items() if "sweep" in column.shown]
 DRAWN = sorted((name for name in COLUMNS if COLUMNS[name].drawn), key=lambda name: COLUMNS[name].drawn)
-
-
-CAPTIONS = {
-    "effects": words.CAPTION_EFFECTS,
-    "against": words.CAPTION_AGAINST,
-    "choices": words.CAPTION_CHOICES,
-    "heat": words.CAPTION_HEAT,
-    "parallel": words.CAPTION_PARALLEL,
-    "heads": words.CAPTION_HEADS,
-    "spread": words.CAPTION_SPREAD,
-}
-"""What each kind of plot shows."""
 
 
 @dataclass(frozen=True)
@@ -233,3 +228,105 @@ def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
         if means and max(means) - min(means) > 1e-9 * max(map(abs, means)):
             chosen.append(name)
     return chosen[:4]
+
+
+def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str, Any]:
+    """Return what the page and the Markdown report of a sweep both say to a reader of this depth."""
+    shown = table(about, summary, IN_REPORT, depth)
+    answers = summary.answers
+    return {
+        "title": about["title"] or swept_over(about["axes"]),
+        "sentence": closing(about, summary),
+        "partial": partial(about, summary),
+        "command": about["command"],
+        "axes": [axis_told(axis) for axis in about["axes"]],
+        "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
+        "skipped": about["skipped"],
+        "answers": list(answers.sentences),
+        "effects": effects_table(answers).at_depth(depth),
+        "shares": shares_table(answers).at_depth(depth),
+        "percentiles": percentiles_table(answers.cube).at_depth(depth),
+        "heads": list(shown.titles),
+        "deep": list(shown.deep),
+        "lines": [
+            ([*line.settings, line.variant, str(line.count), *line.numbers], line.command) for line in shown.lines
+        ],
+        "cells": shown.count,
+        "seeds": summary.seeds,
+        "extremes": [
+            vars(extreme) | {"metric": titled(extreme.metric)}
+            for extreme in extremes(about, summary)
+            if depth == "all" or not extreme.deep
+        ],
+        "failures": list(failures(about, summary)),
+        "disagreements": list(disagreements(about, summary)),
+        "disagreeing": summary.disagreeing,
+        "results": "results.csv" if about["format"] == "csv" else "parts/*.parquet",
+        "origin": [pair for pair in origin(about) if pair[1]],
+    }
+
+
+def swept_over(axes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the title of a sweep that has none of its own."""
+    return words.SWEEP_OVER.format(settings=", ".join(axis["key"] for axis in axes) or words.ONE_POINT)
+
+
+def axis_told(axis: Mapping[str, Any]) -> str:
+    """Say in a few words what an axis is."""
+    if "range" in axis:
+        return words.VALUES_FROM_TO.format(
+            key=axis["key"], count=f"{axis['count']:,}", low=axis["low"], high=axis["high"]
+        )
+    values = axis["words"]
+    shown = ", ".join(values if len(values) <= 8 else [*values[:7], "...", values[-1]])
+    return f"{axis['key']}: {shown}"
+
+
+def plotted(about: Mapping[str, Any], summary: Summary, depth: str) -> Plotted:
+    """Return what the plots and the explorer of a sweep draw for a reader of this depth."""
+    metrics = worth_plotting(summary, depth)
+    layers, heads = head_maps(summary)
+    return Plotted(
+        axes=summary.axes,
+        variants=summary.variants,
+        cells=summary.cells,
+        metrics=metrics,
+        changes=drawn_changes(summary.answers, metrics[:2]),
+        layers=layers,
+        heads=heads,
+        further=about.get("sweep", {}).get("plot", ()),
+    )
+
+
+def explorable(about: Mapping[str, Any], summary: Summary) -> dict[str, Any] | None:
+    """Return what a reader of the page explores, ready for JSON, if there is anything."""
+    return explored(plotted(about, summary, "all"), metrics(summary)) if summary.most else None
+
+
+def head_maps(summary: Summary) -> tuple[list[str], dict[str, Array]]:
+    """Return the layers of a sweep in order, and each pattern of heads of its first variant, `[layer head]`.
+
+    Several points of one layer are their mean; NaN is where nothing was measured.
+    """
+    places = [place for name in summary.most if (place := head_and_pattern(name))]
+    if not places or LAYER not in summary.axes:
+        return [], {}
+    axis, heads = summary.axes.index(LAYER), max(head for head, _ in places)
+    layers = in_order(list(dict.fromkeys(key[axis] for key in summary.cells)))
+    return layers, {
+        pattern: pattern_map(summary, axis, (layers, heads), pattern)
+        for pattern in dict.fromkeys(pattern for _, pattern in places)
+    }
+
+
+def pattern_map(summary: Summary, axis: int, shape: tuple[Sequence[str], int], pattern: str) -> Array:
+    """Return one pattern of the first variant, `[layer head]`, NaN where nothing was measured."""
+    layers, heads = shape
+    sums, counts = np.zeros((len(layers), heads)), np.zeros((len(layers), heads))
+    for key, cell in summary.cells.items():
+        for head in range(heads):
+            moments = cell.get(head_column(head + 1, pattern))
+            if moments is not None and key[-1] == summary.variants[0]:
+                sums[layers.index(key[axis]), head] += moments.mean
+                counts[layers.index(key[axis]), head] += 1
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)

@@ -118,9 +118,9 @@ class Swept:
             UserError: this sweep has no such plot.
         """
         from attn_exp.report.notebook import Drawing  # noqa: PLC0415
-        from attn_exp.sweeps import plots  # noqa: PLC0415 - Matplotlib is slow to import
+        from attn_exp.report.sweep import plots  # noqa: PLC0415 - Matplotlib is slow to import
 
-        drawn = plots.draw(self.about, self.summary)
+        drawn = plots.draw(overview.plotted(self.about, self.summary, overview.depth_of(self.about)))
         if name not in drawn:
             raise UserError(unknown(name, list(drawn), "plot"))
         return Drawing(drawn[name])

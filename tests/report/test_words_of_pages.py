@@ -52,9 +52,8 @@ def quoted(template: str) -> list[str]:
 PAGES = sorted(path for path in TEMPLATES.iterdir() if path.suffix in (".html", ".md"))
 SCRIPTS = sorted(TEMPLATES.glob("*.js"))
 HOMES = (
-    "attn_exp/report", "attn_exp/sweeps/pages.py", "attn_exp/sweeps/overview.py", "attn_exp/sweeps/forest.py",
-    "attn_exp/sweeps/plots.py", "attn_exp/sweeps/maps.py", "attn_exp/sweeps/panels.py", "attn_exp/sweeps/answers",
-    "attn_exp/sweeps/versus", "attn_exp/runs/index.py", "attn_exp/runs/classroom",
+    "attn_exp/report", "attn_exp/sweeps/overview.py", "attn_exp/sweeps/answers", "attn_exp/sweeps/versus",
+    "attn_exp/runs/classroom",
 )  # fmt: skip
 """Where pages, pictures and labels are made."""
 

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from attn_exp.errors import UserError
+from attn_exp.report import index as pages
 from attn_exp.runs import folders, index, listing
 from tests.test_house import loaded
 
@@ -40,7 +42,7 @@ def table(text: str) -> list[list[str]]:
 
 def test_texts_are_escaped_as_the_standard_library_has_it() -> None:
     text = """<a href="x" title='y'>&amp; &lt;"""
-    assert index.safe(text) == escape(text)
+    assert pages.safe(text) == escape(text)
 
 
 def test_runs_show_the_settings_in_which_they_differ_newest_first(tmp_path: Path) -> None:
@@ -228,15 +230,15 @@ def test_runs_written_at_once_are_all_there(tmp_path: Path) -> None:
 
 def test_a_run_that_ends_while_the_page_is_written_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add(tmp_path, "a")
-    real = index.html
+    real = pages.index_page
 
-    def slow(found: list[folders.Entry]) -> str:
+    def slow(found: Sequence[pages.Listed]) -> str:
         text = real(found)
         if len(found) == 1:
             add(tmp_path, "b")
         return text
 
-    monkeypatch.setattr(index, "html", slow)
+    monkeypatch.setattr(index, "index_page", slow)
     assert len(table(page(tmp_path))) == 3
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attn_exp.report.contents import origin as told
+from attn_exp.report.sentences import origin as told
 from attn_exp.runs import pins, provenance
 
 AVX512 = ("fma", "avx", "avx2", "avx512f", "avx512bw")

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import attn_exp
-from attn_exp.sweeps import pages
+from attn_exp.report.sweep.page import sweep_page
+from attn_exp.report.versus import Versus, versus_page
+from attn_exp.sweeps import overview
 from attn_exp.sweeps.commands import render_again
 from attn_exp.sweeps.swept import load
-from attn_exp.sweeps.versus import page as side_by_side
 from attn_exp.sweeps.versus.command import compare
 from attn_exp.sweeps.versus.command import side_by_side as versus_of
-from attn_exp.sweeps.versus.versus import Versus
 from tests.refusal import refused
 from tests.report.browser import need_chromium
 from tests.report.tab import visit
@@ -71,7 +71,16 @@ def test_the_button_of_a_page_changes_what_is_seen_and_back(depth: str, swept: P
     need_chromium()
     loaded = load(swept)
     about = {**loaded.about, "report": {**loaded.about["report"], "depth": depth}}
-    found = visit(pages.page(about, loaded.summary, {}), SEEN, tmp_path)
+    found = visit(
+        sweep_page(
+            overview.contents(about, loaded.summary, "all"),
+            overview.explorable(about, loaded.summary),
+            overview.depth_of(about),
+            {},
+        ),
+        SEEN,
+        tmp_path,
+    )
     first, second, third = found.answer
     brief, whole = (first, second) if depth == "reading" else (second, first)
     assert found.console == [] and first == third
@@ -96,7 +105,7 @@ def test_two_runs_are_compared_at_the_depth_that_is_asked_for(tmp_path: Path) ->
 
 def test_the_page_of_two_runs_has_the_button_too(tmp_path: Path) -> None:
     need_chromium()
-    found = visit(side_by_side.page(versus_of(*moved(tmp_path))), SEEN, tmp_path)
+    found = visit(versus_page(versus_of(*moved(tmp_path))), SEEN, tmp_path)
     (whole, _), (brief, _), _ = found.answer
     assert found.console == []
     assert DEEP.search(whole) and not DEEP.search(brief) and "largest weight" in brief
@@ -104,7 +113,7 @@ def test_the_page_of_two_runs_has_the_button_too(tmp_path: Path) -> None:
 
 def test_a_page_without_such_numbers_has_no_button() -> None:
     """No control that does nothing."""
-    page = side_by_side.page(Versus("a", "b", False, ("No number moved.",), ()))
+    page = versus_page(Versus("a", "b", False, ("No number moved.",), ()))
     assert "<button" not in page and "<script" not in page
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import attn_exp
-from attn_exp.sweeps import pages
+from attn_exp.report.sweep.page import sweep_page
+from attn_exp.sweeps import overview
 from attn_exp.sweeps.swept import Swept
 from tests.letters import WIDTHS, set_in
 from tests.report.browser import need_chromium
@@ -27,7 +28,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
 
 @pytest.fixture(scope="module")
 def page(swept: Swept) -> str:
-    return pages.page(swept.about, swept.summary, {})
+    return sweep_page(
+        overview.contents(swept.about, swept.summary, "all"), overview.explorable(swept.about, swept.summary), "all", {}
+    )
 
 
 def test_the_page_opens_without_a_complaint_or_a_request_and_draws(page: str, tmp_path: Path) -> None:

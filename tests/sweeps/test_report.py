@@ -13,7 +13,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from attn_exp.report.inline import digest
-from attn_exp.sweeps import collect, manifest, overview, plots
+from attn_exp.report.sweep import plots
+from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.answers.totals import Summary, summarized
 from tests.sweeps.command import COMMAND, environment, quickly, the_sweep
 
@@ -115,7 +116,7 @@ def test_points_that_disagree_with_a_printed_result_are_named_and_end_as_a_run_d
 
 def test_one_key_of_numbers_gets_a_line_for_each_variant(tmp_path: Path) -> None:
     about, summary = swept(tmp_path, "scale=0.5,1,2", "seed=0,1,2,3", "variant=[matrix,multi_head]")
-    figure = plots.draw(about, summary)["against"]
+    figure = plots.draw(overview.plotted(about, summary, "all"))["against"]
     panel = figure.axes[0]
     assert panel.get_xlabel() == "scale"
     lines = {str(line.get_label()): line for line in panel.get_lines()}
@@ -128,7 +129,7 @@ def test_one_key_of_numbers_gets_a_line_for_each_variant(tmp_path: Path) -> None
 
 def test_two_keys_of_numbers_get_heat_maps_on_one_scale(tmp_path: Path) -> None:
     about, summary = swept(tmp_path, "scale=0.5,1,2", "head=1,2,4", "seed=0,1", "variant=[matrix,multi_head]")
-    figure = plots.draw(about, summary)["heat"]
+    figure = plots.draw(overview.plotted(about, summary, "all"))["heat"]
     images = [image for panel in figure.axes for image in panel.get_images()]
     assert [panel.get_title() for panel in figure.axes[:2]] == ["matrix", "multi_head"]
     assert len({image.get_clim() for image in images}) == 1
@@ -138,13 +139,13 @@ def test_two_keys_of_numbers_get_heat_maps_on_one_scale(tmp_path: Path) -> None:
 
 def test_a_key_of_words_gets_a_mark_for_each_choice(tmp_path: Path) -> None:
     about, summary = swept(tmp_path, "mask=none,causal", "seed=0,1", "variant=[matrix]")
-    panel = plots.draw(about, summary)["choices"].axes[0]
+    panel = plots.draw(overview.plotted(about, summary, "all"))["choices"].axes[0]
     assert [each.get_text() for each in panel.get_yticklabels()] == ["none", "causal"]
 
 
 def test_numbers_and_words_get_a_panel_for_each_word(tmp_path: Path) -> None:
     about, summary = swept(tmp_path, "scale=0.5,1,2", "mask=none,causal", "seed=0,1", "variant=[matrix]")
-    figure = plots.draw(about, summary)["against"]
+    figure = plots.draw(overview.plotted(about, summary, "all"))["against"]
     assert [panel.get_title() for panel in figure.axes] == ["mask=none", "mask=causal"]
     assert len({panel.get_ylim() for panel in figure.axes}) == 1
 
@@ -153,7 +154,7 @@ def test_three_keys_get_parallel_coordinates(tmp_path: Path) -> None:
     about, summary = swept(
         tmp_path, "scale=0.5,1,2", "head=1,2,4", "bias=true,false", "kv_head=1", "sweep.plot=[parallel]"
     )
-    figures = plots.draw(about, summary)
+    figures = plots.draw(overview.plotted(about, summary, "all"))
     assert list(figures) == ["effects", "against", "parallel"]
     panel = figures["parallel"].axes[0]
     assert [each.get_text() for each in panel.get_xticklabels()] == ["scale", "head", "bias", "variant"]
@@ -173,7 +174,7 @@ def test_a_plot_that_cannot_be_drawn_is_refused_at_once(plot: str, message: str,
 
 def test_seeds_alone_get_their_spread(tmp_path: Path) -> None:
     about, summary = swept(tmp_path, "seed=range(5)", "variant=[matrix]")
-    assert list(plots.draw(about, summary)) == ["spread"]
+    assert list(plots.draw(overview.plotted(about, summary, "all"))) == ["spread"]
 
 
 def thousand(kind: str) -> Figure:
@@ -188,7 +189,7 @@ def thousand(kind: str) -> Figure:
         more = [str(line % 10), str(line // 10 % 10)] if kind == "parallel" else []
         variant = "one" if more else f"v{line}"
         rows += [[str(line), str(scale), *more, "ok", "", variant, str(line + scale)] for scale in (1, 2, 3)]
-    return plots.draw({}, summarized(head, rows, axes))[kind]
+    return plots.draw(overview.plotted({}, summarized(head, rows, axes), "all"))[kind]
 
 
 @pytest.mark.parametrize("kind", ["against", "parallel"])

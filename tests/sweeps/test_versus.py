@@ -15,13 +15,13 @@ import attn_exp
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.papers import Table
+from attn_exp.report.versus import Versus, versus_page, versus_text
 from attn_exp.runs import store
 from attn_exp.sweeps import manifest
 from attn_exp.sweeps.sweep import sweep
-from attn_exp.sweeps.versus import page, two_runs, two_sweeps
+from attn_exp.sweeps.versus import two_runs, two_sweeps
 from attn_exp.sweeps.versus.command import compare, side_by_side
 from attn_exp.sweeps.versus.two_sweeps import Side
-from attn_exp.sweeps.versus.versus import Versus
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_the_page_says_what_the_terminal_says(saved: Path, table: Path) -> None:
     assert place.parent.name == "comparisons"
     assert "the same to the bit" in written
     assert "<script" not in written
-    assert page.text(side_by_side(table, table)) in compare([str(table), str(table), "--exit-code"])[0]
+    assert versus_text(side_by_side(table, table)) in compare([str(table), str(table), "--exit-code"])[0]
 
 
 def test_exit_code_says_that_a_number_moved(saved: Path, tmp_path: Path) -> None:
@@ -186,5 +186,5 @@ def test_a_page_calls_columns_as_the_page_of_a_run_does_and_a_terminal_as_files_
         "rows", "Cells.", ("variant", "column", "first", "second"), (("multi_head", "effective_keys", "1", "2"),)
     )
     versus = Versus("a", "b", True, ("One number differs.",), (table,))
-    assert "effective keys</td>" in page.page(versus) and "multi_head" in page.text(versus)
-    assert "effective_keys" in page.text(versus)
+    assert "effective keys</td>" in versus_page(versus) and "multi_head" in versus_text(versus)
+    assert "effective_keys" in versus_text(versus)

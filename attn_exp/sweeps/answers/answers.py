@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -13,9 +13,11 @@ from attn_exp.experiment.row import titled
 from attn_exp.report import words
 from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table, deep_places
+from attn_exp.report.sentences import listed
+from attn_exp.report.sweep.plotted import FEW, Change
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.effects import FEW, Effect, Share, between_variants, effects, inert, shares
-from attn_exp.sweeps.answers.sentences import is_number, sentences, signed
+from attn_exp.sweeps.answers.effects import Effect, Share, between_variants, effects, inert, shares
+from attn_exp.sweeps.answers.sentences import alike, change, is_number, sentences, signed
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,48 @@ def moving(answers: Answers) -> list[Effect]:
     """Return the effects that are there: not those of settings that change nothing, or of metrics that do not move."""
     own = [effect for effect in answers.effects if effect.variant not in answers.inert[effect.setting]]
     return [effect for effect in (*own, *answers.variants) if not effect.nothing]
+
+
+MOST_DRAWN = 24
+"""Lines that a panel of a plot has room for: those of the largest effects."""
+
+
+def drawn_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Change]]:
+    """Return the effects on each metric as they are drawn, the largest first; variants that share one are together.
+
+    Of a setting of numbers that is the whole way, from its first value to its last. Metrics that nothing moves are
+    left out. Variants are named where there are several.
+    """
+    several = len({effect.variant for effect in answers.effects}) > 1
+    drawn = {
+        metric: [
+            Change(labelled(group, several), first.mean, first.low, first.high, first.differences, first.sure)
+            for group in groups_drawn(answers, metric)
+            for first in group[:1]
+        ]
+        for metric in metrics
+    }
+    return {metric: lines for metric, lines in drawn.items() if lines}
+
+
+def groups_drawn(answers: Answers, metric: str) -> list[list[Effect]]:
+    """Return the effects on a metric in groups that read the same, the largest first."""
+    moved = [effect for effect in moving(answers) if effect.metric == metric]
+    ways = {(effect.setting, effect.variant): effect for effect in moved}
+    drawn = [effect for effect in moved if not is_number(effect.end) or ways[effect.setting, effect.variant] == effect]
+    changes: dict[tuple[str, str], list[Effect]] = {}
+    for effect in drawn:
+        changes.setdefault((effect.setting, effect.end if effect.setting != "variant" else ""), []).append(effect)
+    groups = [group for effects in changes.values() for group in alike(effects)]
+    return sorted(groups, key=lambda group: -abs(group[0].mean))[:MOST_DRAWN]
+
+
+def labelled(group: Sequence[Effect], several: bool) -> str:
+    """Say what changes, and in which variants where there are several."""
+    effect, names = group[0], listed([effect.variant for effect in group])
+    if effect.setting == "variant":
+        return words.VARIANT_NOT.format(variants=names, first=effect.start)
+    return f"{change(effect)}: {names}" if several else change(effect)
 
 
 def effects_table(answers: Answers) -> Table:

@@ -10,14 +10,13 @@ from itertools import combinations
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.report.sweep.plotted import FEW
 from attn_exp.sweeps.answers.cube import OWN, Cube
 
 RESAMPLES, MOST_RESAMPLED = 2000, 1000
 SEED = 20_261
 """Resampling starts here each time, so that a report is the same each time; of more numbers than the most, the mean is
 so nearly normal that Student's t says the same."""
-FEW = 5
-"""With fewer seeds than these no interval is worth its name; the differences are shown themselves."""
 NOISE = 1e-9
 """Differences below this share of the numbers, or below 1e-12, are rounding."""
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attn_exp.report.numbers import brief
+from attn_exp.report.sweep.plotted import FEW
 from attn_exp.sweeps.answers.answers import NONE, Answers, answers
 from attn_exp.sweeps.answers.cube import METRICS, OK, Gatherer
-from attn_exp.sweeps.answers.effects import FEW, t_975
+from attn_exp.sweeps.answers.effects import t_975
 
 TALLY = ("agreeing", "printed")
 """Columns of parts that the results do not show: how many printed figures agree, and of how many."""

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from attn_exp import machine
 from attn_exp.errors import UserError, first_line
+from attn_exp.report.versus import Versus, versus_page, versus_text
 from attn_exp.runs import folders, store
 from attn_exp.runs.asked_again import DEPTH, anew
 from attn_exp.sweeps import collect, manifest
-from attn_exp.sweeps.versus import page, two_runs, two_sweeps
+from attn_exp.sweeps.versus import two_runs, two_sweeps
 from attn_exp.sweeps.versus.two_sweeps import Side
-from attn_exp.sweeps.versus.versus import Versus
 
 OPTION = "--exit-code"
 PAGES, OUTPUTS = "comparisons", "outputs"
@@ -37,7 +37,7 @@ def compare(words: Sequence[str]) -> tuple[str, bool]:
     if changes.depth:
         versus = replace(versus, depth=changes.depth)
     written = write(versus, places)
-    return f"{page.text(versus)}\n\n{written}", not (OPTION in words and versus.moved)
+    return f"{versus_text(versus)}\n\n{written}", not (OPTION in words and versus.moved)
 
 
 def side_by_side(first: Path, second: Path) -> Versus:
@@ -87,7 +87,7 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     try:
         outputs.mkdir(parents=True, exist_ok=True)
         machine.own_folder(target.parent)
-        machine.write(target, page.page(versus).encode("utf-8", "backslashreplace"))
+        machine.write(target, versus_page(versus).encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     return target

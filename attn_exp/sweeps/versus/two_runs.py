@@ -18,7 +18,8 @@ from attn_exp.report import words
 from attn_exp.report.numbers import brief, minus
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import spoken
-from attn_exp.sweeps.versus.versus import Versus, common, counted, differing, made_by, settings_table
+from attn_exp.report.versus import Versus
+from attn_exp.sweeps.versus.versus import common, counted, differing, made_by, settings_table
 
 ROUNDED = ("error", "error_ulp", "row_sum_error")
 """Columns that hold rounding alone; a variant that is the same to rounding may differ in them."""

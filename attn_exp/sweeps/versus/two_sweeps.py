@@ -12,11 +12,12 @@ import numpy as np
 from attn_exp.report import words
 from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table, deep_places
+from attn_exp.report.versus import Versus
 from attn_exp.sweeps.answers.cube import METRICS, OK
 from attn_exp.sweeps.answers.effects import compared
 from attn_exp.sweeps.answers.sentences import signed
 from attn_exp.sweeps.overview import depth_of
-from attn_exp.sweeps.versus.versus import Versus, common, counted, differing, made_by, settings_table
+from attn_exp.sweeps.versus.versus import common, counted, differing, made_by, settings_table
 
 ROUNDING = ("error", "error_ulp", "row_sum_error")
 """Metrics that are rounding themselves: they move with it, and nothing is wrong."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from attn_exp.report import words
@@ -14,27 +13,6 @@ from attn_exp.report.plain import plain
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""
 LONGEST = 60
-
-
-@dataclass(frozen=True)
-class Versus:
-    """Two folders side by side: sentences, the most important first, and the tables behind them.
-
-    `moved` says whether any number is another beyond rounding, or is missing on one side; `depth` is what a reader is
-    shown: that of both reports, all where they differ, or what was asked for.
-    """
-
-    first: str
-    second: str
-    moved: bool
-    sentences: tuple[str, ...]
-    tables: tuple[Table, ...]
-    depth: str = "all"
-
-    @property
-    def deep(self) -> bool:
-        """Whether a line of a table is left out for reading."""
-        return any(table.deep for table in self.tables)
 
 
 def common(first: str, second: str) -> str:

@@ -4,48 +4,50 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attn_exp.experiment.row import is_deep, titled
-from attn_exp.sweeps.answers.totals import Moments, Summary
-from attn_exp.sweeps.overview import metrics, varying, worth_plotting
+from attn_exp.report.sweep.plotted import Numbers, Plotted
 
 MOST_CELLS = 3000
 """A page with more numbers than these would be slow; its pictures and its table say the same."""
 NONE = -1
 
 
-def explored(summary: Summary) -> dict[str, Any] | None:
-    """Return the cells of a sweep, ready for JSON; None where there are too many, or nothing varies."""
-    places = varying(summary)
-    if not places or not summary.most or len(summary.cells) > MOST_CELLS:
+def explored(plotted: Plotted, metrics: Iterable[str]) -> dict[str, Any] | None:
+    """Return the cells of a sweep, ready for JSON, with all that is worth drawing and these metrics.
+
+    None where there are too many cells, or nothing varies.
+    """
+    places = plotted.varying
+    if not places or len(plotted.cells) > MOST_CELLS:
         return None
-    names = list(dict.fromkeys((*worth_plotting(summary), *metrics(summary))))
-    axes = [axis(summary, place) for place in (*places, len(summary.axes))]
+    names = list(dict.fromkeys((*plotted.metrics, *metrics)))
+    axes = [axis_of(plotted, place) for place in (*places, len(plotted.axes))]
     known = [{label: place for place, label in enumerate(axis["labels"])} for axis in axes]
-    keys = [(*places, -1)] * len(summary.cells)
+    keys = [(*places, -1)] * len(plotted.cells)
     cells = [
         {
             "at": [known[order][key[place]] for order, place in enumerate(at)],
             "numbers": [interval(cell.get(name)) for name in names],
         }
-        for at, (key, cell) in zip(keys, summary.cells.items(), strict=True)
+        for at, (key, cell) in zip(keys, plotted.cells.items(), strict=True)
     ]
     titles = [titled(name) for name in names]
     deep = [is_deep(name) for name in names]
     return {"axes": axes, "metrics": titles, "deep": deep, "cells": cells, "start": start(axes)}
 
 
-def axis(summary: Summary, place: int) -> dict[str, Any]:
+def axis_of(plotted: Plotted, place: int) -> dict[str, Any]:
     """Return a setting, or the variant as the last: its values in order, and whether they are numbers."""
-    named = place < len(summary.axes)
-    labels = list(dict.fromkeys(key[place if named else -1] for key in summary.cells))
+    named = place < len(plotted.axes)
+    labels = list(dict.fromkeys(key[place if named else -1] for key in plotted.cells))
     values = numbers(labels) if named else None
     if values is not None:
         labels = [label for _, label in sorted(zip(values, labels, strict=True))]
         values = sorted(values)
-    name = summary.axes[place] if named else "variant"
+    name = plotted.axes[place] if named else "variant"
     return {"name": name, "labels": labels, "values": values, "log": values is not None and spaced_by_factors(values)}
 
 
@@ -77,9 +79,9 @@ def start(axes: Sequence[dict[str, Any]]) -> dict[str, int]:
     return {"x": along, "colour": variants, "panel": others[0] if others else NONE}
 
 
-def interval(moments: Moments | None) -> list[float] | None:
+def interval(cell: Numbers | None) -> list[float] | None:
     """Return mean, half of the interval, count and range of a cell's numbers; None where there are none."""
-    if moments is None:
+    if cell is None:
         return None
-    half = 0.0 if math.isnan(moments.half_width) else moments.half_width
-    return [moments.mean, half, moments.count, moments.least, moments.most]
+    half = 0.0 if math.isnan(cell.half_width) else cell.half_width
+    return [cell.mean, half, cell.count, cell.least, cell.most]

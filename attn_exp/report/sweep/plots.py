@@ -1,11 +1,10 @@
-"""The plots of a sweep, chosen by the kind of its axes; drawn from the summary's cells, never from single rows."""
+"""The plots of a sweep, chosen by the kind of its axes; drawn from its cells, never from single rows."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,101 +16,96 @@ from attn_exp.experiment.row import titled
 from attn_exp.report import words
 from attn_exp.report.charts.chart import COLOURS, MARKERS
 from attn_exp.report.charts.matplotlib_figure import STYLE, drawable, encoded, fonts_for
-from attn_exp.sweeps import forest, maps
-from attn_exp.sweeps.answers.effects import FEW
-from attn_exp.sweeps.answers.totals import Moments, Summary
-from attn_exp.sweeps.explore import spaced_by_factors
-from attn_exp.sweeps.kinds_of_plots import NEEDS
-from attn_exp.sweeps.maps import PANELS, heat, parallel
-from attn_exp.sweeps.overview import depth_of, varying, worth_plotting
-from attn_exp.sweeps.panels import half, is_number, labels, legend, number, panels, same_scale
+from attn_exp.report.sweep.explorer import spaced_by_factors
+from attn_exp.report.sweep.maps import PANELS, effects, half, heads_by_layer, heat, legend, panels, parallel, same_scale
+from attn_exp.report.sweep.plotted import FEW, NEEDS, Numbers, Plotted, is_number, labels, number
 
 __all__ = ["draw", "encoded"]
 
 LINES = 7
 
 
-def draw(about: Mapping[str, Any], summary: Summary) -> dict[str, Figure]:
+def draw(plotted: Plotted) -> dict[str, Figure]:
     """Return the plot of the effects, and the one that fits the axes that vary.
 
     That is lines or points for one axis, heat maps for two, else coordinates.
     """
-    metrics, places = worth_plotting(summary, depth_of(about)), varying(summary)
-    if not metrics:
+    if not plotted.metrics:
         return {}
-    texts = {text for key in summary.cells for text in key}
+    texts = {text for key in plotted.cells for text in key}
     with matplotlib.rc_context({"font.family": fonts_for(texts)}, STYLE):
-        effects = forest.effects(summary.answers, metrics[:2])
-        heads = maps.by_layers(summary)
-        figures = ({"heads": heads} if heads else {}) | ({"effects": effects} if effects else {})
-        figures |= fitting(summary, metrics, places)
-        for name in about.get("sweep", {}).get("plot", ()):
+        figures = {"heads": heads_by_layer(plotted)} if plotted.heads else {}
+        figures |= {"effects": effects(plotted.changes)} if plotted.changes else {}
+        figures |= fitting(plotted)
+        for name in plotted.further:
             if name not in figures and name in NEEDS:
-                figures |= named(summary, metrics, places, name)
+                figures |= drawn_by_name(plotted, name)
         return figures
 
 
-def fitting(summary: Summary, metrics: Sequence[str], places: Sequence[int]) -> dict[str, Figure]:
+def fitting(plotted: Plotted) -> dict[str, Figure]:
     """Return the plot that fits the axes that vary."""
+    places = plotted.varying
     if not places:
-        return named(summary, metrics, places, "spread")
-    numeric = of_numbers(summary, places)
+        return drawn_by_name(plotted, "spread")
+    numeric = of_numbers(plotted)
     if len(places) == 1:
-        return named(summary, metrics, places, "against" if numeric else "choices")
-    if numeric and few(summary, in_roles(summary, places)[1:]) and (len(places) == 3 or len(numeric) == 1):
-        return named(summary, metrics, places, "against")
-    return named(summary, metrics, places, "heat" if len(places) == 2 else "parallel")
+        return drawn_by_name(plotted, "against" if numeric else "choices")
+    if numeric and few(plotted, in_roles(plotted)[1:]) and (len(places) == 3 or len(numeric) == 1):
+        return drawn_by_name(plotted, "against")
+    return drawn_by_name(plotted, "heat" if len(places) == 2 else "parallel")
 
 
-def named(summary: Summary, metrics: Sequence[str], places: Sequence[int], name: str) -> dict[str, Figure]:
+def drawn_by_name(plotted: Plotted, name: str) -> dict[str, Figure]:
     """Return the plot of a name; nothing where the axes that vary cannot be drawn so."""
     least, most, _ = NEEDS[name]
-    if not least <= len(places) <= most or (name == "against" and not of_numbers(summary, places)):
+    metrics, places = plotted.metrics, plotted.varying
+    if not least <= len(places) <= most or (name == "against" and not of_numbers(plotted)):
         return {}
     draws: dict[str, Callable[[], Figure]] = {
-        "against": lambda: against(summary, metrics, in_roles(summary, places)),
-        "choices": lambda: choices(summary, metrics),
-        "heat": lambda: heat(summary, metrics[0], places),
-        "parallel": lambda: parallel(summary, metrics[0], places),
-        "spread": lambda: spread(summary, metrics),
+        "against": lambda: against(plotted, metrics, in_roles(plotted)),
+        "choices": lambda: choices(plotted, metrics),
+        "heat": lambda: heat(plotted, metrics[0], places),
+        "parallel": lambda: parallel(plotted, metrics[0], places),
+        "spread": lambda: spread(plotted, metrics),
     }
     return {name: draws[name]()} if name in draws else {}
 
 
-def of_numbers(summary: Summary, places: Sequence[int]) -> list[int]:
-    """Return the axes whose values are all numbers."""
-    return [place for place in places if all(map(is_number, labels(summary, place)))]
+def of_numbers(plotted: Plotted) -> list[int]:
+    """Return the varying axes whose values are all numbers."""
+    return [place for place in plotted.varying if all(map(is_number, labels(plotted, place)))]
 
 
-def in_roles(summary: Summary, places: Sequence[int]) -> list[int]:
-    """Return the axes with that of the most numbers first: it runs along x, and the others make the panels."""
-    along = max(of_numbers(summary, places), key=lambda place: len(labels(summary, place)), default=None)
-    return [*([along] if along is not None else []), *(place for place in places if place != along)]
+def in_roles(plotted: Plotted) -> list[int]:
+    """Return the varying axes, that of the most numbers first: it runs along x, and the others make the panels."""
+    along = max(of_numbers(plotted), key=lambda place: len(labels(plotted, place)), default=None)
+    return [*([along] if along is not None else []), *(place for place in plotted.varying if place != along)]
 
 
-def few(summary: Summary, places: Sequence[int]) -> bool:
+def few(plotted: Plotted, places: Sequence[int]) -> bool:
     """Say whether the settings beside the one along x have few enough combinations for a panel each."""
-    return math.prod(len(labels(summary, place)) for place in places) <= PANELS
+    return math.prod(len(labels(plotted, place)) for place in places) <= PANELS
 
 
-def against(summary: Summary, metrics: Sequence[str], places: Sequence[int]) -> Figure:
+def against(plotted: Plotted, metrics: Sequence[str], places: Sequence[int]) -> Figure:
     """Draw each metric against one key of numbers, a line per variant; or one, with a panel for each of the others."""
     along, others = places[0], places[1:]
-    groups = list(itertools.product(*(labels(summary, place) for place in others)))
+    groups = list(itertools.product(*(labels(plotted, place) for place in others)))
     shown = [(metric, group) for metric in (metrics[:1] if others else metrics) for group in groups]
     figure, axes = panels(len(shown), min(2 if len(shown) < 5 else 3, len(shown)))
     for panel, (metric, group) in zip(axes, shown, strict=True):
         lines = {
-            variant: line(summary, metric, along, variant, dict(zip(others, group, strict=True)))
-            for variant in summary.variants
+            variant: line(plotted, metric, along, variant, dict(zip(others, group, strict=True)))
+            for variant in plotted.variants
         }
         (bundle if len(lines) > LINES else curves)(panel, lines)
-        panel.set_xlabel(drawable(summary.axes[along]), parse_math=False)
+        panel.set_xlabel(drawable(plotted.axes[along]), parse_math=False)
         if panel is axes[0] or not others:
             panel.set_ylabel(titled(metric))
-        name_numbers(panel, labels(summary, along))
+        name_numbers(panel, labels(plotted, along))
         if group:
-            settings = (f"{summary.axes[place]}={label}" for place, label in zip(others, group, strict=True))
+            settings = (f"{plotted.axes[place]}={label}" for place, label in zip(others, group, strict=True))
             panel.set_title("\n".join(map(drawable, settings)), parse_math=False, fontsize=8)
     same_scale(axes if others else [])
     legend(figure, axes[0])
@@ -128,7 +122,7 @@ def name_numbers(panel: Axes, names: Sequence[str]) -> None:
 
 
 def line(
-    summary: Summary, metric: str, place: int, variant: str, others: Mapping[int, str]
+    plotted: Plotted, metric: str, place: int, variant: str, others: Mapping[int, str]
 ) -> list[tuple[float, float, float, float, bool]]:
     """Return the points of one line: the key's number, the mean, where its interval ends, and if numbers are few.
 
@@ -136,17 +130,17 @@ def line(
     """
     points = [
         (number(key[place]), cell[metric].mean, *ends_of(cell[metric]), cell[metric].count < FEW)
-        for key, cell in summary.cells.items()
+        for key, cell in plotted.cells.items()
         if key[-1] == variant and metric in cell and all(key[other] == label for other, label in others.items())
     ]
     return sorted(points)
 
 
-def ends_of(moments: Moments) -> tuple[float, float]:
+def ends_of(numbers: Numbers) -> tuple[float, float]:
     """Return the ends of the interval of a mean, or the least and the most of few numbers."""
-    if moments.count < FEW:
-        return moments.least, moments.most
-    return moments.mean - half(moments), moments.mean + half(moments)
+    if numbers.count < FEW:
+        return numbers.least, numbers.most
+    return numbers.mean - half(numbers), numbers.mean + half(numbers)
 
 
 def curves(panel: Axes, lines: Mapping[str, Sequence[tuple[float, float, float, float, bool]]]) -> None:
@@ -181,16 +175,16 @@ def bundle(panel: Axes, lines: Mapping[str, Sequence[tuple[float, float, float, 
     panel.plot(x, middle, color=COLOURS[0], label=words.MEDIAN)
 
 
-def choices(summary: Summary, metrics: Sequence[str]) -> Figure:
+def choices(plotted: Plotted, metrics: Sequence[str]) -> Figure:
     """Draw each metric at each choice of one key of words, a mark per variant."""
-    (place,) = varying(summary)
-    names = labels(summary, place)
+    (place,) = plotted.varying
+    names = labels(plotted, place)
     figure, axes = panels(len(metrics), min(2, len(metrics)), max(1.75, 0.16 * len(names) + 0.6))
-    variants = summary.variants[:LINES]
+    variants = plotted.variants[:LINES]
     for panel, metric in zip(axes, metrics, strict=True):
         for order, variant in enumerate(variants):
             cells = {
-                key[place]: cell[metric] for key, cell in summary.cells.items() if key[-1] == variant and metric in cell
+                key[place]: cell[metric] for key, cell in plotted.cells.items() if key[-1] == variant and metric in cell
             }
             rows = np.array([names.index(name) for name in cells]) + 0.6 * ((order + 0.5) / len(variants) - 0.5)
             panel.errorbar(
@@ -211,13 +205,13 @@ def choices(summary: Summary, metrics: Sequence[str]) -> Figure:
     return figure
 
 
-def spread(summary: Summary, metrics: Sequence[str]) -> Figure:
+def spread(plotted: Plotted, metrics: Sequence[str]) -> Figure:
     """Draw how each metric spreads over the seeds: range, half of all numbers if they are normal, and the mean."""
-    figure, axes = panels(len(metrics), min(2, len(metrics)), max(1.2, 0.2 * len(summary.variants) + 0.6))
+    figure, axes = panels(len(metrics), min(2, len(metrics)), max(1.2, 0.2 * len(plotted.variants) + 0.6))
     for panel, metric in zip(axes, metrics, strict=True):
-        for row, variant in enumerate(summary.variants):
+        for row, variant in enumerate(plotted.variants):
             moments = next(
-                (cell[metric] for key, cell in summary.cells.items() if key[-1] == variant and metric in cell), None
+                (cell[metric] for key, cell in plotted.cells.items() if key[-1] == variant and metric in cell), None
             )
             if moments is not None:
                 deviation = 0.674 * math.sqrt(moments.squares / max(1, moments.count - 1))
@@ -225,7 +219,7 @@ def spread(summary: Summary, metrics: Sequence[str]) -> Figure:
                 panel.plot([moments.least, moments.most], [row, row], color="0.6", linewidth=1)
                 panel.plot(box, [row, row], color=COLOURS[0], linewidth=5, solid_capstyle="butt")
                 panel.plot([moments.mean], [row], "o", color="black", markersize=3)
-        panel.set_yticks(range(len(summary.variants)), [drawable(name) for name in summary.variants], parse_math=False)
-        panel.set_ylim(len(summary.variants) - 0.5, -0.5)
+        panel.set_yticks(range(len(plotted.variants)), [drawable(name) for name in plotted.variants], parse_math=False)
+        panel.set_ylim(len(plotted.variants) - 0.5, -0.5)
         panel.set_xlabel(titled(metric))
     return figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -13,13 +13,33 @@ from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.papers import Table
 from attn_exp.report.templating import templates
 from attn_exp.report.terminal import table
-from attn_exp.sweeps.versus.versus import Versus
 
 MOST = 24
 """Lines of a table that a terminal shows."""
 
 
-def text(versus: Versus) -> str:
+@dataclass(frozen=True)
+class Versus:
+    """Two folders side by side: sentences, the most important first, and the tables behind them.
+
+    `moved` says whether any number is another beyond rounding, or is missing on one side; `depth` is what a reader is
+    shown: that of both reports, all where they differ, or what was asked for.
+    """
+
+    first: str
+    second: str
+    moved: bool
+    sentences: tuple[str, ...]
+    tables: tuple[Table, ...]
+    depth: str = "all"
+
+    @property
+    def deep(self) -> bool:
+        """Whether a line of a table is left out for reading."""
+        return any(table.deep for table in self.tables)
+
+
+def versus_text(versus: Versus) -> str:
     """Return what the terminal shows: the sentences, and the tables behind them."""
     parts = ["\n".join(versus.sentences)]
     for whole in versus.tables:
@@ -31,7 +51,7 @@ def text(versus: Versus) -> str:
     return "\n\n".join(parts)
 
 
-def page(versus: Versus) -> str:
+def versus_page(versus: Versus) -> str:
     """Return the page."""
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds, "minus": minus}

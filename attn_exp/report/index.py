@@ -1,0 +1,134 @@
+"""The page that lists all runs and sweeps of a folder, each with the settings in which it differs.
+
+Each run writes it, and one without a report loads no Jinja. So this page alone is put together by Python's own
+templates, and what it says of a run is escaped here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from string import Template
+from typing import NamedTuple
+from urllib.parse import quote
+
+from attn_exp.report import words
+from attn_exp.report.inline import inline, policy, scripts, template_text
+from attn_exp.report.plain import plain
+
+MOST_COLUMNS = 6
+ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+"""As `html.escape` has it, whose module every run would wait for: it brings all names that HTML has for letters."""
+
+
+class Listed(NamedTuple):
+    """One run or sweep: its name and kind, how it ended if not well, what a reader opens, and its settings as words.
+
+    `page` is a path from the list, and `problem` says why a folder cannot be read.
+    """
+
+    name: str
+    kind: str
+    page: str
+    when: str
+    ended: str = ""
+    title: str = ""
+    words: Sequence[str] = ()
+    problem: str = ""
+
+
+def index_page(listed: Sequence[Listed]) -> str:
+    """Return the page: a table that needs nothing else, which its script makes sortable and filterable."""
+    settings = [dict(keyed(entry.words)) for entry in listed]
+    readable = [values for entry, values in zip(listed, settings, strict=True) if not entry.problem]
+    common = in_common(readable) if len(listed) > 1 else {}
+    columns = differing(readable, common) if len(listed) > 1 else []
+    titled = any(entry.title for entry in listed)
+    heads = [
+        words.RUN,
+        *[words.TITLE] * titled,
+        *columns,
+        words.OTHER_SETTINGS if columns else words.SETTINGS,
+        words.STARTED,
+    ]
+    rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
+    rows = [line_of(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
+    remark = (
+        words.ALL_HAVE.format(settings=" ".join(map(word, common.items())))
+        if common
+        else ""
+        if listed
+        else words.NOTHING_YET
+    )
+    style, script = inline(template_text("index.css")), scripts("index.js")
+    return Template(template_text("index.html")).substitute(
+        policy=policy(style, script),
+        style=style,
+        script=script,
+        title=words.RUNS_AND_SWEEPS,
+        filter=words.FILTER,
+        count=words.COUNT_SHOWN.format(shown=f'<output id="shown">{len(listed):,}</output>', all=f"{len(listed):,}"),
+        common=safe(remark, 1000),
+        heads="".join(map(head_of, heads)),
+        rows="\n".join(rows),
+    )
+
+
+def keyed(settings: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the key and value of each setting; a word without a value is its own key."""
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        yield key, value
+
+
+def word(setting: tuple[str, str]) -> str:
+    return "=".join(setting) if setting[1] else setting[0]
+
+
+def in_common(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the settings that all of them choose alike."""
+    first = settings[0] if settings else {}
+    return {key: value for key, value in first.items() if all(values.get(key) == value for values in settings)}
+
+
+def differing(settings: Sequence[Mapping[str, str]], common: Mapping[str, str]) -> list[str]:
+    """Return the settings that most runs choose and not all alike, at most `MOST_COLUMNS`, most chosen first."""
+    counts: dict[str, int] = {}
+    for values in settings:
+        for key, value in values.items():
+            if value and key not in common:
+                counts[key] = counts.get(key, 0) + 1
+    return sorted(counts, key=lambda key: (-counts[key], key))[:MOST_COLUMNS]
+
+
+def head_of(name: str) -> str:
+    """Return one head of the table, which begins in the order of `started`."""
+    order = ' aria-sort="descending"' if name == "started" else ""
+    return f'<th scope="col"{order}>{breakable(safe(name))}</th>'
+
+
+def line_of(entry: Listed, values: Mapping[str, str], columns: Sequence[str], titled: bool) -> str:
+    """Return one row of the table; every text in it is escaped."""
+    address = quote(entry.page, errors="backslashreplace")
+    link = f'<a href="{address}">{safe(entry.name)}</a>'
+    ended = f" ({safe(entry.ended)})" if entry.ended else ""
+    others = entry.problem or " ".join(word(setting) for setting in values.items() if setting[0] not in columns)
+    cells = [
+        f'<th scope="row">{link} <small>{entry.kind}{ended}</small></th>',
+        *[f'<td class="wide">{safe(entry.title, 200)}</td>'] * titled,
+        *(f"<td>{breakable(safe(values.get(column, '')))}</td>" for column in columns),
+        f'<td class="wide">{breakable(safe(others, 200))}</td>' if others else "<td></td>",
+        f"<td>{safe(entry.when[:19].replace('T', ' '))}</td>",
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def breakable(text: str) -> str:
+    """Let a line end after marks within words, and before the dots between words, of escaped text."""
+    return re.sub(r"[,=_(]|(?<=[a-z])(?=\.[a-z])", r"\g<0><wbr>", text)
+
+
+def safe(text: str, most: int = 80) -> str:
+    """Return a text as HTML shows it: on one line, cut, controls and marks escaped."""
+    shown = text if text.isascii() and text.isprintable() and len(text) <= most else plain(text, most)
+    return shown.translate(ESCAPED)

@@ -1,0 +1,133 @@
+"""The plots that a sweep can have: what each shows, what it needs, and the plain data that all are drawn from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from attn_exp.arrays import Array
+from attn_exp.errors import UserError, unknown
+from attn_exp.report import words
+
+FEW = 5
+"""Fewer seeds than these have no interval worth its name."""
+
+CAPTIONS = {
+    "effects": words.CAPTION_EFFECTS,
+    "against": words.CAPTION_AGAINST,
+    "choices": words.CAPTION_CHOICES,
+    "heat": words.CAPTION_HEAT,
+    "parallel": words.CAPTION_PARALLEL,
+    "heads": words.CAPTION_HEADS,
+    "spread": words.CAPTION_SPREAD,
+}
+"""What each kind of plot shows."""
+
+NEEDS = {
+    "effects": (1, 99, "a setting that varies"),
+    "against": (1, 3, "one to three settings that vary, one of them of numbers"),
+    "choices": (1, 1, "one setting that varies"),
+    "heat": (2, 2, "two settings that vary"),
+    "parallel": (2, 99, "two settings that vary, or more"),
+    "spread": (0, 99, "results"),
+}
+"""How many settings may vary beside the seed, and the same in words."""
+
+
+def refuse_plots(names: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a plot that there is not, or that cannot be drawn of these axes.
+
+    Raises:
+        UserError: which, and what it needs.
+    """
+    varying = [axis for axis in axes if axis["key"] != "seed" and axis["count"] > 1]
+    numeric = [axis for axis in varying if axis["kind"] in ("int", "float")]
+    for name in names:
+        if name not in NEEDS:
+            raise UserError(unknown(name, list(NEEDS), "plot in sweep.plot"))
+        least, most, need = NEEDS[name]
+        if not least <= len(varying) <= most or (name == "against" and not numeric):
+            keys = ", ".join(axis["key"] for axis in varying) or "none"
+            raise UserError(f"sweep.plot={name} needs {need}; here vary: {keys}")
+
+
+class Numbers(Protocol):
+    """The numbers of a cell of a sweep, such as those over its seeds, in few numbers.
+
+    `squares` is the sum of the squared deviations from the mean, and `half_width` half of the mean's 95% confidence
+    interval, NaN for a single number.
+    """
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def mean(self) -> float: ...
+    @property
+    def squares(self) -> float: ...
+    @property
+    def least(self) -> float: ...
+    @property
+    def most(self) -> float: ...
+    @property
+    def half_width(self) -> float: ...
+
+
+class Change(NamedTuple):
+    """What one change of a setting does to a metric: the mean of its paired differences, and how sure that is.
+
+    `low` and `high` are the ends of the interval, NaN where seeds are too few for one; `differences` are those of few.
+    """
+
+    label: str
+    mean: float
+    low: float
+    high: float
+    differences: tuple[float, ...]
+    sure: bool
+
+
+class Plotted(NamedTuple):
+    """What the plots of a sweep are drawn from.
+
+    `cells` maps the labels of each of the `axes`, and the variant, to the numbers of each metric. `metrics` are those
+    worth drawing, the most important first, and `changes` the largest changes of each of the first two. `heads` are
+    the patterns of heads, `[layer head]` each, of the `layers`; `further` are the plots that somebody asked for.
+    """
+
+    axes: Sequence[str]
+    variants: Sequence[str]
+    cells: Mapping[tuple[str, ...], Mapping[str, Numbers]]
+    metrics: Sequence[str]
+    changes: Mapping[str, Sequence[Change]]
+    layers: Sequence[str]
+    heads: Mapping[str, Array]
+    further: Sequence[str] = ()
+
+    @property
+    def varying(self) -> list[int]:
+        """The places of the axes that differ between the cells."""
+        return [place for place in range(len(self.axes)) if len({key[place] for key in self.cells}) > 1]
+
+
+def labels(plotted: Plotted, place: int) -> list[str]:
+    """Return the labels of an axis, in the order in which they first came."""
+    return list(dict.fromkeys(key[place] for key in plotted.cells))
+
+
+def is_number(label: str) -> bool:
+    return not math.isnan(number(label))
+
+
+def number(label: str) -> float:
+    """Return a label as a number; the middle of a stretch `1..3`; NaN for a word."""
+    low, _, high = label.partition("..")
+    try:
+        return (float(low) + float(high or low)) / 2
+    except ValueError:
+        return math.nan
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """Return labels in the order of their numbers, or words in their own."""
+    return sorted(names, key=number) if all(map(is_number, names)) else list(names)
