@@ -29,7 +29,9 @@ def lines_of_code(path: Path) -> int:
     lines = text.splitlines()
     code = {number for number, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("#")}
     for node in ast.walk(ast.parse(text)):
-        words = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        words = (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        )
         if words or isinstance(node, IMPORTS):
             code -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))  # type: ignore[attr-defined] # both have
     return len(code)
@@ -48,13 +50,26 @@ def late_imports(path: Path) -> int:
     return len(inside)
 
 
+COUNT = """
+import atexit, sys
+sys.argv[0] = "attn-exp"
+atexit.register(lambda: print(sum(name.split(".")[0] == "attn_exp" for name in sys.modules), file=sys.stderr))
+from attn_exp.cli import main
+main()
+"""
+
+
 def loaded(checkout: Path, *words: str) -> int:
     """Return how many modules of the package a run loads."""
-    code = "import sys; sys.argv[0] = 'attn-exp'; import atexit; atexit.register(lambda: print(sum(name.split('.')[0] == 'attn_exp' for name in sys.modules), file=sys.stderr)); from attn_exp.cli import main; main()"
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"PYTHONPATH": str(checkout)}
         done = subprocess.run(
-            [sys.executable, "-c", code, *words], cwd=folder, env=environment, check=True, capture_output=True, text=True
+            [sys.executable, "-c", COUNT, *words],
+            cwd=folder,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
         )
     return int(done.stderr.split()[-1])
 

@@ -1,7 +1,8 @@
 """Runs what the pages show: the commands, the Python and the figures are those of this build.
 
 In a page, a block of kind `console` holds lines `$ command`, and one of kind `python` holds Python; what they print is
-put below. A block of kind `yaml:path` or `python:path` is a file, written to the page's own folder for what follows. A
+put below. A block of kind `yaml:path` or `python:path` is a file, written to the page's own folder for what follows;
+one of kind `diff:path` changes a file that is there: lines with `-` go, lines with `+` come, the others show where. A
 picture under `outputs/` is the one that the commands above it have left; a `report.png` is taken now, of the report
 beside it. `<!-- checkout -->` gives the page a copy of the repository to change, `<!-- notebook: path -->` stands
 for the cells of a notebook, and `<!-- members: forms -->` for what the files of a package say of their members. What
@@ -30,7 +31,7 @@ from tools.picture import TARGET, photograph
 
 ROOT = Path(__file__).resolve().parent.parent
 PIECE = re.compile(
-    r"^```(?P<kind>console|python|yaml)(?P<fails> fails)?(?::(?P<path>\S+))?\n(?P<body>.*?)^```$"
+    r"^```(?P<kind>console|python|yaml|diff)(?P<fails> fails)?(?::(?P<path>\S+))?\n(?P<body>.*?)^```$"
     r"|^<!-- (?P<order>checkout|notebook: (?P<notebook>\S+)|members: (?P<members>\S+)) -->$"
     r"|\]\((?P<file>outputs/[^)]+)\)",
     re.MULTILINE | re.DOTALL,
@@ -129,10 +130,24 @@ def display(page: Page, value: Any) -> str:
 
 
 def file(page: Page, kind: str, path: str, body: str) -> str:
-    """Write a file that a page shows, and return the block that shows it under its name."""
-    (page.folder / path).parent.mkdir(parents=True, exist_ok=True)
-    (page.folder / path).write_text(body, encoding="utf-8")
+    """Write or change a file as a page shows it, and return the block that shows that under the file's name."""
+    target = page.folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(changed(target.read_text(encoding="utf-8"), body) if kind == "diff" else body, encoding="utf-8")
     return f"```{{code-block}} {kind}\n:caption: {path}\n{body}```"
+
+
+def changed(text: str, diff: str) -> str:
+    """Return a text with the lines of a diff exchanged, whose place must stand in it once.
+
+    Raises:
+        PageError: the lines that the diff shows are not there, or stand there several times.
+    """
+    lines = diff.splitlines(keepends=True)
+    old, new = ("".join(line[1:] for line in lines if line[0] in marks) for marks in (" -", " +"))
+    if text.count(old) != 1:
+        raise PageError(f"these lines stand {text.count(old)} times in the file that the diff changes:\n{old}")
+    return text.replace(old, new)
 
 
 def kept(page: Page, path: str) -> str:

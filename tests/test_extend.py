@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from docs.produce import changed
 from tests import ROOT
 from tests.long import thinned
 
-FILE = re.compile(r"^```(?:python|yaml):(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^```(?P<kind>python|yaml|diff):(?P<path>\S+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = (ROOT / "docs/extend.md").read_text(encoding="utf-8").split("\n## ")[1:]
 RECIPES = {section.splitlines()[0]: section for section in SECTIONS if FILE.search(section)}
 HELP = "python -m attn_exp --help"
@@ -29,12 +30,13 @@ ONE_FUNCTION = "looped, matrix and scaled compute the same function (A)"
 class Outcome:
     """What must be seen once a recipe's files are there.
 
-    `said` is printed by its last command; `listed` by the command `lists`.
+    `said` is printed by its last command, which ends with `code`; `listed` by the command `lists`.
     """
 
     said: str
     listed: str
     lists: str = HELP
+    code: int = 0
 
 
 OUTCOMES = {
@@ -50,6 +52,13 @@ OUTCOMES = {
     "A figure": Outcome("peaks.svg", "](figures/peaks.svg)", "cat outputs/latest/report.md"),
     "A source of embeddings": Outcome(ONE_FUNCTION, " random, she_likes_coffee, sines, the_cat_sat,"),
     "A generator": Outcome(ONE_FUNCTION, ": jax, jax_key, jax_split, legacy, minimal, numpy or torch"),
+    "A mistake": Outcome(
+        "It computes attention with scale_by_cube_root",
+        "scale_by_cube_root",
+        "python -m attn_exp mistake=scale_by_cube",
+        code=1,
+    ),
+    "A column": Outcome("8 points, 0 failed", ",lead\n", "cat outputs/sweeps/*/results.csv"),
     "A sweep engine": Outcome("4 points, 0 failed", " ray, serial or thread "),
 }
 
@@ -72,19 +81,21 @@ MEMBERS = {
 
 
 def added(folder: Path, *sections: str) -> Path:
-    """Copy the project and add the files of some recipes, none of which may be there already."""
+    """Copy the project and add what some recipes add: files, none of which may be there already, and lines of files."""
     for part in ("attn_exp", "conf", "tests"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for path, text in FILE.findall("\n".join(sections)):
-        with (folder / path).open("x", encoding="utf-8") as file:
+    for kind, path, body in FILE.findall("\n".join(sections)):
+        text = changed((folder / path).read_text(encoding="utf-8"), body) if kind == "diff" else body
+        with (folder / path).open("w" if kind == "diff" else "x", encoding="utf-8") as file:
             file.write(text)
     return folder
 
 
 def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the page in a copy of the project."""
-    words = re.sub(r"^python ", f"{sys.executable} ", command)
+    words = re.sub(r"(^|&& )python ", rf"\1{sys.executable} ", command)
+    words = re.sub(r"(^|&& )attn-exp ", rf"\1{sys.executable} -m attn_exp ", words)
     environment = os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "100"}
     return subprocess.run(
         ["bash", "-c", words], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=600
@@ -96,15 +107,16 @@ def run_tests(folder: Path, files: str, only: str) -> subprocess.CompletedProces
     return run(folder, f"python -m pytest {files} --all -n0 -q -rA -p no:cacheprovider -k '{only}'")
 
 
-def test_there_are_ten_recipes() -> None:
+def test_every_recipe_says_what_must_be_seen() -> None:
     assert set(RECIPES) == set(OUTCOMES)
-    assert len(RECIPES) == 10
 
 
 @pytest.mark.parametrize("title", RECIPES)
 def test_a_recipe_is_at_most_one_file_of_python_and_one_of_yaml(title: str) -> None:
-    suffixes = [Path(path).suffix for path, _ in FILE.findall(RECIPES[title])]
-    assert suffixes in ([".py"], [".py", ".yaml"])
+    """A column stands in two, where it is said and where it is computed; what a recipe tries out does not count."""
+    paths = {path for _, path, _ in FILE.findall(RECIPES[title]) if path.startswith(("attn_exp/", "conf/"))}
+    suffixes = sorted(Path(path).suffix for path in paths)
+    assert suffixes in ([".py"], [".py", ".yaml"], [".py", ".py"] if title == "A column" else [])
 
 
 def test_the_last_section_names_the_tests_of_every_member() -> None:
@@ -118,9 +130,10 @@ def test_its_commands_run_and_its_member_is_listed(title: str, tmp_path: Path) -
     folder, outcome = added(tmp_path, RECIPES[title]), OUTCOMES[title]
     commands = re.findall(r"^\$ (.*)$", RECIPES[title], re.MULTILINE)
     answers = [run(folder, command) for command in commands]
-    assert all(answer.returncode == 0 for answer in answers), answers
+    assert [answer.returncode for answer in answers] == [0] * (len(answers) - 1) + [outcome.code], answers
     assert outcome.said in answers[-1].stdout
-    assert outcome.listed in run(folder, outcome.lists).stdout
+    listed = run(folder, outcome.lists)
+    assert outcome.listed in listed.stdout + listed.stderr
 
 
 @pytest.mark.long
@@ -154,6 +167,22 @@ def test_a_mask_with_a_wrong_formula_or_a_short_yaml_is_noticed(tmp_path: Path) 
     assert "test_every_rule_has_a_yaml_that_lists_its_settings" in done.stdout
 
 
+@pytest.mark.long
+def test_a_column_more_is_in_every_table_and_runs_of_before_open(tmp_path: Path) -> None:
+    """Its numbers stand in a run and in a sweep that computes seeds as one; the page says that it cannot follow."""
+    folder = added(tmp_path, RECIPES["A column"])
+    shutil.copytree(ROOT / "tests/runs/earlier/default", folder / "earlier")
+    said = run(folder, "python -m attn_exp seed=1 && python -m attn_exp -m seed=1,2 && attn-exp report earlier")
+    assert said.returncode == 0, said.stderr
+    assert re.search(r"^matrix +A .* (0\.\d{4})$", said.stdout, re.MULTILINE)
+    (table,) = folder.glob("outputs/sweeps/*/results.csv")
+    lines = [line.split(",") for line in table.read_text(encoding="utf-8").splitlines()]
+    alone = (folder / "outputs/latest/comparison.csv").read_text(encoding="utf-8").splitlines()
+    assert [line[-1] for line in lines[:5]] == [line.split(",")[-1] for line in alone]
+    assert 'data-column="lead"' in (folder / "outputs/latest/report.html").read_text(encoding="utf-8")
+    assert (folder / "earlier/report.html").is_file()
+
+
 def test_a_setting_out_of_bounds_is_refused_in_one_line(tmp_path: Path) -> None:
     wrong = run(added(tmp_path, RECIPES["A mask"]), "python -m attn_exp mask=strided mask.strided.step=0")
     assert wrong.stderr == "attn_exp: error: mask.strided.step=0: expected a whole number of at least 1\n"
@@ -162,5 +191,5 @@ def test_a_setting_out_of_bounds_is_refused_in_one_line(tmp_path: Path) -> None:
 def test_the_readme_shows_the_files_of_the_first_recipe() -> None:
     section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Add a mask\n")[1].split("\n## ")[0]
     blocks = re.findall(r"```(?:python|yaml)\n(.*?)```", section, re.DOTALL)
-    assert blocks == [text for _, text in FILE.findall(RECIPES["A mask"])]
-    assert all(f"`{path}`" in section for path, _ in FILE.findall(RECIPES["A mask"]))
+    assert blocks == [text for _, _, text in FILE.findall(RECIPES["A mask"])]
+    assert all(f"`{path}`" in section for _, path, _ in FILE.findall(RECIPES["A mask"]))
