@@ -34,6 +34,38 @@ TOLD = "told.json"
 MACHINE = ("versions", "cpu", "blas")
 
 NPY_HEAD = b"{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2), }\n"
+CODE = {
+    "own_functions.py": b"""import numpy as np
+
+
+def attention(q, k, v):
+    weights = np.exp(q @ np.swapaxes(k, -1, -2))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+
+def layer(x, W_q, W_k, W_v, W_o):
+    logits = (x @ W_q) @ np.swapaxes(x @ W_k, -1, -2) / np.sqrt(W_q.shape[-1])
+    weights = np.exp(logits)
+    return weights / weights.sum(axis=-1, keepdims=True) @ (x @ W_v) @ W_o
+""",
+    "own_members.py": b"""from dataclasses import dataclass
+
+from attn_exp.experiment.metrics.metric import Metric
+from attn_exp.rules.masks.mask import Mask
+
+
+@dataclass(frozen=True)
+class EveryOther(Mask):
+    step: int = 2
+
+    def allows(self, grid):
+        return (grid.query - grid.key) % self.step == 0
+
+
+METRICS = [Metric("tokens_seen", lambda subject: float(len(subject.key_tokens)), "tokens that can be seen")]
+""",
+}
+"""Code of a user's own; only a command that names it finds it in its folder."""
 FILES = {
     "words.csv": b"she,1,2.5\nlikes,-3e-1,4\n",
     "words.npy": b"\x93NUMPY\x01\x00" + len(NPY_HEAD).to_bytes(2, "little") + NPY_HEAD + bytes(30) + b"\xf0\x3f",
@@ -105,7 +137,8 @@ def run_case(checkout: Checkout, origin: Path, case: Case) -> None:
     shutil.rmtree(home, ignore_errors=True)
     if case.start:
         shutil.copytree(origin / case.start / "folder", folder, symlinks=True)
-    for name, content in FILES.items():
+    code = {name: content for name, content in CODE.items() if any(name in word for word in case.words)}
+    for name, content in (FILES | code).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     there = [run.name for run in run_folders(folder)]
