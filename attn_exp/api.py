@@ -11,6 +11,7 @@ from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, worded
 from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
+from attn_exp.own_code import find_function, function_at_hand
 from attn_exp.runs import execution, own_members, store
 from attn_exp.runs.given import is_array_name, named_or_spelled, plain, split, starting, with_arrays
 from attn_exp.runs.result import Result
@@ -93,14 +94,14 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
         UserError: what the function takes is not known, or settings that cannot be asked of it.
     """
     from attn_exp.diagnosis import check as checking  # noqa: PLC0415
-    from attn_exp.diagnosis import command, own  # noqa: PLC0415 - most imports need none
+    from attn_exp.diagnosis import command  # noqa: PLC0415 - most imports need none
 
     if not isinstance(quick, bool):
         raise UserError(f"quick is {value_given(quick)}; expected True or False")
     question = command.understood(
         [*worded(words), *(f"{key}={spelled(plain(value))}" for key, value in settings.items())]
     )
-    subject = own.find(function) if isinstance(function, str) else own.given(function)
+    subject = find_function(function) if isinstance(function, str) else function_at_hand(function)
     return checking.check(subject, question, quick=quick)
 
 

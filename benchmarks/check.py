@@ -29,11 +29,11 @@ sys.path.insert(0, str(ROOT))
 import attn_exp  # noqa: E402 - from the checkout
 from attn_exp.diagnosis.check import check  # noqa: E402
 from attn_exp.diagnosis.command import understood  # noqa: E402
-from attn_exp.diagnosis.own import given  # noqa: E402
 from attn_exp.experiment.verdict import Verdict  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator.functional import attention  # noqa: E402
 from attn_exp.mistakes.precision import rounded  # noqa: E402
+from attn_exp.own_code import function_at_hand  # noqa: E402
 from tests.zoo.case import Case  # noqa: E402
 from tests.zoo.cases import CASES  # noqa: E402
 from tests.zoo.cheats import CHEATS as PLAIN_CHEATS  # noqa: E402
@@ -78,7 +78,7 @@ def odd_named(place: int) -> tuple[str, bool, str]:
 
 def checked(function: Callable[..., Any], settings: Iterable[str], *more: str) -> Verdict:
     """Check a function; among the settings may be how it wants its arrays."""
-    return check(given(function), understood([*settings, *more]))
+    return check(function_at_hand(function), understood([*settings, *more]))
 
 
 def judged(case: Case, function: Callable[..., Any]) -> tuple[str, bool, str]:

@@ -17,7 +17,7 @@ from tests import ROOT
 PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
-    "errors", "arrays", "machine", "registry",
+    "errors", "arrays", "machine", "registry", "own_code",
     "config",
     "rules",
     "forms",

@@ -20,8 +20,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from attn_exp import registry
-from attn_exp.config import large, own_choices, own_code
+from attn_exp import own_code, registry
+from attn_exp.config import large, own_choices
 from attn_exp.config.another_input import MEMORY
 from attn_exp.config.choices import ONE_CHOICE, choices, group_names
 from attn_exp.config.hydra_errors import what_hydra_stumbles_over
@@ -59,7 +59,7 @@ def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) 
     with opened(folders, words), environment(typed and any(ENVIRONMENT in word for word in words)):
         check_choices(words, folders)
         settings = plain(composed_once(words))
-        return own_code.marked(settings, words) if typed else settings
+        return own_code.mark_named(settings, words) if typed else settings
 
 
 def composed_once(words: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
@@ -172,7 +172,7 @@ def check_short_forms(words: Sequence[str]) -> None:
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
     """Refuse choices of a group that Hydra fails on without naming them: no words, or several where there is one."""
     known = group_names(folders)
-    for name in own_code.unlisted(words, choices("variant", folders)):
+    for name in own_code.variants_not_listed(words, choices("variant", folders)):
         raise UserError(f"variant.{name}.form: name it among the variants too, such as variant=[matrix,{name}]")
     check_short_forms(words)
     for word in words:

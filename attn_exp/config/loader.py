@@ -25,8 +25,8 @@ from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.resolvers import oc
 
-from attn_exp import machine
-from attn_exp.config import own_choices, own_code, yaml_file
+from attn_exp import machine, own_code
+from attn_exp.config import own_choices, yaml_file
 from attn_exp.config.choices import conf_dir, written
 from attn_exp.errors import UserError
 
@@ -136,8 +136,8 @@ def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = F
 def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]:
     """Let groups have choices without YAML: members from outside the package, and variants whose form the words say."""
     store = ConfigStore.instance()
-    named: dict[str, dict[str, dict[str, Any]]] = {"variant": {name: {name: {}} for name in own_code.variants(words)}}
-    nodes = {group: own_choices.nodes(group) | named.get(group, {}) for group in own_choices.GROUPS}
+    nodes = {group: own_choices.nodes(group) for group in own_choices.GROUPS}
+    nodes["variant"] |= {name: {name: {}} for name in own_code.variants_of_code(words)}
     new = [
         (group, name)
         for group, members in nodes.items()

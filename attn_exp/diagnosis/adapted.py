@@ -11,8 +11,8 @@ from attn_exp.diagnosis.asked import Asked
 from attn_exp.diagnosis.making import Sizes, made
 from attn_exp.diagnosis.modules import FUSED, Bound, layer_of, of_module, separate_heads
 from attn_exp.diagnosis.offer import Offer
-from attn_exp.diagnosis.own import Own
 from attn_exp.errors import UserError
+from attn_exp.own_code import Own
 
 MATRICES = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 

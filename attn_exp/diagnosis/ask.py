@@ -16,8 +16,8 @@ from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, wante
 from attn_exp.diagnosis.masking import MASKINGS
 from attn_exp.diagnosis.modules import Bound, bound
 from attn_exp.diagnosis.offer import Offer, offered
-from attn_exp.diagnosis.own import Own
 from attn_exp.errors import UserError, unknown
+from attn_exp.own_code import Own
 
 LOGITS = 2
 """Bits that logits of about 6 take from an answer where they are rounded to a half type."""

@@ -15,8 +15,8 @@ from attn_exp.diagnosis.case import Answer, Case
 from attn_exp.diagnosis.libraries import Library
 from attn_exp.diagnosis.masking import MASKINGS, Masking
 from attn_exp.diagnosis.offer import Offer
-from attn_exp.diagnosis.own import error_line
 from attn_exp.diagnosis.refusal import refuses
+from attn_exp.own_code import error_line
 
 LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
 """Axes: b batch, h heads, t tokens, d numbers of a head, m the numbers of all heads side by side."""

@@ -20,12 +20,12 @@ from attn_exp.diagnosis.gradients import gradients
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.modules import Bound, bound
 from attn_exp.diagnosis.naming import SINGLE, named
-from attn_exp.diagnosis.own import Own
 from attn_exp.diagnosis.precision import error, only_rounded, representable
 from attn_exp.diagnosis.remarks import remarks
 from attn_exp.diagnosis.shrink import shrunk
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
+from attn_exp.own_code import Own
 
 Tell = Callable[[str], None]
 FLOAT64 = 53

@@ -11,8 +11,8 @@ from attn_exp.config.compose import composed
 from attn_exp.diagnosis.asked import Asked, asked
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.numbers import explain
-from attn_exp.diagnosis.own import find
 from attn_exp.errors import UserError, unknown
+from attn_exp.own_code import find_function
 
 HOW = ("layout", "takes", "device", "dtype")
 """Settings that say how the function wants its arrays; all others say what it should compute."""
@@ -32,7 +32,7 @@ def checked(words: Sequence[str]) -> tuple[str, bool]:
         raise UserError(unknown(flag, FLAGS, "option"))
     target, *rest = [word for word in words if not word.startswith("--")] or [""]
     question = understood(rest)
-    own = replace(find(target), target=target)
+    own = replace(find_function(target), target=target)
     verdict = check(own, question, quick="--quick" in flags, tell=progress())
     shown = json.dumps(verdict.plain(), ensure_ascii=False, indent=1) if "--json" in flags else str(verdict)
     return shown, verdict.passed

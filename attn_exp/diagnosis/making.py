@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from attn_exp.diagnosis.offer import parameters_of, plain
-from attn_exp.diagnosis.own import Own, error_line
 from attn_exp.errors import UserError
+from attn_exp.own_code import Own, error_line
 
 WIDTH = ("embeddim", "dmodel", "dim", "hiddensize", "embedsize", "nembd", "modeldim", "din", "dimin", "embed", "d",
          "m", "width", "hidden", "hiddendim", "features", "channels", "embdim", "emb", "c", "nembed", "querydim",

@@ -19,8 +19,8 @@ from attn_exp.diagnosis.layers import Inside, layer_cases
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.making import CONFIG, HEADS, Sizes, about_heads, made
 from attn_exp.diagnosis.offer import BY_NAME, Offer, parameters_of, plain
-from attn_exp.diagnosis.own import Own
 from attn_exp.errors import UserError
+from attn_exp.own_code import Own
 
 PARTS = {
     "q": ("q_proj", "query", "W_q", "w_q", "wq", "to_q", "q_lin", "W_query", "q", "linear_q", "q_linear", "Wq"),

@@ -12,14 +12,13 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
-from attn_exp.diagnosis import ask, own
+from attn_exp.diagnosis import ask
 from attn_exp.diagnosis.asked import Asked
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.filler import of_any_length
 from attn_exp.diagnosis.libraries import DTYPES
-from attn_exp.diagnosis.own import Own
 from attn_exp.errors import OwnCodeError, first_line
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.number_types import kind
@@ -28,6 +27,7 @@ from attn_exp.experiment.verdict import BROKEN, Finding, Verdict
 from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.trace import Trace
+from attn_exp.own_code import Own, find_function
 from attn_exp.problem.heads import Heads
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import Question
@@ -180,7 +180,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
         blocks=means.blocks, empty=means.empty, align=settings["align"] or means.align, caps_last=means.caps_last,
         seed=seed, typed=frozenset(words_of(settings)),
     )  # fmt: skip
-    function = replace(own.find(settled.form), target=str(settled.form))
+    function = replace(find_function(settled.form), target=str(settled.form))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         caller, bound, tried = ask.how_to_call(function, asked)

@@ -18,10 +18,10 @@ from attn_exp.diagnosis.case import Answer, Case, differs, expected
 from attn_exp.diagnosis.filler import Filler
 from attn_exp.diagnosis.keywords import at_of, for_case
 from attn_exp.diagnosis.modules import Bound
-from attn_exp.diagnosis.own import Own
 from attn_exp.diagnosis.stages import beside
 from attn_exp.experiment.verdict import Smallest
 from attn_exp.forms.pipeline import Given
+from attn_exp.own_code import Own
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding

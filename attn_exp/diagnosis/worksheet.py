@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.own_code import names_code
 from attn_exp.config.schema import Config
 from attn_exp.diagnosis.boxes import Box
 from attn_exp.diagnosis.holding import STEPS, EnoughError, ended, held, other_step
@@ -24,6 +23,7 @@ from attn_exp.experiment.mistaken import copied, right
 from attn_exp.experiment.recipes import STAGES, Stages, stages_of
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
+from attn_exp.own_code import any_named
 from attn_exp.problem.problem import Problem
 
 LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
@@ -40,7 +40,7 @@ def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, 
     Raises:
         UserError: settings that do not fit the problem, or a function that cannot be imported or called.
     """
-    if not names_code(config):
+    if not any_named(variant.form for variant in config.variant.values()):
         return prepared(config)
     from attn_exp.diagnosis.own_form import bind  # noqa: PLC0415 - hardly a sheet has code of the user's own
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
 import re
 import sys
@@ -15,10 +13,10 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from attn_exp import registry
-from attn_exp.config.own_files import fingerprint
-from attn_exp.errors import UserError, first_line
+from attn_exp.errors import UserError
 from attn_exp.experiment import member_kinds as kinds
 from attn_exp.experiment.member_kinds import Kind
+from attn_exp.own_code import MEMBERS, fingerprint, module_of_members
 from attn_exp.registry import Origin
 from attn_exp.rules.drawn import turns_keys
 
@@ -59,11 +57,10 @@ def named(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
         finally:
             sys.path[:] = path
             for name in set(sys.modules) - modules:
-                if name.startswith(PREFIX):
+                if name.startswith(MEMBERS):
                     del sys.modules[name]
 
 
-PREFIX = "_with_"
 NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -89,7 +86,7 @@ def add_file(file: str) -> list[str]:
     """
     place = Path(file)
     try:
-        module = imported(place)
+        module = module_of_members(place)
         return add_module(module, place.stem, Origin(file, str(place.absolute()), fingerprint(place)))
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
@@ -173,32 +170,6 @@ def keep(kind: Kind, names: Sequence[str], value: Any, origin: Origin) -> None:
 def snake(name: str) -> str:
     """Return the name of a class as settings are written: in small letters, its words joined by `_`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-def imported(path: Path) -> ModuleType:
-    """Import a file under a name that no other module has; what lies beside it can be imported by it.
-
-    Raises:
-        UserError: there is no such file, or it cannot be imported.
-    """
-    if not path.is_file() or path.suffix != ".py":
-        raise UserError("no such file" if not path.exists() else "not a Python file, such as mine.py")
-    place = str(path.absolute())
-    name = f"{PREFIX}{path.stem}_{hashlib.sha256(place.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, place)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    if str(path.absolute().parent) not in sys.path:
-        sys.path.insert(0, str(path.absolute().parent))
-    sys.modules[name] = module  # settings are read by their annotations, which are looked up there
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.filename == place else ""
-        text = error.msg if isinstance(error, SyntaxError) else first_line(error)
-        raise UserError(f"cannot be imported: {type(error).__name__}: {text}{line}") from error
-    return module
 
 
 def register(member: Value, name: str | None = None, example: Any = None) -> Value:

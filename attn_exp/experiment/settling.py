@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from attn_exp import forms, registry
-from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.experiment.variant import Bind, Settled
+from attn_exp.own_code import Named, is_code
 from attn_exp.problem.heads import Heads, heads
 from attn_exp.problem.problem import Problem
 from attn_exp.rules import deciding, kind, masks, normalizer, positions, scores

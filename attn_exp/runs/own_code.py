@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attn_exp.config.own_code import granted, is_code, names_code
-from attn_exp.config.own_files import fingerprint
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief
 from attn_exp.experiment.variant import Bind, Settled
+from attn_exp.own_code import Named, any_named, fingerprint, fingerprint_of_function, is_code
 from attn_exp.report.plain import plain
 
 OPTION = "--own-code"
@@ -20,7 +20,7 @@ RECORD = dict.fromkeys(("form", "file", "sha256"), str)
 
 def binder(config: Config) -> Bind | None:
     """Return what imports the functions that the command line names as forms; None where it names none."""
-    if not names_code(config):
+    if not any_named(variant.form for variant in config.variant.values()):
         return None
     from attn_exp.diagnosis.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
 
@@ -53,7 +53,14 @@ def allowed(config: Config, folder: Path, asked: bool) -> Config:
     if code and not asked:
         shown = ", ".join(plain(brief(name)) for name in code)
         raise UserError(f"{folder}: it runs code, {shown}; look at it, then add {OPTION} to run it")
-    return granted(config, code) if code else config
+    allowed = {name: Named(name) for name in code}
+    return replace(
+        config,
+        variant={
+            name: replace(variant, form=allowed.get(variant.form, variant.form))
+            for name, variant in config.variant.items()
+        },
+    )
 
 
 def changes(config: Config, records: Iterable[Record]) -> list[str]:
@@ -80,5 +87,4 @@ def compared(name: str, recorded: str, now: str) -> str:
 def by_name(name: str) -> Record:
     """Return what is recorded of code that is not imported here: its file and hash, where its name says the file."""
     place = name.rpartition(":")[0]
-    file = place if place.endswith(".py") else ""
-    return {"form": name, "file": file, "sha256": fingerprint(file) if file else ""}
+    return {"form": name, "file": place if place.endswith(".py") else "", "sha256": fingerprint_of_function(name)}

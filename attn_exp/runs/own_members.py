@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import registry
-from attn_exp.config.own_files import fingerprint
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief
+from attn_exp.own_code import fingerprint
 from attn_exp.registry import ABSENT, Origin
 from attn_exp.report.plain import plain
 from attn_exp.runs.own_code import OPTION, compared

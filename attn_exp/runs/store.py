@@ -18,7 +18,6 @@ import numpy as np
 
 from attn_exp import machine, registry
 from attn_exp.arrays import Array
-from attn_exp.config.own_code import is_code
 from attn_exp.config.read import read
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
@@ -29,6 +28,7 @@ from attn_exp.experiment.row import Distance, Row
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing
 from attn_exp.experiment.variant import Settled
+from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
 from attn_exp.runs import (
     arrays,

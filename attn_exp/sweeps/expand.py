@@ -21,11 +21,11 @@ from attn_exp.config.compose import composed_once, plain, register_schema
 from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
 from attn_exp.config.kinds import is_finite
 from attn_exp.config.loader import environment, opened
-from attn_exp.config.own_code import Named, is_code, marked
 from attn_exp.config.read import check_seed, read, read_settings
 from attn_exp.config.schema import Config, Sweep
 from attn_exp.config.spelling import key_of
 from attn_exp.errors import UserError, brief, unknown
+from attn_exp.own_code import Named, is_code, mark_named
 from attn_exp.sweeps.space import Axis, Space, changed, holds
 
 OF_THE_WHOLE = ("sweep", "output_dir", "strict")
@@ -161,7 +161,7 @@ class Composer:
         return self.plain(self.compose(words))
 
     def plain(self, composed: DictConfig) -> dict[str, Any]:
-        return marked(plain(composed), self.typed)
+        return mark_named(plain(composed), self.typed)
 
     def space(
         self,

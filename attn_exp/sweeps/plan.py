@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import registry
-from attn_exp.config import own_files
-from attn_exp.config.own_code import Named, is_code
 from attn_exp.config.schema import Sweep
 from attn_exp.config.spelling import key_of, spelled
+from attn_exp.own_code import Named, fingerprint_of_function, is_code
 from attn_exp.problem import input_files
 from attn_exp.registry import Origin
 from attn_exp.sweeps.skip import points_left
@@ -124,7 +123,7 @@ class Plan:
             for place, value in enumerate(axis.values)
         }
         code = {axis.word(place): value for axis in self.space.axes for place, value in named_code(axis)}
-        words |= {word: own_files.of_code(value) for word, value in code.items()}
+        words |= {word: fingerprint_of_function(value) for word, value in code.items()}
         return {word: f"{word} {digest}" for word, digest in words.items()}
 
     @cached_property
@@ -144,7 +143,7 @@ def fingerprint(base: Mapping[str, Any], space: Space) -> str:
     deciding = {key: value for key, value in base.items() if key not in NO_RESULT}
     text = json.dumps(deciding, sort_keys=True, default=repr)
     text += "".join(input_files.fingerprint(file, key) for key, file in input_files.of(base).items())
-    text += "".join(own_files.of_code(variant.get("form")) for variant in base["variant"].values())
+    text += "".join(fingerprint_of_function(variant.get("form")) for variant in base["variant"].values())
     return hashlib.sha256(text.encode()).hexdigest()
 
 

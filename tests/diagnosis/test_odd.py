@@ -11,9 +11,9 @@ import pytest
 import attn_exp
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.command import understood
-from attn_exp.diagnosis.own import given
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.mistakes.precision import rounded
+from attn_exp.own_code import function_at_hand
 from tests.long import thinned
 from tests.zoo.case import Case
 from tests.zoo.odd_cases import ODD
@@ -28,7 +28,7 @@ if find_spec("torch"):
 
 def verdict(case: Case) -> Verdict:
     """Return what a check says; a short one under JAX, which compiles each operation anew for each shape."""
-    return check(given(case.function), understood(case.settings), quick="takes=jax" in case.settings)
+    return check(function_at_hand(case.function), understood(case.settings), quick="takes=jax" in case.settings)
 
 
 def short(case: Case) -> str:
@@ -71,7 +71,8 @@ def test_a_wrong_mask_is_not_excused_by_another_way_to_write_it(name: str) -> No
     """With numbers to add these three are right; they took booleans, so they are judged by those."""
     for case in ODD:
         if case.function.__name__ == name:
-            assert check(given(case.function), understood(case.settings), quick=True).mistakes == (case.mistake,)
+            verdict = check(function_at_hand(case.function), understood(case.settings), quick=True)
+            assert verdict.mistakes == (case.mistake,)
 
 
 def test_two_mistakes_that_cancel_each_other_explain_nothing() -> None:

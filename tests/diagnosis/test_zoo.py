@@ -9,8 +9,8 @@ import pytest
 
 from attn_exp.diagnosis.asked import Asked, asked
 from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.own import recorded
 from attn_exp.experiment.verdict import Verdict
+from attn_exp.own_code import function_from
 from tests.compose import config
 from tests.long import thinned
 from tests.zoo.case import Case
@@ -27,7 +27,7 @@ def settings(words: tuple[str, ...], seed: int = 0) -> Asked:
 
 
 def verdict(function: Any, words: tuple[str, ...] = (), seed: int = 0, quick: bool = False) -> Verdict:
-    return check(recorded(function, getattr(function, "__name__", "made"), None), settings(words, seed), quick)
+    return check(function_from(function, getattr(function, "__name__", "made"), None), settings(words, seed), quick)
 
 
 def short(case: Case) -> str:

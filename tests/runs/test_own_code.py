@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 import attn_exp
-from attn_exp import cli
-from attn_exp.config import own_files
+from attn_exp import cli, own_code
 from attn_exp.config.compose import composed
-from attn_exp.config.own_code import Named
 from attn_exp.errors import UserError
+from attn_exp.own_code import Named
 from attn_exp.runs import seal
 
 SPY = """
@@ -275,13 +274,13 @@ def test_a_package_beside_a_file_is_read_once_and_this_one_not_at_all(
             (tmp_path / name / f"m{number}.py").write_text(f"import {name}.m0\nfrom {name}.m1 import x\n")
     (tmp_path / "mine.py").write_text("import attn_exp.rules\nimport helpers.m2\n")
     asked = list[str]()
-    files_of = own_files.files_of
+    files_of = own_code.files_of_module
 
     def counted(home: Path, root: str) -> list[Path]:
         asked.append(root)
         return files_of(home, root)
 
-    monkeypatch.setattr(own_files, "files_of", counted)
-    helpers = own_files.beside(tmp_path / "mine.py")
+    monkeypatch.setattr(own_code, "files_of_module", counted)
+    helpers = own_code.files_imported_beside(tmp_path / "mine.py")
     assert helpers == sorted(tmp_path / "helpers" / f"m{number}.py" for number in range(5))
     assert asked == ["helpers"]

@@ -13,8 +13,8 @@ import pytest
 
 import attn_exp
 from attn_exp import cli, registry, rules
-from attn_exp.config.own_files import fingerprint
 from attn_exp.errors import UserError
+from attn_exp.own_code import fingerprint
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.rules import Rules, whole_grid

@@ -1,0 +1,264 @@
+"""Code of the user's own, from its name to a module: nothing else in this package imports any.
+
+Only what the command line of now names is imported: a function, such as `variant.mine.form=mine.py:attention`, or a
+file of members, `--with mine.py`. What YAML, a run or a sweep on disk says stays a plain text. A file is known by a
+hash of it and of what it imports beside it, so that a run can say what code it ran.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from attn_exp.errors import UserError, first_line, unknown
+
+FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
+BETWEEN = re.compile(r"""[\[\]{},'"]""")
+THIS_PACKAGE = __name__.partition(".")[0]
+MEMBERS = "_with_"
+"""How the names of modules begin that files of members become."""
+
+
+class Named(str):
+    """The name of code that the user wrote on the command line now, or in Python; a plain text names none."""
+
+    __slots__ = ()
+
+
+def is_code(form: Any) -> bool:
+    """Say whether a form is code of the user's own, and no form of the project's."""
+    return isinstance(form, str) and ":" in form
+
+
+def any_named(forms: Iterable[str]) -> bool:
+    """Say whether one of these forms is code that may be run: the user named it on the command line of now."""
+    return any(isinstance(form, Named) for form in forms)
+
+
+def variants_of_code(words: Iterable[str]) -> list[str]:
+    """Return the variants whose forms these words name as code."""
+    matches = [FORM.fullmatch(word) for word in words]
+    return [match[1] for match in matches if match and is_code(match[2])]
+
+
+def variants_not_listed(words: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Return the variants that get code for a form, have no YAML, and stand in no list of variants."""
+    listed = " ".join(word for word in words if word.lstrip("+").startswith("variant="))
+    named = {*known, *re.findall(r"[\w-]+", listed)}
+    return [name for name in variants_of_code(words) if name not in named]
+
+
+def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """Return plain settings in which the code that these words name is `Named`."""
+    chosen = settings.get("variant")
+    if not isinstance(chosen, Mapping):
+        return dict(settings)
+    typed = texts_about_variants(words)
+    return {**settings, "variant": {name: with_form_marked(variant, typed) for name, variant in chosen.items()}}
+
+
+def with_form_marked(variant: Any, typed: set[str]) -> Any:
+    """Return the settings of one variant, its form `Named` where it was typed."""
+    form = variant.get("form") if isinstance(variant, Mapping) else None
+    return {**variant, "form": Named(form)} if is_code(form) and form in typed else variant
+
+
+def texts_about_variants(words: Sequence[str]) -> set[str]:
+    """Return every text that the words about variants may give as a form."""
+    texts: set[str] = set()
+    for word in words:
+        key, _, value = word.lstrip("+").partition("=")
+        if key.partition(".")[0] == "variant":
+            parts = [part.strip() for part in BETWEEN.split(value)]
+            texts |= {value.strip("'\""), *parts, *(part.removeprefix("form:").strip() for part in parts)}
+    return texts
+
+
+def fingerprint(file: str | Path) -> str:
+    """Return a hash of a file of code, which is read and never run; nothing where it cannot be read.
+
+    It is that of its bytes, or, where it imports files or packages that lie in its own folder, of all of them together.
+    """
+    try:
+        first = Path(file).resolve()
+        helpers = files_imported_beside(first)
+        if not helpers:
+            return hashlib.sha256(first.read_bytes()).hexdigest()
+        together = hashlib.sha256()
+        for path in (first, *helpers):
+            name = path.relative_to(first.parent).as_posix()
+            together.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n".encode())
+        return together.hexdigest()
+    except (OSError, ValueError):
+        return ""
+
+
+def fingerprint_of_function(name: Any) -> str:
+    """Return the hash of the file that the name of a function says, such as `mine.py:attention`; else nothing."""
+    place = name.rpartition(":")[0] if isinstance(name, str) else ""
+    return fingerprint(place) if place.endswith(".py") else ""
+
+
+def files_imported_beside(first: Path) -> list[Path]:
+    """Return the files in a file's folder, and in packages there, that it imports, or that those import, in order.
+
+    This package is none of them: in a checkout it may lie there too.
+    """
+    import sysconfig  # noqa: PLC0415 - most runs have no code of the user's own
+
+    home, helpers, waiting, seen = first.parent, set[Path](), [first], {THIS_PACKAGE}
+    if home in {Path(place).resolve() for place in sysconfig.get_paths().values()}:
+        return []  # what is installed beside a file is not its helper
+    while waiting:
+        for root in {name.partition(".")[0] for name in names_imported(waiting.pop())} - seen:
+            seen.add(root)
+            new = {path.resolve() for path in files_of_module(home, root)} - helpers - {first}
+            inside = {path for path in new if path.is_relative_to(home)}
+            helpers |= inside
+            waiting += inside
+    return sorted(helpers)
+
+
+def files_of_module(home: Path, root: str) -> list[Path]:
+    """Return the files of a module below a folder: one, or all of a package; none where it is not there."""
+    package = home / root
+    if package.is_dir():
+        is_package = (package / "__init__.py").is_file() or any(package.glob("*.py"))
+        return [path for path in package.rglob("*.py") if path.is_file()] if is_package else []
+    module = package.with_name(f"{root}.py")
+    return [module] if module.is_file() else []
+
+
+def names_imported(path: Path) -> Iterator[str]:
+    """Yield the full names of what a file imports, wherever in it; nothing where it is no Python."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+@dataclass(frozen=True)
+class Own:
+    """A function of the user: its name, the file it comes from, a hash of that file's text, and how it was named."""
+
+    function: Any
+    name: str
+    file: str
+    sha256: str
+    target: str = ""
+
+
+def find_function(target: str) -> Own:
+    """Import and return the function that `file.py:function` or `package.module:function` names.
+
+    Raises:
+        UserError: there is no such file, module or name, or it cannot be imported.
+    """
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name:
+        raise UserError(
+            f"{target}: expected a file and a function, such as mine.py:attention, or package.module:function"
+        )
+    module = module_of_functions(place)
+    function: Any = module
+    for part in name.split("."):
+        if not hasattr(function, part):
+            known = [word for word in vars(module) if not word.startswith("_") and callable(vars(module)[word])]
+            raise UserError(unknown(name, known[:12], f"function of {place}"))
+        function = getattr(function, part)
+    if not callable(function):
+        raise UserError(f"{target} is a {type(function).__name__}; expected a function")
+    return function_from(function, name, getattr(module, "__file__", None))
+
+
+def function_at_hand(function: Any) -> Own:
+    """Return a function that is at hand, with the file that it comes from where that is known."""
+    name = getattr(function, "__name__", type(function).__name__)
+    code = getattr(function, "__code__", None)
+    return function_from(function, name, getattr(code, "co_filename", None))
+
+
+def function_from(function: Any, name: str, file: str | None) -> Own:
+    """Return the function with the hash of its file, or none where it has no file."""
+    readable = file is not None and Path(file).is_file()
+    place = file if file is not None and readable else ""
+    return Own(function, name, place, fingerprint(place) if place else "")
+
+
+def module_of_functions(place: str) -> ModuleType:
+    """Import a file, `mine.py`, or a module that Python finds, `package.module`.
+
+    Raises:
+        UserError: there is none, or it cannot be imported.
+    """
+    path = Path(place) if place.endswith(".py") else None
+    if path is not None and not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        if path is None:
+            return importlib.import_module(place)
+        module = prepared_module(path, path.stem, path.resolve().parent)
+        sys.modules.setdefault(path.stem, module)
+        run_module(module)
+    except Exception as error:
+        raise UserError(f"{path or place} cannot be imported: {error_line(error)}") from error
+    return module
+
+
+def module_of_members(path: Path) -> ModuleType:
+    """Import a file of members under a name that no other module has.
+
+    Raises:
+        UserError: there is no such file, or it cannot be imported.
+    """
+    if not path.is_file() or path.suffix != ".py":
+        raise UserError("no such file" if not path.exists() else "not a Python file, such as mine.py")
+    place = path.absolute()
+    digest = hashlib.sha256(str(place).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    module = prepared_module(place, f"{MEMBERS}{path.stem}_{digest}", place.parent)
+    sys.modules[module.__name__] = module  # settings are read by their annotations, which are looked up there
+    try:
+        run_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[module.__name__]
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.filename == str(place) else ""
+        text = error.msg if isinstance(error, SyntaxError) else first_line(error)
+        raise UserError(f"cannot be imported: {type(error).__name__}: {text}{line}") from error
+    return module
+
+
+def prepared_module(path: Path, name: str, folder: Path) -> ModuleType:
+    """Return an empty module for a file, which can import what lies in that folder; nothing of it has run."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # every file that ends in .py has one
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return importlib.util.module_from_spec(spec)
+
+
+def run_module(module: ModuleType) -> None:
+    """Run the file of a module."""
+    assert module.__spec__ is not None and module.__spec__.loader is not None
+    module.__spec__.loader.exec_module(module)
+
+
+def error_line(error: BaseException) -> str:
+    """Return the kind of an error and the first line that it says; of our own, the line alone."""
+    lines = str(error).splitlines()
+    if isinstance(error, UserError):
+        return lines[0]
+    return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__
