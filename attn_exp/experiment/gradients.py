@@ -9,10 +9,11 @@ import numpy as np
 
 from attn_exp import forms
 from attn_exp.arrays import Array
-from attn_exp.forms.matrix import biased, forbidden
-from attn_exp.forms.mixing import repeated
+from attn_exp.forms import steps
+from attn_exp.forms.pipeline import At
+from attn_exp.forms.steps import repeat_heads
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.rules import Rules, whole_grid
+from attn_exp.rules.rules import Rules
 
 TINY = 1e-30
 """An imaginary step so small that its square vanishes: the derivative of a bend, to the last digit."""
@@ -27,7 +28,7 @@ def slope(q: Array, k: Array, v: Array, rules: Rules, along: Sequence[Array]) ->
     stages = forms.form("matrix").attend(q, k, v, rules)
     assert stages.weights is not None and stages.logits is not None
     heads = len(q)
-    keys, values, moved_keys, moved_values = (repeated(array, heads) for array in (k, v, along[1], along[2]))
+    keys, values, moved_keys, moved_values = (repeat_heads(array, heads) for array in (k, v, along[1], along[2]))
     moved = along[0] @ keys.swapaxes(-1, -2) + q @ moved_keys.swapaxes(-1, -2)
     moved = rules.scale * moved * bend_slope(stages, rules)
     assert rules.normalizer.slope is not None
@@ -45,8 +46,8 @@ def bend_slope(stages: Trace, rules: Rules) -> Array:
     assert stages.q is not None and stages.k is not None and stages.logits is not None
     logits = stages.logits
     if rules.bend_last:
-        grid = whole_grid(rules, len(stages.q), stages.q.shape[1], stages.k.shape[1])
-        logits = forbidden(biased(logits, grid, rules), grid, rules)
+        at = At.of_heads(rules, stages.q, stages.k)
+        logits = steps.forbid(at, steps.biased(at, logits), steps.allowed(at))
     fixed = np.isneginf(logits)
     bent: Any = np.where(fixed, 0, logits) + 1j * TINY
     for rule in rules.scores:
@@ -63,10 +64,10 @@ def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tup
     stages = forms.form("matrix").attend(q, k, v, rules)
     assert stages.weights is not None and stages.logits is not None
     heads, groups, weights = len(q), len(k), stages.weights
-    given = received @ repeated(v, heads).swapaxes(-1, -2)
+    given = received @ repeat_heads(v, heads).swapaxes(-1, -2)
     assert rules.normalizer.slope is not None
     turned = rules.scale * rules.normalizer.slope(weights, given) * bend_slope(stages, rules)
-    dq = turned @ repeated(k, heads)
+    dq = turned @ repeat_heads(k, heads)
     dk, dv = turned.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ received
     shared = [array.reshape(groups, heads // groups, *array.shape[1:]).sum(axis=1) for array in (dk, dv)]
     return np.asarray(dq), shared[0], shared[1]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_exp.forms import pipeline
 from attn_exp.forms.form import Form
-from attn_exp.forms.matrix import weigh
+from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf
@@ -34,7 +35,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         head = np.arange(heads)[:, None, None]
         grid = Grid(batch, head, np.array([[row]]), query, np.arange(cached), heads, rows, keys)
         cache = k[..., :cached, :], None if v is None else v[..., :cached, :]
-        step = weigh(Trace(q=q[..., row : row + 1, :], k=cache[0], v=cache[1]), grid, rules)
+        step = pipeline.attend(Recipe(rules), q[..., row : row + 1, :], *cache, grid)
         if step.weights is not None:
             weights[..., row, :cached] = step.weights[..., 0, :]
         if context is not None and step.context is not None:

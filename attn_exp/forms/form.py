@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_exp.forms.mixing import mix
+from attn_exp.forms.steps import add_context
 
 if TYPE_CHECKING:
     from attn_exp.forms.trace import Trace
@@ -51,7 +51,7 @@ class Form:
     dtype: str | None = None
     matrices: int = 5
     library: str | None = None
-    mix: Callable[[Trace], Trace] | None = mix
+    mix: Callable[[Trace], Trace] | None = add_context
     bends_last: bool = False
     context_alone: bool = False
     takes_rows: bool = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_exp.forms.form import Form
-from attn_exp.forms.mixing import mix, product, repeated
+from attn_exp.forms.steps import add_context, product, repeat_heads
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.masks.mask import AllOf
 from attn_exp.rules.rules import whole_grid
@@ -25,7 +25,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
     Source: Katharopoulos et al. 2020, "Transformers are RNNs", section 3.2.
     """
-    kernel_q, kernel_k = above_zero(q), above_zero(repeated(k, q.shape[-3]))
+    kernel_q, kernel_k = above_zero(q), above_zero(repeat_heads(k, q.shape[-3]))
     stages = Trace(q=q, k=k, v=v)
     if rules.masks:
         grid = whole_grid(rules, q.shape[-3], q.shape[-2], k.shape[-2], q.shape[0] if q.ndim == 4 else None)
@@ -34,10 +34,10 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
             products = product(kernel_q, kernel_k.swapaxes(-1, -2))
         shares = np.where(allowed, products, q.dtype.type(0))
         weights = divided(shares, shares.sum(axis=-1, keepdims=True))
-        return mix(stages.replace(weights=weights)).replace(weights=None)
+        return add_context(stages.replace(weights=weights)).replace(weights=None)
     if v is None:
         return stages
-    numerator = product(kernel_q, product(kernel_k.swapaxes(-1, -2), repeated(v, q.shape[-3])))
+    numerator = product(kernel_q, product(kernel_k.swapaxes(-1, -2), repeat_heads(v, q.shape[-3])))
     return stages.replace(context=divided(numerator, product(kernel_q, kernel_k.sum(axis=-2)[..., None])))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_exp.forms.form import Form
 from attn_exp.forms.linear import above_zero, divided, refuses
-from attn_exp.forms.mixing import repeated
+from attn_exp.forms.steps import repeat_heads
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.masks.mask import AllOf
 from attn_exp.rules.rules import whole_grid
@@ -31,7 +31,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     if v is None:
         return stages
     heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
-    kernel_q, kernel_k, values = above_zero(q), above_zero(repeated(k, heads)), repeated(v, heads)
+    kernel_q, kernel_k, values = above_zero(q), above_zero(repeat_heads(k, heads)), repeat_heads(v, heads)
     grid = whole_grid(rules, heads, rows, keys, q.shape[0] if q.ndim == 4 else None)
     allowed = np.broadcast_to(AllOf(rules.masks).allows(grid), (*q.shape[:-1], keys))
     context = np.zeros((*q.shape[:-1], v.shape[-1]), v.dtype)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_exp.forms.form import Form
-from attn_exp.forms.mixing import repeated
+from attn_exp.forms.steps import repeat_heads
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Grid
 
@@ -110,7 +110,7 @@ def stacked(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     No rule may bend logits or pair queries and keys.
     """
     heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
-    scores = np.ascontiguousarray(np.vecdot(q[..., :, None, :], repeated(k, heads)[..., None, :, :]))
+    scores = np.ascontiguousarray(np.vecdot(q[..., :, None, :], repeat_heads(k, heads)[..., None, :, :]))
     logits = scores * q.dtype.type(rules.scale)
     masked = logits
     grids = [place(line, key, heads, rows, keys, rules) for *line, key in np.ndindex(heads, rows, keys)]
@@ -122,7 +122,7 @@ def stacked(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     extras = [extra for head in range(heads) if (extra := extra_logits(head, rules, masked)) is not None]
     weights = rules.normalizer.weigh(masked, np.stack(extras)[:, None] if extras else None)
     stages = Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=logits, masked=masked, weights=weights)
-    return stages if v is None else stages.replace(context=added(weights, repeated(v, heads)))
+    return stages if v is None else stages.replace(context=added(weights, repeat_heads(v, heads)))
 
 
 def added(weights: Array, v: Array) -> Array:

@@ -1,7 +1,8 @@
-"""Attention as a list of steps that can be exchanged one by one, so that a mistake is one step done otherwise.
+"""Attention as a list of steps on whole arrays `[... h t s]`, which can be exchanged one by one.
 
-`compute` follows the definition with whole arrays. The steps are plain functions in the fields of `Recipe`; a mistake
-replaces some of them (see `mistake.py`), and several mistakes follow one another.
+The steps are plain functions in the fields of `Recipe`. The form `matrix` runs the list, for one problem, for a batch
+or for the seeds of a sweep at once, and so does each layer of a model; a mistake is the list with some steps
+exchanged, and several mistakes follow one another.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.forms import steps
+from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, whole_grid
@@ -46,7 +48,8 @@ class At:
 
     `heads` query heads share `groups` key/value heads; `size` is d, the numbers of a head; `width` is that of x, or of
     all query heads side by side. The first query stands after `past` tokens, where there are any. `apart` is as in
-    `Given`.
+    `Given`; `batched` says whether the arrays have an axis of the batch. `place` says which places of the logits are
+    computed where it is not all of them.
     """
 
     rules: Rules
@@ -59,11 +62,23 @@ class At:
     width: int
     past: int = 0
     apart: bool = False
+    batched: bool = True
+    place: Grid | None = None
+
+    @classmethod
+    def of_heads(cls, rules: Rules, q: Array, k: Array, place: Grid | None = None) -> At:
+        """Return where the steps of a form stand, from its queries `[... h t d]` and keys `[... g s d]`."""
+        heads, rows, size = q.shape[-3:]
+        batched = q.ndim == 4
+        batch, groups, keys = len(q) if batched else 1, *k.shape[-3:-1]
+        return cls(rules, batch, heads, groups, rows, keys, size, heads * size, batched=batched, place=place)
 
     @property
     def grid(self) -> Grid:
-        """Every place of the logits `[b h t s]`."""
-        return whole_grid(self.rules, self.heads, self.rows, self.keys, batches=self.batch)
+        """The places of the logits `[... h t s]`."""
+        if self.place is not None:
+            return self.place
+        return whole_grid(self.rules, self.heads, self.rows, self.keys, batches=self.batch if self.batched else None)
 
 
 @dataclass(frozen=True)
@@ -101,21 +116,35 @@ class Recipe:
         return replace(self, rules=replace(self.rules, **changes))
 
 
+def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | None = None) -> Trace:
+    """Return every stage that a recipe makes of heads `[... h t d]`, `[... g s d]` and `[... g s e]`, as a form does.
+
+    `place` says which places of the logits these are, where they are a part of a whole. Without values there is no
+    context.
+    """
+    at = At.of_heads(recipe.rules, q, k, place)
+    keys, values = recipe.share(at, k), None if v is None else recipe.share(at, v)
+    return Trace(q=q, k=k, v=v).replace(**weighed(recipe, at, q, keys, values))
+
+
 def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
     """Return every stage by its name, `[b h t ...]`, the last one `output`.
 
-    `output` is the context of all heads where heads were given, else the layer's answer `[b t m]`.
+    `output` is the context of all heads where heads were given, else the layer's answer `[b t m]`. What is right is
+    the definition here: in what type a library takes its softmax, and whether it bends last, does not count.
 
     Raises:
         ValueError: a step does not fit the shapes, as a transposed square matrix does not fit others.
     """
+    recipe = recipe.with_rules(softmax_dtype=None, bend_last=False)
     with np.errstate(all="ignore"):
         q, k, v = sides(recipe, given)
         at = place_of(recipe, given, q, k)
         placed = {
             side: recipe.place(at, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
         }
-        stages = weighed(recipe, at, placed["q"], *(recipe.share(at, placed[side]) for side in "kv"))
+        shared = {"q": placed["q"]} | {side: recipe.share(at, placed[side]) for side in "kv"}
+        stages = shared | weighed(recipe, at, **shared)
         if given.x is None:
             return stages | {"output": again_apart(recipe, at, stages["context"])}
         merged = recipe.merge(at, stages["context"])
@@ -158,20 +187,18 @@ def embedded(recipe: Recipe, x: Array) -> Array:
 def place_of(recipe: Recipe, given: Given, q: Array, k: Array) -> At:
     """Return the sizes of a problem."""
     width = given.x.shape[-1] if given.x is not None else q.shape[1] * q.shape[-1]
-    heads, rows, size = q.shape[1:]
-    return At(
-        recipe.rules, len(q), heads, k.shape[1], rows, k.shape[2], size, width, given.past, given.apart
-    )  # fmt: skip
+    return replace(At.of_heads(recipe.rules, q, k), width=width, past=given.past, apart=given.apart)
 
 
-def weighed(recipe: Recipe, at: At, q: Array, k: Array, v: Array) -> dict[str, Array]:
-    """Return the stages from q, k and v, one k and v for each query head, to the context."""
-    scores = recipe.score(at, q, k)
-    logits = recipe.scaled(at, scores)
-    capped = recipe.bent(at, logits)
-    allowed = recipe.allowed(at)
-    masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
+def weighed(recipe: Recipe, at: At, q: Array, k: Array, v: Array | None) -> dict[str, Array]:
+    """Return the stages from q, k and v, one k and v for each query head, up to the context if there are values."""
+    with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything, and comes to nothing
+        scores = recipe.score(at, q, k)
+        logits = recipe.scaled(at, scores)
+        capped = logits if at.rules.bend_last else recipe.bent(at, logits)
+        allowed = recipe.allowed(at)
+        masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
+        masked = recipe.bent(at, masked) if at.rules.bend_last else masked
     weights = recipe.after(at, recipe.normalize(at, masked), allowed)
-    context = recipe.gather(at, recipe.mix(at, weights, v, k))
-    names = ("q", "k", "v", "scores", "logits", "capped", "masked", "weights", "context")
-    return dict(zip(names, (q, k, v, scores, logits, capped, masked, weights, context), strict=True))
+    stages = {"scores": scores, "logits": logits, "capped": capped, "masked": masked, "weights": weights}
+    return stages if v is None else stages | {"context": recipe.gather(at, recipe.mix(at, weights, v, k))}

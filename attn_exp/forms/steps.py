@@ -1,17 +1,21 @@
 """The steps of attention, done right: what `Recipe` starts from and a mistake does otherwise.
 
-Each step takes where it stands (`At` of `pipeline.py`: rules and sizes) and the arrays of the stage before.
+Each step takes where it stands (`At` of `pipeline.py`: rules and sizes) and the arrays of the stage before, and rounds
+to their type. Arrays have the axes `[... h t s]`, whatever stands before the heads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.rules.positions.position import Position
+
+if TYPE_CHECKING:
+    from attn_exp.forms.trace import Trace
+    from attn_exp.rules.positions.position import Position
 
 
 def project(side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
@@ -43,19 +47,32 @@ def turned(position: Position, heads: Array, start: Any) -> Array:
 
 def share(at: Any, heads: Array) -> Array:
     """Give query head i the key/value head `i // (h / g)`."""
-    return np.repeat(heads, at.heads // at.groups, axis=1) if at.groups != at.heads else heads
+    return repeat_heads(heads, at.heads)
+
+
+def repeat_heads(shared: Array, heads: int) -> Array:
+    """Give each query head its own copy of the key/value head that it reads, `[... g s d]` to `[... h s d]`."""
+    groups = shared.shape[-3]
+    return shared if groups == heads else np.repeat(shared, heads // groups, axis=-3)
 
 
 def score(at: Any, q: Array, k: Array) -> Array:
-    """Return `q k^T`, `[b h t s]`, unless a score rule says otherwise."""
+    """Return `q k^T`, `[... h t s]`, unless a score rule says otherwise."""
     if at.rules.pairing is not None:
         return np.asarray(at.rules.pairing.pair(q, k, at.grid.head))
-    return np.asarray(q @ k.swapaxes(-1, -2))
+    return product(q, k.swapaxes(-1, -2))
+
+
+def product(left: Array, right: Array) -> Array:
+    """Return the matrix product; of half-precision numbers it is summed in float32 and rounded once."""
+    if left.dtype.itemsize > 2:
+        return np.asarray(left @ right)
+    return np.asarray(left.astype(np.float32) @ right.astype(np.float32)).astype(left.dtype)
 
 
 def scaled(at: Any, scores: Array) -> Array:
     """Return the scores times the scale, `1 / sqrt(d)` unless another was asked for."""
-    return np.asarray(scores * at.rules.scale)
+    return np.asarray(scores * scores.dtype.type(at.rules.scale))
 
 
 def bent(at: Any, logits: Array) -> Array:
@@ -69,13 +86,13 @@ def biased(at: Any, capped: Array) -> Array:
     """Add what score rules add, such as ALiBi."""
     for rule in at.rules.scores:
         bias = rule.bias(at.grid)
-        capped = capped if bias is None else capped + bias
+        capped = capped if bias is None else capped + np.asarray(bias).astype(capped.dtype)
     return capped
 
 
 def allowed(at: Any) -> Array:
-    """Return which places every mask allows, as booleans that broadcast to `[b h t s]`."""
-    every = np.ones((1, 1, at.rows, at.keys), np.bool_)
+    """Return which places every mask allows, as booleans that broadcast to `[... h t s]`."""
+    every = np.ones((1, 1, at.rows, at.keys) if at.batched else (1, at.rows, at.keys), np.bool_)
     for mask in at.rules.masks:
         every = every & mask.allows(at.grid)
     return every
@@ -83,12 +100,13 @@ def allowed(at: Any) -> Array:
 
 def forbid(at: Any, logits: Array, allowed: Array) -> Array:
     """Return the logits with -inf where nobody may attend."""
-    return np.where(allowed, logits, -np.inf)
+    return logits if allowed.all() else np.where(allowed, logits, logits.dtype.type(-np.inf))
 
 
 def normalize(at: Any, masked: Array) -> Array:
-    """Return the weights of each row; those of a row without keys are zeros."""
-    return np.asarray(at.rules.normalizer.weigh(masked, extra(at)))
+    """Return the weights of each row, worked out in the type that the rules say; of a row without keys, zeros."""
+    wide = masked if at.rules.softmax_dtype is None else masked.astype(at.rules.softmax_dtype)
+    return np.asarray(at.rules.normalizer.weigh(wide, extra(at, wide))).astype(masked.dtype, copy=False)
 
 
 def softmax(logits: Array, axis: int) -> Array:
@@ -97,11 +115,10 @@ def softmax(logits: Array, axis: int) -> Array:
     return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
 
 
-def extra(at: Any) -> Array | None:
-    """Return the logit per head that belongs to no key, `[h 1 1]`, or None."""
-    extras = [rule.extra(at.grid.head) for rule in at.rules.scores]
-    logits = [logit for logit in extras if logit is not None]
-    return np.asarray(np.logaddexp.reduce(logits)) if logits else None
+def extra(at: Any, masked: Array) -> Array | None:
+    """Return the logits per head that belong to no key, `[h 1 n]`, in the type of the others, or None."""
+    extras = [logit for rule in at.rules.scores if (logit := rule.extra(at.grid.head)) is not None]
+    return np.concatenate(extras, axis=-1).astype(masked.dtype) if extras else None
 
 
 def after(at: Any, weights: Array, allowed: Array) -> Array:
@@ -110,11 +127,31 @@ def after(at: Any, weights: Array, allowed: Array) -> Array:
 
 
 def mix(at: Any, weights: Array, v: Array, k: Array) -> Array:
-    """Return `weights v`; a key of weight zero adds nothing, even where its value is NaN."""
-    if np.isfinite(v).all():
-        return np.asarray(weights @ v)
-    products = np.where(weights[..., None] == 0, 0.0, weights[..., None] * v[..., None, :, :])
-    return np.asarray(products.sum(axis=-2))
+    """Return `weights v`, `[... h t e]`."""
+    return weighted_sums(weights, v)
+
+
+def weighted_sums(weights: Array, v: Array) -> Array:
+    """Return `sum_j w_ij v_j`, `[... h t e]`, of values `[... h s e]`.
+
+    A key of weight zero adds nothing, even where its value is NaN or infinite: `0 * NaN` would be NaN.
+    """
+    finite = np.isfinite(v)
+    if finite.all():
+        return product(weights, v)
+    context = product(weights, np.where(finite, v, v.dtype.type(0)))
+    for key in np.flatnonzero(~finite.all(axis=(*range(v.ndim - 2), -1))):
+        weight, value = weights[..., key, None], np.where(finite, 0, v)[..., None, key, :]
+        context = context + np.where(weight != 0, value, 0).astype(context.dtype)
+    return context
+
+
+def add_context(stages: Trace) -> Trace:
+    """Return the trace of a form with `context = weights v` added; without values there is no context."""
+    if stages.v is None or stages.weights is None:
+        return stages
+    v = repeat_heads(stages.v, stages.weights.shape[-3])
+    return stages.replace(context=weighted_sums(stages.weights, v))
 
 
 def gather(at: Any, context: Array) -> Array:

@@ -8,12 +8,13 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, unknown
+from attn_exp.forms import pipeline
+from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.files.checkpoint import Checkpoint
 from attn_exp.problem.heads import split, together
 from attn_exp.problem.models.model import Layer
 from attn_exp.rules import masks, positions
-from attn_exp.rules.masks.mask import AllOf
-from attn_exp.rules.rules import Rules, whole_grid
+from attn_exp.rules.rules import Rules
 
 
 def words(part: Checkpoint, name: str, ids: Array) -> Array:
@@ -34,19 +35,22 @@ def places(part: Checkpoint, name: str, width: int, numbers: Array) -> Array:
 
 
 def attend(layer: Layer) -> Array:
-    """Return what the attention of a layer gives `[t m]`: `softmax(scale q k^T) v W_o + b_o`, heads side by side."""
+    """Return what the attention of a layer gives `[t m]`: `softmax(scale q k^T) v W_o + b_o`, heads side by side.
+
+    It is the pipeline, a head at a time: all logits of a long text may not fit into memory.
+    """
     size = layer.arrays["W_q"].shape[1] // layer.head
     q, k, v = (split(side, side.shape[1] // size) for side in (times(layer, layer.x, letter) for letter in "qkv"))
     places = np.arange(len(layer.x))
     for position in positions(layer.position):
         q, k = position.turn(q, places), position.turn_key(k, places)
-    k, v = (np.repeat(side, layer.head // len(side), axis=0) for side in (k, v))
-    logits = q @ k.swapaxes(1, 2)
-    logits *= (size**-0.5 if layer.scale else 1.0) if isinstance(layer.scale, bool) else layer.scale
-    if layer.mask:
-        grid = whole_grid(Rules(), layer.head, len(q[0]), len(k[0]))
-        np.copyto(logits, -np.inf, where=~np.asarray(AllOf(masks(layer.mask, "and")).allows(grid)))
-    return times(layer, together(softmax(logits) @ v), "o")
+    scale = (size**-0.5 if layer.scale else 1.0) if isinstance(layer.scale, bool) else layer.scale
+    recipe = Recipe(Rules(scale=scale, masks=masks(layer.mask, "and") if layer.mask else ()))
+    context = np.empty((*q.shape[:-1], v.shape[-1]), v.dtype)
+    for head in range(len(q)):
+        shared = slice(head * len(k) // len(q), head * len(k) // len(q) + 1)
+        context[head] = pipeline.attend(recipe, q[head : head + 1], k[shared], v[shared]).context
+    return times(layer, together(context), "o")
 
 
 def times(layer: Layer, x: Array, letter: str) -> Array:
@@ -55,14 +59,6 @@ def times(layer: Layer, x: Array, letter: str) -> Array:
     if f"b_{letter}" in layer.arrays:
         product += layer.arrays[f"b_{letter}"]
     return product
-
-
-def softmax(logits: Array) -> Array:
-    """Return the weights of rows of logits, which are overwritten."""
-    logits -= logits.max(axis=-1, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=-1, keepdims=True)
-    return logits
 
 
 def named(*pairs: tuple[Array, Array | None]) -> dict[str, Array]:
