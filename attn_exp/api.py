@@ -13,8 +13,15 @@ from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
 from attn_exp.own_code import find_function, function_at_hand
 from attn_exp.runs import execution, own_members, store
-from attn_exp.runs.given import is_array_name, named_or_spelled, plain, split, starting, with_arrays
 from attn_exp.runs.result import Result
+from attn_exp.runs.stored_arrays import (
+    as_plain,
+    is_array_name,
+    named_or_spelled,
+    split_arrays,
+    with_arrays,
+    words_to_start,
+)
 
 if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
@@ -36,9 +43,9 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     """
     from attn_exp.config.compose import repeat_command, values  # noqa: PLC0415 - most imports need none
 
-    input_arrays, projections = split(settings)
-    chosen = [f"{key}={spelled(plain(value))}" for key, value in settings.items() if not is_array_name(key)]
-    all_words = [*starting(input_arrays), *worded(words), *chosen]
+    input_arrays, projections = split_arrays(settings)
+    chosen = [f"{key}={spelled(as_plain(value))}" for key, value in settings.items() if not is_array_name(key)]
+    all_words = [*words_to_start(input_arrays), *worded(words), *chosen]
     folders = folders_of(config_dir)
     config = read(with_arrays(values(all_words, folders), input_arrays, projections))
     given = [f"embeddings.{key}={named_or_spelled(value)}" for key, value in input_arrays.items()]
@@ -59,7 +66,7 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
     from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
     from attn_exp.sweeps.sweep import sweep as computed  # noqa: PLC0415
 
-    chosen = [f"{key}={spelled(plain(value))}" for key, value in settings.items()]
+    chosen = [f"{key}={spelled(as_plain(value))}" for key, value in settings.items()]
     outcome = computed([*worded(words), *chosen], folders_of(config_dir))
     if not outcome.kept:
         dry = "sweep.dry_run=true computes nothing; python -m attn_exp -m prints its plan"
@@ -99,7 +106,7 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
     if not isinstance(quick, bool):
         raise UserError(f"quick is {value_given(quick)}; expected True or False")
     question = command.understood(
-        [*worded(words), *(f"{key}={spelled(plain(value))}" for key, value in settings.items())]
+        [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
     )
     subject = find_function(function) if isinstance(function, str) else function_at_hand(function)
     return checking.check(subject, question, quick=quick)
@@ -120,7 +127,7 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
     from attn_exp.experiment.recipes import STAGES  # noqa: PLC0415
 
     answers = {key: value for key, value in given.items() if key in STAGES}
-    settings = [f"{key}={spelled(plain(value))}" for key, value in given.items() if key not in STAGES]
+    settings = [f"{key}={spelled(as_plain(value))}" for key, value in given.items() if key not in STAGES]
     folders = folders_of(config_dir)
     return numbers.explain(composed([*worded(words), *settings], folders), answers, " ".join([*words, *settings]))
 
@@ -135,7 +142,9 @@ def sheet(*words: str, **settings: Any) -> Exercise:
     """
     from attn_exp.runs.classroom import exercise  # noqa: PLC0415 - most imports need none
 
-    return exercise.exercise([*worded(words), *(f"{key}={spelled(plain(value))}" for key, value in settings.items())])
+    return exercise.exercise(
+        [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
+    )
 
 
 def assert_attention(function: Any, *words: str, **settings: Any) -> None:

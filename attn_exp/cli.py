@@ -201,19 +201,23 @@ SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
-JUDGING, RUNS, SWEEP = "diagnosis.command", "runs.commands", "sweeps.commands"
+JUDGING, SWEEP = "diagnosis.command", "sweeps.commands"
 
 COMMANDS = {
     "check": Command(f"{JUDGING}:checked", 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"),
     "explain": Command(f"{JUDGING}:explained", 1, MANY, EXPLAIN, "are these numbers right, and if not, why?"),
     "new": Command("config.new:write", 1, 3, NEW, "a YAML of your own numbers, ready to edit"),
-    "open": Command(f"{RUNS}:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
+    "open": Command("runs.reader:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
     "report": Command(f"{SWEEP}:render_again", 1, 10, REPORT, "a run's report again, from its results"),
-    "index": Command(f"{RUNS}:index", 0, 1, "index [DIR]", "a page of all runs and sweeps under a folder (outputs)"),
-    "runs": Command(f"{RUNS}:runs", 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
-    "sheet": Command("runs.classroom.hand_out:sheet", 1, MANY, SHEET, "a worksheet to fill in by hand, and its key"),
+    "index": Command(
+        "runs.index:rebuild_named", 0, 1, "index [DIR]", "a page of all runs and sweeps under a folder (outputs)"
+    ),
+    "runs": Command("runs.folders:list_runs", 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
+    "sheet": Command(
+        "runs.classroom.sheets:write_sheets", 1, MANY, SHEET, "a worksheet to fill in by hand, and its key"
+    ),
     "grade": Command(
-        "runs.classroom.hand_in:graded",
+        "runs.classroom.grades:grade_answers",
         2,
         2,
         "grade ANSWERS KEY",

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from attn_exp.diagnosis.paper import Paper  # noqa: E402 - from the checkout
-from attn_exp.runs.classroom import key  # noqa: E402
+from attn_exp.runs.classroom.sheets import composer, read_key  # noqa: E402
 from benchmarks.processor import described  # noqa: E402
 
 Array = NDArray[Any]
@@ -108,11 +108,11 @@ def handed(folder: Path, sheets: int, settings: tuple[str, ...], answers: int) -
     seeds = [f"seed=range(0,{sheets})"] if sheets > 1 else ["seed=3"]
     command(ROOT, folder, "sheet", *settings, *seeds, "to=class")
     keys = sorted((folder / "class" / "key").glob("*.json"))
-    composed = key.composer(typed=False)
+    composed = composer(typed=False)
     (folder / "in").mkdir()
     for number in range(answers):
         place = keys[number % len(keys)]
-        paper = key.read(place).paper(composed)
+        paper = read_key(place).paper(composed)
         made = filled(paper, WAYS[number % len(WAYS)], np.random.default_rng(number))
         written(paper, made, folder / "in" / (f"{place.stem}.csv" if len(keys) > 1 else f"student{number:03}.csv"))
 

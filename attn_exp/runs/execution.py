@@ -42,7 +42,7 @@ def run(config: Config, command: Repeat) -> Outcome:
         rendering.load_renderers(config)
         about = store.about(comparison, command, origin(git))
     folder = write(Run(comparison, timings, about))
-    lines = [*filter(None, [rendering.undrawn(folder, config)]), str(rendering.opens_first(folder, config))]
+    lines = [*filter(None, [rendering.not_drawn(folder, config)]), str(rendering.opens_first(folder, config))]
     text = "\n".join([terminal.summary(comparison), "", *lines])
     return Outcome(folder, text, all(figure.agrees for figure in comparison.published))
 
@@ -62,7 +62,7 @@ def check(config: Config) -> None:
 def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
     """Compute and compare every variant, and time each."""
     wanted = checks.wanted(config)
-    rendering.check(config.figures)
+    rendering.check_figures(config.figures)
     with threads.held(config):
         found = tabulate(config, Progress(len(config.variant)), bind=own_code.binder(config))
         comparison = completed(found, wanted)

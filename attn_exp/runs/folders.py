@@ -2,6 +2,8 @@
 
 The folders are the truth. What they say of themselves is kept in `.index.json`, so that only what is new is opened;
 whoever deletes that file loses time and nothing else. A folder that cannot be read is an entry that says so.
+
+In the terminal they are a table, newest first, each with the settings in which it differs.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import machine
-from attn_exp.runs import json_file
-from attn_exp.runs.json_file import DamagedError
+from attn_exp.errors import UserError
+from attn_exp.report.plain import plain
+from attn_exp.report.terminal import table
+from attn_exp.runs import trust
+from attn_exp.runs.trust import DamagedError
 
 KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
 """The folders that hold runs and sweeps: what one is called, and the file that describes it."""
@@ -34,6 +39,13 @@ DESCRIPTION = {"started": str, "status": str, "command": str, "words?": [str], "
 ENTRY = {"folder": str, "changed": int, "words": [str]} | dict.fromkeys(
     ("when", "status", "title", "page", "problem"), str
 )
+
+HEADS = ["when", "kind", "status", "settings"]
+DEFAULTS = "(defaults)"
+LONGEST, LONGEST_PLACE = 100, 300
+
+OUTPUTS = "outputs"
+"""Where runs and sweeps go unless `output_dir` says otherwise."""
 
 Folders = Mapping[str, int]
 """Names such as `runs/20261121-035356-cd3286`, and when something in that folder last changed, in nanoseconds."""
@@ -101,9 +113,9 @@ def described(output_dir: Path, name: str, changed: int) -> Entry | None:
     folder = output_dir / name
     file = KINDS[name.partition("/")[0]][1]
     try:
-        about = json_file.read(folder / file, DESCRIPTION, MOST_BYTES)
+        about = trust.read_json(folder / file, DESCRIPTION, MOST_BYTES)
         title = about.get("title", about.get("config", {}).get("title", ""))
-        json_file.check(title, str, f"{file}: title")
+        trust.check_shape(title, str, f"{file}: title")
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -132,7 +144,7 @@ def words_before(command: str) -> list[str]:
 def remembered(output_dir: Path) -> dict[str, Entry]:
     """Return what was remembered, by folder; nothing where it cannot be read."""
     try:
-        known = json_file.read(output_dir / REMEMBERED, {"entries": [ENTRY]})["entries"]
+        known = trust.read_json(output_dir / REMEMBERED, {"entries": [ENTRY]})["entries"]
     except (OSError, DamagedError):
         return {}
     names = [field.name for field in fields(Entry)]
@@ -144,3 +156,36 @@ def remember(output_dir: Path, complete: Sequence[Entry]) -> None:
     """Keep what complete runs and sweeps say of themselves, for the next look."""
     records = {"entries": [vars(entry) for entry in complete]}
     machine.write(output_dir / REMEMBERED, json.dumps(records, separators=(",", ":")).encode())
+
+
+def named_output_dir(words: Sequence[str]) -> Path:
+    """Return the output folder that the words of a command name, or the usual one."""
+    return machine.folder(words[0] if words else OUTPUTS)
+
+
+def list_runs(words: Sequence[str]) -> str:
+    """Return the table of all runs and sweeps: `attn-exp runs [DIR]`.
+
+    Raises:
+        UserError: no such folder.
+    """
+    output_dir = named_output_dir(words)
+    try:
+        listed = entries(output_dir, folders(output_dir))
+    except OSError as error:
+        raise UserError(f"{output_dir}: cannot be read ({error.strerror})") from error
+    if not listed:
+        return f"{output_dir}: no runs yet"
+    chosen = [set(entry.words) for entry in listed if not entry.problem]
+    common = set.intersection(*chosen) if len(chosen) > 1 else set()
+    cells = [[plain(cell, LONGEST) for cell in cells_of(entry, common)] for entry in listed]
+    places = [plain(str(output_dir / entry.folder), LONGEST_PLACE) for entry in listed]
+    head, *rest = table(HEADS, cells).split("\n")
+    text = "\n".join([head, *(f"{row}  {place}" for row, place in zip(rest, places, strict=True))])
+    return f"all: {plain(' '.join(sorted(common)), LONGEST_PLACE)}\n{text}" if common else text
+
+
+def cells_of(entry: Entry, common: set[str]) -> list[str]:
+    """Return the cells of one run or sweep."""
+    own = " ".join(word for word in entry.words if word not in common) or DEFAULTS
+    return [entry.when, entry.kind, entry.status, entry.problem or own]

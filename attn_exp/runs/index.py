@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from attn_exp import machine
 from attn_exp.errors import UserError
 from attn_exp.report.index import Listed, index_page
-from attn_exp.runs.folders import COMPLETE, Entry, entries, folders
+from attn_exp.runs.folders import COMPLETE, Entry, entries, folders, named_output_dir
 
 MOST_ROUNDS = 20
+
+
+def rebuild_named(words: Sequence[str]) -> str:
+    """Rebuild the page of all runs and sweeps, and return its path: `attn-exp index [DIR]`."""
+    return str(rebuild(named_output_dir(words)))
 
 
 def rebuild(output_dir: Path) -> Path:

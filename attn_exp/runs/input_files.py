@@ -16,7 +16,7 @@ from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, brief, first_line
 from attn_exp.problem import input_files
 from attn_exp.problem.problem import Problem
-from attn_exp.runs import results
+from attn_exp.runs import stored_arrays
 
 KEY = "inputs"
 STAGES = ("vectors", "q", "k", "v", "weights")
@@ -46,7 +46,7 @@ def problem_of(folder: Path) -> Problem:
         UserError: there is none that can be read.
     """
     try:
-        return results.problem_from(results.load(folder / results.FILE))
+        return stored_arrays.problem_from(stored_arrays.load_arrays(folder / stored_arrays.FILE))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: the arrays that it kept cannot be read ({first_line(error)})") from error
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from attn_exp.runs import json_file
-from attn_exp.runs.json_file import DamagedError
+from attn_exp.runs import trust
+from attn_exp.runs.trust import DamagedError
 
 if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Cells, Smallest, Verdict
@@ -41,7 +41,7 @@ def load(folder: Path) -> dict[str, Verdict]:
         DamagedError: the file holds something else.
     """
     try:
-        plain = json_file.read(folder / FILE, {"verdicts": [VERDICT]})["verdicts"]
+        plain = trust.read_json(folder / FILE, {"verdicts": [VERDICT]})["verdicts"]
     except FileNotFoundError:
         return {}
     return {verdict["variant"]: verdict_from(verdict) for verdict in plain}
@@ -68,7 +68,7 @@ def smallest_from(plain: Mapping[str, Any]) -> Smallest:
     """Return the smallest case of a verdict."""
     from attn_exp.experiment.verdict import Smallest, Stage  # noqa: PLC0415 - as above
 
-    json_file.check(plain, SMALLEST, f"{FILE}: smallest")
+    trust.check_shape(plain, SMALLEST, f"{FILE}: smallest")
     stages = tuple(
         Stage(stage["name"], cells(stage["right"]), cells(stage["mine"]), stage["parts"]) for stage in plain["stages"]
     )

@@ -17,16 +17,18 @@ from attn_exp.config.schema import Report
 from attn_exp.errors import UserError, printable
 from attn_exp.experiment.comparison import Run
 from attn_exp.runs import folders, index, own_members, rendering, store
-from attn_exp.runs.asked_again import DEPTH, Anew, anew
+from attn_exp.runs.rendering import DEPTH, Anew, said_anew
 
 
-def show(output_dir: Path) -> str:
-    """Open the newest report in a browser; return its path where there is none, and nothing where there is.
+def open_newest(words: Sequence[str]) -> str:
+    """Open the newest report in a browser: `attn-exp open [DIR]`.
+
+    Return its path where there is no browser, and nothing where there is.
 
     Raises:
         UserError: no such folder, or no report in it.
     """
-    page = newest(output_dir)
+    page = newest(folders.named_output_dir(words))
     try:
         opened = webbrowser.open(page.absolute().as_uri())
     except webbrowser.Error:
@@ -66,9 +68,9 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     """
     if (folder / "manifest.json").is_file():
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
-    changes = anew(words, "attn-exp report")
+    changes = said_anew(words, "attn-exp report")
     run = shown_as(wanting_something(store.load(folder)), changes)
-    rendering.check(run.comparison.config.figures)
+    rendering.check_figures(run.comparison.config.figures)
     draft = folder / f".{secrets.token_hex(4)}"
     try:
         draft.mkdir()
@@ -76,7 +78,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
             with own_members.without_code(run.about.get(own_members.KEY, ())):
                 rendering.render(run, draft)
                 lacking = own_members.unnamed()
-            empty = rendering.undrawn(draft, run.comparison.config)
+            empty = rendering.not_drawn(draft, run.comparison.config)
             alone = sorted(path.name for path in (draft / "figures").glob("*"))
             move_files(draft, folder)
         finally:

@@ -31,17 +31,15 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
 from attn_exp.runs import (
-    arrays,
     folders,
     input_files,
-    json_file,
     own_code,
     own_members,
     own_verdicts,
     records,
     rendering,
-    results,
-    seal,
+    stored_arrays,
+    trust,
 )
 
 DESCRIPTION = {
@@ -54,7 +52,7 @@ DESCRIPTION = {
     "code?": [own_code.RECORD],
     "inputs?": [input_files.RECORD],
     "with?": [own_members.RECORD],
-    "files?": dict.fromkeys(("comparison.csv?", "distances.csv?", "timings.csv?", "results.npz?"), seal.FILE),
+    "files?": dict.fromkeys(("comparison.csv?", "distances.csv?", "timings.csv?", "results.npz?"), trust.SEALED_FILE),
     "seal?": str,
 }
 """What `run.json` holds, as far as something reads it."""
@@ -81,7 +79,7 @@ def save(run: Run, output_dir: Path) -> Path:
         try:
             files = write_data(run, draft)
             rendering.render(run, draft)
-            about = seal.sealed(run.about, draft, files)
+            about = trust.sealed(run.about, draft, files)
             rendering.write_text(draft / "run.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
             folder = draft.rename(draft.with_name(draft.name.removeprefix(".")))
         except BaseException:
@@ -98,8 +96,8 @@ def save(run: Run, output_dir: Path) -> Path:
 def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contents of `run.json`: how to repeat a run, where it comes from, and what it read."""
     config = comparison.config
-    plain = arrays.settings(config, {})
-    short = command._replace(words=arrays.shortened(command.words, plain))
+    plain = stored_arrays.plain_settings(config, {})
+    short = command._replace(words=stored_arrays.shortened_words(command.words, plain))
     return {
         "status": folders.COMPLETE,
         "command": short.line,
@@ -122,10 +120,10 @@ def load(folder: Path) -> Run:
         UserError: the folder holds no finished run, or one that this version cannot read.
     """
     try:
-        about = json_file.read(folder / "run.json", DESCRIPTION)
-        seal.check(about, folder)
-        stored = results.load(folder / results.FILE)
-        config = read(arrays.put_back(about["config"], stored))
+        about = trust.read_json(folder / "run.json", DESCRIPTION)
+        trust.check_seal(about, folder)
+        stored = stored_arrays.load_arrays(folder / stored_arrays.FILE)
+        config = read(stored_arrays.put_back(about["config"], stored))
         with own_members.without_code(about.get(own_members.KEY, ())):
             return Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -134,14 +132,14 @@ def load(folder: Path) -> Run:
 
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
     """Put a comparison together from the tables and arrays of a run."""
-    problem, rows = results.problem_from(stored), table(folder, "comparison.csv", Row)
+    problem, rows = stored_arrays.problem_from(stored), table(folder, "comparison.csv", Row)
     return Comparison(
         config=config,
         problem=problem,
         variants=variants_from(config, problem, rows),
         rows=rows,
         distances=table(folder, "distances.csv", Distance),
-        traces={name: results.trace_from(stored, name) for name in config.variant},
+        traces={name: stored_arrays.trace_from(stored, name) for name in config.variant},
         published=table(folder, "published.csv", agreement()) if config.published else (),
         verdicts=own_verdicts.load(folder),
         checks=tuple(
@@ -173,9 +171,10 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
         UserError: there are none that can be read.
     """
     try:
-        about = json_file.read(folder / "run.json", DESCRIPTION)
-        stored = results.load(folder / results.FILE) if arrays.are_named(about["config"]) else {}
-        return read(arrays.put_back(about["config"], stored)), folders.settings(about), about
+        about = trust.read_json(folder / "run.json", DESCRIPTION)
+        named = stored_arrays.are_named(about["config"])
+        stored = stored_arrays.load_arrays(folder / stored_arrays.FILE) if named else {}
+        return read(stored_arrays.put_back(about["config"], stored)), folders.settings(about), about
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{folder}: its run.json cannot be read ({reason(error)})") from error
 
@@ -193,8 +192,8 @@ def write_data(run: Run, folder: Path) -> list[str]:
     tables |= {f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks}
     for name, (schema, rows) in tables.items():
         rendering.write_text(folder / name, records.written(schema, rows))
-    np.savez(folder / results.FILE, **results.of(comparison))
-    return [*tables, results.FILE, *own_verdicts.write(comparison.verdicts, folder)]
+    np.savez(folder / stored_arrays.FILE, **stored_arrays.named_arrays(comparison))
+    return [*tables, stored_arrays.FILE, *own_verdicts.write(comparison.verdicts, folder)]
 
 
 def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:

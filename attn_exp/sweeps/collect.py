@@ -11,7 +11,7 @@ from typing import Any
 from attn_exp import machine
 from attn_exp.errors import UserError, first_line
 from attn_exp.report import papers
-from attn_exp.runs import records, seal
+from attn_exp.runs import records, trust
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import manifest, overview, parquet
 from attn_exp.sweeps.answers.answers import (
@@ -63,9 +63,9 @@ def write(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> 
         "failed": summary.failed,
         "disagreeing": summary.disagreeing,
     }
-    table = (
-        seal.of_file(folder / "results.csv", -1) | {"sha256": digest.hexdigest()} if about["format"] == "csv" else {}
-    )
+    table = {}
+    if about["format"] == "csv":
+        table = trust.seal_of_file(folder / "results.csv", -1) | {"sha256": digest.hexdigest()}
     manifest.write(folder, {**about, **counts, "results": table, "told": text})
     return text, summary.disagreeing
 

@@ -23,13 +23,13 @@ def collect(words: Sequence[str]) -> str:
 
 def render_again(words: Sequence[str]) -> str:
     """Draw the report of a run or a sweep anew, with other figures or at another depth where the words say so."""
-    from attn_exp.runs import asked_again, reader  # noqa: PLC0415
+    from attn_exp.runs import reader, rendering  # noqa: PLC0415
 
     folder = machine.folder(words[0])
     if (folder / "manifest.json").is_file() and not (folder / "run.json").exists():
         from attn_exp.sweeps import collect  # noqa: PLC0415
 
-        changes = asked_again.anew(words[1:], "attn-exp report of a sweep", (asked_again.DEPTH,))
+        changes = rendering.said_anew(words[1:], "attn-exp report of a sweep", (rendering.DEPTH,))
         return collect.again(folder, changes.depth)
     return reader.render_again(folder, words[1:])
 

@@ -18,8 +18,8 @@ from attn_exp import machine
 from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
-from attn_exp.runs import folders, input_files, json_file, own_code, own_members
-from attn_exp.runs.json_file import DamagedError
+from attn_exp.runs import folders, input_files, own_code, own_members, trust
+from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.space import Axis
 from attn_exp.sweeps.task import columns, tally_columns
@@ -146,7 +146,7 @@ def load(folder: Path) -> dict[str, Any]:
     if not os.path.lexists(folder / FILE) and (folder / "run.json").is_file():
         raise UserError(f"{folder} is a run; for a sweep name a folder with a {FILE}")
     try:
-        about = json_file.read(folder / FILE, SHAPE)
+        about = trust.read_json(folder / FILE, SHAPE)
         check(about)
     except FileNotFoundError as error:
         raise UserError(f"{folder}: no sweep there ({FILE}: {error.strerror})") from error

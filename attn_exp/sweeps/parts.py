@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from attn_exp import machine
-from attn_exp.runs.json_file import DamagedError
+from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps import parquet
 from attn_exp.sweeps.answers.cube import OK
 from attn_exp.sweeps.task import as_csv

@@ -47,7 +47,7 @@ def again(folder: Path, point: str | None, own: bool = False) -> str:
     if point is None or not point.isdecimal() or int(point) >= about["points"]:
         raise UserError(f"{folder} is a sweep; name one of its points, 0 to {about['points'] - 1}")
     repeat = command(about, int(point))
-    words = trust.words(repeat.words, folder)
+    words = trust.allowed_words(repeat.words, folder)
     from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
 
     with members(about, [record["form"] for record in about.get("code", ())], folder, own):
@@ -62,7 +62,7 @@ def run_again(folder: Path, own: bool) -> str:
     config, words, about = store.settings_of(folder)
     config, words = with_its_own_arrays(config, words, about, folder)
     with members(about, own_code.names(config), folder, own) as files:
-        repeat = Repeat(tuple(trust.words(words, folder)), own=files)
+        repeat = Repeat(tuple(trust.allowed_words(words, folder)), own=files)
         return run(here(config, folder, about.get("code", ()), own), repeat).text
 
 
@@ -105,4 +105,4 @@ def here(config: Config, folder: Path, records: Sequence[Record], own: bool) -> 
     config = own_code.allowed(config, folder, own)
     for sentence in own_code.changes(config, records):
         print(f"attn_exp: {printable(sentence)}", file=sys.stderr)
-    return replace(config, output_dir=trust.output_dir(config.output_dir))
+    return replace(config, output_dir=trust.allowed_output_dir(config.output_dir))

@@ -18,7 +18,7 @@ from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import quoted
 from attn_exp.errors import UserError, printable
-from attn_exp.runs import index, seal
+from attn_exp.runs import index, trust
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.runs.provenance import Git, ask_git, origin
 from attn_exp.runs.store import USER_ERRORS
@@ -124,7 +124,10 @@ def finished(folder: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
             return None
         table = collect.results(folder, about)
         sealed = last.get("results", {})
-        whole = table.is_dir() if about["format"] == "parquet" else seal.of_file(table, sealed.get("bytes")) == sealed
+        if about["format"] == "parquet":
+            whole = table.is_dir()
+        else:
+            whole = trust.seal_of_file(table, sealed.get("bytes")) == sealed
     except (UserError, OSError):
         return None
     return last if whole and {"told", "disagreeing"} <= last.keys() else None

@@ -208,7 +208,7 @@ def test_a_wrong_name_is_refused_before_anything_is_computed(words: str, said: s
     key, _, value = words.partition("=")
     settings = config(f'{key}="{value}"', "report=none")
     with pytest.raises(UserError, match=re.escape(said)):
-        rendering.check(settings.figures)
+        rendering.check_figures(settings.figures)
 
 
 def test_an_installed_font_is_used_and_others_stand_in_for_what_it_lacks() -> None:

@@ -18,9 +18,9 @@ from attn_exp.diagnosis.foretold import foretold, possible
 from attn_exp.diagnosis.paper import Paper
 from attn_exp.errors import UserError
 from attn_exp.report import worksheet
-from attn_exp.runs.classroom import answers, key
-from attn_exp.runs.classroom.hand_in import graded
-from attn_exp.runs.classroom.hand_out import sheet
+from attn_exp.runs.classroom import answers, sheets
+from attn_exp.runs.classroom.grades import grade_answers
+from attn_exp.runs.classroom.sheets import write_sheets
 from tests.compose import config
 from tests.report.browser import need_chromium
 from tests.report.tab import visit
@@ -36,12 +36,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def handed(*words: str) -> Paper:
     """Write one sheet and return it as its key gives it."""
-    sheet([*words, "to=one"])
-    return key.read(Path("one/key/key.json")).paper(key.composer(typed=False))
+    write_sheets([*words, "to=one"])
+    return sheets.read_key(Path("one/key/key.json")).paper(sheets.composer(typed=False))
 
 
 def result(numbers: str, keys: str = "one/key") -> list[dict[str, str]]:
-    graded([numbers, keys])
+    grade_answers([numbers, keys])
     with Path(keys).parent.joinpath("grades/grades.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -50,7 +50,7 @@ def written(paper: Paper, changed: dict[str, np.ndarray] | None = None) -> str:
     """The file of a student who wrote what is right, or other numbers in some boxes."""
     other = changed or {}
     blanks = tuple(replace(blank, right=other.get(blank.stage, blank.right)) for blank in paper.blanks)
-    return answers.written(replace(paper, blanks=blanks), filled=True)
+    return answers.blank_or_filled(replace(paper, blanks=blanks), filled=True)
 
 
 def test_the_known_answer_of_a_document_is_right(home: Path) -> None:
@@ -118,7 +118,7 @@ def test_rounding_is_carried_through(home: Path) -> None:
 
 def test_a_class_gets_numbers_of_its_own_from_small_whole_ones(home: Path) -> None:
     Path("class.csv").write_text("name\nAda Lovelace\nAlan\nAda Lovelace\n")
-    text = sheet([*DRAWN, "names=class.csv", "variant=[matrix]", "to=class"])
+    text = write_sheets([*DRAWN, "names=class.csv", "variant=[matrix]", "to=class"])
     assert text.startswith("3 sheets")
     keys = [json.loads(path.read_text()) for path in sorted(Path("class/key").glob("*.json"))]
     assert [one["student"] for one in keys] == ["Ada Lovelace", "Ada Lovelace", "Alan"]
@@ -130,7 +130,7 @@ def test_a_class_gets_numbers_of_its_own_from_small_whole_ones(home: Path) -> No
 
 def test_the_same_seed_gives_the_same_sheet(home: Path) -> None:
     for place in ("a", "b"):
-        sheet([*DRAWN, "variant=[matrix]", "seed=5", f"to={place}"])
+        write_sheets([*DRAWN, "variant=[matrix]", "seed=5", f"to={place}"])
     assert Path("a/sheet.html").read_bytes() == Path("b/sheet.html").read_bytes()
     assert Path("a/key/key.json").read_bytes() == Path("b/key/key.json").read_bytes()
 
@@ -194,7 +194,7 @@ def test_semicolons_and_decimal_commas_are_read(home: Path) -> None:
 def test_a_mistake_of_the_teacher_is_one_line(words: Sequence[str], message: str, home: Path) -> None:
     Path("one.csv").write_text("name\nAda\n")
     with pytest.raises(UserError, match=re.escape(message)):
-        sheet([*DRAWN[:1], "embeddings.d_model=4", "variant=[matrix]", *words])
+        write_sheets([*DRAWN[:1], "embeddings.d_model=4", "variant=[matrix]", *words])
     assert not Path("sheets").exists()
 
 
@@ -203,7 +203,7 @@ def test_a_key_that_is_none_is_refused(content: bytes, home: Path) -> None:
     Path("key.json").write_bytes(content)
     Path("mine.csv").write_text("q,1\n")
     with pytest.raises(UserError, match="no key of a sheet"):
-        graded(["mine.csv", "key.json"])
+        grade_answers(["mine.csv", "key.json"])
 
 
 def test_the_page_checks_each_number_as_it_is_typed(home: Path) -> None:

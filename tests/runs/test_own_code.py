@@ -16,7 +16,7 @@ from attn_exp import cli, own_code
 from attn_exp.config.compose import composed
 from attn_exp.errors import UserError
 from attn_exp.own_code import Named
-from attn_exp.runs import seal
+from attn_exp.runs import trust
 
 SPY = """
 from pathlib import Path
@@ -180,7 +180,7 @@ def tampered(folder: Path, form: str) -> None:
     about: dict[str, Any] = json.loads(path.read_text())
     about["config"]["variant"]["matrix"]["form"] = form
     about["words"] = [*about["words"], f"variant.matrix.form={form}"]
-    about["seal"] = seal.of_plain(about)
+    about["seal"] = trust.seal_of_description(about)
     path.write_text(json.dumps(about))
 
 

@@ -18,7 +18,7 @@ from attn_exp.own_code import fingerprint
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.rules import Rules, whole_grid
-from attn_exp.runs import seal
+from attn_exp.runs import trust
 from attn_exp.runs.own_members import without_code
 
 SPY = """
@@ -163,7 +163,7 @@ def test_a_run_is_repeated_where_its_code_is_asked_for(
 def test_a_run_of_somebody_else_starts_nothing(here: Path, ran: Callable[[], bool], change: dict[str, Any]) -> None:
     cli.obey(["mask=causal", "report=none"])
     folder = newest(here)
-    changed = seal.sealed(about(here) | change, folder, list(about(here)["files"]))
+    changed = trust.sealed(about(here) | change, folder, list(about(here)["files"]))
     (folder / "run.json").write_text(json.dumps(changed))
     cli.obey(["report", str(folder)])
     with pytest.raises(UserError, match=r"add --own-code|is no setting of a run"):

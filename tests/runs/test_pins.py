@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from attn_exp.report.sentences import origin as told
-from attn_exp.runs import pins, provenance
+from attn_exp.runs import provenance
 
 AVX512 = ("fma", "avx", "avx2", "avx512f", "avx512bw")
 
@@ -35,14 +35,14 @@ AVX512 = ("fma", "avx", "avx2", "avx512f", "avx512bw")
     ],
 )
 def test_a_pin_below_the_processor_is_told(environment: Any, flags: Any, told: list[str]) -> None:
-    found = list(pins.pins(environment, flags))
+    found = list(provenance.pins(environment, flags))
     assert len(found) == len(told)
     assert all(words in sentence for words, sentence in zip(told, found, strict=True))
 
 
 def test_a_run_records_it_and_the_report_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
-    monkeypatch.setattr(pins, "cpu_flags", lambda: frozenset(AVX512))
+    monkeypatch.setattr(provenance, "cpu_flags", lambda: frozenset(AVX512))
     about = provenance.provenance()
     words = "OPENBLAS_CORETYPE=Prescott holds OpenBLAS to SSE, and this processor has AVX-512"
     assert [each.partition(":")[0] for each in about["pins"]] == [words]
@@ -57,10 +57,10 @@ KERNELS = {"katmai": 0, "prescott": 0, "nehalem": 0, "sandybridge": 1, "haswell"
 @pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="the words are for x86 and Linux")
 @pytest.mark.parametrize("word", ["penryn", "barcelona", "sandybridge", "excavator", "haswell", "zen", "skylakex"])
 def test_openblas_obeys_its_words(word: str) -> None:
-    able = max(level for flag, level in pins.FLAGS.items() if flag in pins.cpu_flags())
+    able = max(level for flag, level in provenance.FLAGS.items() if flag in provenance.cpu_flags())
     program = "import numpy, threadpoolctl; print(threadpoolctl.threadpool_info()[0]['architecture'])"
     environment = os.environ | {"OPENBLAS_CORETYPE": word}
     told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    level = pins.PINS["OPENBLAS_CORETYPE"][1][word]
+    level = provenance.PINS["OPENBLAS_CORETYPE"][1][word]
     obeyed = KERNELS[told.stdout.strip().lower()]
     assert obeyed in {level, min(level, able)}  # a word above the processor is believed by some builds, not by others

@@ -119,16 +119,16 @@ def test_the_newest_report_is_opened_or_its_path_is_said(
         return there
 
     monkeypatch.setattr(webbrowser, "open", browser)
-    said = reader.show(tmp_path)
+    said = reader.open_newest([str(tmp_path)])
     assert opened == [(newest / "report.md").as_uri()]
     assert said == ("" if there else str(newest / "report.md"))
 
 
 def test_without_a_report_there_is_nothing_to_open(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no report yet"):
-        reader.show(tmp_path)
+        reader.open_newest([str(tmp_path)])
     with pytest.raises(UserError, match="nowhere: cannot be read"):
-        reader.show(tmp_path / "nowhere")
+        reader.open_newest([str(tmp_path / "nowhere")])
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tup
             yield blank, head, corner, rows, columns
 
 
-def written(paper: Paper, filled: bool = False) -> str:
+def blank_or_filled(paper: Paper, filled: bool = False) -> str:
     """Return `answers.csv`: empty, or with what is right."""
     lines: list[list[str]] = []
     for blank, head, corner, rows, columns in blocks(paper):
@@ -50,7 +50,7 @@ def written(paper: Paper, filled: bool = False) -> str:
     return as_csv(lines)
 
 
-def read(path: Path, paper: Paper) -> Numbers:
+def read_answers(path: Path, paper: Paper) -> Numbers:
     """Return the numbers of a student's file by stage, `[h r c]`, NaN where a cell is empty.
 
     Raises:
@@ -67,7 +67,7 @@ def read(path: Path, paper: Paper) -> Numbers:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path.name}: not a text in UTF-8; save it as CSV") from error
-    return placed(lines_of(text, path.name), paper, path.name)
+    return numbers_of_blocks(lines_of(text, path.name), paper, path.name)
 
 
 def lines_of(text: str, name: str) -> list[list[str]]:
@@ -81,7 +81,7 @@ def lines_of(text: str, name: str) -> list[list[str]]:
     return [[cell.strip() for cell in line] for line in lines]
 
 
-def placed(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Numbers:
+def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Numbers:
     """Return the numbers of the blocks of a table."""
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     numbers = {blank.stage: np.full(blank.right.shape, np.nan) for blank in paper.blanks}

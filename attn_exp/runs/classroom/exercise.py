@@ -18,7 +18,7 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.report import words, worksheet
 from attn_exp.report.escapes import html
 from attn_exp.report.terminal import table
-from attn_exp.runs.classroom import answers, hand_out
+from attn_exp.runs.classroom import answers, sheets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ class Exercise:
             UserError: a stage that is not asked, numbers of another shape, or a file that cannot be read.
         """
         if isinstance(given, str | Path):
-            filled = answers.read(Path(given), self.paper)
+            filled = answers.read_answers(Path(given), self.paper)
         elif given is not None and not isinstance(given, Mapping):
             raise UserError(f"check: expected the name of a file, or numbers by stage, such as {self.stages[0]}=[...]")
         else:
@@ -190,8 +190,8 @@ def exercise(asked_words: Sequence[str]) -> Exercise:
     for name in ("names", "to"):
         if any(word.startswith(f"{name}=") for word in asked_words):
             raise UserError(f"{name}=: writes files; `attn-exp sheet` does that")
-    asked = hand_out.understood(asked_words)
+    asked = sheets.asked_by(asked_words)
     if len(asked.seeds) > 1:
         raise UserError(f"{len(asked.seeds)} seeds make as many sheets; name one, such as seed=0")
-    _, key, paper = next(hand_out.every_sheet(asked))
+    _, key, paper = next(sheets.every_sheet(asked))
     return Exercise(paper, key.student)

@@ -11,7 +11,7 @@ from attn_exp import machine
 from attn_exp.errors import UserError, first_line
 from attn_exp.report.versus import Versus, versus_page, versus_text
 from attn_exp.runs import folders, store
-from attn_exp.runs.asked_again import DEPTH, anew
+from attn_exp.runs.rendering import DEPTH, said_anew
 from attn_exp.sweeps import collect, manifest
 from attn_exp.sweeps.versus import two_runs, two_sweeps
 from attn_exp.sweeps.versus.two_sweeps import Side
@@ -31,7 +31,7 @@ def compare(words: Sequence[str]) -> tuple[str, bool]:
     if len(names) != 2:
         usage = f"attn-exp compare DIR DIR [{OPTION}] [{DEPTH}=reading]"
         raise UserError(f"attn-exp compare {' '.join(words)}: expected {usage}")
-    changes = anew(settings, "attn-exp compare", (DEPTH,))
+    changes = said_anew(settings, "attn-exp compare", (DEPTH,))
     places = [machine.folder(name) for name in names]
     versus = side_by_side(places[0], places[1])
     if changes.depth:

@@ -1,17 +1,23 @@
-"""`attn-exp sheet`: a worksheet, its blanks as a table, and its key; or one of each for every student of a class."""
+"""`attn-exp sheet`: a sheet for every student of a class, with blanks to fill in and a key to grade by.
+
+A key is the settings that give a student's numbers, and what was asked of them. It holds no answers, and no code.
+"""
 
 from __future__ import annotations
 
 import csv
 import itertools
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from attn_exp import machine
 from attn_exp.config.choices import group_names
+from attn_exp.config.compose import values
 from attn_exp.config.read import read
 from attn_exp.config.schema import Config
 from attn_exp.diagnosis.draw import Numbers, drawn
@@ -20,13 +26,49 @@ from attn_exp.diagnosis.paper import Paper, paper
 from attn_exp.errors import UserError, reason, unknown
 from attn_exp.report import words, worksheet
 from attn_exp.runs.classroom import answers
-from attn_exp.runs.classroom.key import MOST_DIGITS, Key, composer
+from attn_exp.runs.stored_arrays import split_arrays, with_arrays
+from attn_exp.runs.trust import DamagedError, read_json
 
 OWN = ("names", "digits", "stages", "turned", "to")
 """Words of this command; all others are settings of a run."""
 RANGE = re.compile(r"range\((-?\d+),\s*(-?\d+)\)")
 MOST_STUDENTS = 2000
 DRAWN = "embeddings=random"
+
+KEY_SHAPE = {"student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "turned": bool}
+INLINE = ["embeddings=inline", "projections=identity"]
+"""What becomes of an input whose numbers are each student's own."""
+MOST_DIGITS = 6
+Composed = Callable[[tuple[str, ...]], Mapping[str, Any]]
+"""What returns the settings that words compose."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What makes a student's sheet: the words of a run, the student's own `numbers` if any, and how it asks."""
+
+    student: str
+    words: tuple[str, ...]
+    numbers: Mapping[str, Any]
+    stages: tuple[str, ...] = ()
+    digits: int = 2
+    turned: bool = False
+
+    def paper(self, composed: Composed) -> Paper:
+        """Return the sheet; what is right is computed anew.
+
+        Raises:
+            UserError: settings that make no sheet.
+        """
+        settings = composed(self.words + tuple(INLINE if self.numbers else ()))
+        inputs, projections = split_arrays(self.numbers)
+        config = read(with_arrays(settings, inputs, projections) if self.numbers else settings)
+        return paper(config, self.stages, self.digits, self.turned)
+
+    def as_json(self) -> bytes:
+        """Return the key as JSON."""
+        fields = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return (json.dumps(fields, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True)
@@ -42,20 +84,20 @@ class Asked:
     to: Path
 
 
-def sheet(asked_words: Sequence[str]) -> str:
+def write_sheets(asked_words: Sequence[str]) -> str:
     """Write the sheets that the words ask for, and return what to hand out.
 
     Raises:
         UserError: words that no run would take, or that make no sheet; or a folder that is there already.
     """
-    asked = understood(asked_words)
+    asked = asked_by(asked_words)
     keys = list(every_sheet(asked))
     if asked.to.exists():
         raise UserError(f"to={asked.to}: is there already; name another folder, or remove it")
     try:
         asked.to.mkdir(parents=True)
         for name, key, made in keys:
-            write(asked.to, name, key, made, alone=len(keys) == 1)
+            write_sheet(asked.to, name, key, made, alone=len(keys) == 1)
     except OSError as error:
         raise UserError(f"to={asked.to}: cannot be written to ({error.strerror})") from error
     first = asked.to / ("sheet.html" if len(keys) == 1 else "sheets")
@@ -65,18 +107,18 @@ def sheet(asked_words: Sequence[str]) -> str:
     return f"{count}\n{first}\n\n{grading}"
 
 
-def write(folder: Path, name: str, key: Key, made: Paper, alone: bool) -> None:
+def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool) -> None:
     """Write one student's sheet, blanks and key."""
     page = folder / "sheet.html" if alone else machine.own_folder(folder / "sheets") / f"{name}.html"
     blanks = folder / "answers.csv" if alone else machine.own_folder(folder / "answers") / f"{name}.csv"
     keys = machine.own_folder(folder / "key")
-    machine.write(page, text(worksheet.page(made, key.student, f"{name}.csv")))
-    machine.write(blanks, text(answers.written(made)))
-    machine.write(keys / f"{name}.html", text(worksheet.key(made, key.student)))
-    machine.write(keys / f"{name}.json", key.written())
+    machine.write(page, as_bytes(worksheet.page(made, key.student, f"{name}.csv")))
+    machine.write(blanks, as_bytes(answers.blank_or_filled(made)))
+    machine.write(keys / f"{name}.html", as_bytes(worksheet.key(made, key.student)))
+    machine.write(keys / f"{name}.json", key.as_json())
 
 
-def text(content: str) -> bytes:
+def as_bytes(content: str) -> bytes:
     """Return a text as bytes; half a surrogate pair becomes its number."""
     return content.encode("utf-8", "backslashreplace")
 
@@ -116,7 +158,7 @@ def heads_as_asked(asked: Asked, config: Config) -> None:
         raise UserError(f"{typed}: variant={settled.name} has {heads}; add variant=[multi_head]")
 
 
-def understood(asked_words: Sequence[str]) -> Asked:
+def asked_by(asked_words: Sequence[str]) -> Asked:
     """Return what the words say.
 
     Raises:
@@ -205,3 +247,33 @@ def file_names(names: Sequence[str]) -> list[str]:
         made.append(next(file for file in numbered if file.lower() not in taken))
         taken.add(made[-1].lower())
     return made
+
+
+def composer(typed: bool) -> Composed:
+    """Return what composes words, those of a whole class once; what nobody has `typed` now reads no environment."""
+    known: dict[tuple[str, ...], Mapping[str, Any]] = {}
+
+    def composed(words: tuple[str, ...]) -> Mapping[str, Any]:
+        if words not in known:
+            known[words] = values(list(words), [], typed=typed)
+        return known[words]
+
+    return composed
+
+
+def read_key(path: Path) -> Key:
+    """Return the key that a file holds.
+
+    Raises:
+        UserError: it cannot be read, or is none.
+    """
+    try:
+        record = read_json(path, KEY_SHAPE, most=machine.MOST_BYTES)
+    except (OSError, DamagedError, ValueError) as error:
+        raise UserError(f"{path}: no key of a sheet ({error})") from error
+    if not 0 <= record["digits"] <= MOST_DIGITS:
+        raise UserError(f"{path}: no key of a sheet (digits={record['digits']})")
+    return Key(
+        record["student"], tuple(record["words"]), record["numbers"], tuple(record["stages"]), record["digits"],
+        record["turned"],
+    )  # fmt: skip

@@ -21,8 +21,8 @@ from attn_exp.errors import UserError
 from attn_exp.report import words, worksheet
 from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table
-from attn_exp.runs.classroom import answers, key
-from attn_exp.runs.classroom.key import Key
+from attn_exp.runs.classroom import answers
+from attn_exp.runs.classroom.sheets import Key, composer, read_key
 from attn_exp.runs.records import as_csv
 
 HEADS = (words.STUDENT, words.COUNT_POINTS, words.OF, words.FIRST_WRONG, words.MISTAKE, words.WHAT_IT_IS)
@@ -53,7 +53,7 @@ class Handed:
         )  # fmt: skip
 
 
-def graded(places: Sequence[str]) -> str:
+def grade_answers(places: Sequence[str]) -> str:
     """Grade a file or a folder of answers with a key or a folder of keys; write the table and the page of the class.
 
     Raises:
@@ -100,7 +100,7 @@ def grades_of(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
 
 def graded_in_turn(files: Sequence[Path], keys: Mapping[str, Key]) -> Iterator[Handed]:
     """Yield the grade of one file after the other."""
-    only, composed = next(iter(keys.values())) if len(keys) == 1 else None, key.composer(typed=False)
+    only, composed = next(iter(keys.values())) if len(keys) == 1 else None, composer(typed=False)
     latest: Key | None = None
     made: Paper | None = None
     for path in files:
@@ -111,7 +111,7 @@ def graded_in_turn(files: Sequence[Path], keys: Mapping[str, Key]) -> Iterator[H
             made = made if own is latest and made else own.paper(composed)
             latest = own
             named = own.student if own is not only and own.student != "key" else path.stem
-            yield Handed(named, grade(made, answers.read(path, made)))
+            yield Handed(named, grade(made, answers.read_answers(path, made)))
         except UserError as error:
             yield Handed(path.stem, None, str(error))
 
@@ -129,7 +129,7 @@ def keys_of(place: Path) -> dict[str, Key]:
     Raises:
         UserError: there is none, or one that cannot be read.
     """
-    return {path.stem: key.read(path) for path in files_of(place, ".json")}
+    return {path.stem: read_key(path) for path in files_of(place, ".json")}
 
 
 def by_number(path: Path) -> tuple[list[tuple[int, str]], str]:

@@ -15,9 +15,9 @@ from attn_exp.diagnosis.paper import Paper
 from attn_exp.diagnosis.worksheet import Sheet
 from attn_exp.errors import UserError
 from attn_exp.report import formulas, worksheet
-from attn_exp.runs.classroom import answers, hand_in
-from attn_exp.runs.classroom.hand_in import graded
-from attn_exp.runs.classroom.hand_out import class_names, file_names, sheet
+from attn_exp.runs.classroom import answers, grades
+from attn_exp.runs.classroom.grades import grade_answers
+from attn_exp.runs.classroom.sheets import class_names, file_names, write_sheets
 from tests.report.browser import need_chromium
 from tests.report.tab import tab, visit
 from tests.runs.test_classroom import handed, home, result, written
@@ -130,7 +130,7 @@ def test_each_student_has_a_file_of_their_own(names: list[str], files: list[str]
 
 def test_students_of_the_same_name_get_a_sheet_each(home: Path) -> None:
     Path("class.csv").write_text("Bob\nBob\nBob\n")
-    sheet([*SMALL[:4], "stages=[scores]", "names=class.csv", "to=class"])
+    write_sheets([*SMALL[:4], "stages=[scores]", "names=class.csv", "to=class"])
     assert len({path.read_text() for path in Path("class/sheets").iterdir()}) == 3
 
 
@@ -144,7 +144,7 @@ def test_a_formula_names_every_matrix_and_bias_that_is_given(home: Path) -> None
 
 def test_heads_that_the_variant_of_the_sheet_does_not_have_are_refused(home: Path) -> None:
     with pytest.raises(UserError, match=r"head=2: variant=looped has 1 head; add variant=\[multi_head\]"):
-        sheet([*SMALL[:2], "embeddings.d_model=4", "head=2"])
+        write_sheets([*SMALL[:2], "embeddings.d_model=4", "head=2"])
     assert not Path("sheets").exists()
 
 
@@ -193,8 +193,8 @@ def test_what_mistakes_would_give_is_computed_once_for_a_key(home: Path, monkeyp
     Path("all").mkdir()
     for number in range(3):
         blanks = tuple(replace(blank, right=blank.right + number + 1.0) for blank in paper.blanks)
-        Path(f"all/{number}.csv").write_text(answers.written(replace(paper, blanks=blanks), filled=True))
-    graded(["all", "one/key"])
+        Path(f"all/{number}.csv").write_text(answers.blank_or_filled(replace(paper, blanks=blanks), filled=True))
+    grade_answers(["all", "one/key"])
     assert len(computed) == 1
 
 
@@ -203,12 +203,12 @@ def test_many_answers_are_graded_on_all_processors_as_one_after_the_other(
 ) -> None:
     paper = handed(*SMALL)
     Path("all").mkdir()
-    for number in range(2 * hand_in.TOGETHER + 1):
+    for number in range(2 * grades.TOGETHER + 1):
         blanks = tuple(replace(blank, right=blank.right + number % 4) for blank in paper.blanks)
-        Path(f"all/{number:02}.csv").write_text(answers.written(replace(paper, blanks=blanks), filled=True))
+        Path(f"all/{number:02}.csv").write_text(answers.blank_or_filled(replace(paper, blanks=blanks), filled=True))
     Path("all/05.csv").write_bytes(b"\xff\xfe")
-    files, keys = sorted(Path("all").glob("*.csv")), hand_in.keys_of(Path("one/key"))
-    alone = [one.line for one in hand_in.grades_of(files, keys)]
+    files, keys = sorted(Path("all").glob("*.csv")), grades.keys_of(Path("one/key"))
+    alone = [one.line for one in grades.grades_of(files, keys)]
     assert len({line[1:] for line in alone}) >= 3
     monkeypatch.setattr("attn_exp.machine.usable_cores", lambda: 2)
     here = list[Paper]()
@@ -217,23 +217,23 @@ def test_many_answers_are_graded_on_all_processors_as_one_after_the_other(
         here.append(paper)
         return grade(paper, numbers)
 
-    monkeypatch.setattr(hand_in, "grade", counted)
-    assert [one.line for one in hand_in.every_grade(files, keys)] == alone
+    monkeypatch.setattr(grades, "grade", counted)
+    assert [one.line for one in grades.every_grade(files, keys)] == alone
     assert not here  # other processes did it
 
 
 def test_where_no_other_process_can_be_had_one_grades_all(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paper = handed(*SMALL)
     Path("all").mkdir()
-    for number in range(hand_in.TOGETHER + 1):
-        Path(f"all/{number:02}.csv").write_text(answers.written(paper, filled=True))
+    for number in range(grades.TOGETHER + 1):
+        Path(f"all/{number:02}.csv").write_text(answers.blank_or_filled(paper, filled=True))
 
     def refused(*_: object, **__: object) -> None:
         raise OSError("no process")
 
     monkeypatch.setattr("attn_exp.machine.usable_cores", lambda: 2)
-    monkeypatch.setattr(hand_in, "ProcessPoolExecutor", refused)
-    lines = hand_in.every_grade(sorted(Path("all").glob("*.csv")), hand_in.keys_of(Path("one/key")))
+    monkeypatch.setattr(grades, "ProcessPoolExecutor", refused)
+    lines = grades.every_grade(sorted(Path("all").glob("*.csv")), grades.keys_of(Path("one/key")))
     assert {one.line[3:] for one in lines} == {("", "", "all right")}
 
 
@@ -241,4 +241,4 @@ def test_students_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     names = ["Ada", "seed-2", "seed-10", "seed-11-b"]
     for name in reversed(names):
         (tmp_path / f"{name}.csv").touch()
-    assert [path.stem for path in hand_in.files_of(tmp_path, ".csv")] == names
+    assert [path.stem for path in grades.files_of(tmp_path, ".csv")] == names

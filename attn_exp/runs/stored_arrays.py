@@ -1,0 +1,190 @@
+"""Arrays beside settings: those that come in through Python, large ones named by their hash, and `results.npz`.
+
+Settings name the arrays that are too large to be typed, and the file of a run's arrays holds them. It is read without
+running anything and without trusting its sizes.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attn_exp import machine
+from attn_exp.arrays import Array
+from attn_exp.config.large import MARK, as_numbers, name_of, stored
+from attn_exp.config.spelling import spelled
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.forms.trace import Summary, Trace
+from attn_exp.problem.matrices import BIASES, MATRICES
+from attn_exp.problem.problem import Problem
+from attn_exp.runs.trust import DamagedError
+
+FILE = "results.npz"
+
+INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")
+BESIDE = {"tokens", "memory"}
+"""What is said beside any input, and starts none."""
+
+LONGEST_WORD = 2000
+"""A word of more characters names its array, if it holds one."""
+
+
+def is_array_name(key: str) -> bool:
+    return key in (*INPUTS, *MATRICES, *BIASES)
+
+
+def split_arrays(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the input's arrays and the projections', as plain lists."""
+    inputs = {key: as_plain(value) for key, value in settings.items() if key in INPUTS}
+    return inputs, {key: as_plain(value) for key, value in settings.items() if key in (*MATRICES, *BIASES)}
+
+
+def as_plain(value: Any) -> Any:
+    """Return a value as lists and Python's own numbers."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: as_plain(item) for key, item in value.items()}
+    return [as_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def words_to_start(inputs: Mapping[str, Any]) -> list[str]:
+    """Return the words that let the input start at the stage whose arrays are given; none where only names are."""
+    if "vectors" in inputs:
+        return ["embeddings=inline"]
+    return ["embeddings=inline", "projections=none"] if inputs.keys() - BESIDE else []
+
+
+def with_arrays(
+    composed: Mapping[str, Any], inputs: Mapping[str, Any], projections: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the composed values with the arrays in their place."""
+    settings = dict(composed)
+    if inputs:
+        kept = composed["embeddings"] if inputs.keys() <= BESIDE else {}
+        settings["embeddings"] = {**kept, **inputs}
+    if projections:
+        section = composed["projections"]
+        settings["projections"] = {**section, "given": {**(section.get("given") or {}), **projections}}
+    return settings
+
+
+def named_or_spelled(value: Any) -> str:
+    """Return a value as it is typed, or the name of an array too large to be typed."""
+    array = as_numbers(value)
+    return spelled(value) if array is None else stored(name_of(array))
+
+
+def plain_settings(value: Any, arrays: dict[str, Array]) -> Any:
+    """Return settings as plain values; large arrays go to `arrays` and leave `{"array": name}`."""
+    if is_dataclass(value):
+        return {field.name: plain_settings(getattr(value, field.name), arrays) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain_settings(item, arrays) for key, item in value.items()}
+    if not isinstance(value, list | tuple | np.ndarray):
+        return value
+    array = as_numbers(value)
+    if array is None:
+        return value.tolist() if isinstance(value, np.ndarray) else [plain_settings(item, arrays) for item in value]
+    name = name_of(array)
+    arrays[name] = array
+    return {MARK: name}
+
+
+def put_back(value: Any, arrays: Mapping[str, Array]) -> Any:
+    """Return settings with every named array in its place.
+
+    Raises:
+        KeyError: an array that is not there.
+    """
+    if isinstance(value, Mapping):
+        if set(value) == {MARK} and isinstance(value[MARK], str):
+            return arrays[stored(value[MARK])].tolist()
+        return {key: put_back(item, arrays) for key, item in value.items()}
+    return [put_back(item, arrays) for item in value] if isinstance(value, list) else value
+
+
+def are_named(value: Any) -> bool:
+    """Say whether settings name an array that lies elsewhere."""
+    if isinstance(value, Mapping):
+        return set(value) == {MARK} or any(map(are_named, value.values()))
+    return isinstance(value, list) and any(map(are_named, value))
+
+
+def shortened_words(words: Sequence[str], plain: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words of a command in which the longest name their array, as in `key=array:...`."""
+    return tuple(word if len(word) <= LONGEST_WORD else short_word(word, plain) for word in words)
+
+
+def short_word(word: str, plain: Mapping[str, Any]) -> str:
+    """Return one word with the name of its array for a value; a word that holds none stays."""
+    key = word.partition("=")[0]
+    place: Any = plain
+    for part in key.lstrip("+").split("."):
+        place = place.get(part) if isinstance(place, Mapping) else None
+    if isinstance(place, Mapping) and set(place) == {MARK}:
+        return f"{key}={stored(place[MARK])}"
+    return word
+
+
+def named_arrays(comparison: Comparison) -> dict[str, Any]:
+    """Name every array of a run: those of the problem, its projections, its settings, and `<variant>/<stage>`."""
+    problem = comparison.problem
+    named: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(problem)}
+    named |= named.pop("projections")
+    for variant, trace in comparison.traces.items():
+        named |= {f"{variant}/{stage}": array for stage, array in trace.stages()}
+        if trace.summary is not None:
+            named |= {f"{variant}/summary/{name}": array for name, array in vars(trace.summary).items()}
+    given: dict[str, Array] = {}
+    plain_settings(comparison.config, given)
+    named |= {stored(name): array for name, array in given.items()}
+    return {name: np.asarray(array) for name, array in named.items() if array is not None}
+
+
+def load_arrays(path: Path) -> dict[str, Array]:
+    """Return the arrays of a run.
+
+    Raises:
+        OSError: there is no such file, or no regular one.
+        DamagedError: it holds something else, or claims sizes that its bytes do not have.
+    """
+    with machine.opened(path) as file:
+        try:
+            check_packing(zipfile.ZipFile(file))
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as stored:
+                return dict(stored)
+        except DamagedError:
+            raise
+        except Exception as error:  # the readers of ZIP and of NumPy raise a dozen kinds for bytes that are not theirs
+            raise DamagedError(f"{path.name} holds no arrays that can be read") from error
+
+
+def check_packing(archive: zipfile.ZipFile) -> None:
+    """Refuse an archive whose files could be larger than itself: those of a run are stored as they are."""
+    if any(item.compress_type != zipfile.ZIP_STORED for item in archive.infolist()):
+        raise DamagedError(f"{FILE} is packed otherwise than a run packs it")
+
+
+def problem_from(results: Mapping[str, Array]) -> Problem:
+    """Put the problem together from the arrays of a run."""
+    names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections", "past"}
+    projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
+    tokens, key_tokens = (tuple(str(token) for token in results[name]) for name in ("tokens", "key_tokens"))
+    stages: dict[str, Any] = {name: results.get(name) for name in names}
+    past = int(results.get("past", np.array(0)))
+    return Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=past, **stages)
+
+
+def trace_from(results: Mapping[str, Array], variant: str) -> Trace:
+    """Put the trace of a variant together from the arrays of a run."""
+    stages: dict[str, Any] = {field.name: results.get(f"{variant}/{field.name}") for field in fields(Trace)}
+    parts: dict[str, Any] = {field.name: results.get(f"{variant}/summary/{field.name}") for field in fields(Summary)}
+    whole = all(part is not None for part in parts.values())
+    return Trace(**stages | {"summary": Summary(**parts) if whole else None})
