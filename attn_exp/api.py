@@ -123,13 +123,13 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
         UserError: numbers that have no place in the run, or settings that no run would take.
     """
     from attn_exp.config.compose import composed  # noqa: PLC0415 - most imports need none
-    from attn_exp.diagnosis import numbers  # noqa: PLC0415
+    from attn_exp.diagnosis import explain as explaining  # noqa: PLC0415
     from attn_exp.experiment.recipes import STAGES  # noqa: PLC0415
 
     answers = {key: value for key, value in given.items() if key in STAGES}
     settings = [f"{key}={spelled(as_plain(value))}" for key, value in given.items() if key not in STAGES]
     folders = folders_of(config_dir)
-    return numbers.explain(composed([*worded(words), *settings], folders), answers, " ".join([*words, *settings]))
+    return explaining.explain(composed([*worded(words), *settings], folders), answers, " ".join([*words, *settings]))
 
 
 def sheet(*words: str, **settings: Any) -> Exercise:

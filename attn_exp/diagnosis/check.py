@@ -11,16 +11,19 @@ from time import perf_counter
 import numpy as np
 
 from attn_exp.diagnosis import ask
+from attn_exp.diagnosis.answers import OVERFLOWS, SINGLE, Answers
 from attn_exp.diagnosis.ask import Seen, Tried, failing
 from attn_exp.diagnosis.asked import Asked
 from attn_exp.diagnosis.behaviour import behaviours
 from attn_exp.diagnosis.call import WIDE, Caller
+from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, expected
+from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.gradients import gradients
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.modules import Bound, bound
-from attn_exp.diagnosis.naming import SINGLE, named
 from attn_exp.diagnosis.precision import error, only_rounded, representable
+from attn_exp.diagnosis.properties import unexplained
 from attn_exp.diagnosis.remarks import remarks
 from attn_exp.diagnosis.shrink import shrunk
 from attn_exp.errors import UserError
@@ -99,9 +102,11 @@ def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Ver
     behaved = list(behaviours(caller, ask.rounded(tried.case, caller), digits))
     edges = list(remarks(caller, tried.case))
     again = asked_again(caller, seen, wrong)
-    broken = [name for finding, name in behaved if finding.state == BROKEN]
+    broken = tuple(dict.fromkeys(name for finding, name in behaved if finding.state == BROKEN and name))
     tell("which mistake it is")
-    diagnosis, computes = named(seen, wrong, behaved, digits, DIGITS[caller.dtype])
+    lost = {case for case, _ in wrong}
+    right = [pair for pair in seen if pair[0] not in lost]
+    found = explained(Answers(wrong + right, digits, DIGITS[caller.dtype], broken)) if wrong else Explained()
     findings = (
         Finding("it can be called", HELD, manner(caller)),
         *rungs(seen, wrong, caller, digits),
@@ -112,19 +117,30 @@ def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Ver
         gradients(caller, tried.case, digits),
     )
     passed = not any(finding.state == BROKEN for finding in findings)
-    manners = tuple(dict.fromkeys(name for name in broken if name))
-    names = manners if diagnosis.names in ((), ("no_max_subtraction",)) and manners else diagnosis.names
-    if passed:
-        names = remarked(edges)
+    names = remarked(edges) if passed else named(found, broken)
     tell("the smallest input that fails")
     smallest = shrunk(own, caller, function, wrong, digits, names) if wrong else None
     tell("")
     return Verdict(
         name=own.name, passed=passed, mistakes=names,
-        computes=computes if wrong or passed else behaviour_of(names, findings),
-        findings=findings, asked=asked.words, alike=diagnosis.alike, smallest=smallest,
+        computes=computed(found, seen, wrong) if wrong or passed else behaviour_of(names, findings),
+        findings=findings, asked=asked.words, alike=found.alike, smallest=smallest,
         seconds=perf_counter() - subject.start,
     )  # fmt: skip
+
+
+def named(found: Explained, broken: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the mistakes of a function that did not pass: those that its numbers show, else those between calls."""
+    return broken if broken and found.names in ((), OVERFLOWS) else found.names
+
+
+def computed(found: Explained, seen: Seen, wrong: Seen) -> str:
+    """Return what a function computes, in words."""
+    if not wrong:
+        return "attention as it was asked for"
+    if found.setting:
+        return what_a_setting_computes(found.setting)
+    return what_mistakes_compute(found.names) if found.names else unexplained(seen, wrong)
 
 
 def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
@@ -178,12 +194,12 @@ def precise(caller: Caller, seen: Seen) -> tuple[int, str]:
 
 def rungs(seen: Seen, wrong: Seen, caller: Caller, digits: int) -> Iterator[Finding]:
     """Yield a finding for each kind of question."""
-    lost = {id(case) for case, _ in wrong}
+    lost = {case for case, _ in wrong}
     for rung, group in groupby(sorted(seen, key=lambda pair: order(seen, pair[0])), key=lambda pair: pair[0].rung):
         questions = list(group)
         refused = [answer.error for _, answer in questions if answer.output is None]
         failed = [answer for case, answer in questions if answer.output is None and not case.optional]
-        bad = [(case, answer) for case, answer in questions if id(case) in lost]
+        bad = [(case, answer) for case, answer in questions if case in lost]
         if bad:
             yield Finding(rung, BROKEN, how_wrong(bad[0]))
         elif any(not answer.refused for answer in failed):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.asked import Asked, asked
 from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.numbers import explain
+from attn_exp.diagnosis.explain import explain
 from attn_exp.errors import UserError, unknown
 from attn_exp.own_code import find_function
 

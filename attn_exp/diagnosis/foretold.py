@@ -9,8 +9,8 @@ import numpy as np
 
 from attn_exp import mistakes
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.numbers import candidates_of, case_of
 from attn_exp.diagnosis.paper import Paper
-from attn_exp.diagnosis.suspects import case_of, single
 from attn_exp.diagnosis.worksheet import stages
 from attn_exp.experiment.recipes import Stages
 
@@ -38,7 +38,7 @@ class Foretold:
 def foretold(paper: Paper) -> Iterator[Foretold]:
     """Yield what each mistake that a student can make here would give; of its ways, the first that a box shows."""
     case, seen = case_of(paper.sheet), set[str]()
-    for candidate in single(paper.sheet):
+    for candidate in candidates_of(paper.sheet):
         name = candidate.names[0]
         mistake = mistakes.mistake(name)
         if name in seen or mistake.remark or mistake.group in ("precision", "behaviour"):

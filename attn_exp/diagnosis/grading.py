@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from attn_exp import mistakes
 from attn_exp.arrays import Array
-from attn_exp.diagnosis import readings, suspects
 from attn_exp.diagnosis.boxes import Box
-from attn_exp.diagnosis.chance import by_chance
-from attn_exp.diagnosis.diagnose import of_another_setting
-from attn_exp.diagnosis.mixed import mistake_and_slip
-from attn_exp.diagnosis.pairs import two_mistakes
+from attn_exp.diagnosis.candidates import what_a_setting_computes
+from attn_exp.diagnosis.explanations import TWO, explained
+from attn_exp.diagnosis.numbers import Numbers
 from attn_exp.diagnosis.paper import Paper
-from attn_exp.diagnosis.slips import every_slip, is_slip
-from attn_exp.diagnosis.worksheet import Sheet, agrees, unfollowed, wrong
+from attn_exp.diagnosis.slips import every_slip
+from attn_exp.diagnosis.worksheet import Sheet, unfollowed, wrong
 from attn_exp.experiment.recipes import Stages
 
 RIGHT, FOLLOWS, WRONG, EMPTY = "right", "follows", "wrong", "empty"
@@ -128,37 +126,20 @@ def boxed(sheet: Sheet, place: int, exact: Stages) -> Boxed:
 
 
 def diagnosed(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
-    """Return the mistakes that give a sheet's numbers, and a sentence; or the slip, or what is wrong first."""
-    for layout in (sheet, readings.turned(sheet)):
-        if layout is not None and layout.boxes:
-            turned = " (tokens in columns)" if layout is not sheet else ""
-            if layout is not sheet and agrees(layout, layout.right):
-                return (), "right, with tokens in columns"
-            suspect = suspects.one_of(layout, paper.catalogue)
-            if suspect is not None:
-                return suspect.names, sentences(suspect.names) + turned
-    return unusual(sheet, paper)
-
-
-def sentences(names: Sequence[str]) -> str:
-    """Return what mistakes do, in their own sentences."""
-    return " ".join(mistakes.mistake(name).says for name in names)
-
-
-def unusual(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:
-    """Return the same where no mistake gives every number: a slip, another setting, one and a slip, or two mistakes."""
-    slips = every_slip(sheet)
-    bad = [slip for slip in slips if slip]
-    if is_slip(slips):
+    """Return the mistakes that give a sheet's numbers, or the setting that does, and a sentence; or the slip, or what
+    is wrong first."""
+    evidence = Numbers(sheet, lambda: paper.catalogue, kind="sheet")
+    found = explained(evidence)
+    if found.reading is not None:
+        return (), "right, with tokens in columns"
+    tried = len(paper.catalogue)
+    if found.names and not (found.by == TWO and found.view.tell_too_little(tried**2)):
+        besides = f" A slip besides: {found.slip}" if found.slip else ""
+        besides += " (tokens in columns)" if found.view.sheet is not sheet else ""
+        return found.names, " ".join(mistakes.mistake(name).says for name in found.names) + besides
+    if found.setting:
+        return (found.setting,), what_a_setting_computes(found.setting)
+    bad = [slip for slip in found.slips or every_slip(sheet) if slip]
+    if found.slips:
         return (), f"a slip: {bad[0]}"
-    other = suspects.another_setting(sheet, {})
-    if other is not None:
-        return (other.setting,), of_another_setting(other.setting)
-    known = paper.catalogue
-    both = mistake_and_slip(sheet, known)
-    if both is not None:
-        return both[0].names, f"{sentences(both[0].names)} A slip besides: {both[1]}"
-    two = two_mistakes(sheet, known)
-    if two is not None and not by_chance(sheet, known, len(known) ** 2):
-        return two.names, sentences(two.names)
     return (), f"no known mistake gives these numbers; {bad[0].box.stage} is the first that is wrong" if bad else ""

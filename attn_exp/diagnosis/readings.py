@@ -10,8 +10,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.boxes import TURNED, Box
-from attn_exp.diagnosis.holding import rounded
-from attn_exp.diagnosis.worksheet import Sheet, stages
+from attn_exp.diagnosis.worksheet import Sheet, rounded, stages
 from attn_exp.forms.pipeline import Recipe, Step
 
 LOGITS = ("scores", "logits", "capped", "masked")
@@ -26,9 +25,8 @@ class Reading:
     remark: str
 
 
-def readings(sheet: Sheet) -> Iterator[Reading]:
-    """Yield every way in which the numbers may be right, the plainest first."""
-    yield Reading(sheet, sheet.right, "")
+def other_readings(sheet: Sheet) -> Iterator[Reading]:
+    """Yield every way in which the numbers may be right beside the plain one."""
     yield from renamed(sheet)
     yield from early(sheet)
     yield from shifted(sheet)
@@ -122,8 +120,8 @@ def fewest_digits(sheet: Sheet) -> int | None:
     return int(digits) if 1 <= digits <= 4 else None
 
 
-def own_digits(sheet: Sheet) -> Sheet | None:
-    """Return the sheet in which each number is as exact as its own digits, or None where that is the same."""
+def by_own_digits(sheet: Sheet) -> Sheet:
+    """Return the sheet on which each number is as exact as its own digits; the same one where it is so already."""
     boxes = tuple(replace(box, halves=box.own) for box in sheet.boxes)
     same = all(np.array_equal(new.halves, old.halves) for new, old in zip(boxes, sheet.boxes, strict=True))
-    return None if same else replace(sheet, boxes=boxes)
+    return sheet if same else replace(sheet, boxes=boxes)

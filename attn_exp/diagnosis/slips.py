@@ -9,8 +9,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.boxes import Box
-from attn_exp.diagnosis.holding import held
-from attn_exp.diagnosis.worksheet import Sheet, part, stages, unfollowed, wrong
+from attn_exp.diagnosis.worksheet import Sheet, held, part, stages, unfollowed, wrong
 from attn_exp.experiment.recipes import Stages
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding
 from attn_exp.forms.pipeline import Recipe

@@ -7,7 +7,7 @@ numbers in the boxes before it; or lie between, as far as the rounding of those 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -17,15 +17,19 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.diagnosis.boxes import Box
-from attn_exp.diagnosis.holding import STEPS, EnoughError, ended, held, other_step
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.mistaken import copied, right
 from attn_exp.experiment.recipes import STAGES, Stages, stages_of
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.pipeline import Recipe
+from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.own_code import any_named
 from attn_exp.problem.problem import Problem
 
+STEPS = {
+    "q": "place", "k": "place", "v": "place", "scores": "score", "logits": "scaled", "capped": "bent",
+    "masked": "forbid", "weights": "after", "context": "gather",
+}  # fmt: skip
+"""The last step of each stage."""
 LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
 """The step after which no other changes a stage."""
 MOST_CELLS = 400
@@ -47,6 +51,28 @@ def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, 
     return prepared(config, bind=bind)
 
 
+class Itself:
+    """Stands for an object in a key: equal to what stands for that very object, which it keeps."""
+
+    def __init__(self, it: Any) -> None:
+        self.it = it
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.it is self.it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """What was worked out for one sheet: `missed` are the cells of a box that do not follow by some steps, and `moving`
+    the copies of the first so many boxes, in each of which a cell is moved."""
+
+    missed: dict[tuple[int, tuple[Itself, ...]], Array] = field(default_factory=dict)
+    moving: dict[int, list[Box]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class Sheet:
     """A variant on its problem, and the boxes that are filled in, in the order of the stages.
@@ -59,8 +85,8 @@ class Sheet:
     problem: Problem
     boxes: tuple[Box, ...]
     scratch: tuple[str, ...] | None = None
-    known: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
-    """What follows from these boxes, kept for other recipes of the same steps."""
+    followed: Followed = field(default_factory=Followed, init=False, repr=False)
+    """What follows from these boxes by some steps, for other recipes of the same steps."""
 
     @cached_property
     def open(self) -> bool:
@@ -108,14 +134,13 @@ def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
 
     Recipes that differ only in later steps share the answer.
     """
-    names = (one.name for one in fields(recipe))
+    names = [one.name for one in fields(recipe)]
     last = LAST.get(sheet.boxes[place].stage, "finish")
-    upto = itertools.takewhile(lambda name: name != last, names)
-    key = (place, id(getattr(recipe, last)), *(id(getattr(recipe, name)) for name in upto))
-    if key not in sheet.known:
-        sheet.known[key] = recipe, follows_not(sheet, recipe, place)  # the recipe stays, and so do its ids
-    missed: Array = sheet.known[key][1]
-    return missed
+    steps = (getattr(recipe, name) for name in (*itertools.takewhile(lambda name: name != last, names), last))
+    key = place, tuple(map(Itself, steps))
+    if key not in sheet.followed.missed:
+        sheet.followed.missed[key] = follows_not(sheet, recipe, place)
+    return sheet.followed.missed[key]
 
 
 def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
@@ -126,7 +151,9 @@ def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
     missed = box.misses(centre)
     if not missed.any() or centre is None or centre.shape != box.values.shape:
         return missed
-    room = reach(sheet, recipe, moving(sheet, earlier), box.stage, centre)
+    if place not in sheet.followed.moving:
+        sheet.followed.moving[place] = nudged(earlier)
+    room = reach(sheet, recipe, sheet.followed.moving[place], box.stage, centre)
     if sheet.open and not box.misses(centre, room + FAR * box.halves).any():
         room = room + on_the_way(sheet, held(recipe, earlier), box, centre)
     return missed & box.misses(centre, room)
@@ -160,15 +187,6 @@ def reach(sheet: Sheet, recipe: Recipe, moving: Sequence[Box], stage: str, centr
     return apart
 
 
-def moving(sheet: Sheet, boxes: Sequence[Box]) -> list[Box]:
-    """Return the same copies of the first boxes of a sheet, made once."""
-    key = ("nudged", len(boxes))
-    if key not in sheet.known:
-        sheet.known[key] = nudged(boxes)
-    kept: list[Box] = sheet.known[key]
-    return kept
-
-
 def nudged(boxes: Sequence[Box]) -> list[Box]:
     """Return copies of boxes `[n ...]`, in each of which one cell is moved by its rounding; in the last one none is."""
     cells = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
@@ -198,3 +216,72 @@ def one_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | 
     if stage in ("k", "v") and array is not None and array.shape[1] != shared:
         return array[:, :: max(array.shape[1] // shared, 1)]
     return array
+
+
+# Recipes that go on from numbers a person wrote, that end early, or that round on the way
+
+
+class EnoughError(Exception):
+    """Carries the stage that was asked for out of a computation, which ends there."""
+
+    def __init__(self, array: Array) -> None:
+        super().__init__()
+        self.array = array
+
+
+def ended(step: Step) -> Step:
+    """Return the step after which nothing else is computed."""
+
+    def end(*given: Any) -> Any:
+        raise EnoughError(step(*given))
+
+    return end
+
+
+def held(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
+    """Return the recipe that goes on from the numbers in these boxes instead of its own."""
+    steps: dict[str, Any] = {}
+    for box in boxes:
+        if box.stage in STEPS:
+            name = STEPS[box.stage]
+            steps[name] = filled(steps.get(name, getattr(recipe, name)), box)
+    return replace(recipe, **steps)
+
+
+def other_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Recipe:
+    """Return the recipe with the step of that name changed."""
+    steps: dict[str, Any] = {name: change(getattr(recipe, name))}
+    return replace(recipe, **steps)
+
+
+def filled(step: Step, box: Box) -> Step:
+    """Return the step with a box's numbers in place of its own, where they are given."""
+
+    whole = bool(box.given.all())
+
+    def place(at: Any, side: str, heads: Array, positions: Any) -> Array:
+        array: Array = step(at, side, heads, positions)
+        return fill(array) if side == box.stage else array
+
+    def instead(at: Any, *given: Any) -> Array:
+        if not whole:
+            return fill(step(at, *given))
+        return np.array(np.broadcast_to(box.values, (at.batch, *box.values.shape[-3:])))
+
+    def fill(array: Array) -> Array:
+        if array.shape[1:] != box.values.shape[1 - array.ndim :]:
+            raise ValueError("the box is of another shape")
+        return np.where(box.given, box.values, array)
+
+    return place if box.stage in "qkv" else instead
+
+
+def rounded(recipe: Recipe, digits: int) -> Recipe:
+    """Return the recipe that writes down every stage with so many decimals and goes on from that."""
+
+    def rounding(step: Step) -> Step:
+        return lambda *given: np.round(step(*given), digits)
+
+    for name in ("project", "place", "score", "scaled", "bent", "forbid", "after", "gather"):
+        recipe = other_step(recipe, name, rounding)
+    return recipe

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis import suspects
+from attn_exp.diagnosis import numbers
 from attn_exp.diagnosis.grading import Grade, grade
 from attn_exp.diagnosis.paper import Paper
 from attn_exp.diagnosis.worksheet import Sheet
@@ -183,9 +183,9 @@ def test_the_sentences_of_grades_are_read_without_scrolling_on_a_laptop(width: i
 
 
 def test_what_mistakes_would_give_is_computed_once_for_a_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paper, computed, catalogue = handed(*SMALL), list[Sheet](), suspects.catalogue
+    paper, computed, catalogue = handed(*SMALL), list[Sheet](), numbers.catalogue
 
-    def counted(sheet: Sheet) -> list[suspects.Made]:
+    def counted(sheet: Sheet) -> list[numbers.Made]:
         computed.append(sheet)
         return catalogue(sheet)
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from attn_exp import machine, mistakes
-from attn_exp.diagnosis.diagnose import of_another_setting
+from attn_exp.diagnosis.candidates import what_a_setting_computes
 from attn_exp.diagnosis.grading import Grade, grade
 from attn_exp.diagnosis.paper import Paper
 from attn_exp.errors import UserError
@@ -120,7 +120,7 @@ def common(handed: Sequence[Handed]) -> Iterator[tuple[str, int, str]]:
     """Yield how many students made each mistake, or took another setting, the commonest first."""
     counts = Counter(name for one in handed if one.grade for name in one.grade.mistakes)
     for name, count in counts.most_common():
-        yield name, count, mistakes.mistake(name).says if name in mistakes.names() else of_another_setting(name)
+        yield name, count, mistakes.mistake(name).says if name in mistakes.names() else what_a_setting_computes(name)
 
 
 def keys_of(place: Path) -> dict[str, Key]:

@@ -1,0 +1,185 @@
+"""Evidence of a function: its answers to questions, and which recipes give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.ask import failing
+from attn_exp.diagnosis.candidates import (
+    Candidate,
+    Explained,
+    best,
+    every_mistake,
+    everywhere,
+    fitted_fills,
+    is_right,
+    other_settings,
+    pairs_of,
+    scaled_as_usual,
+)
+from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, without_blind
+from attn_exp.diagnosis.libraries import DIGITS
+from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
+from attn_exp.mistakes.behaviour import first_keys
+
+SINGLE = DIGITS["float32"]
+LARGE = "large inputs"
+FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole numbers", "one token")
+"""Questions of few tokens: sums in half precision stay near the right ones."""
+OVERFLOWS = ("no_max_subtraction",)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Questions with a function's answers, those that are wrong first.
+
+    They are held to `digits` bits: the function's own, or fewer. `kept` bits are in its inputs, and `broken` are the
+    mistakes that it shows between calls.
+    """
+
+    seen: Sequence[tuple[Case, Answer]]
+    digits: int
+    kept: int
+    broken: Sequence[str] = ()
+    bits: str = "own"
+    kind = "function"
+
+    def views(self, first: bool) -> Iterator[Answers]:
+        """Yield the answers held to their own bits, and at `first` to those of float32 and of a half type too.
+
+        Where they are right to so many bits, two mistakes that cancel each other would explain nothing.
+        """
+        lowered = [("float32", SINGLE)] if self.digits > SINGLE else []
+        lowered += [(self.half, DIGITS[self.half])] if self.half else []
+        levels = (replace(self, bits=bits, digits=digits) for bits, digits in (lowered if first else []))
+        yield from (view for view in (self, *levels) if not is_right(view.seen, view.digits))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether rare explanations are worth a look: to the bits of float32 only the plainest are."""
+        return self.bits != "float32"
+
+    @cached_property
+    def half(self) -> str:
+        """The half type that the answers are rounded to, or nothing."""
+        return representable([answer for _, answer in self.seen[:4]])
+
+    @cached_property
+    def single(self) -> list[Candidate]:
+        """Every way of every mistake that can show, and fills that are read off the answers."""
+        return [*every_mistake([case for case, _ in self.seen]), *fitted_fills(self.seen)]
+
+    def gives(self, candidate: Candidate) -> bool:
+        """Say whether a candidate gives every answer, within rounding; what raised an error says nothing."""
+        explained = 0
+        for case, answer in self.seen:
+            if answer.output is None:
+                continue
+            stages = predicted(candidate.change(case), case.given)
+            if stages is None and answer.output.shape != expected(case)["output"].shape:
+                continue  # neither fits these shapes
+            if stages is None or differs(*without_blind_rows(answer.output, stages), self.digits):
+                return False
+            explained += 1
+        return explained > 0
+
+    def single_that_fit(self) -> list[Candidate]:
+        return [candidate for candidate in self.single if self.gives(candidate)]
+
+    def pairs_that_fit(self) -> list[Candidate]:
+        return [pair for pair in pairs_of(self.single, self.seen) if self.gives(pair)]
+
+    def setting_that_fits(self) -> str:
+        """Return the first other setting that gives every answer, or nothing."""
+        others = [(word, everywhere(change)) for word, change in other_settings(self.seen[0][0].recipe)]
+        words = ((word, change) for word, change in (*others, ("scale=true", scaled_as_usual)))
+        return next((word for word, change in words if self.gives(Candidate((word,), change))), "")
+
+    def likelier(self, found: Explained) -> Explained:
+        """Return what is likelier than an explanation: entries of a batch that see each other than another setting,
+        and half precision than a missing maximum, which large numbers show to few bits alone."""
+        if found.setting and "batch_mixed" in self.broken:
+            return Explained(("batch_mixed",))
+        if found.names == OVERFLOWS and self.bits != "own":
+            return self.half_precision() or found
+        return found
+
+    def between_calls(self) -> Explained | None:
+        """Return what changes from call to call, which no numbers explain."""
+        unsteady = [name for name in self.broken if name in ("dropout_on", "not_deterministic")]
+        return Explained((unsteady[0],)) if unsteady else None
+
+    def batch_mixed(self) -> Explained | None:
+        return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
+
+    def overflow_besides(self) -> Explained | None:
+        """Return the one mistake that explains all but questions with large logits, where one of these overflows."""
+        if not any(case.rung == LARGE and overflowed(answer) for case, answer in self.seen):
+            return None
+        rest = self.without_large()
+        found = None if is_right(rest.seen, rest.digits) else best(rest.single_that_fit())
+        return None if found is None else self.likelier(found)
+
+    def without_large(self) -> Answers:
+        """Return the questions whose logits are small enough for any type."""
+        return replace(self, seen=[(case, answer) for case, answer in self.seen if case.rung != LARGE])
+
+    def tail_dropped(self) -> Explained | None:
+        """Return a dropped tail, where all is right, or right for the first keys or the first queries alone."""
+        most = 0
+        for case, answer in self.without_large().seen:
+            if answer.output is None or not differs(answer.output, expected(case), self.digits):
+                continue
+            kept = max(keys_kept(case, answer.output, self.digits), queries_kept(case, answer.output, self.digits))
+            if kept < 0:
+                return None
+            most = max(most, kept)
+        return Explained(("tail_dropped",)) if most > 0 else None
+
+    def half_precision(self) -> Explained | None:
+        """Return the half-precision mistake that gives the numbers, which may be rounded to a half type too."""
+        plain = [pair for pair in self.seen if pair[0].rung in FEW]
+        coarse = DIGITS[self.half] if self.half else 0
+        if self.kept < SINGLE or failing(plain, coarse or 8) or (coarse and only_rounded(plain, coarse)):
+            return None
+        name = half_mistake(plain, self.half)
+        return Explained((name,)) if name else None
+
+
+def without_blind_rows(output: Array, stages: Mapping[str, Array]) -> tuple[Array, Mapping[str, Array]]:
+    """Return both without the rows in which a query sees no key."""
+    return without_blind(output, stages), {**stages, "output": without_blind(stages["output"], stages)}
+
+
+def overflowed(answer: Answer) -> bool:
+    return answer.output is not None and not bool(np.isfinite(answer.output).all())
+
+
+def keys_kept(case: Case, output: Array, digits: int) -> int:
+    """Return to how many of the first keys this is the answer: 0 where it is nothing at all, -1 where to none."""
+    keys = expected(case)["masked"].shape[-1]
+    for count in range(keys - 1, -1, -1):
+        stages = predicted(first_keys(partial(min, count))(case.recipe), case.given)
+        nothing = count == 0 and not np.nan_to_num(output).any()
+        if nothing or (stages is not None and not differs(output, stages, digits)):
+            return count
+    return -1
+
+
+def queries_kept(case: Case, output: Array, digits: int) -> int:
+    """Return how many of the first queries are right, where the others are one number, such as 0; -1 where none is."""
+    right = expected(case)
+    if output.shape != right["output"].shape:
+        return -1
+    for count in range(output.shape[-2] - 1, 0, -1):
+        rest = output[..., count:, :]
+        same = np.isnan(rest).all() or (rest == rest.ravel()[0]).all()
+        first = {**right, "output": right["output"][..., :count, :]}
+        if same and not differs(output[..., :count, :], first, digits):
+            return count
+    return -1

@@ -1,0 +1,277 @@
+"""What may explain evidence: mistakes of the catalogue, two of them in a row, and settings that nobody asked for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attn_exp import mistakes
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
+from attn_exp.experiment.recipes import features
+from attn_exp.forms.pipeline import Recipe
+from attn_exp.mistakes.masks import added, filled
+from attn_exp.mistakes.mistake import Change
+from attn_exp.rules import names as rule_names
+from attn_exp.rules import normalizer
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.mask import Mask
+from attn_exp.rules.masks.window import Window
+from attn_exp.rules.positions.rope import Rope
+from attn_exp.rules.scores.alibi import Alibi
+from attn_exp.rules.scores.score import Score
+from attn_exp.rules.scores.sink import Sink
+from attn_exp.rules.scores.softcap import Softcap
+
+if TYPE_CHECKING:
+    from attn_exp.diagnosis.readings import Reading
+    from attn_exp.diagnosis.slips import Slip
+
+Seen = Sequence[tuple[Case, Answer]]
+
+GROUPS = (
+    "scale", "products", "masks", "heads", "positions", "scores", "softmax", "precision", "behaviour",
+)  # fmt: skip
+"""Of two mistakes that nobody can tell apart here, the one of the earlier group is named."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Mistakes by name, or a setting in the words of a run, and what it does to a case's recipe.
+
+    `fitted`: a number in it was read off the answers.
+    """
+
+    names: tuple[str, ...]
+    change: Callable[[Case], Recipe]
+    fitted: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """What explains evidence: mistakes by name, or a setting in the words of a run; nothing where all is empty.
+
+    `alike` are other names that give the very same numbers. Of numbers in boxes, `reading` says how they are right, and
+    `slips` are the wrong cells of each box, of which `slip` stands beside a mistake. `by` is the name of the
+    explanation, and `view` the evidence as it was read then.
+    """
+
+    names: tuple[str, ...] = ()
+    alike: tuple[tuple[str, ...], ...] = ()
+    setting: str = ""
+    reading: Reading | None = None
+    slips: tuple[Slip | None, ...] = ()
+    slip: Slip | None = None
+    by: str = ""
+    view: Any = None
+
+
+def best(fits: Sequence[Candidate]) -> Explained | None:
+    """Return the likeliest of the mistakes that fit; the others are named beside it."""
+    if not fits:
+        return None
+    first, *rest = sorted(fits, key=rank)
+    others = dict.fromkeys(tuple(sorted(set(candidate.names))) for candidate in rest)
+    others.pop(tuple(sorted(set(first.names))), None)
+    return Explained(first.names, tuple(others))
+
+
+def rank(candidate: Candidate) -> tuple[int, ...]:
+    """Return what puts the likelier explanation first: fewer mistakes, none fitted, those that need most, by group."""
+    made = [mistakes.mistake(name) for name in candidate.names]
+    specific, place = sum(len(one.needs) for one in made), sum(GROUPS.index(one.group) for one in made)
+    return len(candidate.names), candidate.fitted, -specific, place
+
+
+def what_mistakes_compute(names: Sequence[str]) -> str:
+    """Return what mistakes do, in one line."""
+    return f"attention with {' and '.join(names)}: {' '.join(mistakes.mistake(name).says for name in names)}"
+
+
+def what_a_setting_computes(words: str) -> str:
+    """Return what a setting computes that nobody asked for, in one line."""
+    return f"attention with {words}, which was not asked for"
+
+
+# One mistake
+
+
+def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
+    """Yield every way of every mistake that can show in what was asked, but those that only round."""
+    present = features((case.recipe, case.given) for case in cases)
+    for name in mistakes.names():
+        mistake = mistakes.mistake(name)
+        if set(mistake.needs) <= present and not mistake.remark and mistake.group != "precision":
+            for change in mistake.changes:
+                yield Candidate((name,), everywhere(change))
+            if mistake.group == "scale":
+                yield from (Candidate((name,), where_not_said(change)) for change in mistake.changes)
+
+
+def rounding_mistakes() -> Iterator[Candidate]:
+    """Yield every way of the mistakes that only round more than needed."""
+    for name in mistakes.names():
+        mistake = mistakes.mistake(name)
+        if mistake.group == "precision":
+            yield from (Candidate((name,), everywhere(change)) for change in mistake.changes)
+
+
+def everywhere(change: Change) -> Callable[[Case], Recipe]:
+    return lambda case: change(case.recipe)
+
+
+def where_not_said(change: Change) -> Callable[[Case], Recipe]:
+    """Return the change of a default: where a scale is passed, the function uses that."""
+    return lambda case: case.recipe if case.explicit_scale else change(case.recipe)
+
+
+# A small fill whose number is read off the answer
+
+
+def fitted_fills(seen: Seen) -> Iterator[Candidate]:
+    """Yield the fill, and the penalty, that the first answer with hidden keys shows."""
+    for case, answer in seen:
+        number = fitted_logit(case, answer, np.zeros_like)
+        if number is not None:
+            yield Candidate(("mask_small_fill",), everywhere(filled(number)), fitted=True)
+            penalty = fitted_logit(case, answer, lambda logits: logits)
+            if penalty is not None:
+                yield Candidate(("mask_small_fill",), everywhere(added(penalty)), fitted=True)
+            return
+
+
+def fitted_logit(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -> float | None:
+    """Return the logit f that hidden keys would need beyond their `hidden` ones: the answer is linear in `z = e^f`.
+
+    With A the sum of `e^l` over the seen keys and N that of `e^l v`, n hidden keys and M the sum of their values:
+    `o (A + n z) = N + z M`. Of the estimates of z, one for each number of the answer, the middle one is taken, each
+    weighed by how much it tells.
+    """
+    if answer.output is None or case.given.x is not None or not case.recipe.rules.masks:
+        return None
+    stages = predicted(case.recipe, case.given)
+    if stages is None or stages["output"].shape != answer.output.shape:
+        return None
+    open_places = np.isfinite(stages["masked"])
+    if open_places.all():
+        return None
+    biased = np.where(open_places, stages["masked"], stages["capped"])
+    shown = np.where(open_places, np.exp(biased), 0.0)
+    kept_out = np.where(open_places, 0.0, np.exp(hidden(biased)))
+    total, mixed = shown.sum(axis=-1, keepdims=True), shown @ stages["v"]
+    count, values = kept_out.sum(axis=-1, keepdims=True), kept_out @ stages["v"]
+    above, below = mixed - answer.output * total, answer.output * count - values
+    clear = np.abs(below) > 1e-3 * np.abs(below).max(initial=0.0)
+    with np.errstate(all="ignore"):
+        share = float(np.sum((above * below)[clear]) / max(np.sum((below * below)[clear]), 1e-300))
+    return float(np.log(share)) if np.isfinite(share) and share > 1e-30 else None
+
+
+# Two mistakes
+
+
+def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
+    """Yield pairs of mistakes, one made after the other; those that change nothing here are left out.
+
+    Where each changes other steps, one order stands for both.
+    """
+    telling = [(candidate, fields_changed(candidate, seen)) for candidate in single if tells(candidate, seen)]
+    for (one, first), (other, second) in itertools.combinations(telling, 2):
+        if one.names != other.names:
+            names = tuple(sorted((*one.names, *other.names)))
+            yield Candidate(names, composed(one, other))
+            if order_matters(first, second):
+                yield Candidate(names, composed(other, one))
+
+
+def composed(one: Candidate, other: Candidate) -> Callable[[Case], Recipe]:
+    return lambda case: other.change(replace(case, recipe=one.change(case)))
+
+
+def tells(candidate: Candidate, seen: Seen) -> bool:
+    """Say whether a mistake changes any of the first answers beyond rounding."""
+    for case, _ in seen[:4]:
+        right, wrong = predicted(case.recipe, case.given), predicted(candidate.change(case), case.given)
+        if right is None or wrong is None or differs(wrong["output"], right, 40):
+            return True
+    return False
+
+
+def fields_changed(candidate: Candidate, seen: Seen) -> set[str]:
+    """Return the fields of a recipe that a mistake changes."""
+    pairs = [(candidate.change(case), case.recipe) for case, _ in seen[:4]]
+    return {
+        field.name
+        for made, old in pairs
+        for field in fields(old)
+        if getattr(made, field.name) is not getattr(old, field.name)
+    }
+
+
+SETTINGS, CHOSEN = {"rules", "heads", "groups", "positions"}, {"allowed", "project"}
+"""Fields that say what is asked, and steps that some mistakes choose by them."""
+
+
+def order_matters(first: set[str], second: set[str]) -> bool:
+    """Say whether the order of two mistakes matters, by the fields that they change."""
+    by_settings = any(one & SETTINGS and other & CHOSEN for one, other in ((first, second), (second, first)))
+    return bool(first & second) or by_settings
+
+
+# Another setting
+
+RULES: tuple[tuple[str, Mask | Score], ...] = (
+    ("mask=causal", Causal()),
+    ("score=sink score.sink.logit=0", Sink(0.0)),
+    ("score=alibi", Alibi()),
+    *((f"score=softcap score.softcap.cap={cap:g}", Softcap(cap)) for cap in (10.0, 20.0, 30.0, 50.0, 100.0)),
+)
+
+
+def other_settings(recipe: Recipe) -> Iterator[tuple[str, Change]]:
+    """Yield other settings than those of a recipe, in the words of a run, each with the change that makes them."""
+    known = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
+    for word, rule in RULES:
+        if type(rule) not in known:
+            yield word, with_masks(rule) if isinstance(rule, Mask) else with_score(rule)
+    for left in range(1, 9) if not recipe.rules.masks else ():
+        yield f"mask=[causal,window] mask.window.left={left}", with_masks(Causal(), Window(left, -1))
+        yield f"mask=window mask.window.left={left} mask.window.right={left}", with_masks(Window(left, left))
+    for name in rule_names("normalizer"):
+        if name != recipe.rules.normalizer.name:
+            yield f"normalizer={name}", with_normalizer(name)
+    if not recipe.positions:
+        yield "position=rope", with_rope(Rope())
+        yield "position=rope position.rope.interleaved=true", with_rope(Rope(interleaved=True))
+
+
+def with_normalizer(name: str) -> Change:
+    return lambda recipe: recipe.with_rules(normalizer=normalizer(name))
+
+
+def with_masks(*masks: Mask) -> Change:
+    return lambda recipe: recipe.with_rules(masks=(*recipe.rules.masks, *masks))
+
+
+def with_score(rule: Score) -> Change:
+    return lambda recipe: recipe.with_rules(scores=(*recipe.rules.scores, rule))
+
+
+def with_rope(rope: Rope) -> Change:
+    return lambda recipe: replace(recipe, positions=(rope,))
+
+
+def scaled_as_usual(case: Case) -> Recipe:
+    """Return the recipe with the scale `1 / sqrt(d)`, whatever scale was asked for or passed."""
+    given = case.given
+    size = given.q.shape[-1] if given.q is not None else given.arrays["W_q"].shape[1] // case.recipe.heads
+    return case.recipe.with_rules(scale=size**-0.5)
+
+
+def is_right(seen: Seen, digits: int) -> bool:
+    """Say whether all answers are right, to so many bits."""
+    return all(answer.output is None or not differs(answer.output, expected(case), digits) for case, answer in seen)
