@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attn_exp.config.read import read
-from attn_exp.config.repeat import Repeat
-from attn_exp.config.spelling import spelled
+from attn_exp.config.schema import read_config
+from attn_exp.config.spelling import Repeat, spelled
 from attn_exp.errors import UserError, worded
 from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
@@ -47,7 +46,7 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     chosen = [f"{key}={spelled(as_plain(value))}" for key, value in settings.items() if not is_array_name(key)]
     all_words = [*words_to_start(input_arrays), *worded(words), *chosen]
     folders = folders_of(config_dir)
-    config = read(with_arrays(values(all_words, folders), input_arrays, projections))
+    config = read_config(with_arrays(values(all_words, folders), input_arrays, projections))
     given = [f"embeddings.{key}={named_or_spelled(value)}" for key, value in input_arrays.items()]
     given += [f"++projections.given.{key}={named_or_spelled(value)}" for key, value in projections.items()]
     return Result(*execution.compute(config), repeat_command([*all_words, *given], folders))

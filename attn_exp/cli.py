@@ -15,8 +15,8 @@ from attn_exp.errors import UserError, brief, printable
 
 if TYPE_CHECKING:
     from attn_exp.config.command_line import Asked
-    from attn_exp.config.repeat import Repeat
     from attn_exp.config.schema import Config
+    from attn_exp.config.spelling import Repeat
 
 DONE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -134,7 +134,7 @@ def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
 
 def members() -> Mapping[str, Sequence[str]]:
     """Return the names that some settings may have: those of files of the project."""
-    from attn_exp.config.figure_presets import PRESETS  # noqa: PLC0415 - `--help` alone asks
+    from attn_exp.config.schema import PRESETS  # noqa: PLC0415 - `--help` alone asks
     from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415
     from attn_exp.problem import generators  # noqa: PLC0415
     from attn_exp.rules import names  # noqa: PLC0415

@@ -12,7 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from attn_exp.config.schema import Config, Embeddings, Variant
+from attn_exp.config.inputs import Embeddings
+from attn_exp.config.schema import Config, Variant
 from attn_exp.runs import index
 from attn_exp.runs.store import about
 

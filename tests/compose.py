@@ -19,11 +19,9 @@ from omegaconf.errors import OmegaConfBaseException
 from attn_exp import registry
 from attn_exp.config.choices import group_names
 from attn_exp.config.compose import check_choices, composed, composed_once, plain, register_schema, with_quotes
-from attn_exp.config.loader import opened
-from attn_exp.config.read import read
-from attn_exp.config.schema import Config
+from attn_exp.config.loader import changes_part_of_an_array, opened
+from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import key_of, known_to_hydra
-from attn_exp.config.yaml_file import change_a_part
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.own_code import mark_named, variants_of_code
@@ -35,7 +33,7 @@ UNUSUAL = ("hydra", "oc.env", "@")
 def config(*overrides: str) -> Config:
     """Return the configuration that these words on the command line give."""
     unusual = any(mark in word for word in overrides for mark in UNUSUAL)
-    if registry.OUTSIDE or unusual or variants_of_code(overrides) or change_a_part(overrides):
+    if registry.OUTSIDE or unusual or variants_of_code(overrides) or changes_part_of_an_array(overrides):
         return composed(overrides, ())
     try:
         return with_values(overrides)
@@ -54,7 +52,7 @@ def with_values(words: Sequence[str]) -> Config:
             [with_quotes(known_to_hydra(word)) for word in words if key_of(word) not in groups]
         )
         ConfigLoaderImpl._apply_overrides_to_config(said, settings)
-        return read(mark_named(plain(settings), words))
+        return read_config(mark_named(plain(settings), words))
 
 
 @functools.cache

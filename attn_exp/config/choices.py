@@ -21,10 +21,10 @@ def conf_dir() -> Path:
 
 def choices(group: str, folders: Sequence[str] = ()) -> list[str]:
     """Return the names of a group's choices, those of users' own folders and from outside the package among them."""
-    return sorted({*written(group, folders), *own_choices.nodes(group)})
+    return sorted({*yaml_choices(group, folders), *own_choices.nodes(group)})
 
 
-def written(group: str, folders: Sequence[str] = ()) -> list[str]:
+def yaml_choices(group: str, folders: Sequence[str] = ()) -> list[str]:
     """Return the names of a group's choices that have YAML."""
     return sorted(
         {path.stem for folder in (conf_dir(), *map(Path, folders)) for path in (folder / group).glob("*.yaml")}

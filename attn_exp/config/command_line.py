@@ -28,10 +28,8 @@ from attn_exp.config.compose import (
 )
 from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
 from attn_exp.config.loader import environment, opened
-from attn_exp.config.read import read
-from attn_exp.config.repeat import Repeat
-from attn_exp.config.schema import Config
-from attn_exp.config.spelling import known_to_hydra
+from attn_exp.config.schema import Config, read_config
+from attn_exp.config.spelling import Repeat, known_to_hydra
 from attn_exp.errors import UserError
 from attn_exp.own_code import mark_named
 
@@ -256,7 +254,7 @@ def launch(asked: ManyByHydra, check: Callable[[Config], object], run: Callable[
     codes, errors = [0], list[Exception]()
 
     def settings(composed: DictConfig) -> Config:
-        return read(mark_named(plain(composed), asked.words))
+        return read_config(mark_named(plain(composed), asked.words))
 
     def job(composed: DictConfig) -> None:
         try:

@@ -21,15 +21,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp import own_code, registry
-from attn_exp.config import large, own_choices
-from attn_exp.config.another_input import MEMORY
+from attn_exp.config import large_arrays, own_choices
 from attn_exp.config.choices import ONE_CHOICE, choices, group_names
 from attn_exp.config.hydra_errors import what_hydra_stumbles_over
+from attn_exp.config.inputs import MEMORY
 from attn_exp.config.loader import check_composed, environment, opened
-from attn_exp.config.read import read
-from attn_exp.config.repeat import Repeat
-from attn_exp.config.schema import Config
-from attn_exp.config.spelling import known_to_hydra, quoted
+from attn_exp.config.schema import Config, read_config
+from attn_exp.config.spelling import Repeat, known_to_hydra, quoted
 from attn_exp.errors import UserError, brief
 
 NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"
@@ -49,7 +47,7 @@ def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True
     Raises:
         UserError: words or files that cannot be read, or settings of the wrong kind.
     """
-    return read(values(words, folders, typed=typed))
+    return read_config(values(words, folders, typed=typed))
 
 
 def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> dict[str, Any]:
@@ -136,7 +134,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     arrays = getattr(hydra.config_loader, "arrays", {})
-    filled = {str(key): large.put_in(value, arrays) if arrays else value for key, value in settings.items()}
+    filled = {str(key): large_arrays.put_in(value, arrays) if arrays else value for key, value in settings.items()}
     return own_choices.closed(filled)
 
 

@@ -8,8 +8,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from attn_exp import registry
-from attn_exp.config.kinds import AS_IS, FLAG, NUMBER, TEXT, WHOLE, Kind, refuse
-from attn_exp.config.several import NAMES, TEXTS, list_of
+from attn_exp.config.kinds import AS_IS, FLAG, NAMES, NUMBER, TEXT, TEXTS, WHOLE, Kind, list_of, refuse
 from attn_exp.errors import UserError, brief, shown, unknown
 
 Schema = TypeVar("Schema")
@@ -91,13 +90,13 @@ def container_kind(origin: Any, inside: tuple[Any, ...]) -> Kind:
     if origin is tuple and is_dataclass(inside[0]):
         return list_of(kind_of(inside[0]))
     if origin is Mapping and is_dataclass(inside[1]):
-        return named(kind_of(inside[1]))
+        return by_name(kind_of(inside[1]))
     return AS_IS
 
 
 def optional(kind: Kind) -> Kind:
     """Take None as well."""
-    return Kind(lambda value, key: None if value is None else kind.read(value, key), kind.choices)
+    return Kind(lambda value, key: None if value is None else kind.read(value, key))
 
 
 def section(schema: type) -> Kind:
@@ -110,7 +109,7 @@ def array_or(schema: type) -> Kind:
     return Kind(lambda value, key: section(schema).read(value, key) if isinstance(value, Mapping) else value)
 
 
-def named(kind: Kind) -> Kind:
+def by_name(kind: Kind) -> Kind:
     """Take a mapping of names to the settings of one group."""
 
     def read(value: Any, key: str) -> dict[str, Any]:

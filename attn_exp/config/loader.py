@@ -1,34 +1,174 @@
-"""Hydra's loader of YAML, for files that somebody else may have written: values come in, and nothing is run.
+"""Hydra's loader of YAML, for files that may be large, and that somebody else may have written.
 
-A `hydra:` section could name callbacks, launchers and folders, and `_target_` any function at all; Hydra would call
-them. So files of users' own folders may hold neither, and no interpolation in them reads the environment.
+Large: OmegaConf makes a node of every number and copies all of them a dozen times. So libyaml reads a file where it is
+there, a name stands for a large array while Hydra composes, and the array itself is put back at the end.
+
+Somebody else's: values come in, and nothing is run. A `hydra:` section could name callbacks, launchers and folders, and
+`_target_` any function at all; Hydra would call them. So files of users' own folders may hold neither, and no
+interpolation in them reads the environment.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import IConfigRepository
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ResultDefault
 from hydra.core.global_hydra import GlobalHydra
-from hydra.plugins.config_source import ConfigResult
+from hydra.plugins.config_source import ConfigLoadError, ConfigResult
 from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.resolvers import oc
+from yaml import resolver
 
 from attn_exp import machine, own_code
-from attn_exp.config import own_choices, yaml_file
-from attn_exp.config.choices import conf_dir, written
-from attn_exp.errors import UserError
+from attn_exp.config import large_arrays, own_choices
+from attn_exp.config.choices import conf_dir, yaml_choices
+from attn_exp.errors import UserError, brief, first_line, shown
+
+MOST_BYTES = 256 * 2**20
+"""The largest file of YAML that is read."""
+
+DEEPEST = 500
+"""Levels of lists in lists that are read."""
+
+MOST_VALUES = 10_000_000
+"""Values that anchors may make of a file."""
+
+INSIDE = re.compile(r"\+{0,2}[^=]*[.\[]\d")
+"""The key of a word that changes one number of an array."""
+
+REFERENCE = re.compile(r"\$\{[^}]*[.\[]\d")
+"""An interpolation that reads one number of an array."""
+
+FLOAT = re.compile(
+    r"""^(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
+    |[-+]?[0-9]+(?:_[0-9]+)*[eE][-+]?[0-9]+
+    |\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?
+    |[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*
+    |[-+]?\.(?:inf|Inf|INF)
+    |\.(?:nan|NaN|NAN))$""",
+    re.VERBOSE,
+)
+"""What Hydra reads as a float; YAML 1.1 itself takes 1e5 for a text."""
+
+Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Reader(Safe):  # type: ignore[misc] # PyYAML comes without types
+    """Reads YAML as OmegaConf does: plain values alone, dates as texts, and no key twice."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own name and kind
+        first: [(tag, form) for tag, form in forms if not tag.endswith((":timestamp", ":float"))]
+        for first, forms in Safe.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        names = set[str]()
+        for key, _ in node.value:
+            if key.tag == resolver.BaseResolver.DEFAULT_SCALAR_TAG:
+                if key.value in names:
+                    message = f"found duplicate key {key.value}"
+                    raise yaml.constructor.ConstructorError("in a mapping", None, message, key.start_mark)
+                names.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+Reader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
+
+
+class Arrays(dict[str, Any]):
+    """Large arrays by name; Hydra copies its sources, and all copies share these."""
+
+    def __deepcopy__(self, memo: Any) -> Arrays:
+        return self
+
+
+class Source(FileConfigSource):
+    """A folder of YAML as Hydra sees it. `arrays` gets the large arrays of its files, unless it is None."""
+
+    def __init__(self, provider: str, path: str, arrays: Arrays | None) -> None:
+        super().__init__(provider, path)
+        self.arrays = arrays
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        path = Path(self.path, self._normalize_file_name(config_path)).resolve()
+        if not path.exists():
+            raise ConfigLoadError(f"Config not found : {path}")
+        try:
+            text = machine.read_text(path, MOST_BYTES)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+        header = self._get_header_dict(text[:512])
+        return ConfigResult(self.provider, f"file://{self.path}", OmegaConf.create(self.values(path, text)), header)
+
+    def values(self, path: Path, text: str) -> Any:
+        """Return the plain values of a text, the names of large arrays in their place."""
+        values = parse_yaml(path, text)
+        if not isinstance(values, dict | None):
+            raise UserError(f"{path}: expected settings, such as head: 2; got {brief(shown(values), 40)}")
+        values = {} if values is None else values
+        return values if self.arrays is None or REFERENCE.search(text) else large_arrays.taken_out(values, self.arrays)
+
+
+def parse_yaml(path: Path, text: str) -> Any:
+    """Return what a text of YAML holds; errors name its file and line."""
+    try:
+        check_depth(path, text)
+        values = yaml.load(text, Loader=Reader)
+        if "*" in text and (size := count_values(values, {})) > MOST_VALUES:
+            raise UserError(
+                f"{path}: its anchors repeat each other to {size:,} values; expected at most {MOST_VALUES:,}"
+            )
+        return values
+    except UserError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+        raise UserError(f"{path}{line}: {error.problem or error.context}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(f"{path}: {first_line(error)}") from error
+
+
+def check_depth(path: Path, text: str) -> None:
+    """Refuse lists in lists beyond any sense: libyaml would end the whole program on them."""
+    if sum(map(text.count, "[{-:?")) <= DEEPEST:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=Reader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise UserError(f"{path}: the settings nest too deeply to be read")
+
+
+def count_values(value: Any, known: dict[int, int]) -> int:
+    """Return how many values there are once every anchor is written out where it is named; `known` holds what is."""
+    if not isinstance(value, list | dict):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = 0  # what holds itself is refused later, as nested without end
+        known[id(value)] = sum(
+            count_values(item, known) for item in (value.values() if isinstance(value, dict) else value)
+        )
+    return known[id(value)]
+
+
+def changes_part_of_an_array(words: Sequence[str]) -> bool:
+    """Say whether words change one number of an array, which has to be among the settings for that."""
+    return any(INSIDE.match(word.partition("=")[0]) for word in words)
+
 
 VERSION_BASE = "1.3"
 SHIPPED = ("hydra", "main", "schema")
@@ -46,9 +186,9 @@ class Loader(ConfigLoaderImpl):
 
     def __init__(self, config_search_path: ConfigSearchPath, whole: bool) -> None:
         super().__init__(config_search_path)
-        self.arrays = yaml_file.Arrays()
+        self.arrays = Arrays()
         self.repository.sources = [
-            yaml_file.Source(source.provider, source.path, None if whole else self.arrays)
+            Source(source.provider, source.path, None if whole else self.arrays)
             if source.scheme() == "file"
             else source
             for source in self.repository.sources
@@ -122,7 +262,7 @@ def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = F
         search_path.append("command-line", f"file://{Path(os.path.abspath(folder))}")
     search_path.get_path().append(schema)
     setbase(VERSION_BASE)
-    loader = Loader(search_path, whole or yaml_file.change_a_part(words))
+    loader = Loader(search_path, whole or changes_part_of_an_array(words))
     hydra, before = Hydra(task_name="attn_exp", config_loader=loader), GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = hydra
     try:
@@ -141,7 +281,7 @@ def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]
     new = [
         (group, name)
         for group, members in nodes.items()
-        for name in (members.keys() - set(written(group, folders)) if members else ())  # mostly there are none
+        for name in (members.keys() - set(yaml_choices(group, folders)) if members else ())  # mostly there are none
     ]
     for group, name in new:
         store.store(group=group, name=name, node=nodes[group][name])

@@ -71,7 +71,7 @@ def write(words: Sequence[str]) -> str:
     Raises:
         UserError: other words, a name that Hydra could not choose, or a file that is there already.
     """
-    folder, name = understood(words)
+    folder, name = read_place(words)
     command = f"python -m attn_exp {OPTION} {shlex.quote(str(folder))} experiment={name}"
     text = TEMPLATE.format(command=command, name=name)
     place = folder / "experiment" / f"{name}.yaml"
@@ -79,7 +79,7 @@ def write(words: Sequence[str]) -> str:
         raise UserError(f"{place}: cannot be written ({folder} is no folder)")
     try:
         folder.mkdir(exist_ok=True, parents=True)
-        written(place, text.encode())
+        write_new_file(place, text.encode())
     except FileExistsError as error:
         raise UserError(f"{place}: is there already; choose another name, or edit it") from error
     except OSError as error:
@@ -87,7 +87,7 @@ def write(words: Sequence[str]) -> str:
     return f"{place}\n\n{command}"
 
 
-def written(place: Path, data: bytes) -> None:
+def write_new_file(place: Path, data: bytes) -> None:
     """Write a file that is not there yet, through no link."""
     machine.own_folder(place.parent)
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | machine.NO_FOLLOW, 0o666)
@@ -95,7 +95,7 @@ def written(place: Path, data: bytes) -> None:
         file.write(data)
 
 
-def understood(words: Sequence[str]) -> tuple[Path, str]:
+def read_place(words: Sequence[str]) -> tuple[Path, str]:
     """Return the folder and the name that the words say.
 
     Raises:

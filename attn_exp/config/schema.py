@@ -4,53 +4,30 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
-from attn_exp.config.another_input import another_input
-from attn_exp.config.drawn import DISTRIBUTIONS, DRAWS, STREAMS, Array, Draw, Projections
-from attn_exp.config.fields import array_or, optional
-from attn_exp.config.kinds import FLAG, NUMBER, Says, any_seed, at_least, between, choice, file_name, folder, multiplier
-from attn_exp.config.several import mapping_of, preset_name, text_or_words, token_names, words, words_of
-from attn_exp.config.trained import Model, or_left
+from attn_exp.config.fields import array_or, kind_of, optional, read_fields
+from attn_exp.config.inputs import DRAWS, STREAMS, Draw, Embeddings, Model, Projections, or_left
+from attn_exp.config.kinds import (
+    AT_LEAST_0,
+    FLAG,
+    NUMBER,
+    Says,
+    any_seed,
+    at_least,
+    between,
+    choice,
+    file_name,
+    folder,
+    mapping_of,
+    multiplier,
+    refuse,
+    words,
+    words_of,
+)
 
 ROUNDED = ("x", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v")
 ALIGN, JOIN = ("top_left", "bottom_right", "before_filler"), ("and", "or")
-
-
-def input_schema() -> type:
-    """Return what describes an input; a memory is one too, so the class below names itself."""
-    return Embeddings
-
-
-@dataclass(frozen=True)
-class Embeddings:
-    """Where the input comes from. Exactly one stage starts the problem: `vectors`, `q` and `k`, or `weights`.
-
-    `tokens` are names, how many there are, or a file of them. `vectors` is x, `[t m]`, or `[m t]` with `columns`.
-    `distribution` draws x from the run's seed, or by a `generator` and `seed` of its own, between `low` and `high`;
-    `file` reads it from a file, its `array` where there are several; `text` draws a vector for each of its words;
-    `source` asks any other source by its name. `memory` is another input, of whose tokens the keys and values are made:
-    cross attention.
-    """
-
-    tokens: Annotated[tuple[str, ...] | int | str, token_names()] | None = None
-    vectors: Array = None
-    d_model: Annotated[int, at_least(1)] | None = None
-    distribution: Annotated[str, choice(*DISTRIBUTIONS)] | None = None
-    low: float | None = None
-    high: float | None = None
-    generator: str | None = None
-    seed: int | None = None
-    file: str | None = None
-    text: Annotated[str | tuple[str, ...], text_or_words()] | None = None
-    array: str | None = None
-    columns: bool = False
-    q: Array = None
-    k: Array = None
-    v: Array = None
-    weights: Array = None
-    source: Mapping[str, Any] = field(default_factory=dict)
-    memory: Annotated["Embeddings | None", optional(another_input(input_schema))] = None
 
 
 @dataclass(frozen=True)
@@ -114,13 +91,31 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Size:
+    """How large figures are, in inches; `font_size` is in points. Without a height, each is as high as it needs."""
+
+    width: float
+    height: float | None = None
+    font_size: float = 8
+    font: str = "DejaVu Sans"
+
+
+PRESETS = {
+    "paper": Size(width=6.3),  # the text width of an A4 page
+    "slides": Size(width=13.333, height=7.5, font_size=21),  # 16:9, with the letters of a slide's own text
+    "poster": Size(width=18, font_size=26),  # half the width of A0 upright, read from two steps away
+}
+"""Where figures are shown, and how large that makes them: a preset is a line here."""
+
+
+@dataclass(frozen=True)
 class Figures:
     """How figures are written: in which formats, how large and which; what is left out, the preset says."""
 
     format: Annotated[
         tuple[str, ...], words_of("png", "svg", "pdf"), Says("png, svg, pdf, or several as [svg,pdf]")
     ] = ("svg",)
-    preset: Annotated[str, preset_name(), Says("where they are shown: {preset}")] = "paper"
+    preset: Annotated[str, choice(*PRESETS), Says("where they are shown: {preset}")] = "paper"
     width: Annotated[float, between(3, 20), Says("how many inches wide figures are", "the preset's")] | None = None
     height: Annotated[float, between(2, 20), Says("and how many high", "the preset's, or what each needs")] | None = (
         None
@@ -241,3 +236,30 @@ class Config:
     notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
     published: Annotated[tuple[Published, ...], Says("printed figures to hold the run against; presets fill it")] = ()
     strict: Annotated[bool, Says("true: exit code 1 where a printed figure disagrees; also published.strict")] = False
+
+
+def read_config(values: Mapping[str, Any]) -> Config:
+    """Return the configuration that the plain values describe.
+
+    Raises:
+        UserError: an unknown key, or a value of the wrong kind, named with what was expected.
+    """
+    config = Config(**read_fields(Config, values, ""))
+    check_seed(config.seed, config.generator)
+    return config
+
+
+def check_seed(seed: int, generator: str) -> None:
+    """Refuse a seed below 0 where each array has a stream of its own; what a library takes, its generator says."""
+    if generator == STREAMS and seed < 0:
+        refuse(seed, "seed", AT_LEAST_0)
+
+
+def read_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Read some settings of a run alone, by name; what is no setting stays as it is.
+
+    Raises:
+        UserError: a value of the wrong kind.
+    """
+    hints = get_type_hints(Config, include_extras=True)
+    return {name: kind_of(hints.get(name, Any)).read(value, name) for name, value in values.items()}

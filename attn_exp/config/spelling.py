@@ -1,9 +1,10 @@
-"""Values as a user types them on the command line."""
+"""Values as a user types them on the command line, and the command that repeats a run or a sweep."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+import shlex
+from typing import Any, NamedTuple
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 NOT_TEXT = ("true", "false", "null", "nan", "inf")
@@ -50,3 +51,20 @@ def quoted(text: str) -> str:
 def bare(value: Any) -> str:
     """Write a value for a reader: texts without quotes."""
     return value if isinstance(value, str) else spelled(value)
+
+
+class Repeat(NamedTuple):
+    """The words that chose the settings, the users' folders of YAML searched first, whether it is a sweep, and the
+    files of code whose members the words may name."""
+
+    words: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    many: bool = False
+    own: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The command as it is typed in a shell."""
+        options = [option for file in self.own for option in ("--with", file)]
+        options += [option for folder in self.folders for option in ("--config-dir", folder)]
+        return shlex.join(["python", "-m", "attn_exp", *options, *["-m"] * self.many, *self.words])

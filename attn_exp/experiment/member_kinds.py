@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 from attn_exp import registry
 from attn_exp.config import fields as reader
-from attn_exp.config.choices import written
+from attn_exp.config.choices import yaml_choices
 from attn_exp.errors import UserError, first_line
 from attn_exp.rules.drawn import difference
 from attn_exp.rules.example import Example
@@ -171,7 +171,7 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
         return name in ("all", *metrics.known())
     group = {"form": "variant", "source": "embeddings"}.get(kind.name, kind.name)
     contract = kind.contract.split(".")[-2]
-    return name in registry.names(registry.folder(kind.package), without=(contract,)) or name in written(group)
+    return name in registry.names(registry.folder(kind.package), without=(contract,)) or name in yaml_choices(group)
 
 
 def home(kind: Kind, value: Any) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from attn_exp import forms
-from attn_exp.config.drawn import Draw
+from attn_exp.config.inputs import Draw
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.problem import drawing, sources

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array, draw
-from attn_exp.config.drawn import STREAMS, Draw
+from attn_exp.config.inputs import STREAMS, Draw
 from attn_exp.config.kinds import AT_LEAST_0, refuse
 from attn_exp.errors import UserError
 from attn_exp.problem.matrices import array

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from attn_exp.arrays import Array
-from attn_exp.config.schema import Embeddings
+from attn_exp.config.inputs import Embeddings
 from attn_exp.errors import UserError
 from attn_exp.problem import memory, sources
 from attn_exp.problem.drawing import Numbers, array_or_drawn

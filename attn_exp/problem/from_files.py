@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attn_exp.arrays import Array
-from attn_exp.config.drawn import Projections
+from attn_exp.config.inputs import Projections
 from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import files, names
 from attn_exp.problem.files.format import Held

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import machine
-from attn_exp.config.another_input import meant
+from attn_exp.config.inputs import spell_out_memory
 from attn_exp.problem.left_to_model import item, left_to_model
 from attn_exp.problem.matrices import PRINTED
 
@@ -51,7 +51,7 @@ def named(section: Any, path: str) -> Iterator[tuple[str, str]]:
     for name in names(section):
         value, key = item(section, name), f"{path}.{name}"
         if name == "memory" and isinstance(value, str):
-            value = meant(value, key)
+            value = spell_out_memory(value, key)
         if is_file(key) and isinstance(value, str) and value and not PRINTED.match(value):
             yield key, value
         elif name != "names" and names(value):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from attn_exp.config.inputs import LEFT, PLAIN, Model
 from attn_exp.config.schema import Config
-from attn_exp.config.trained import LEFT, PLAIN, Model
 from attn_exp.errors import UserError
 from attn_exp.problem.passing import Pass
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.drawn import DISTRIBUTIONS, STREAMS, Draw, Projections
+from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Draw, Projections
 from attn_exp.config.schema import Config
 from attn_exp.forms.trace import ApartError, pile
 from attn_exp.problem import sources

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attn_exp.arrays import Array
-from attn_exp.config.schema import Config, Embeddings
+from attn_exp.config.inputs import Embeddings
+from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.problem import sources
 from attn_exp.problem.drawing import Numbers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.drawn import DISTRIBUTIONS, STREAMS, Projections
+from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Projections
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem import torch_layers
 from attn_exp.problem.drawing import Kind, Numbers, begun, next_array

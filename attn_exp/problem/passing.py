@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from attn_exp.config.trained import Model
+from attn_exp.config.inputs import Model
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.drawn import Projections
+from attn_exp.config.inputs import Projections
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import Kind, Numbers, array_or_drawn
 from attn_exp.problem.matrices import BIASES, MATRICES, Widths, grouped

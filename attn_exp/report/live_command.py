@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from attn_exp.config.another_input import MEMORY
-from attn_exp.config.drawn import STREAMS, Draw, Projections
-from attn_exp.config.schema import Config, Embeddings
+from attn_exp.config.inputs import MEMORY, STREAMS, Draw, Embeddings, Projections
+from attn_exp.config.schema import Config
 from attn_exp.config.spelling import key_of, spelled
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison

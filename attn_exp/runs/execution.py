@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, threads
 from attn_exp.experiment.compare import completed, tabulate

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.config import large
-from attn_exp.config.drawn import Projections
-from attn_exp.config.schema import Config, Embeddings
+from attn_exp.config import large_arrays
+from attn_exp.config.inputs import Embeddings, Projections
+from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, brief, first_line
 from attn_exp.problem import input_files
@@ -107,7 +107,11 @@ def renamed(words: Sequence[str], config: Config, settings: Iterable[str]) -> tu
     if memory is not None:
         left.append(f"embeddings.memory.tokens={spelled(memory.tokens)}")
         arrays["embeddings.memory.vectors"] = memory.vectors
-    named = {key: large.stored(large.name_of(np.array(array))) for key, array in arrays.items() if array is not None}
+    named = {
+        key: large_arrays.stored(large_arrays.name_of(np.array(array)))
+        for key, array in arrays.items()
+        if array is not None
+    }
     return (*left, *(f"{key}={name}" for key, name in named.items()))
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import chosen, folder
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.timing import Timing

@@ -18,9 +18,8 @@ import numpy as np
 
 from attn_exp import machine, registry
 from attn_exp.arrays import Array
-from attn_exp.config.read import read
-from attn_exp.config.repeat import Repeat
-from attn_exp.config.schema import Config
+from attn_exp.config.schema import Config, read_config
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, reason
 from attn_exp.experiment import checks
 from attn_exp.experiment.comparison import Comparison, Run
@@ -123,7 +122,7 @@ def load(folder: Path) -> Run:
         about = trust.read_json(folder / "run.json", DESCRIPTION)
         trust.check_seal(about, folder)
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE)
-        config = read(stored_arrays.put_back(about["config"], stored))
+        config = read_config(stored_arrays.put_back(about["config"], stored))
         with own_members.without_code(about.get(own_members.KEY, ())):
             return Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -174,7 +173,7 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
         about = trust.read_json(folder / "run.json", DESCRIPTION)
         named = stored_arrays.are_named(about["config"])
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE) if named else {}
-        return read(stored_arrays.put_back(about["config"], stored)), folders.settings(about), about
+        return read_config(stored_arrays.put_back(about["config"], stored)), folders.settings(about), about
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{folder}: its run.json cannot be read ({reason(error)})") from error
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.config.large import MARK, as_numbers, name_of, stored
+from attn_exp.config.large_arrays import MARK, as_numbers, name_of, stored
 from attn_exp.config.spelling import spelled
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.forms.trace import Summary, Trace

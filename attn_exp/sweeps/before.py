@@ -7,8 +7,7 @@ from itertools import product
 from math import prod
 from pathlib import Path
 
-from attn_exp.config.read import read
-from attn_exp.config.schema import Config
+from attn_exp.config.schema import Config, read_config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.compare import prepared
@@ -51,7 +50,7 @@ def more_metrics(space: Space) -> tuple[str, ...]:
         UserError: another check, or metrics that are not the same everywhere.
     """
     asked = set()
-    for config in map(read, space.bases.values()):
+    for config in map(read_config, space.bases.values()):
         if set(checks.wanted(config)) - {"measures"}:
             raise UserError("a sweep runs no check and no dtype; run them one at a time, or add hydra/sweeper=basic")
         asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
@@ -66,7 +65,7 @@ def head_columns(space: Space) -> tuple[str, ...]:
     A model that cannot be read has none: its points say why.
     """
     keys = [axis.key for axis in space.axes]
-    config = read(space.settings(0))
+    config = read_config(space.settings(0))
     if LAYER not in keys or "head" in keys or config.model.family is None:
         return ()
     from attn_exp.experiment import patterns  # noqa: PLC0415 - few sweeps are of models
@@ -87,7 +86,7 @@ def check_points(plan: Plan) -> None:
     messages: dict[tuple[int, ...], set[str]] = {}
     for alike, number in trials(plan):
         try:
-            point = read(plan.space.settings(plan.kept[number]))
+            point = read_config(plan.space.settings(plan.kept[number]))
             prepared(point, bind=own_code.binder(point))
         except UserError as error:
             messages.setdefault(alike, set()).add(str(error))

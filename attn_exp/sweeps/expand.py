@@ -21,8 +21,7 @@ from attn_exp.config.compose import composed_once, plain, register_schema
 from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
 from attn_exp.config.kinds import is_finite
 from attn_exp.config.loader import environment, opened
-from attn_exp.config.read import check_seed, read, read_settings
-from attn_exp.config.schema import Config, Sweep
+from attn_exp.config.schema import Config, Sweep, check_seed, read_config, read_settings
 from attn_exp.config.spelling import key_of
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.own_code import Named, is_code, mark_named
@@ -57,9 +56,9 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         fixed = tuple(str(override.input_line) for override in given.values() if not override.is_sweep_override())
         axes = tuple(axis_of(override, loader) for override in given.values() if override.is_sweep_override())
         first = composer.settings([*fixed, *(axis.word(0) for axis in axes)])
-        together = dimensions(axes, read(first).sweep)
+        together = dimensions(axes, read_config(first).sweep)
         check_size(axes, together)
-        return composer.space(axes, together, fixed, first), read(first)
+        return composer.space(axes, together, fixed, first), read_config(first)
 
 
 def typed_settings(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
@@ -179,7 +178,7 @@ class Composer:
             key = tuple(place for axis, place in zip(axes, places, strict=True) if axis.composed)
             bases[key] = {name: value for name, value in self.plain(config).items() if name != "sweep"}
             choices[key] = {name: choice for name, choice in config.hydra.runtime.choices.items() if "/" not in name}
-            read(bases[key])
+            read_config(bases[key])
             read_by_others |= interpolated(config, axes)
         if read_by_others:
             axes = tuple(as_composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from attn_exp import machine
-from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.runs import folders, input_files, own_code, own_members, trust
 from attn_exp.runs.trust import DamagedError

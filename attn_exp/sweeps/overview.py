@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.row import COLUMNS, is_deep, titled
 from attn_exp.report import words
 from attn_exp.report.numbers import brief

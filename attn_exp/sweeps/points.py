@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.runs import own_members
 
 

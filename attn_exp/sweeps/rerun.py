@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import machine
-from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, printable
 from attn_exp.runs import input_files, own_code, own_members, store, trust
 from attn_exp.runs.execution import run

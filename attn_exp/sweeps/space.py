@@ -8,8 +8,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from attn_exp.config.read import read
-from attn_exp.config.schema import Config
+from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import spelled
 
 
@@ -69,7 +68,7 @@ class Space:
     @cached_property
     def configs(self) -> Mapping[tuple[int, ...], Config]:
         """The bases as configurations: a worker reads them once for all its points."""
-        return {key: read(base) for key, base in self.bases.items()}
+        return {key: read_config(base) for key, base in self.bases.items()}
 
     def places(self, index: int) -> tuple[int, ...]:
         """Return which value of each axis a point has."""

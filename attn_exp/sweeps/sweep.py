@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from attn_exp import registry
-from attn_exp.config.repeat import Repeat
 from attn_exp.config.schema import Config
-from attn_exp.config.spelling import quoted
+from attn_exp.config.spelling import Repeat, quoted
 from attn_exp.errors import UserError, printable
 from attn_exp.runs import index, trust
 from attn_exp.runs.folders import COMPLETE

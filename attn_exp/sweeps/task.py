@@ -13,8 +13,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from attn_exp import registry
-from attn_exp.config.read import read_settings
-from attn_exp.config.schema import Config
+from attn_exp.config.schema import Config, read_settings
 from attn_exp.config.spelling import bare
 from attn_exp.errors import UserError
 from attn_exp.experiment.checks import measures

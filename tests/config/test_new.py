@@ -10,7 +10,7 @@ import yaml
 
 from attn_exp import cli
 from attn_exp.config.compose import composed
-from attn_exp.config.drawn import PROJECTIONS
+from attn_exp.config.inputs import PROJECTIONS
 from attn_exp.experiment.compare import compare
 
 

@@ -9,9 +9,12 @@ from typing import Annotated, Any
 import pytest
 
 from attn_exp.config.fields import make
+from attn_exp.config.inputs import Embeddings
 from attn_exp.config.kinds import Says, above, at_least, choice
-from attn_exp.config.read import read
+from attn_exp.config.schema import read_config
 from attn_exp.errors import UserError
+from attn_exp.problem import files
+from attn_exp.problem.files import pickles
 
 NEEDED: dict[str, Any] = {"embeddings": {}, "variant": {"m": {"form": "matrix"}}}
 FIGURE = {"quantity": "Q", "printed": "1", "stage": "q"}
@@ -78,22 +81,22 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "value", "expected"), TAKEN)
 def test_what_is_taken(name: str, value: Any, expected: Any) -> None:
-    settings = getattr(read({**NEEDED, name: value}), name)
+    settings = getattr(read_config({**NEEDED, name: value}), name)
     assert (settings.format if name == "figures" else settings) == expected
 
 
 @pytest.mark.parametrize(("values", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_what_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
-        read({**NEEDED, **values})
+        read_config({**NEEDED, **values})
     assert message in str(error.value)
 
 
 def test_an_array_may_be_drawn_and_its_sizes_are_two() -> None:
     drawn = {"distribution": "normal", "legacy_seed": 0, "shape": [2, 3]}
-    assert read({**NEEDED, "embeddings": {"vectors": drawn}}).embeddings.vectors.shape == (2, 3)
+    assert read_config({**NEEDED, "embeddings": {"vectors": drawn}}).embeddings.vectors.shape == (2, 3)
     with pytest.raises(UserError, match="expected rows and columns, such as"):
-        read({**NEEDED, "embeddings": {"vectors": {**drawn, "shape": [2]}}})
+        read_config({**NEEDED, "embeddings": {"vectors": {**drawn, "shape": [2]}}})
 
 
 @dataclass(frozen=True)
@@ -126,3 +129,14 @@ def test_a_class_of_ones_own_is_read_by_its_fields(settings: dict[str, Any], mes
         make(Plain, settings, "mask.plain")
     assert message in str(error.value)
     assert make(Plain, {"side": None, "anything": [1]}, "mask.plain") == Plain(anything=[1])
+
+
+@pytest.mark.parametrize("suffix", [*(f".{name}" for name in files.NAMES), *pickles.SUFFIXES])
+def test_every_file_that_is_read_or_refused_as_one_is_a_memory_in_short(suffix: str) -> None:
+    memory = read_config({**NEEDED, "embeddings": {"memory": f"mine/x{suffix}"}}).embeddings.memory
+    assert memory == Embeddings(file=f"mine/x{suffix}")
+
+
+def test_a_sentence_as_a_memory_is_words() -> None:
+    memory = read_config({**NEEDED, "embeddings": {"memory": "elle aime. le cafe"}}).embeddings.memory
+    assert memory == Embeddings(text="elle aime. le cafe")

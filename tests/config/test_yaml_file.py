@@ -11,7 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from attn_exp import cli
-from attn_exp.config import yaml_file
+from attn_exp.config import loader
 from attn_exp.config.compose import composed, values
 from attn_exp.errors import UserError
 from tests import ROOT
@@ -44,7 +44,7 @@ def test_a_text_reads_as_omegaconf_reads_it(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(text, encoding="utf-8")
     expected = OmegaConf.to_container(OmegaConf.load(path))
-    got = yaml_file.parsed(path, text)
+    got = loader.parse_yaml(path, text)
     assert ({} if got is None else got) == expected
     assert repr(got or {}) == repr(expected)  # 1 and 1.0 and true are equal, and not the same
 
@@ -53,7 +53,7 @@ def test_a_text_reads_as_omegaconf_reads_it(text: str, tmp_path: Path) -> None:
     "path", sorted((ROOT / "conf").rglob("*.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}"
 )
 def test_every_shipped_file_reads_as_omegaconf_reads_it(path: Path) -> None:
-    got = yaml_file.parsed(path, path.read_text(encoding="utf-8"))
+    got = loader.parse_yaml(path, path.read_text(encoding="utf-8"))
     assert repr({} if got is None else got) == repr(OmegaConf.to_container(OmegaConf.load(path)))
 
 

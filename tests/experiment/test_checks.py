@@ -13,7 +13,7 @@ import pytest
 from attn_exp import forms
 from attn_exp import rules as all_rules
 from attn_exp.arrays import Array
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks
 from attn_exp.experiment.checks import precision

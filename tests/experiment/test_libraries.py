@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.config.drawn import Projections
-from attn_exp.config.schema import Config, Embeddings
+from attn_exp.config.inputs import Embeddings, Projections
+from attn_exp.config.schema import Config
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.settling import settle
 from attn_exp.problem.problem import build

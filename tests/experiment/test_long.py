@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment import memory
 from attn_exp.experiment.compare import tabulate

@@ -11,8 +11,7 @@ from decimal import Decimal
 
 import pytest
 
-from attn_exp.config.read import read
-from attn_exp.config.schema import Published
+from attn_exp.config.schema import Published, read_config
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.documents.agreement import Agreement
@@ -129,7 +128,7 @@ def test_unknown_words_are_told() -> None:
     ):
         wrong = values | {"published": [values["published"][0] | {key: value}]}  # type: ignore[index]
         with pytest.raises(UserError, match=re.escape(message)):
-            read(wrong)
+            read_config(wrong)
 
 
 def test_a_figure_without_a_number_is_refused() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attn_exp.config.compose import values
-from attn_exp.config.read import read
+from attn_exp.config.schema import read_config
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.documents import intervals
 
@@ -40,7 +40,7 @@ def agreements(printed: dict[str, Any], rounded: dict[str, float], *words: str) 
         }
         for name, array in printed.items()
     ]
-    return {agreement.quantity: agreement.agrees for agreement in compare(read(settings)).published}
+    return {agreement.quantity: agreement.agrees for agreement in compare(read_config(settings)).published}
 
 
 WIDE = dict.fromkeys(("x", "W_q", "W_k", "W_v"), 0.005)

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.column import columns
 from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.row import COLUMNS, Row

@@ -7,8 +7,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from attn_exp.config.drawn import STREAMS
-from attn_exp.config.schema import Embeddings
+from attn_exp.config.inputs import STREAMS, Embeddings
 from attn_exp.errors import UserError
 from attn_exp.problem.drawing import begun
 from attn_exp.problem.embeddings import Start, start

@@ -15,8 +15,8 @@ from matplotlib.text import Text
 from PIL import Image
 
 from attn_exp import registry
-from attn_exp.config.figure_presets import PRESETS
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.schema import PRESETS
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.report import figures
 from attn_exp.report.charts.matplotlib_figure import encoded

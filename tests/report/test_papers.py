@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.report import papers
 from attn_exp.runs import execution
 from tests.compose import comparison, config

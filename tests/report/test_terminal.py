@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.row import Row
 from attn_exp.report import sentences, terminal

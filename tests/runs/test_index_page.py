@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.runs import execution, index
 from tests.compose import config
 from tests.letters import WIDTHS, set_in

@@ -13,7 +13,7 @@ import pytest
 
 from attn_exp import cli, forms
 from attn_exp.cli import COMMANDS
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment import compare, timing
 from attn_exp.forms import matrix

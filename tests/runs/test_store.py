@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.config.read import read
-from attn_exp.config.repeat import Repeat
-from attn_exp.config.schema import Config
+from attn_exp.config.schema import Config, read_config
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Run
@@ -38,7 +37,7 @@ def config(**settings: Any) -> Config:
         "bias": True,
         "report": {"tables": False, "figures": False, "pages": False},
     }
-    return read(given | settings)
+    return read_config(given | settings)
 
 
 def a_run(**settings: Any) -> Run:

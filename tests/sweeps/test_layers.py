@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attn_exp import cli
-from attn_exp.config.trained import Model
+from attn_exp.config.inputs import Model
 from attn_exp.experiment import patterns
 from attn_exp.problem import input_files, models
 from tests.checkpoints import write_bert, write_tiny_model

@@ -17,7 +17,7 @@ from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 
 from attn_exp.config.choices import conf_dir
 from attn_exp.config.compose import plain, register_schema
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.sweeps import skip
 from attn_exp.sweeps.expand import expand

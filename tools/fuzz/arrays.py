@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.config.read import read
+from attn_exp.config.schema import read_config
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.row import Row
@@ -32,7 +32,7 @@ def attempt(seed: int) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = tabulate(read(values))
+            found = tabulate(read_config(values))
     except UserError as error:
         line = str(error)
         fits = "\n" not in line and len(line) < LONGEST_MESSAGE

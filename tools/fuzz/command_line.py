@@ -6,8 +6,8 @@ import random
 from dataclasses import fields
 
 from attn_exp.config.choices import groups
-from attn_exp.config.drawn import Projections
-from attn_exp.config.schema import Config, Embeddings, Sweep
+from attn_exp.config.inputs import Embeddings, Projections
+from attn_exp.config.schema import Config, Sweep
 from tools.fuzz._attempts import fallen, folders
 
 SMALL = ["report=none", "output_dir=out"]

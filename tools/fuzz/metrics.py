@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.config.drawn import Projections
-from attn_exp.config.schema import Config, Embeddings, Variant
+from attn_exp.config.inputs import Embeddings, Projections
+from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.library_conventions import CONVENTIONS

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.drawn import Projections
-from attn_exp.config.schema import Config, Embeddings, Published
+from attn_exp.config.inputs import Embeddings, Projections
+from attn_exp.config.schema import Config, Published
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.experiment.documents import intervals
 from attn_exp.experiment.documents.agreement import Agreement

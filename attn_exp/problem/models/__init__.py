@@ -17,9 +17,8 @@ import numpy as np
 
 from attn_exp import registry
 from attn_exp.arrays import Array
-from attn_exp.config.drawn import Projections
-from attn_exp.config.schema import Config, Embeddings
-from attn_exp.config.trained import LEFT, PLAIN, Model
+from attn_exp.config.inputs import LEFT, PLAIN, Embeddings, Model, Projections
+from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief, first_line, unknown
 from attn_exp.problem.files import checkpoint as checkpoints
 from attn_exp.problem.files.checkpoint import Checkpoint

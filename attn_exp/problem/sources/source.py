@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from attn_exp.arrays import Array
-from attn_exp.config.schema import Embeddings
+from attn_exp.config.inputs import Embeddings
 from attn_exp.problem.drawing import Numbers
 
 INPUT = "embeddings"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attn_exp.config.drawn import Draw
+from attn_exp.config.inputs import Draw
 from attn_exp.problem import drawing
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 

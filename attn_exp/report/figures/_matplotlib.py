@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure as Drawing
 
-from attn_exp.config.figure_presets import Size
+from attn_exp.config.schema import Size
 from attn_exp.errors import UserError
 from attn_exp.report.charts.matplotlib_figure import DRAWN_AT, FIRST, drawable, figure_of, fonts_for, look, measured
 from attn_exp.report.charts.widths import Lettering

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from attn_exp.config.figure_presets import PRESETS, Size
-from attn_exp.config.schema import Figures
+from attn_exp.config.schema import PRESETS, Figures, Size
 from attn_exp.report.charts.chart import Chart
 from attn_exp.report.views import Views
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_exp.config.figure_presets import Size
+from attn_exp.config.schema import Size
 from attn_exp.report import words
 from attn_exp.report.charts.chart import Sheet
 from attn_exp.report.charts.svg import sheet_as_svg

@@ -9,8 +9,7 @@ from typing import Annotated
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.kinds import at_least
-from attn_exp.config.several import list_of_numbers
+from attn_exp.config.kinds import at_least, list_of_numbers
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask, Span

@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.kinds import FLAG, at_least
-from attn_exp.config.several import list_or_none, one_or_several, words
+from attn_exp.config.kinds import FLAG, at_least, list_or_none, one_or_several, words
 from attn_exp.errors import UserError, brief, shown
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid

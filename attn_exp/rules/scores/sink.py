@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.kinds import NUMBER
-from attn_exp.config.several import one_or_several
+from attn_exp.config.kinds import NUMBER, one_or_several
 from attn_exp.rules.example import Example
 from attn_exp.rules.scores.score import Score
 

@@ -18,8 +18,7 @@ from typing import Any
 from attn_exp import machine
 from attn_exp.config.choices import group_names
 from attn_exp.config.compose import values
-from attn_exp.config.read import read
-from attn_exp.config.schema import Config
+from attn_exp.config.schema import Config, read_config
 from attn_exp.diagnosis.draw import Numbers, drawn
 from attn_exp.diagnosis.foretold import possible
 from attn_exp.diagnosis.paper import Paper, paper
@@ -62,7 +61,7 @@ class Key:
         """
         settings = composed(self.words + tuple(INLINE if self.numbers else ()))
         inputs, projections = split_arrays(self.numbers)
-        config = read(with_arrays(settings, inputs, projections) if self.numbers else settings)
+        config = read_config(with_arrays(settings, inputs, projections) if self.numbers else settings)
         return paper(config, self.stages, self.digits, self.turned)
 
     def as_json(self) -> bytes:
@@ -126,7 +125,7 @@ def as_bytes(content: str) -> bytes:
 def every_sheet(asked: Asked) -> Iterator[tuple[str, Key, Paper]]:
     """Yield the file's name, the key and the sheet of each student: drawn numbers are each student's own."""
     composed = composer(typed=True)
-    config = read(composed(asked.words))
+    config = read_config(composed(asked.words))
     heads_as_asked(asked, config)
     draws = DRAWN in asked.words
     kept = tuple(word for word in asked.words if not draws or not word.startswith("embeddings"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from attn_exp.config.drawn import STREAMS
+from attn_exp.config.inputs import STREAMS
 from attn_exp.problem import files
 from attn_exp.problem.drawing import begun
 from attn_exp.problem.embeddings import Start, start

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.config.repeat import Repeat
+from attn_exp.config.spelling import Repeat
 from attn_exp.runs import store
 from attn_exp.runs.execution import run
 from attn_exp.sweeps import rerun

@@ -1,0 +1,182 @@
+"""Settings of the input: tokens and their vectors, arrays that are drawn, projections, and a trained model."""
+
+# Annotations are read when the class is made, not kept as text: each would be compiled once more to be read.
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Annotated, Any
+
+from attn_exp.config.fields import array_or, by_name, optional, section
+from attn_exp.config.kinds import (
+    AS_IS,
+    Kind,
+    any_text,
+    arrays,
+    at_least,
+    choice,
+    is_whole,
+    list_of,
+    list_of_numbers,
+    mapping_of,
+    refuse,
+    shape,
+    text_or_words,
+    token_names,
+)
+
+LARGEST_LEGACY_SEED = 2**32 - 1
+PROJECTIONS = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
+DISTRIBUTIONS = ("normal", "uniform", "integers")
+STREAMS = "streams"
+"""The generator of every run that names no other: each array has a stream of its own."""
+
+LEFT = "model"
+"""What stands where a setting is left to the model that a run takes its arrays from."""
+
+PLAIN = ("head", "scale", "bias")
+"""Settings of one value that may be left to it."""
+
+MEMORY = "embeddings.memory"
+"""The setting that describes another input, as the embeddings describe the first."""
+FILES = (".csv", ".json", ".npy", ".npz", ".safetensors", ".tsv", ".txt")
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
+"""Ends of words that name a file; a pickle is none that is read, and none that is a word."""
+EXPECTED = "how many tokens, words, vectors such as [[1,0],[0,1]], a file, or settings such as {tokens: 3}"
+
+
+@dataclass(frozen=True)
+class Draw:
+    """An array drawn as a notebook draws it: by the run's generator, or by one of its own with a `seed` of its own.
+
+    `shape` may have axes before rows and columns; `entry` says which of those matrices is meant. `low` and `high` are
+    the bounds of uniform and whole numbers; `spread` and `mean` are multiplied with and added to any numbers. `rows`
+    are the places of the rows that are taken, as from a table of embeddings. With `by_row` each row is a call of its
+    own. `legacy_seed=0` is short for `generator=legacy seed=0`.
+    """
+
+    distribution: Annotated[str, choice(*DISTRIBUTIONS)]
+    shape: Annotated[tuple[int, ...], shape()]
+    generator: str | None = None
+    seed: int | None = None
+    legacy_seed: Annotated[int, at_least(0, most=LARGEST_LEGACY_SEED)] | None = None
+    low: float | None = None
+    high: float | None = None
+    spread: float = 1.0
+    mean: float = 0.0
+    entry: Annotated[int, at_least(0)] = 0
+    rows: Annotated[tuple[int, ...], list_of(at_least(0))] = ()
+    by_row: bool = False
+
+
+Array = Annotated[Any, array_or(Draw)]
+DRAWS = by_name(section(Draw))
+"""Arrays by their names, in the order in which they are drawn."""
+
+
+def read_memory(value: Any, key: str) -> Any:
+    """Read the settings of another input, or what is short for them: how many tokens, words, vectors, or a file."""
+    return section(Embeddings).read(value if isinstance(value, Mapping) else spell_out_memory(value, key), key)
+
+
+def spell_out_memory(value: Any, key: str) -> dict[str, Any]:
+    """Return the settings that a short form stands for."""
+    if is_whole(value):
+        return {"tokens": value}
+    if isinstance(value, str):
+        return {"file" if PurePath(value).suffix.lower() in FILES + PICKLES else "text": value}
+    if not isinstance(value, list | tuple) or not value:
+        return refuse(value, key, EXPECTED)
+    return {"text" if all(isinstance(item, str) for item in value) else "vectors": value}
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Where the input comes from. Exactly one stage starts the problem: `vectors`, `q` and `k`, or `weights`.
+
+    `tokens` are names, how many there are, or a file of them. `vectors` is x, `[t m]`, or `[m t]` with `columns`.
+    `distribution` draws x from the run's seed, or by a `generator` and `seed` of its own, between `low` and `high`;
+    `file` reads it from a file, its `array` where there are several; `text` draws a vector for each of its words;
+    `source` asks any other source by its name. `memory` is another input, of whose tokens the keys and values are made:
+    cross attention.
+    """
+
+    tokens: Annotated[tuple[str, ...] | int | str, token_names()] | None = None
+    vectors: Array = None
+    d_model: Annotated[int, at_least(1)] | None = None
+    distribution: Annotated[str, choice(*DISTRIBUTIONS)] | None = None
+    low: float | None = None
+    high: float | None = None
+    generator: str | None = None
+    seed: int | None = None
+    file: str | None = None
+    text: Annotated[str | tuple[str, ...], text_or_words()] | None = None
+    array: str | None = None
+    columns: bool = False
+    q: Array = None
+    k: Array = None
+    v: Array = None
+    weights: Array = None
+    source: Mapping[str, Any] = field(default_factory=dict)
+    memory: Annotated["Embeddings | None", optional(Kind(read_memory))] = None
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Where W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]` and their biases come from.
+
+    `source` names the rule for every array that nothing below names: `normal`, `uniform`, `integers`, `identity`, the
+    new layers `torch_linear` and `torch_mha`, `none` for problems that start at q, k and v, or `model` for those of the
+    run's model. `given` holds a document's own arrays, `printed` the keys and values from which W_k and W_v are
+    recovered. `file` holds arrays by their names, of which `names` may say which is which, and `prefix` how those begin
+    that are meant; they and `given` are `turned` where they lie as `nn.Linear` keeps them. `order_per_head`, then
+    `order`, are drawn one after another by the `generator` of `seed`, or the run's. `width`, `key_width`, `value_width`
+    and `output_width` are the columns of W_q, W_k, W_v and W_o, where they are not those of x; each of the first three
+    follows the one before it.
+    """
+
+    source: Annotated[str, choice(*DISTRIBUTIONS, "identity", "torch_linear", "torch_mha", "none", LEFT)] = "normal"
+    file: str | None = None
+    turned: bool = False
+    prefix: str = ""
+    names: Annotated[Mapping[str, str | None], mapping_of(AS_IS, *PROJECTIONS)] = field(default_factory=dict)
+    spread: float | None = None
+    columns: bool = False
+    given: Annotated[Mapping[str, Any], arrays()] = field(default_factory=dict)
+    printed: Annotated[Mapping[str, Any], arrays()] = field(default_factory=dict)
+    distribution: Annotated[str, choice(*DISTRIBUTIONS)] | None = None
+    low: float | None = None
+    high: float | None = None
+    generator: str | None = None
+    seed: int | None = None
+    legacy_seed: Annotated[int, at_least(0, most=LARGEST_LEGACY_SEED)] | None = None
+    order_per_head: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    width: Annotated[int, at_least(1)] | None = None
+    key_width: Annotated[int, at_least(1)] | None = None
+    value_width: Annotated[int, at_least(1)] | None = None
+    output_width: Annotated[int, at_least(1)] | None = None
+
+
+def or_left(kind: Kind) -> Kind:
+    """Take what a kind takes, or the word `model`, which stands there until the model is read."""
+    return Kind(lambda value, key: value if value == LEFT and isinstance(value, str) else kind.read(value, key))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model, and the layer whose attention is the run's; settings that say `model` are what it has.
+
+    `family` names the file of its names and shapes; `path` is the folder of the checkpoint; `text`, or `tokens`, its
+    ids, or `patches`, a picture, go in. Layers count from 0, as checkpoints do.
+    """
+
+    family: str | None = None
+    path: str | None = None
+    text: Annotated[str, any_text()] | None = None
+    tokens: Annotated[tuple[int, ...], list_of_numbers(at_least(0), "token ids, such as [101,7592,102]")] | None = None
+    patches: str | None = None
+    layer: Annotated[int, at_least(0)] = 0
+
+
+# Annotations are read when the class is made, not kept as text, as in `schema`.
