@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attn_exp.api import assert_attention, check, explain, load, run, sheet, sweep
     from attn_exp.errors import UserError
-    from attn_exp.experiment.own_members import register
     from attn_exp.experiment.verdict import Verdict
     from attn_exp.forms._blocks.memory import keep_memory
     from attn_exp.forms._operator.functional import Traced, attention, trace
+    from attn_exp.plugins import register
     from attn_exp.runs.result import Result
 
 __all__ = [
@@ -43,7 +43,7 @@ HOMES = {
     "explain": "api",
     "keep_memory": "forms._blocks.memory",
     "load": "api",
-    "register": "experiment.own_members",
+    "register": "plugins",
     "run": "api",
     "sheet": "api",
     "sweep": "api",

@@ -11,7 +11,7 @@ from attn_exp.errors import UserError, worded
 from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
 from attn_exp.own_code import find_function, function_at_hand
-from attn_exp.runs import execution, own_members, store
+from attn_exp.runs import execution, recorded_code, store
 from attn_exp.runs.result import Result
 from attn_exp.runs.stored_arrays import (
     as_plain,
@@ -85,7 +85,7 @@ def load(folder: str | Path) -> Result | Swept:
 
         return swept.load(place)
     run = store.load(place)
-    own = tuple(own_members.files(run.about))
+    own = tuple(recorded_code.files_of_members(run.about))
     return Result(run.comparison, run.timings, Repeat(tuple(run.about["words"]), tuple(run.about["folders"]), own=own))
 
 

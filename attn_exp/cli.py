@@ -55,10 +55,10 @@ def obey(words: Sequence[str]) -> int:
     """Do what the words say, with the members of the files that they name, and return the exit code."""
     if not any(word.partition("=")[0] == "--with" for word in words):
         return obeyed(words)
-    from attn_exp.experiment import own_members  # noqa: PLC0415 - few name any
+    from attn_exp import plugins  # noqa: PLC0415 - few name any
 
-    files, rest = own_members.apart(words)
-    with own_members.named(files) as notes:
+    files, rest = plugins.split_files(words)
+    with plugins.members_known(files) as notes:
         for note in notes:
             print(f"attn_exp: {printable(note)}", file=sys.stderr)
         return obeyed(rest)

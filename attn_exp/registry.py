@@ -38,6 +38,18 @@ class Member(NamedTuple):
     alias: bool = False
 
 
+PACKAGES = {
+    "mask": "attn_exp.rules.masks",
+    "score": "attn_exp.rules.scores",
+    "position": "attn_exp.rules.positions",
+    "normalizer": "attn_exp.rules.normalizers",
+    "form": "attn_exp.forms",
+    "metric": "attn_exp.experiment.metrics",
+    "check": "attn_exp.experiment.checks",
+    "source": "attn_exp.problem.sources",
+    "figure": "attn_exp.report.figures",
+}
+"""Where the members live that may come from outside, by what a user calls them."""
 ABSENT = object()
 OUTSIDE: dict[tuple[str, str], Member] = {}
 """What came from outside, by the package that it would live in and its name there."""

@@ -27,6 +27,7 @@ ORDER = (
     "experiment",
     "diagnosis",
     "report",
+    "plugins",
     "runs",
     "sweeps",
     "api", "cli", "__init__", "__main__",

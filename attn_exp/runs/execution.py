@@ -18,7 +18,7 @@ from attn_exp.experiment.timing import Timing, measure
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.problem import build
 from attn_exp.report import terminal
-from attn_exp.runs import index, own_code, rendering, store
+from attn_exp.runs import index, recorded_code, rendering, store
 from attn_exp.runs.provenance import ask_git, origin
 
 
@@ -54,7 +54,7 @@ def check(config: Config) -> None:
         UserError: as `run`.
     """
     config = ask_model(config)
-    problem, bind = build(config), own_code.binder(config)
+    problem, bind = build(config), recorded_code.binder(config)
     for name, variant in config.variant.items():
         settle(name, variant, config, problem, bind)
 
@@ -64,7 +64,7 @@ def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
     wanted = checks.wanted(config)
     rendering.check_figures(config.figures)
     with threads.held(config):
-        found = tabulate(config, Progress(len(config.variant)), bind=own_code.binder(config))
+        found = tabulate(config, Progress(len(config.variant)), bind=recorded_code.binder(config))
         comparison = completed(found, wanted)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
 

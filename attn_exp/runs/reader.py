@@ -16,7 +16,7 @@ from attn_exp import machine
 from attn_exp.config.schema import Report
 from attn_exp.errors import UserError, printable
 from attn_exp.experiment.comparison import Run
-from attn_exp.runs import folders, index, own_members, rendering, store
+from attn_exp.runs import folders, index, recorded_code, rendering, store
 from attn_exp.runs.rendering import DEPTH, Anew, said_anew
 
 
@@ -75,9 +75,9 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     try:
         draft.mkdir()
         try:
-            with own_members.without_code(run.about.get(own_members.KEY, ())):
+            with recorded_code.members_without_code(run.about):
                 rendering.render(run, draft)
-                lacking = own_members.unnamed()
+                lacking = recorded_code.members_left_out()
             empty = rendering.not_drawn(draft, run.comparison.config)
             alone = sorted(path.name for path in (draft / "figures").glob("*"))
             move_files(draft, folder)

@@ -32,9 +32,7 @@ from attn_exp.problem.problem import Problem
 from attn_exp.runs import (
     folders,
     input_files,
-    own_code,
-    own_members,
-    own_verdicts,
+    recorded_code,
     records,
     rendering,
     stored_arrays,
@@ -48,9 +46,9 @@ DESCRIPTION = {
     "git?": (dict, NoneType),
     "blas?": [dict],
     "pins?": [str],
-    "code?": [own_code.RECORD],
+    "code?": [recorded_code.FUNCTION],
     "inputs?": [input_files.RECORD],
-    "with?": [own_members.RECORD],
+    "with?": [recorded_code.FILE_OF_MEMBERS],
     "files?": dict.fromkeys(("comparison.csv?", "distances.csv?", "timings.csv?", "results.npz?"), trust.SEALED_FILE),
     "seal?": str,
 }
@@ -105,8 +103,8 @@ def about(comparison: Comparison, command: Repeat, origin: Mapping[str, Any]) ->
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
         **origin,
-        **own_code.recorded(own_code.of(comparison.variants)),
-        **own_members.recorded(config),
+        **recorded_code.record_functions(comparison.variants),
+        **recorded_code.record_members(config),
         **input_files.recorded(config),
         "config": plain,
     }
@@ -123,7 +121,7 @@ def load(folder: Path) -> Run:
         trust.check_seal(about, folder)
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE)
         config = read_config(stored_arrays.put_back(about["config"], stored))
-        with own_members.without_code(about.get(own_members.KEY, ())):
+        with recorded_code.members_without_code(about):
             return Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{folder}: not a finished run that can be read ({reason(error)})") from error
@@ -140,7 +138,7 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
         distances=table(folder, "distances.csv", Distance),
         traces={name: stored_arrays.trace_from(stored, name) for name in config.variant},
         published=table(folder, "published.csv", agreement()) if config.published else (),
-        verdicts=own_verdicts.load(folder),
+        verdicts=recorded_code.read_verdicts(folder),
         checks=tuple(
             checks.restored(name, table(folder, f"{name}.csv", checks.load(name).record))
             for name in checks.wanted(config)
@@ -192,7 +190,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
     for name, (schema, rows) in tables.items():
         rendering.write_text(folder / name, records.written(schema, rows))
     np.savez(folder / stored_arrays.FILE, **stored_arrays.named_arrays(comparison))
-    return [*tables, stored_arrays.FILE, *own_verdicts.write(comparison.verdicts, folder)]
+    return [*tables, stored_arrays.FILE, *recorded_code.write_verdicts(comparison.verdicts, folder)]
 
 
 def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.compare import prepared
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.report.sweep.plotted import refuse_plots
-from attn_exp.runs import own_code
+from attn_exp.runs import recorded_code
 from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import manifest, parquet
 from attn_exp.sweeps.answers.totals import LAYER, head_column
@@ -87,7 +87,7 @@ def check_points(plan: Plan) -> None:
     for alike, number in trials(plan):
         try:
             point = read_config(plan.space.settings(plan.kept[number]))
-            prepared(point, bind=own_code.binder(point))
+            prepared(point, bind=recorded_code.binder(point))
         except UserError as error:
             messages.setdefault(alike, set()).add(str(error))
         except Exception:  # a worker will say it, in the point's own line

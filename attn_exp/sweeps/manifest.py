@@ -18,7 +18,7 @@ from attn_exp import machine
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
-from attn_exp.runs import folders, input_files, own_code, own_members, trust
+from attn_exp.runs import folders, input_files, recorded_code, trust
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.space import Axis
@@ -37,8 +37,8 @@ SHAPE = {
     "format": str, "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]],
     "parts": [str], "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str],
     "told?": str, "disagreeing?": int,
-    "results?": {"bytes?": int, "sha256?": str}, "code?": [own_code.RECORD],
-    "with?": [own_members.RECORD], "inputs?": [input_files.RECORD],
+    "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
+    "with?": [recorded_code.FILE_OF_MEMBERS], "inputs?": [input_files.RECORD],
 }  # fmt: skip
 """What a manifest holds, as far as something reads it."""
 
@@ -71,8 +71,8 @@ def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
         "version": plan.version,
         "kept": ranges(plan.kept),
         "parts": list(plan.names),
-        **own_code.recorded([own_code.by_name(name) for name in plan.code]),
-        **own_members.recorded(config),
+        **recorded_code.record_functions_by_name(plan.code),
+        **recorded_code.record_members(config),
         **input_files.recorded(config, [(axis.key, value) for axis in plan.space.axes for value in listed(axis)]),
     }
 

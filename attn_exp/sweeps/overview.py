@@ -19,7 +19,7 @@ from attn_exp.report.sentences import origin
 from attn_exp.report.sweep.explorer import explored
 from attn_exp.report.sweep.plotted import Plotted, in_order
 from attn_exp.report.terminal import table as drawn
-from attn_exp.runs import own_members
+from attn_exp.runs import recorded_code
 from attn_exp.sweeps.answers.answers import drawn_changes, effects_table, percentiles_table, shares_table
 from attn_exp.sweeps.answers.totals import ANY, LAYER, Summary, head_and_pattern, head_column, merge_rows, numbers_shown
 from attn_exp.sweeps.meter import span
@@ -145,7 +145,7 @@ def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> 
         return command(about, first).line
     settings, folders = point_words(about, first)
     settings = [seed_word(seeds[0]) if word.startswith("seed=") else word for word in settings]
-    return Repeat(tuple(settings), tuple(folders), many=True, own=own_members.files(about)).line
+    return Repeat(tuple(settings), tuple(folders), many=True, own=recorded_code.files_of_members(about)).line
 
 
 def seed_word(axis: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attn_exp.config.spelling import Repeat
-from attn_exp.runs import own_members
+from attn_exp.runs import recorded_code
 
 
 def point_words(about: Mapping[str, Any], point: int) -> tuple[list[str], list[str]]:
@@ -41,4 +41,4 @@ def word(axis: Mapping[str, Any], place: int) -> str:
 def command(about: Mapping[str, Any], point: int) -> Repeat:
     """Return the command that runs one point alone."""
     words, folders = point_words(about, point)
-    return Repeat(tuple(words), tuple(folders), own=own_members.files(about))
+    return Repeat(tuple(words), tuple(folders), own=recorded_code.files_of_members(about))

@@ -14,9 +14,9 @@ from attn_exp import machine
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, printable
-from attn_exp.runs import input_files, own_code, own_members, store, trust
+from attn_exp.runs import input_files, recorded_code, store, trust
 from attn_exp.runs.execution import run
-from attn_exp.runs.own_code import Record
+from attn_exp.runs.recorded_code import OPTION, Record
 from attn_exp.sweeps import manifest
 from attn_exp.sweeps.points import command
 
@@ -27,9 +27,9 @@ def asked(words: Sequence[str]) -> str:
     Raises:
         UserError: other words, or what `again` raises.
     """
-    plain = [word for word in words if word != own_code.OPTION]
+    plain = [word for word in words if word != OPTION]
     if len(plain) not in (1, 2) or len(words) - len(plain) > 1:
-        raise UserError(f"attn-exp rerun {' '.join(words)}: expected attn-exp rerun DIR [POINT] [{own_code.OPTION}]")
+        raise UserError(f"attn-exp rerun {' '.join(words)}: expected attn-exp rerun DIR [POINT] [{OPTION}]")
     return again(machine.folder(plain[0]), plain[1] if len(plain) > 1 else None, own=len(plain) < len(words))
 
 
@@ -61,7 +61,7 @@ def run_again(folder: Path, own: bool) -> str:
     """Run what a run has done again, from its own settings."""
     config, words, about = store.settings_of(folder)
     config, words = with_its_own_arrays(config, words, about, folder)
-    with members(about, own_code.names(config), folder, own) as files:
+    with members(about, recorded_code.functions_in(config), folder, own) as files:
         repeat = Repeat(tuple(trust.allowed_words(words, folder)), own=files)
         return run(here(config, folder, about.get("code", ()), own), repeat).text
 
@@ -87,22 +87,22 @@ def members(about: Mapping[str, Any], forms: Sequence[str], folder: Path, own: b
     Raises:
         UserError: there are some, and nobody asked for them, or one of their files is not as it should be.
     """
-    records = about.get(own_members.KEY, ())
-    files = own_members.asked(records, forms, folder, own)
-    for sentence in own_members.changes(records):
+    records = about.get(recorded_code.MEMBERS, ())
+    files = recorded_code.files_asked_for(records, forms, folder, own)
+    for sentence in recorded_code.changes_of_files(records):
         print(f"attn_exp: {printable(sentence)}", file=sys.stderr)
     if not files:
         yield ()
         return
-    from attn_exp.experiment.own_members import named  # noqa: PLC0415 - few runs know any
+    from attn_exp.plugins import members_known  # noqa: PLC0415 - few runs know any
 
-    with named(files):
+    with members_known(files):
         yield tuple(files)
 
 
 def here(config: Config, folder: Path, records: Sequence[Record], own: bool) -> Config:
     """Return the settings, writing under the folder that the user is in, wherever they say, with the code asked for."""
-    config = own_code.allowed(config, folder, own)
-    for sentence in own_code.changes(config, records):
+    config = recorded_code.allow_functions(config, folder, own)
+    for sentence in recorded_code.changes_of_functions(config, records):
         print(f"attn_exp: {printable(sentence)}", file=sys.stderr)
     return replace(config, output_dir=trust.allowed_output_dir(config.output_dir))

@@ -22,7 +22,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.problem.passing import Pass
 from attn_exp.registry import Origin
-from attn_exp.runs import own_code, records
+from attn_exp.runs import recorded_code, records
 from attn_exp.runs.records import cell
 from attn_exp.sweeps import many
 from attn_exp.sweeps.answers.cube import OK
@@ -102,16 +102,16 @@ def grouped(plan: Plan, job: Job, bases: Mapping[tuple[int, ...], Config]) -> di
 def by_itself(plan: Plan, number: int, bases: Mapping[tuple[int, ...], Config], under_way: Pass) -> Iterator[list[str]]:
     """Yield the lines of one point, computed by itself."""
     config = config_of(plan, plan.kept[number], bases)
-    return ok_lines(plan, number, tabulate(config, under_way=under_way, bind=own_code.binder(config)))
+    return ok_lines(plan, number, tabulate(config, under_way=under_way, bind=recorded_code.binder(config)))
 
 
 def known(own: Sequence[Origin]) -> AbstractContextManager[object]:
     """Let a worker know members from outside the package; one that the driver has forked knows them already."""
     if all(origin in registry.origins() for origin in own):
         return nullcontext()
-    from attn_exp.experiment.own_members import again  # noqa: PLC0415 - few sweeps name any
+    from attn_exp.plugins import members_known_again  # noqa: PLC0415 - few sweeps name any
 
-    return again(own)
+    return members_known_again(own)
 
 
 def config_of(plan: Plan, index: int, bases: Mapping[tuple[int, ...], Config]) -> Config:

@@ -15,11 +15,10 @@ import attn_exp
 from attn_exp import cli, registry, rules
 from attn_exp.config.kinds import at_least
 from attn_exp.errors import UserError
-from attn_exp.experiment.member_kinds import KINDS
 from attn_exp.experiment.metrics.metric import Metric
-from attn_exp.experiment.own_members import apart, named, snake
 from attn_exp.forms import form
 from attn_exp.forms.form import Form
+from attn_exp.plugins import KINDS, members_known, snake, split_files
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
@@ -90,21 +89,21 @@ def weights(*words: str) -> Any:
 
 
 def test_a_mask_of_a_file_is_one_of_the_package(here: Path) -> None:
-    with named(["mine.py"]):
+    with members_known(["mine.py"]):
         seen = weights("mask=[causal,mine]", "mask.mine.step=3")[0] > 0
     i, j = np.indices((5, 5))
     np.testing.assert_array_equal(seen, (j <= i) & ((j % 3 == 0) | (i == j)))
 
 
 def test_a_member_goes_by_its_file_and_by_its_class(here: Path) -> None:
-    with named(["mine.py"]):
+    with members_known(["mine.py"]):
         np.testing.assert_array_equal(weights("mask=mine"), weights("mask=even_keys"))
         assert "mine" in rules.names("mask")
         assert "even_keys" not in rules.names("mask")
 
 
 def test_messages_call_a_rule_as_settings_do(here: Path) -> None:
-    with named(["mine.py"]):
+    with members_known(["mine.py"]):
         mask = registry.at_hand("attn_exp.rules.masks")["mine"]
         assert registry.name_of(mask()) == "mine"
     assert registry.name_of(mask()) == "even_keys"
@@ -144,7 +143,7 @@ from attn_exp.rules.normalizers.softmax import NORMALIZER
 def test_what_a_file_imports_is_none_of_its_members(here: Path) -> None:
     (here / "form.py").write_text(ONLY_IMPORTED + "FORM = Form(MATRIX.attend, MATRIX.refuses)\n")
     (here / "again.py").write_text(ONLY_IMPORTED + "FORM = plain.FORM\n")
-    with named(["form.py", "again.py"]) as notes:
+    with members_known(["form.py", "again.py"]) as notes:
         assert not notes
         assert set(registry.OUTSIDE) == {("attn_exp.forms", "form"), ("attn_exp.forms", "again")}
 
@@ -154,13 +153,13 @@ def test_a_file_that_only_imports_brings_no_member(refused: Any) -> None:
 
 
 def test_options_are_found_wherever_they_stand() -> None:
-    assert apart(["a=1", "--with", "x.py", "-m", "--with=y.py", "b=2", "--with", "x.py"]) == (
+    assert split_files(["a=1", "--with", "x.py", "-m", "--with=y.py", "b=2", "--with", "x.py"]) == (
         ["x.py", "y.py"],
         ["a=1", "-m", "b=2"],
     )
     for words in (["--with"], ["--with", "--help"], ["--with="]):
         with pytest.raises(UserError, match=r"--with names a file .*--with mine\.py"):
-            apart(words)
+            split_files(words)
 
 
 @pytest.mark.parametrize(
@@ -203,12 +202,12 @@ ROWS = ((1.0, 2.0), (1.0, 2.0))
 def test_keys_are_held_to_those_that_a_position_draws(refused: Any, here: Path, capsys: Any) -> None:
     drawn = "EXAMPLE = Example({}, given=ROWS, outcome=((1, 2), (2, 3)), keys=ROWS, keys_after=((1, 2), (0, 1)))\n"
     (here / "mine.py").write_text(HEAD + TURNED + drawn)
-    with named(["mine.py"]) as notes:
+    with members_known(["mine.py"]) as notes:
         assert not notes
     said = refused(HEAD + TURNED + drawn.replace("(0, 1)", "(2, 3)"))
     assert said.startswith("wrong.py: position=wrong does not give its EXAMPLE: of its keys, row 1, column 0 is 0, wri")
     (here / "mine.py").write_text(HEAD + TURNED + drawn.partition(", keys")[0] + ")\n")
-    with named(["mine.py"]) as notes:
+    with members_known(["mine.py"]) as notes:
         assert notes == ("mine.py: Turned has a turn_key, and its EXAMPLE no keys; a wrong sign would not be seen",)
 
 
@@ -238,7 +237,7 @@ def test_settings_are_read_as_those_of_any_rule(refused: Any) -> None:
 
 def test_a_setting_without_a_default_must_be_given(here: Path) -> None:
     (here / "mine.py").write_text(HEAD + EVEN.replace(" = 2", ""))
-    with named(["mine.py"]):
+    with members_known(["mine.py"]):
         with pytest.raises(UserError, match=r"mask\.mine\.step is missing"):
             weights("mask=mine")
         assert (weights("mask=mine", "mask.mine.step=1") > 0).all()
@@ -254,7 +253,7 @@ def test_help_lists_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def package(title: str) -> str:
     """Return the package that a recipe adds its file of Python to."""
-    path: str = next(path for path, _ in FILE.findall(RECIPES[title]) if path.endswith(".py"))
+    path: str = next(path for _, path, _ in FILE.findall(RECIPES[title]) if path.endswith(".py"))
     return path.rpartition("/")[0].replace("/", ".")
 
 
@@ -263,7 +262,7 @@ FROM_OUTSIDE = [title for title in RECIPES if package(title) in {kind.package fo
 
 @pytest.mark.parametrize("title", FROM_OUTSIDE)
 def test_a_recipe_works_unchanged_from_outside(title: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, text = next((path, text) for path, text in FILE.findall(RECIPES[title]) if path.endswith(".py"))
+    path, text = next((path, text) for _, path, text in FILE.findall(RECIPES[title]) if path.endswith(".py"))
     name = Path(path).name
     (here / name).write_text(text, encoding="utf-8")
     uses = {
@@ -298,8 +297,9 @@ def test_a_class_is_registered_and_returned(here: Path) -> None:
 def test_values_are_registered_by_name() -> None:
     matrix = form("matrix")
     attn_exp.register(Form(matrix.attend, matrix.refuses), name="mine")
-    attn_exp.register(Metric("brightest", lambda subject: 7.0, meaning="seven"))
-    found = attn_exp.run("variant=[matrix,mine]", "metrics=brightest", "head=1").comparison
+    brightest = attn_exp.register(Metric("brightest", lambda subject: 7.0, meaning="seven"))
+    attn_exp.register(brightest, name="as_bright")
+    found = attn_exp.run("variant=[matrix,mine]", "metrics=[brightest,as_bright]", "head=1").comparison
     assert [row.same_as for row in found.rows] == ["A", "A"]
     assert {record.value for finding in found.checks for record in finding.records} == {7.0}
 
@@ -372,7 +372,8 @@ def test_bounds_hold_as_they_stand_on_the_field(here: Path) -> None:
         + HEAD
         + EVEN.replace("int = 2", "Annotated[int, at_least(1)] = 2")
     )
-    with named(["mine.py"]), pytest.raises(UserError, match=r"mask\.mine\.step=0: expected a whole number of at least"):
+    refusal = "step=0: expected a whole number of at least"
+    with members_known(["mine.py"]), pytest.raises(UserError, match=rf"mask\.mine\.{refusal}"):
         weights("mask=mine", "mask.mine.step=0")
-    with named(["mine.py"]), pytest.raises(UserError, match=r"^mine step=0: expected a whole number of at least"):
+    with members_known(["mine.py"]), pytest.raises(UserError, match=rf"^mine {refusal}"):
         registry.at_hand("attn_exp.rules.masks")["mine"](step=0)

@@ -1,0 +1,323 @@
+"""Members from outside the package: files that the command line names with `--with`, and what `register` is given.
+
+Each is found in its file, held to the contract of its kind and to the example that it draws, and kept in `registry`, by
+which all rooms find it as if it lived in the package.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, get_type_hints
+
+from attn_exp import registry
+from attn_exp.config import fields as reader
+from attn_exp.config.choices import yaml_choices
+from attn_exp.errors import UserError, first_line
+from attn_exp.experiment import metrics
+from attn_exp.own_code import MEMBERS, fingerprint, module_of_members
+from attn_exp.registry import Origin
+from attn_exp.rules.drawn import difference, turns_keys
+from attn_exp.rules.example import Example
+
+OPTION = "--with"
+NAME = re.compile(r"[A-Za-z_]\w*")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of member, and what a file holds it as: the name is what a user calls it, and that of its contract.
+
+    `constant`: the name of the value in a file, and `function` that of the function which the value holds; both are
+    empty where it is a class. `one_of`: methods of which a class has one. `drawn`: whether members draw an example by
+    hand. `group`: the folder of YAML whose choices a member stands among; that of its name where it is empty.
+    """
+
+    name: str
+    constant: str = ""
+    function: str = ""
+    one_of: tuple[str, ...] = ()
+    drawn: bool = False
+    group: str = ""
+
+    @property
+    def package(self) -> str:
+        """Where members live."""
+        return registry.PACKAGES[self.name]
+
+    @property
+    def contract(self) -> Any:
+        """The class that members are of, or None where nobody has loaded it: there is no member then."""
+        return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
+
+    def is_kind_of(self, value: Any) -> bool:
+        """Say whether a value is of this kind."""
+        contract = self.contract
+        if contract is None or value is contract:
+            return False
+        return isinstance(value, contract) if self.constant else inspect.isclass(value) and issubclass(value, contract)
+
+    def home(self, value: Any) -> tuple[str, str]:
+        """Return where a member was written: the module and the name of its class, or of its function."""
+        code = getattr(value, self.function) if self.constant else value
+        return getattr(code, "__module__", ""), getattr(code, "__qualname__", "")
+
+
+KINDS = (
+    Kind("mask", one_of=("allows",), drawn=True),
+    Kind("score", one_of=("bend", "bias", "extra"), drawn=True),
+    Kind("position", one_of=("embed", "turn"), drawn=True),
+    Kind("normalizer", "NORMALIZER", "weigh", drawn=True),
+    Kind("form", "FORM", "attend", group="variant"),
+    Kind("metric", "METRICS", "measure"),
+    Kind("check", "CHECK", "examine"),
+    Kind("source", "SOURCE", "read", group="embeddings"),
+    Kind("figure", "FIGURE", "draw"),
+)
+EXPECTED = ", ".join(kind.constant or f"a subclass of {kind.name.capitalize()}" for kind in KINDS)
+
+
+def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the files that the words of a command line name with `--with`, each once, and all other words.
+
+    Raises:
+        UserError: `--with` and no file.
+    """
+    files, others, waiting = list[str](), list[str](), iter(words)
+    for word in waiting:
+        if word == OPTION or word.startswith(f"{OPTION}="):
+            file = word.partition("=")[2] if "=" in word else next(waiting, "")
+            if not file or file.startswith("-"):
+                raise UserError(f"{OPTION} names a file of your own masks, scores, forms or metrics: {OPTION} mine.py")
+            files.append(file)
+        else:
+            others.append(word)
+    return list(dict.fromkeys(files)), others
+
+
+@contextmanager
+def members_known(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Let the members of these files be known, as long as the context lasts; yield what is to be said of them.
+
+    Raises:
+        UserError: a file that is not there, cannot be imported or brings no member, a name that is taken, or a member
+            that does not meet its contract or give its example.
+    """
+    modules, path = set(sys.modules), list(sys.path)
+    with registry.kept():
+        try:
+            yield tuple(note for file in files for note in add_file(file))
+        finally:
+            sys.path[:] = path
+            for name in set(sys.modules) - modules:
+                if name.startswith(MEMBERS):
+                    del sys.modules[name]
+
+
+@contextmanager
+def members_known_again(origins: Sequence[Origin]) -> Iterator[None]:
+    """Let the members of files be known in another process than the one that named them.
+
+    Raises:
+        UserError: as `members_known`, or a file that is not what it was there.
+    """
+    for origin in origins:
+        if fingerprint(origin.file) != origin.sha256:
+            raise UserError(f"{origin.file} is not the file that the sweep began with")
+    with members_known([origin.file for origin in origins]):
+        yield
+
+
+def register(member: Value, name: str | None = None, example: Any = None) -> Value:
+    """Let runs of this Python session know a mask, score, position, normalizer, form, metric, check, source or figure
+    of your own, and return it.
+
+    `member`: a class or a value as docs/extend.md has them, or a file of them, as `--with` takes it. `name`: what
+    settings call it; a class, a metric and a normalizer have names of their own. `example`: a rule's `Example`.
+    It can stand above a class: `@attn_exp.register`. What is registered again from the same place is replaced.
+
+    Raises:
+        UserError: it is no member, its name is taken, it does not meet its contract, or gives another outcome than the
+            example draws.
+    """
+    if isinstance(member, str | Path):
+        add_file(str(member))
+        return member
+    kind = next((kind for kind in KINDS if kind.is_kind_of(member)), None)
+    if kind is None:
+        is_named = inspect.isclass(member) or inspect.isfunction(member)
+        given = getattr(member, "__name__", "") if is_named else f"a {type(member).__name__}"
+        raise UserError(f"{given} is no member; expected {EXPECTED}, or a file of them")
+    value: Any = member
+    if kind.name == "metric" and name:
+        value = value._replace(name=name)
+    if kind.name in ("metric", "normalizer"):
+        name = name or value.name
+    elif kind.constant and not name:
+        raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
+    name = name or snake(value.__name__)
+    check_member(kind, name, value, example)
+    file = getattr(sys.modules.get(kind.home(value)[0]), "__file__", None)
+    origin = Origin("", str(file), fingerprint(file)) if file and Path(file).is_file() else Origin()
+    registry.add(kind.package, name, value, origin)
+    return member
+
+
+def add_file(file: str) -> list[str]:
+    """Add every member of a file, all or none, and return what is to be said of it: rules of which no outcome is drawn.
+
+    Raises:
+        UserError: as `members_known`.
+    """
+    place = Path(file)
+    try:
+        module = module_of_members(place)
+        return add_members(module, place.stem, Origin(file, str(place.absolute()), fingerprint(place)))
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from error
+
+
+def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
+    """Add every member of a module, all or none, and return the rules of which no outcome is drawn, in a sentence."""
+    members, examples = members_of(module), getattr(module, "EXAMPLE", None)
+    drawn = [kind for kind, _, _ in members if kind.drawn]
+    if len(drawn) > 1 and examples is not None and not isinstance(examples, Mapping):
+        raise UserError(f"EXAMPLE is of one rule and there are {len(drawn)}; write EXAMPLE = {{name: Example(...)}}")
+    checked, notes = list[tuple[Kind, list[str], Any]](), list[str]()
+    for kind, own, value in members:
+        names = names_of(kind, stem, own, value, alone=[other for other, _, _ in members].count(kind) == 1)
+        drawn_by_name = examples if isinstance(examples, Mapping) else dict.fromkeys(names, examples)
+        example = next(filter(None, map(drawn_by_name.get, (own, *names))), None)
+        check_member(kind, names[0], value, example)
+        if example is None and kind.drawn:
+            notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference asks the same rule, so nothing checks it")
+        if example is not None and kind.name == "position" and turns_keys(value) and not example.keys:
+            notes.append(
+                f"{origin.name}: {own} has a turn_key, and its EXAMPLE no keys; a wrong sign would not be seen"
+            )
+        checked.append((kind, names, value))
+    for kind, names, value in checked:
+        for place, name in enumerate(names):
+            if place == 0 or not is_taken(kind, name, value):
+                registry.add(kind.package, name, value, origin, alias=place > 0)
+    return notes
+
+
+def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
+    """Return the members of a module, each with its kind and its name there: a class, or the constant of its kind.
+
+    What the module imports is none of them; of classes that build on others, the last ones are.
+
+    Raises:
+        UserError: a constant that is something else, or no member at all.
+    """
+    tree = ast.parse(Path(str(module.__file__)).read_bytes())
+    own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    constants = {kind.constant: kind for kind in KINDS if kind.constant in own}
+    members = list[tuple[Kind, str, Any]]()
+    for name, value in vars(module).items():
+        if name in constants:
+            kind = constants[name]
+            for item in value if isinstance(value, list | tuple) and name == "METRICS" else [value]:
+                if not kind.is_kind_of(item):
+                    raise UserError(f"{name} is a {type(item).__name__}; expected {kind.name.capitalize()}")
+                members.append((kind, name, item))
+        elif inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+            members += [(kind, name, value) for kind in KINDS if not kind.constant and kind.is_kind_of(value)][:1]
+    bases = {base for _, _, value in members if inspect.isclass(value) for base in value.__mro__[1:]}
+    kept = [member for member in members if not (inspect.isclass(member[2]) and member[2] in bases)]
+    if not kept:
+        raise UserError(f"it brings no member; expected {EXPECTED}")
+    return kept
+
+
+def names_of(kind: Kind, stem: str, own: str, value: Any, *, alone: bool) -> list[str]:
+    """Return the names of a member: that of its file, where it is the only one of its kind, and its own."""
+    if kind.name == "metric":
+        return [value.name]
+    names = [re.sub(r"\W", "_", stem)] if alone else []
+    if kind.name == "normalizer":
+        names.append(value.name)
+    elif not kind.constant:
+        names.append(snake(own))
+    return list(dict.fromkeys(name for name in names if NAME.fullmatch(name))) or names[:1]
+
+
+def snake(name: str) -> str:
+    """Return the name of a class as settings are written: in small letters, its words joined by `_`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
+    """Say whether a name belongs to the package, or to another member from outside."""
+    if (kind.package, name) in registry.OUTSIDE:
+        earlier = registry.OUTSIDE[kind.package, name].value
+        return earlier is not registry.ABSENT and kind.home(earlier) != kind.home(value)
+    if kind.name == "metric":
+        return name in ("all", *metrics.known())
+    shipped = registry.names(registry.folder(kind.package), without=(kind.name,))
+    return name in shipped or name in yaml_choices(kind.group or kind.name)
+
+
+def check_member(kind: Kind, name: str, value: Any, example: Any) -> None:
+    """Refuse a member whose name is taken, or that does not meet its contract or give its example.
+
+    Raises:
+        UserError: what is in the way.
+    """
+    if not NAME.fullmatch(name):
+        raise UserError(f"{kind.name} {name!r}: expected a name of letters, digits and _")
+    if is_taken(kind, name, value):
+        raise UserError(f"{kind.name}={name} is taken; give yours another name")
+    if not kind.constant:
+        check_class(kind, value)
+    elif kind.name == "metric" and not str(value.name).isidentifier():
+        raise UserError(f"metric {value.name!r}: its name must be a word")
+    elif kind.name == "check" and not is_dataclass(value.record):
+        raise UserError("CHECK: its record must be a frozen dataclass")
+    elif not callable(getattr(value, kind.function)):
+        raise UserError(f"{kind.name}: {kind.function} must be a function")
+    if example is not None and kind.drawn:
+        check_example(kind, name, value, example)
+
+
+def check_class(kind: Kind, value: Any) -> None:
+    """Refuse a class that is no frozen dataclass, that says nothing, or whose settings cannot be read."""
+    name = value.__name__
+    parameters = vars(value).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        raise UserError(f"{name} is no frozen dataclass; write @dataclass(frozen=True) above it")
+    if not any(getattr(value, method) is not getattr(kind.contract, method) for method in kind.one_of):
+        methods = " or ".join(f"{method}()" for method in kind.one_of)
+        raise UserError(f"{name}({kind.name.capitalize()}) says nothing: it has no {methods}")
+    try:
+        hints = get_type_hints(value, include_extras=True)
+        for field in fields(value):
+            reader.kind_of(hints[field.name])
+    except Exception as error:
+        raise UserError(f"{name}: its settings cannot be read: {first_line(error)}") from error
+
+
+def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
+    """Refuse a rule that does not give the outcome that was drawn by hand."""
+    if not isinstance(example, Example):
+        raise UserError(f"{kind.name}={name}: its EXAMPLE is a {type(example).__name__}; expected Example")
+    outside = [example.outside] if isinstance(example.outside, Example) else []
+    for wanted in (example, *outside):
+        try:
+            rule = value if kind.constant else reader.make(value, wanted.settings, f"{kind.name}.{name}")
+            said = difference(kind.name, rule, wanted)
+        except UserError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {first_line(error)}"
+        if said:
+            raise UserError(f"{kind.name}={name} does not give its EXAMPLE: {said}")

@@ -1,0 +1,255 @@
+"""Code from outside as a run records it: functions and files by name and hash, and the verdicts on functions.
+
+What is on disk runs nothing: a report is made of names and verdicts alone, and `rerun` asks for `--own-code`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+from attn_exp import registry
+from attn_exp.config.schema import Config
+from attn_exp.errors import UserError, brief
+from attn_exp.experiment.variant import Bind, Settled
+from attn_exp.own_code import Named, any_named, fingerprint, fingerprint_of_function, is_code
+from attn_exp.registry import ABSENT, Origin
+from attn_exp.report.plain import plain
+from attn_exp.runs.trust import DamagedError, check_shape, read_json
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.verdict import Cells, Verdict
+
+OPTION = "--own-code"
+FUNCTIONS, MEMBERS = "code", "with"
+"""Under which keys a description on disk has the functions that ran, and the files of members that were known."""
+FUNCTION = dict.fromkeys(("form", "file", "sha256"), str)
+FILE_OF_MEMBERS = {"name": str, "file": str, "sha256": str, "members": [str]}
+Record = Mapping[str, Any]
+"""One function, or one file of members, on disk."""
+
+VERDICTS = "own.json"
+FINDING = dict.fromkeys(("rung", "state", "said"), str)
+STAGE = {"name": str, "right": [[[str]]], "mine": [[[str]]], "parts": bool}
+SMALLEST = {**dict.fromkeys(("python", "command", "mine", "right"), str), "stages": [STAGE]}
+VERDICT = {
+    "variant": str, "name": str, "passed": bool, "mistakes": [str], "computes": str, "findings": [FINDING],
+    "asked": str, "alike": [[str]], "smallest": (dict, NoneType), "seconds": float,
+}  # fmt: skip
+
+
+def binder(config: Config) -> Bind | None:
+    """Return what imports the functions that the command line names as forms; None where it names none."""
+    if not any_named(variant.form for variant in config.variant.values()):
+        return None
+    from attn_exp.diagnosis.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
+
+    return bind
+
+
+def record_functions(variants: Iterable[Settled]) -> dict[str, Any]:
+    """Return what a description on disk says of the functions that these variants ran; nothing where they ran none."""
+    functions = {variant.form: variant.own for variant in variants if variant.own is not None}
+    records = [{"form": str(form), "file": own.file, "sha256": own.sha256} for form, own in functions.items()]
+    return {FUNCTIONS: records} if records else {}
+
+
+def record_functions_by_name(names: Iterable[str]) -> dict[str, Any]:
+    """Return the same of functions that are not imported here: a file and a hash where the name says the file."""
+    places = {name: name.rpartition(":")[0] for name in names}
+    records = [
+        {"form": name, "file": place if place.endswith(".py") else "", "sha256": fingerprint_of_function(name)}
+        for name, place in places.items()
+    ]
+    return {FUNCTIONS: records} if records else {}
+
+
+def functions_in(config: Config) -> list[str]:
+    """Return the functions that settings name as forms, without importing any."""
+    return list(dict.fromkeys(variant.form for variant in config.variant.values() if is_code(variant.form)))
+
+
+def allow_functions(config: Config, folder: Path, asked: bool) -> Config:
+    """Return settings from disk; the functions that they name may run where the user asked for it.
+
+    Raises:
+        UserError: there are some, and nobody asked for them.
+    """
+    functions = functions_in(config)
+    if functions and not asked:
+        raise UserError(not_asked_for(folder, functions))
+    allowed = {name: Named(name) for name in functions}
+    variants = {
+        name: replace(variant, form=allowed.get(variant.form, variant.form)) for name, variant in config.variant.items()
+    }
+    return replace(config, variant=variants)
+
+
+def not_asked_for(folder: Path, names: Iterable[str]) -> str:
+    """Say that what is in a folder runs code of these names, and how to ask for it."""
+    return f"{folder}: it runs code, {listed(names)}; look at it, then add {OPTION} to run it"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names that stand on disk, in a line that a terminal may show."""
+    return ", ".join(plain(brief(name)) for name in names)
+
+
+def changes_of_functions(config: Config, records: Iterable[Record]) -> Iterator[str]:
+    """Yield a sentence for each function that settings name: whether its file is the one that was recorded."""
+    known = {record["form"]: record for record in records}
+    for name in functions_in(config):
+        record, place = known.get(name), name.rpartition(":")[0]
+        if record is None or not record["sha256"]:
+            yield f"running {name}, of which no hash was recorded"
+        else:
+            file = place if place.endswith(".py") else record["file"]
+            yield change_of_file(name, record["sha256"], fingerprint(file))
+
+
+def change_of_file(name: str, recorded: str, now: str) -> str:
+    """Say whether the hash of code is the one that was recorded."""
+    if now == recorded:
+        return f"running {name}, unchanged"
+    return f"running {name}, whose file has changed since: sha256 {now[:12] or 'none'}, recorded {recorded[:12]}"
+
+
+def record_members(config: Config) -> dict[str, Any]:
+    """Return what a description on disk says of members from outside: all of the files that were named, and of those
+    that were registered in Python the ones that the settings use."""
+    if not registry.OUTSIDE:
+        return {}
+    used = set(members_in(config))
+    records = [
+        {"name": origin.name, "file": origin.file, "sha256": origin.sha256, "members": members}
+        for origin, members in registry.origins().items()
+        if origin.name or used & set(members)
+    ]
+    return {MEMBERS: records} if records else {}
+
+
+def members_in(config: Config) -> Iterator[str]:
+    """Yield what settings may name from outside, as `package:name`."""
+    groups: dict[str, Iterable[str]] = {
+        "normalizer": [config.normalizer], "check": config.check, "source": config.embeddings.source,
+        "metric": config.metrics, "form": [variant.form for variant in config.variant.values()],
+        "mask": config.mask, "score": config.score, "position": config.position,
+    }  # fmt: skip
+    for kind, package in registry.PACKAGES.items():
+        own = [getattr(variant, kind, None) or () for variant in config.variant.values()]
+        own = [[names] if isinstance(names, str) else names for names in own]
+        for names in (groups.get(kind, ()), *own):
+            yield from (f"{package}:{name}" for name in names)
+
+
+def files_of_members(about: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the files of code that a command named, as a description on disk says; none that Python registered."""
+    return tuple(record["name"] for record in about.get(MEMBERS, ()) if record["name"])
+
+
+@contextmanager
+def members_without_code(about: Mapping[str, Any]) -> Iterator[None]:
+    """Let the members that a run knew be known by name alone, where no file of now brings them: nothing is imported."""
+    if not about.get(MEMBERS):
+        yield
+        return
+    from attn_exp.plugins import KINDS, is_taken  # noqa: PLC0415 - few runs know any member from outside
+
+    kinds = {kind.package: kind for kind in KINDS}
+    with registry.kept():
+        for record in about[MEMBERS]:
+            for member in record["members"]:
+                package, _, name = member.partition(":")
+                if package in kinds and not registry.is_known(package, name) and not is_taken(kinds[package], name):
+                    registry.add(package, name, ABSENT, Origin(record["name"], record["file"], record["sha256"]))
+        yield
+
+
+def members_left_out() -> str:
+    """Say which members a report lacks because their code is not at hand; nothing where it lacks none."""
+    kinds = {registry.PACKAGES[kind]: kind for kind in ("check", "figure")}
+    lacking = [key for key, member in registry.OUTSIDE.items() if member.value is ABSENT and key[0] in kinds]
+    if not lacking:
+        return ""
+    files = dict.fromkeys(brief(plain(registry.OUTSIDE[key].origin.name)) for key in lacking)
+    shown = ", ".join(f"{kinds[package]}={brief(plain(name))}" for package, name in lacking)
+    return f"left out, as no file brings it: {shown}; add {' '.join(f'--with {file}' for file in files)}"
+
+
+def files_asked_for(records: Sequence[Record], forms: Iterable[str], folder: Path, own: bool) -> list[str]:
+    """Return the files of members that a run on disk knew, where the user asked for them.
+
+    Raises:
+        UserError: there are some, and nobody asked for them, or they came from no file.
+    """
+    files = [record["name"] for record in records]
+    if not all(files):
+        members = [member.partition(":")[2] for record in records for member in record["members"] if not record["name"]]
+        raise UserError(
+            f"{folder}: it used {listed(members)}, registered in Python; register it there and call attn_exp.run"
+        )
+    if files and not own:
+        raise UserError(not_asked_for(folder, dict.fromkeys((*files, *forms))))
+    return files
+
+
+def changes_of_files(records: Iterable[Record]) -> list[str]:
+    """Return one sentence for each file of members: whether it is the one that was recorded."""
+    return [change_of_file(record["name"], record["sha256"], fingerprint(record["name"])) for record in records]
+
+
+def write_verdicts(verdicts: Mapping[str, Verdict], folder: Path) -> list[str]:
+    """Write the verdicts of a run, by variant, and return the name of the file; nothing where there is none."""
+    if not verdicts:
+        return []
+    texts = [{"variant": name, **verdict.plain()} for name, verdict in verdicts.items()]
+    text = json.dumps({"verdicts": texts}, indent=1) + "\n"
+    (folder / VERDICTS).write_bytes(text.encode())
+    return [VERDICTS]
+
+
+def read_verdicts(folder: Path) -> dict[str, Verdict]:
+    """Return the verdicts of a run, by variant.
+
+    Raises:
+        DamagedError: the file holds something else.
+    """
+    try:
+        verdicts = read_json(folder / VERDICTS, {"verdicts": [VERDICT]})["verdicts"]
+    except FileNotFoundError:
+        return {}
+    return {verdict["variant"]: verdict_from(verdict) for verdict in verdicts}
+
+
+def verdict_from(texts: Mapping[str, Any]) -> Verdict:
+    """Return the verdict that plain texts and lists hold."""
+    from attn_exp.experiment.verdict import Finding, Smallest, Stage, Verdict  # noqa: PLC0415 - most runs have none
+
+    small = texts["smallest"]
+    if small is not None:
+        check_shape(small, SMALLEST, f"{VERDICTS}: smallest")
+        stages = (Stage(one["name"], cells(one["right"]), cells(one["mine"]), one["parts"]) for one in small["stages"])
+        small = Smallest(small["python"], small["command"], small["mine"], small["right"], tuple(stages))
+    return Verdict(
+        name=texts["name"],
+        passed=texts["passed"],
+        mistakes=tuple(texts["mistakes"]),
+        computes=texts["computes"],
+        findings=tuple(Finding(line["rung"], line["state"], line["said"]) for line in texts["findings"]),
+        asked=texts["asked"],
+        alike=tuple(map(tuple, texts["alike"])),
+        smallest=small,
+        seconds=texts["seconds"],
+    )
+
+
+def cells(matrices: list[list[list[str]]]) -> Cells:
+    """Return lists as tuples."""
+    if any(not matrix or len({len(row) for row in matrix}) > 1 for matrix in matrices):
+        raise DamagedError(f"{VERDICTS}: a stage whose rows are of unequal lengths")
+    return tuple(tuple(map(tuple, matrix)) for matrix in matrices)
