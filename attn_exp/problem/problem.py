@@ -110,14 +110,14 @@ def sides(problem: Problem, mark: Callable[[Array], Array] = lambda x: x) -> tup
     assert problem.x is not None
     x = mark(problem.x)
     source = x if problem.memory is None else mark(problem.memory)
-    q = projected(x[problem.past :], problem.projections, "q")
+    q = projected(x[..., problem.past :, :], problem.projections, "q")
     return q, projected(source, problem.projections, "k"), projected(source, problem.projections, "v")
 
 
 def projected(x: Array, arrays: Mapping[str, Array], letter: str) -> Array:
-    """Return `x W + b`, or `x W` where there is no b."""
+    """Return `x W + b`, or `x W` where there is no b, of a problem or of each of a stack of them."""
     product = (x @ arrays[f"W_{letter}"]).astype(x.dtype, copy=False)
-    return product + arrays[f"b_{letter}"] if f"b_{letter}" in arrays else product
+    return product + arrays[f"b_{letter}"][..., None, :] if f"b_{letter}" in arrays else product
 
 
 def starting_late(config: Config, given: Start) -> Problem:

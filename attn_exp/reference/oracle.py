@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import pickle
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from attn_exp.reference import loops as reference
 from attn_exp.rules.positions.position import Position, Twin
 from attn_exp.rules.rules import Rules
 
+Marks = tuple[Position, ...]
 Turn = Callable[[Sequence[float], int], list[float]]
 
 BUDGET = 2_000_000
@@ -75,32 +75,6 @@ def name(position: Position) -> str:
 def twins(question: Question) -> list[Twin]:
     """Return the scalar twin of each position."""
     return [twin for position in question.positions if (twin := position.twin()) is not None]
-
-
-def answers(questions: Mapping[str, Question], problem: Problem) -> dict[str, Answer]:
-    """Return the answer to each question by its name, without those to which the reference has none.
-
-    The very same question is answered once, and x is projected once for all that mark it in the same way.
-    """
-    known: dict[Hashable, Answer] = {}
-    sides: dict[Hashable, tuple[Any, ...]] = {}
-    expected = {}
-    for name, question in questions.items():
-        if not silent(question):
-            key, marks = contents(question), contents([mark for mark in question.positions if mark.changes_x])
-            if key not in known:
-                sides[marks] = sides.get(marks) or projected(question, problem)
-                known[key] = ask(question, problem, sides[marks])
-            expected[name] = known[key]
-    return expected
-
-
-def contents(value: Any) -> Hashable:
-    """Return what tells a question from all others; of one with a rule that was defined inside a function, itself."""
-    try:
-        return pickle.dumps(value)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return object()
 
 
 def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = None) -> Answer:
@@ -220,3 +194,48 @@ def row_context(question: Question, weights: Array, v: Any) -> list[float]:
         for head in range(shares.query)
         for number in reference.context(weights[head].tolist(), v, groups, head * groups // shares.query)
     ]
+
+
+def answers(
+    questions: Mapping[str, Question],
+    problem: Problem,
+    ask: Callable[[Question, Problem, Any], Answer] = ask,
+    project: Callable[[Question, Problem], Any] = projected,
+) -> dict[str, Answer]:
+    """Return the answer to each question by its name, without those to which the reference has none.
+
+    The very same question is answered once, and x is projected once for all that mark it in the same way. `project` and
+    `ask` are how q, k and v and then an answer come of a problem: by the loops, or for a stack of problems at once.
+    """
+    known: list[tuple[Question, Answer]] = []
+    sides: list[tuple[Marks, Any]] = []
+    expected = {}
+    for name, question in questions.items():
+        if silent(question):
+            continue
+        answer = next((answer for asked, answer in known if is_same(asked, question)), None)
+        if answer is None:
+            marks = tuple(mark for mark in question.positions if mark.changes_x)
+            shared = next((shared for others, shared in sides if is_same(others, marks)), None)
+            if shared is None:
+                shared = project(question, problem)
+                sides.append((marks, shared))
+            answer = ask(question, problem, shared)
+            known.append((question, answer))
+        expected[name] = answer
+    return expected
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Say whether two settings, rules or questions are of one kind and hold the same; what cannot be told is not."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(is_same(one[key], other[key]) for key in one)
+    if is_dataclass(one):  # of which a class of the user's own may hold more than its fields
+        return hasattr(one, "__dict__") and is_same(vars(one), vars(other))
+    return bool(one == other)

@@ -24,7 +24,7 @@ from attn_exp.problem.passing import Pass
 from attn_exp.registry import Origin
 from attn_exp.runs import recorded_code, records
 from attn_exp.runs.records import cell
-from attn_exp.sweeps import many
+from attn_exp.sweeps import stack
 from attn_exp.sweeps.answers.cube import OK
 from attn_exp.sweeps.answers.totals import TALLY, head_and_pattern
 from attn_exp.sweeps.plan import Job, Plan, task_version
@@ -87,11 +87,11 @@ def computed(plan: Plan, job: Job) -> Done:
     return Done(job, as_csv(lines), count, failed)
 
 
-def grouped(plan: Plan, job: Job, bases: Mapping[tuple[int, ...], Config]) -> dict[int, list[many.Line]]:
+def grouped(plan: Plan, job: Job, bases: Mapping[tuple[int, ...], Config]) -> dict[int, list[stack.Line]]:
     """Return the lines of points that are computed together, by number; what asks for more than rows is in none."""
     if plan.metrics or plan.fail_fast or tally_columns(plan):
         return {}
-    return many.lines(
+    return stack.lines(
         plan,
         job.numbers,
         lambda number: config_of(plan, plan.kept[number], bases),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 
 from attn_exp.config.schema import Config
-from attn_exp.experiment.many import Rows, tabulated
 from attn_exp.experiment.row import Row
+from attn_exp.experiment.stack import Rows, tabulated
 from attn_exp.runs.records import cell
 from attn_exp.sweeps.plan import Plan, seed_stride
 

@@ -13,19 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_exp import forms
-from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.experiment.compare import prepared
-from attn_exp.experiment.executing import keep, placed
+from attn_exp.experiment.executing import joined, keep, placed
 from attn_exp.experiment.measuring import describe, measure
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.settling import check_range
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import ApartError, Trace, pile, pile_traces
-from attn_exp.problem.heads import pooled, split, together
-from attn_exp.problem.many import extreme, one, projected, stacked
 from attn_exp.problem.problem import Problem
-from attn_exp.reference import many
+from attn_exp.problem.stack import extreme, one, stacked
+from attn_exp.reference.stack import answers
 
 MOST_NUMBERS, MOST_POINTS = 2**19, 256
 """Numbers of the largest arrays of a stack, 4 MiB each, and its points: memory stays what it was."""
@@ -88,7 +86,7 @@ def stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Se
         check_range(variant.rules, limits, variant.words["convention"])
     chosen = [variant for variant in variants if not variant.refused]
     traces = {variant.name: traced(variant, problem, config, len(seeds)) for variant in chosen}
-    expected = many.answers({variant.name: variant.question for variant in chosen}, problem, len(seeds))
+    expected = answers({variant.name: variant.question for variant in chosen}, problem, len(seeds))
     numbers = measure(chosen, traces, expected)
     return [
         Rows(len(seeds), describe(variant, config, first, trace), numbers.get(variant.name, {}))
@@ -116,22 +114,12 @@ def at_once(variant: Settled, problem: Problem, count: int) -> Trace:
     """Put all problems through a form that can be stacked, as `executing.computed` does with one."""
     attend = variant.member.stacked
     assert attend is not None
-    sides = placed_at_once(variant, problem, count)
+    if variant.positions or variant.tiled:  # which a rule from outside marks in one problem alone
+        one_by_one = [placed(variant, one(problem, place)) for place in range(count)]
+        sides = [pile(arrays) for arrays in zip(*one_by_one, strict=True)]
+    else:
+        sides = list(placed(variant, problem))
     stages = attend(*(side[:, None] for side in sides), variant.rules)
     trace = Trace().replace(**{name: array[:, 0] for name, array in stages.stages()})
     assert trace.context is not None
-    output = together(trace.context)
-    if variant.output_projection and problem.projections:
-        output = projected(output, problem.projections, "o")
-    return trace.replace(output=output)
-
-
-def placed_at_once(variant: Settled, problem: Problem, count: int) -> tuple[Array, Array, Array]:
-    """Return q `[n h t d]`, k `[n g s d]` and v `[n g s e]`, as `executing.placed`; it marks positions one by one."""
-    if variant.positions or variant.tiled:
-        q, k, v = map(pile, zip(*(placed(variant, one(problem, place)) for place in range(count)), strict=True))
-        return q, k, v
-    shares = variant.heads
-    assert problem.q is not None and problem.k is not None and problem.v is not None
-    k, v = (pooled(split(side, shares.given), shares.shared) for side in (problem.k, problem.v))
-    return split(problem.q, shares.query), k, v
+    return trace.replace(output=joined(trace.context, variant, problem))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attn_exp.problem.many_streams import draw_many, states
+from attn_exp.problem.stack import draw_many, states
 
 SEEDS = [0, 1, 2, 77, 2**31, 2**32 - 1]
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from attn_exp.reference.exact_sums import exact_sums
+from attn_exp.reference.stack import exact_sums
 
 DRAWN = np.random.default_rng(20_261)
 

@@ -1,21 +1,23 @@
 """The reference on problems that differ in their seed alone: to the bit what `oracle` says of each.
 
 The formulas are those of `loops`, rounded where those round: products, sums as a whole, powers by `math.exp`. Rules are
-asked place by place and positions vector by vector, as there. What is not plain is asked one problem at a time.
+asked place by place and positions vector by vector, as there. What is not plain is asked one problem at a time, and of
+every stack that arrays have answered, the loops hold one problem.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.problem.many import one
+from attn_exp.forms.trace import ApartError
 from attn_exp.problem.problem import Problem
+from attn_exp.problem.stack import one
 from attn_exp.reference import loops, oracle
-from attn_exp.reference.exact_sums import exact_sums
 from attn_exp.reference.oracle import Answer, Question
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
@@ -26,25 +28,19 @@ from attn_exp.rules.scores.score import Score
 Sides = tuple[Array, Array, Array]
 
 
+UNIT = 2.0**-53
+"""The largest relative error of one rounding."""
+
+
 def answers(questions: Mapping[str, Question], problem: Problem, count: int) -> dict[str, Answer]:
     """Return the answer to each question by its name, as `oracle.answers`: `weights` `[n h r s]`, `output` `[n r m]`.
 
     `problem` holds `count` problems, each array `[n ...]`.
+
+    Raises:
+        ApartError: arrays say of a problem what the loops do not.
     """
-    known: dict[Hashable, Answer] = {}
-    sides: dict[Hashable, Sides] = {}
-    expected = {}
-    for name, question in questions.items():
-        if not oracle.silent(question):
-            key = oracle.contents(question)
-            marks = oracle.contents([mark for mark in question.positions if mark.changes_x])
-            if key not in known and plain(question, problem):
-                sides[marks] = sides.get(marks) or projected(question, problem)
-                known[key] = ask(question, problem, sides[marks])
-            elif key not in known:
-                known[key] = one_by_one(question, problem, count)
-            expected[name] = known[key]
-    return expected
+    return oracle.answers(questions, problem, functools.partial(ask, count=count), projected)
 
 
 def plain(question: Question, problem: Problem) -> bool:
@@ -61,8 +57,20 @@ def one_by_one(question: Question, problem: Problem, count: int) -> Answer:
     return Answer(told[0].rows, np.stack([answer.weights for answer in told]), np.stack(outputs) if outputs else None)
 
 
-def ask(question: Question, problem: Problem, sides: Sides) -> Answer:
-    """Return the answer to a plain question, whose sides are projected."""
+def ask(question: Question, problem: Problem, sides: Sides | None, count: int) -> Answer:
+    """Return the answers to a question, whose sides are projected where it is plain, one above the other."""
+    if sides is None or not plain(question, problem):
+        return one_by_one(question, problem, count)
+    answer, sample = at_once(question, problem, sides), oracle.ask(question, one(problem, count - 1))
+    assert answer.output is not None
+    assert sample.output is not None
+    if not (np.array_equal(answer.weights[-1], sample.weights) and np.array_equal(answer.output[-1], sample.output)):
+        raise ApartError
+    return answer
+
+
+def at_once(question: Question, problem: Problem, sides: Sides) -> Answer:
+    """Return the answers to a plain question, whose sides are projected."""
     (q, k, v), shares = placed(question, sides, problem.past), question.heads
     mixed = question.output_projection and bool(problem.projections)
     mixing = problem.projections["W_o"][0].size if mixed else 0
@@ -76,8 +84,10 @@ def ask(question: Question, problem: Problem, sides: Sides) -> Answer:
     return Answer(rows, weights, multiplied(output, problem, "o") if mixed else output)
 
 
-def projected(question: Question, problem: Problem) -> Sides:
-    """Return q, k and v, projected by the reference where `oracle.projected` does that too."""
+def projected(question: Question, problem: Problem) -> Sides | None:
+    """Return q, k and v, projected by the reference where `oracle.projected` does that too; None for the loops."""
+    if not plain(question, problem):
+        return None
     assert problem.q is not None and problem.k is not None and problem.v is not None
     embedded = any(position.changes_x for position in question.positions)
     sides = [side[0] for side in (problem.x, problem.memory) if side is not None]
@@ -181,3 +191,39 @@ def softmax(masked: Array, extras: Array) -> Array:
     powers = np.array(list(map(math.exp, shifted.ravel().tolist()))).reshape(shifted.shape)
     total = exact_sums(powers)[..., None]
     return np.asarray(powers[..., : masked.shape[-1]] / np.where(total == 0, 1.0, total))
+
+
+def exact_sums(terms: Array) -> Array:
+    """Return the sums of the last axis `[... n] -> [...]`, each the float nearest to the exact sum.
+
+    Each addition is kept in two floats, its result and what that lost (Knuth's TwoSum), and what was lost is summed
+    beside: Ogita, Rump and Oishi 2005, "Accurate Sum and Dot Product", algorithm 4.4. Their bound of its error says
+    where no other float can be nearest; the few other sums, and those that are not finite, are left to `math.fsum`.
+    """
+    with np.errstate(all="ignore"):
+        total, lost, size = added(terms)
+        nearest, rest = two_sum(total, lost)
+        error = size * UNIT * (terms.shape[-1] + 2)
+        up, down = (np.nextafter(nearest, end) for end in (np.inf, -np.inf))
+        sure = (rest + error < 0.5 * (up - nearest)) & (rest - error > 0.5 * (down - nearest))
+    sums = nearest + 0.0  # no negative zero
+    for place in np.argwhere(~sure):
+        sums[tuple(place)] = math.fsum(terms[tuple(place)].tolist())
+    return np.asarray(sums)
+
+
+def added(terms: Array) -> tuple[Array, Array, Array]:
+    """Return the rounded sum of the last axis, what its additions lost, summed, and the sum of the sizes of that."""
+    total = terms[..., 0]
+    lost, size = np.zeros_like(total), np.zeros_like(total)
+    for place in range(1, terms.shape[-1]):
+        total, rest = two_sum(total, terms[..., place])
+        lost, size = lost + rest, size + np.abs(rest)
+    return total, lost, size
+
+
+def two_sum(one: Array, other: Array) -> tuple[Array, Array]:
+    """Return the rounded sum of two floats and what it lost, which is a float too. Source: Knuth, TAOCP 4.2.2."""
+    total = one + other
+    part = total - one
+    return total, (one - (total - part)) + (other - part)

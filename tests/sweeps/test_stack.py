@@ -12,6 +12,7 @@ import attn_exp
 from attn_exp import registry
 from attn_exp.forms import form
 from attn_exp.forms.form import Form
+from attn_exp.reference import stack
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.scores.score import Score
@@ -97,6 +98,16 @@ TOGETHER = [words for name, words in CASES.items() if name != "a convention in f
 def test_all_these_points_are_computed_together(words: str) -> None:
     plan = planned(words)
     assert ready(plan) == set(range(plan.points))
+
+
+def test_points_of_which_the_loops_say_otherwise_than_arrays_are_computed_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = planned("variant=[matrix]")
+    right = compute(plan, Job(0, range(plan.points))).lines
+    monkeypatch.setattr(stack, "exact_sums", lambda terms: stack.added(terms)[0] * (1 + 2**-50))
+    assert ready(plan) == set()
+    assert compute(plan, Job(0, range(plan.points))).lines == right
 
 
 def test_points_that_fail_say_what_they_say_alone() -> None:

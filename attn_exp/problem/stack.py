@@ -1,0 +1,202 @@
+"""Problems that differ in their seed alone, as one problem whose arrays have the seeds on an axis before all others.
+
+Their random numbers are those of `arrays.draw`, seed by seed, for a fraction of its time. Most of the time of a small
+array goes into `SeedSequence`, which hashes the seed and the array's name. The hash is that of M. E. O'Neill 2015,
+"Developing a seed_seq Alternative", section on `randutils`, as NumPy documents and promises it; here it runs over a
+whole array of seeds. NumPy makes the generators and the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import PCG64, Generator
+from numpy.random.bit_generator import ISeedSequence
+
+from attn_exp.arrays import Array, draw
+from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Draw, Projections
+from attn_exp.config.schema import Config
+from attn_exp.forms.trace import ApartError, pile
+from attn_exp.problem import sources
+from attn_exp.problem.drawing import Kind, Shape, bounds
+from attn_exp.problem.matrices import BIASES
+from attn_exp.problem.problem import Problem, build, check_size, with_sides
+from attn_exp.problem.projections import factor, kind
+
+ARRAYS = ("x", "q", "k", "v", "weights", "memory")
+
+
+def stacked(config: Config, first: Problem, seeds: Sequence[int]) -> Problem:
+    """Return the problems of all seeds as one, every array `[n ...]`, bit by bit those of `build`; `first` is one such.
+
+    Raises:
+        ApartError: their arrays have several shapes, or their tokens several names.
+        UserError: as `build`.
+    """
+    if first.x is None or not drawn_plainly(config):
+        return pile_problems([build(replace(config, seed=seed)) for seed in seeds])
+    with np.errstate(over="ignore", invalid="ignore"):
+        problem = redrawn(config, first, ManyNumbers(seeds))
+        check_size(extreme(problem))
+    return problem
+
+
+def redrawn(config: Config, first: Problem, numbers: ManyNumbers) -> Problem:
+    """Return a problem of x with all that its seed decides drawn for every seed."""
+    x, given = first.x, config.embeddings
+    assert x is not None
+    if given.distribution is None:
+        x = np.broadcast_to(x, (len(numbers.seeds), *x.shape))
+    else:
+        drawn = Kind(given.distribution, given.low, given.high, key="embeddings.")
+        x = numbers.array("x", drawn, x.shape).astype(float)
+    arrays = {name: remade(config.projections, name, array, numbers) for name, array in first.projections.items()}
+    return with_sides(replace(first, x=x, projections=arrays))
+
+
+def drawn_plainly(config: Config) -> bool:
+    """Say whether x and the projections are the same for every seed, or drawn from a stream of their own by name."""
+    x, own = config.embeddings, config.projections
+    said = sources.said(x)
+    drawn = list(said) == ["distribution"] and x.seed is None and x.generator in (None, STREAMS) and not x.columns
+    written = list(said) == ["vectors"] and not isinstance(x.vectors, Draw | str)
+    plain = Projections(source=own.source, spread=own.spread, low=own.low, high=own.high)
+    widths = {name: getattr(own, name) for name in ("width", "key_width", "value_width", "output_width")}
+    return (
+        (drawn or written)
+        and x.memory is None
+        and config.generator == STREAMS
+        and not config.draws
+        and own == replace(plain, **widths)
+        and own.source in (*DISTRIBUTIONS, "identity")
+    )
+
+
+def remade(settings: Projections, name: str, array: Array, numbers: ManyNumbers) -> Array:
+    """Return a projection of every seed, given that of the first."""
+    if settings.source not in DISTRIBUTIONS:
+        return np.broadcast_to(array, (len(numbers.seeds), *array.shape))
+    shape = (1, array.size) if name in BIASES else array.shape
+    drawn = factor(settings, name, shape) * numbers.array(name, kind(settings), shape)
+    return drawn.reshape(len(drawn), -1) if name in BIASES else drawn
+
+
+def pile_problems(problems: Sequence[Problem]) -> Problem:
+    """Return problems that were built one by one as one."""
+    first = problems[0]
+    for other in problems[1:]:
+        if (other.tokens, other.key_tokens, other.past) != (first.tokens, first.key_tokens, first.past):
+            raise ApartError
+    named: dict[str, Any] = {name: pile([getattr(problem, name) for problem in problems]) for name in ARRAYS}
+    arrays = {name: pile([problem.projections.get(name) for problem in problems]) for name in first.projections}
+    return replace(first, **named, projections=arrays)
+
+
+def one(problem: Problem, place: int) -> Problem:
+    """Return the problem of one seed."""
+    named: dict[str, Any] = {
+        name: None if (array := getattr(problem, name)) is None else array[place] for name in ARRAYS
+    }
+    return replace(problem, **named, projections={name: array[place] for name, array in problem.projections.items()})
+
+
+def extreme(problem: Problem) -> Problem:
+    """Return a problem of one seed whose numbers are as large as the largest of all: what fits it fits every one."""
+    named: dict[str, Any] = {
+        name: None if (array := getattr(problem, name)) is None else np.abs(array).max(axis=0) for name in ARRAYS
+    }
+    return replace(problem, **named)
+
+
+POOL, WORDS = 4, 8
+"""Words of 32 bits that the hash mixes, and those that a generator is seeded with."""
+
+WORD = 2**32
+ENTROPY, STATE = (0x43B0D7E5, 0x931E8875), (0x8B51F9DD, 0x58F38DED)
+"""What the hash of the entropy, and that of the state, begin with and multiply by."""
+
+LEFT, RIGHT = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
+HALF = np.uint32(16)
+
+
+class Hashed(ISeedSequence):
+    """A seed that is hashed already."""
+
+    def __init__(self, state: Array) -> None:
+        self.state = state
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Array:
+        """Return the state; a `PCG64` asks for 4 words of 64 bits, and these are they."""
+        return self.state
+
+
+@dataclass(frozen=True)
+class ManyNumbers:
+    """What `drawing.Numbers` is to one seed: where the random arrays come from, each from a stream by its name."""
+
+    seeds: Sequence[int]
+
+    def array(self, name: str, kind: Kind, shape: Shape) -> Array:
+        """Return the arrays of that name, `[n *shape]`."""
+        numbers = draw_many(self.seeds, name, kind.distribution, shape, bounds(kind, -1.0))
+        return kind.spread * numbers + kind.mean
+
+
+def draw_many(
+    seeds: Sequence[int], name: str, distribution: str, shape: Shape, bounds: tuple[float, float] = (-1.0, 1.0)
+) -> Array:
+    """Return what `arrays.draw` returns for each seed, one above the other."""
+    if not all(0 <= seed < WORD for seed in seeds):
+        return np.stack([draw(seed, name, distribution, shape, bounds) for seed in seeds])
+    generators = (Generator(PCG64(Hashed(state))) for state in states(seeds, name))  # type: ignore[arg-type]
+    if distribution == "normal":
+        numbers = np.empty((len(seeds), *shape))
+        for generator, place in zip(generators, numbers, strict=True):
+            generator.standard_normal(out=place)
+        return numbers
+    if distribution == "integers":
+        low, high = int(bounds[0]), int(bounds[1])
+        return np.stack([generator.integers(low, high, shape) for generator in generators])
+    return np.stack([generator.uniform(*bounds, shape) for generator in generators])
+
+
+def states(seeds: Sequence[int], name: str) -> Array:
+    """Return `SeedSequence([seed, *name]).generate_state(4, uint64)` of each seed, `[n 4]`."""
+    whose = np.array(seeds, np.uint32)
+    words = [whose, *(np.full_like(whose, byte) for byte in name.encode())]
+    words += [np.zeros_like(whose)] * (POOL - len(words))
+    constants = multiplied(*ENTROPY)
+    pool = [hashed(word, constants) for word in words[:POOL]]
+    for source in range(POOL):
+        for target in range(POOL):
+            if source != target:
+                pool[target] = mixed(pool[target], hashed(pool[source], constants))
+    for word in words[POOL:]:
+        pool = [mixed(target, hashed(word, constants)) for target in pool]
+    constants = multiplied(*STATE)
+    state = np.stack([hashed(pool[place % POOL], constants) for place in range(WORDS)], axis=1)
+    return np.ascontiguousarray(state.astype("<u4")).view("<u8").astype(np.uint64)
+
+
+def multiplied(constant: int, factor: int) -> Iterator[tuple[np.uint32, np.uint32]]:
+    """Yield a constant with its next, which is it times a factor in 32 bits, then that one with its own, and so on."""
+    while True:
+        following = constant * factor % WORD
+        yield np.uint32(constant), np.uint32(following)
+        constant = following
+
+
+def hashed(words: Array, constants: Iterator[tuple[np.uint32, np.uint32]]) -> Array:
+    """Return words after one step of the hash."""
+    constant, following = next(constants)
+    words = (words ^ constant) * following
+    return np.asarray(words ^ (words >> HALF))
+
+
+def mixed(one: Array, other: Array) -> Array:
+    """Return two words mixed into one."""
+    mixture = np.asarray(one * LEFT - other * RIGHT, np.uint32)
+    return np.asarray(mixture ^ (mixture >> HALF))
