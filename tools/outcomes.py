@@ -16,6 +16,8 @@ SKIPPED = {".index.json", "lock", "multirun.yaml", "parts-of-other-versions"}
 PAGES = {"report.md", "report.html", "index.html"}
 VARYING = {"started", "clock", "seconds", "versions", "version", "git", "cpu", "blas", "pins", "parts", "seal"}
 RUN_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
+EMPTY_LINES = re.compile(r"\n\s*\n")
+"""Between the elements of a page nobody sees them."""
 STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 PASSING_WORDS = re.compile(
     r"^(.* left, .*|\S+ \[[#.]+\] .*"  # how far a sweep or a run is
@@ -94,7 +96,8 @@ def comparable(path: Path, names: Mapping[str, str]) -> bytes:
     if path.name == "own.json":
         return re.sub(rb'"seconds": [\d.e-]+', b'"seconds": TIME', content)
     if path.name in PAGES:
-        return without_times(renamed(STYLE.sub("", content.decode()), names)).encode()
+        page = EMPTY_LINES.sub("\n", content.decode()) if path.suffix == ".html" else content.decode()
+        return without_times(renamed(STYLE.sub("", page), names)).encode()
     return content
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_exp.config.schema import Report
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.views import MOST_NUMBERS, Shown, Views, seen
+
+if TYPE_CHECKING:
+    from attn_exp.report.sections.section import Material
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
 """The formats of figures; Markdown shows the first of them that there is."""
@@ -33,12 +36,17 @@ def documents(run: Run) -> dict[str, bytes]:
     views = seen(run.comparison, splits_up_to(wanted))
     figures = drawn(views) if wanted.figures else []
     files = {name: content for figure in figures for name, content in figure.files.items()}
-    both = said(run, views) if wanted.tables or wanted.pages else {}
+    if not (wanted.tables or wanted.pages):
+        return files
+    from attn_exp.report.sections.section import Material  # noqa: PLC0415 - figures alone need none
+    from attn_exp.report.sections.walks import walks  # noqa: PLC0415
+
+    material = Material(run, views, (), walks(views))
     if wanted.tables:
         files |= tables(run)
-        files["report.md"] = in_markdown(run, both, figures)
+        files["report.md"] = in_markdown(material, figures)
     if wanted.pages:
-        files["report.html"] = as_page(both, views, figures)
+        files["report.html"] = as_page(material, figures)
     return files
 
 
@@ -77,27 +85,22 @@ def tables(run: Run) -> dict[str, bytes]:
     }
 
 
-def said(run: Run, views: Views) -> dict[str, Any]:
-    """Return what the page and the Markdown report both say."""
-    from attn_exp.report.contents import contents  # noqa: PLC0415 - figures alone need none
-
-    return contents(run, views)
-
-
-def in_markdown(run: Run, both: Mapping[str, Any], figures: Sequence[Drawn]) -> bytes:
+def in_markdown(material: Material, figures: Sequence[Drawn]) -> bytes:
     """Return the report as Markdown, which shows the figures beside it."""
-    from attn_exp.report.markdown import markdown  # noqa: PLC0415
+    from attn_exp.report.markdown import markdown  # noqa: PLC0415 - `report=none` loads no templates
 
-    form = next(form for form in BEST_IN_MARKDOWN if form in run.comparison.config.figures.format)
-    return in_bytes(markdown(both, [Shown(f"figures/{figure.name}.{form}", figure.caption) for figure in figures]))
+    wanted = material.run.comparison.config.figures.format
+    form = next(form for form in BEST_IN_MARKDOWN if form in wanted)
+    shown = [Shown(f"figures/{figure.name}.{form}", figure.caption) for figure in figures]
+    return in_bytes(markdown(material._replace(figures=shown)))
 
 
-def as_page(both: Mapping[str, Any], views: Views, figures: Sequence[Drawn]) -> bytes:
+def as_page(material: Material, figures: Sequence[Drawn]) -> bytes:
     """Return the report as a page, which holds the figures."""
-    from attn_exp.report.page import page, svg_source  # noqa: PLC0415
+    from attn_exp.report.page import page, svg_source  # noqa: PLC0415 - as above
 
     shown = [Shown(svg_source(figure.svg), figure.caption) for figure in figures if figure.in_page]
-    return in_bytes(page(both, views, shown))
+    return in_bytes(page(material._replace(figures=shown)))
 
 
 def in_bytes(text: str) -> bytes:

@@ -3,53 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from attn_exp.report import walk, words
+from attn_exp.report import walk
 from attn_exp.report.escapes import md
-from attn_exp.report.numbers import brief, decimal
+from attn_exp.report.numbers import decimal
+from attn_exp.report.sections import contents, templates_of
+from attn_exp.report.sections.section import Material
 from attn_exp.report.sentences import spoken
 from attn_exp.report.templating import templates
-from attn_exp.report.views import Shown
 from attn_exp.report.walk import sum_written
 
 if TYPE_CHECKING:
-    from attn_exp.experiment.documents.agreement import Agreement
-    from attn_exp.report.own import Pair
-
-PUBLISHED = (
-    words.QUANTITY, words.PRINTED, words.COMPUTED, words.LARGEST_DIFFERENCE, words.TOLERANCE, words.AGREES, words.NOTE,
-)  # fmt: skip
+    from attn_exp.report.sections.own import Pair
 
 
-def markdown(both: Mapping[str, Any], figures: Sequence[Shown] = ()) -> str:
-    """Return the report as Markdown, of `contents`; the address of each figure is its path."""
-    environment = templates(autoescape=False)
+def markdown(material: Material) -> str:
+    """Return the report as Markdown; the address of each figure is its path."""
+    texts = templates_of("markdown")
+    environment = templates(autoescape=False, more=texts)
     environment.filters |= {"md": md, "fenced": fenced, "spoken": spoken, "shape": walk.shape}
-    environment.filters |= {"code": code, "beside": beside}
+    environment.filters |= {"code": code, "beside": beside, "piped": lambda lines, head: piped(head, lines)}
     environment.filters |= {"markdown_table": table_of, "written": sum_written}
-    comparison = both["comparison"].at_depth(both["depth"])
-    heads = [head.title for head in comparison.head]
-    text = environment.get_template("report.md").render(
-        {**both, "comparison": comparison},
-        figures=figures,
-        comparison_table=piped(heads, comparison.lines),
-        published_table=piped(PUBLISHED, [printed(agreement) for agreement in both["published"]]),
-        check_tables=[piped(check["head"], check["lines"]) for check in both["checks"]],
-    )
-    return tidy(text)
+    return tidy(environment.get_template("report.md").render(contents(material, texts)))
 
 
 def tidy(text: str) -> str:
     """Return a text with one empty line where a template leaves several."""
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-
-
-def printed(agreement: Agreement) -> list[str]:
-    """Return the cells of one published result."""
-    judged = (agreement.largest_difference, agreement.tolerance, agreement.agrees)
-    return [agreement.quantity, agreement.printed, agreement.computed, *map(brief, judged), agreement.note]
 
 
 def table_of(table: walk.Table, step: walk.Step) -> str:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, NamedTuple
 
 from attn_exp.errors import chosen
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.timing import Timing
-from attn_exp.report import columns, sentences, words
-from attn_exp.report.escapes import html
-from attn_exp.report.numbers import brief
+from attn_exp.report import sentences, words
+from attn_exp.report.numbers import brief, minus
 from attn_exp.report.pixels import FULL, INK, picture
-from attn_exp.report.plain import label
+from attn_exp.report.plain import label, plain
+from attn_exp.report.sections.comparison import table
 from attn_exp.report.sentences import agreed, who_agrees
-from attn_exp.report.views import Colours, Views, colours, heads_of, seen
+from attn_exp.report.templating import templates
+from attn_exp.report.views import Colours, Head, colours, heads_of, seen
 
 MOST_CELLS = 12
 """A map with more rows or columns than this is a picture instead of a table."""
@@ -50,58 +48,44 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
     return Drawing(drawn[chosen(name, drawn, "figure")])
 
 
-def page(comparison: Comparison, timings: Sequence[Timing]) -> str:
+class Map(NamedTuple):
+    """The weights of one head: rows of numbers with their opacities, or the address of a picture where it is large."""
+
+    title: str
+    columns: Sequence[str] = ()
+    lines: Sequence[tuple[str, list[tuple[str, str]]]] = ()
+    picture: str = ""
+    ink: str = ",".join(map(str, INK))
+
+
+def html(what: str, *args: Any) -> str:
+    """Return what a notebook shows, by the name of its macro in `templates/notebook.html`."""
+    environment = templates(autoescape=True)
+    environment.filters["cut"] = lambda text, most=80: plain(str(text), most)
+    return str(getattr(environment.get_template("notebook.html").module, what)(*args))
+
+
+def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     """Return the comparison, the sentence, what documents print, and the maps of the weights."""
-    parts = [table(comparison, timings), paragraph(who_agrees(comparison.rows))]
-    parts += [paragraph(text) for text in filter(None, [sentences.whose_tokens(comparison.problem)])]
-    if comparison.published:
-        parts.append(paragraph(agreed(comparison.published)))
-    return f"<div>{''.join(parts)}{maps(seen(comparison, 0))}</div>"
+    shown = table(comparison, timings).at_depth(comparison.config.report.depth)
+    same = ", ".join(f"{column.words} {minus(value)}" for column, value in shown.shared)
+    said = [words.ALL_HAVE.format(settings=same), who_agrees(comparison.rows)]
+    said += filter(None, [sentences.whose_tokens(comparison.problem)])
+    said += [agreed(comparison.published)] if comparison.published else []
+    views = seen(comparison, 0)
+    scale, heads = colours(views), [head for panel in views.panels for head in heads_of(panel)]
+    maps = [map_of(head, comparison, scale) for head in heads[:MOST_MAPS]]
+    return html("run", shown, said, maps, max(0, len(heads) - MOST_MAPS))
 
 
-def table(comparison: Comparison, timings: Sequence[Timing]) -> str:
-    """Return the comparison as a table, and below it what all variants share."""
-    shown = columns.table(comparison, timings).at_depth(comparison.config.report.depth)
-    heads = "".join(f'<th title="{html(head.meaning)}">{html(head.title)}</th>' for head in shown.head)
-    lines = "".join(f"<tr>{''.join(f'<td>{html(cell)}</td>' for cell in line)}</tr>" for line in shown.lines)
-    shared = paragraph(words.ALL_HAVE.format(settings=columns.shared(shown)))
-    content = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
-    return f'<div style="overflow-x:auto;white-space:nowrap">{content}</div>{shared}'
-
-
-def maps(views: Views) -> str:
-    """Return the weights of each variant and head, queries down, keys across, on one scale."""
-    scale = colours(views)
-    heads = [head for panel in views.panels for head in heads_of(panel)]
-    tokens, keys = views.comparison.problem.tokens, views.comparison.problem.key_tokens
-    drawn = [
-        f'<figure style="margin:0 1.5em 1em 0"><figcaption>{html(head.title)}</figcaption>'
-        f"{heat(head.weights, tokens, keys, scale)}</figure>"
-        for head in heads[:MOST_MAPS]
-    ]
-    left = paragraph(words.AND_MORE.format(count=len(heads) - MOST_MAPS)) if len(heads) > MOST_MAPS else ""
-    return f'<div style="display:flex;flex-wrap:wrap">{"".join(drawn)}</div>{left}'
-
-
-def heat(matrix: NDArray[Any], tokens: Sequence[str], keys: Sequence[str], scale: Colours) -> str:
-    """Return a matrix of weights as a table with tokens as labels, or as a picture where it is large."""
+def map_of(head: Head, comparison: Comparison, scale: Colours) -> Map:
+    """Return a head's weights, queries down, keys across: a share of the largest is the strength of its colour."""
+    matrix = head.weights
     if max(matrix.shape) > MOST_CELLS:
-        style = "image-rendering:pixelated;width:16em;background:white"
-        return f'<img src="{picture(matrix, scale.shares)}" style="{style}" alt="{words.MAP_READ_OUT}">'
-    heads = "".join(f"<th>{html(label(key))}</th>" for key in keys)
-    lines = "".join(
-        f"<tr><th>{html(label(token))}</th>{''.join(cell(float(value), scale) for value in row)}</tr>"
-        for token, row in zip(tokens, matrix, strict=True)
-    )
-    return f"<table><thead><tr><th></th>{heads}</tr></thead><tbody>{lines}</tbody></table>"
-
-
-def cell(value: float, scale: Colours) -> str:
-    """Return one weight, its share of the largest as the strength of its colour."""
-    share = float(scale.shares(np.array(value)))
-    return f'<td style="background:rgba({",".join(map(str, INK))},{FULL * share:.3f})">{brief(value)}</td>'
-
-
-def paragraph(text: str) -> str:
-    """Return a paragraph."""
-    return f"<p>{html(text, 2000)}</p>"
+        return Map(head.title, picture=picture(matrix, scale.shares))
+    cells = [
+        [(brief(value), f"{FULL * share:.3f}") for value, share in zip(*row, strict=True)]
+        for row in zip(matrix.tolist(), scale.shares(matrix).tolist(), strict=True)
+    ]
+    queries, keys = (list(map(label, names)) for names in (comparison.problem.tokens, comparison.problem.key_tokens))
+    return Map(head.title, keys, list(zip(queries, cells, strict=True)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from pickle import UnpicklingError
+from types import MappingProxyType
 from typing import Any
 
 import jinja2
-from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+from jinja2 import ChoiceLoader, DictLoader, Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from markupsafe import Markup
 
@@ -18,10 +20,10 @@ from attn_exp.report import words
 from attn_exp.report.inline import TEMPLATES
 
 
-def templates(autoescape: bool) -> Environment:
-    """Return the environment of the templates; what they miss is an error."""
+def templates(autoescape: bool, more: Mapping[str, str] = MappingProxyType({})) -> Environment:
+    """Return the environment of the templates, with some more by their names; what they miss is an error."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=ChoiceLoader([FileSystemLoader(TEMPLATES), DictLoader(more)]),
         autoescape=autoescape,
         undefined=StrictUndefined,
         lstrip_blocks=True,

@@ -117,6 +117,6 @@ class Result:
         return terminal.summary(self.comparison)
 
     def _repr_html_(self) -> str:
-        from attn_exp.report.notebook import page  # noqa: PLC0415 - only notebooks ask for it
+        from attn_exp.report.notebook import run  # noqa: PLC0415 - only notebooks ask for it
 
-        return page(self.comparison, self.timings)
+        return run(self.comparison, self.timings)

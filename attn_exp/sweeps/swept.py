@@ -12,7 +12,6 @@ import numpy as np
 
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.row import COLUMNS, Row
-from attn_exp.report.escapes import html
 from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.answers.answers import EFFECT, SHARE, effect_records, effects_table, share_records, shares_table
 from attn_exp.sweeps.answers.totals import Summary, summarized
@@ -129,13 +128,11 @@ class Swept:
         return overview.terminal(self.about, self.summary)
 
     def _repr_html_(self) -> str:
+        from attn_exp.report.notebook import html  # noqa: PLC0415 - only notebooks ask for it
+
         shown = overview.table(self.about, self.summary, overview.IN_TERMINAL, overview.depth_of(self.about))
-        said = "".join(f"<li>{html(sentence, 500)}</li>" for sentence in self.sentences)
-        heads = "".join(f"<th>{html(head, 60)}</th>" for head in shown.titles)
-        rows = ([*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines)
-        lines = "".join(f"<tr>{''.join(f'<td>{html(cell, 60)}</td>' for cell in row)}</tr>" for row in rows)
-        end = html(overview.closing(self.about, self.summary), 500)
-        return f"<div><ul>{said}</ul><table><tr>{heads}</tr>{lines}</table><p>{end}</p></div>"
+        lines = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
+        return html("sweep", self.sentences, shown.titles, lines, overview.closing(self.about, self.summary))
 
 
 def typed(texts: Sequence[str], kind: str) -> Any:

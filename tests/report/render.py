@@ -6,21 +6,23 @@ from matplotlib.figure import Figure as Drawing
 
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.report import figures
-from attn_exp.report.contents import contents
 from attn_exp.report.markdown import markdown
 from attn_exp.report.page import page
+from attn_exp.report.sections.section import Material
+from attn_exp.report.sections.walks import walks
 from attn_exp.report.views import Shown, seen
 
 
 def page_of(run: Run, *shown: Shown) -> str:
     """Return the page of a run."""
     views = seen(run.comparison)
-    return page(contents(run, views), views, shown)
+    return page(Material(run, views, shown, walks(views)))
 
 
 def markdown_of(run: Run, *shown: Shown) -> str:
     """Return the Markdown report of a run."""
-    return markdown(contents(run, seen(run.comparison)), shown)
+    views = seen(run.comparison)
+    return markdown(Material(run, views, shown, walks(views)))
 
 
 def drawings_of(comparison: Comparison) -> dict[str, Drawing]:

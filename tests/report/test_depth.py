@@ -39,7 +39,7 @@ SEEN = """
 def test_markdown_and_notebook_say_nothing_of_it_where_reading_was_asked_for(words: tuple[str, ...]) -> None:
     whole, brief = (a_run(comparison(f"report.depth={depth}", *words)) for depth in ("all", "reading"))
     assert DEEP.search(markdown_of(whole)) and not DEEP.search(markdown_of(brief))
-    assert not DEEP.search(re.sub("<[^>]*>", " ", notebook.page(brief.comparison, brief.timings)))
+    assert not DEEP.search(re.sub("<[^>]*>", " ", notebook.run(brief.comparison, brief.timings)))
     assert "entropy" in markdown_of(brief) and "largest weight" in markdown_of(brief)
 
 

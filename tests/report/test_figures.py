@@ -210,7 +210,7 @@ def test_weights_that_are_no_numbers_are_left_blank(tokens: int) -> None:
     shown = maps(drawings_of(compared)["weights"])[0].images[0]
     assert shown.get_clim() == (0.0, np.nanmax(weights))
     run = a_run(compared)
-    for text in (page_of(run), markdown_of(run), notebook.page(run.comparison, run.timings)):
+    for text in (page_of(run), markdown_of(run), notebook.run(run.comparison, run.timings)):
         assert text
 
 

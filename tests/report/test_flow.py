@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from attn_exp.report.contents import walks
 from attn_exp.report.flow import Flow
+from attn_exp.report.sections.walks import walks
 from attn_exp.report.views import seen
 from tests.compose import comparison
 from tests.report.browser import need_chromium

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from attn_exp.report import figures
-from attn_exp.report.contents import flows
 from attn_exp.report.documents import documents
 from attn_exp.report.flow_sheet import COLOURS
+from attn_exp.report.sections.walks import flows
 from attn_exp.report.views import seen
 from tests import ROOT
 from tests.compose import comparison

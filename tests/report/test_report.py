@@ -18,9 +18,10 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.timing import measure
-from attn_exp.report import columns, escapes, markdown, pixels, sentences, tables, views
+from attn_exp.report import escapes, markdown, pixels, sentences, tables, views
 from attn_exp.report.cells import unbroken
 from attn_exp.report.numbers import kinds, minus
+from attn_exp.report.sections import comparison as comparison_section
 from attn_exp.report.views import Shown
 from attn_exp.report.walk import sums
 from attn_exp.runs import execution, store
@@ -323,7 +324,7 @@ def test_checks_are_told() -> None:
 
 def test_every_line_of_the_comparison_begins_with_its_variant() -> None:
     run = a_run(comparison("variant=[looped,multi_head]"))
-    shown = columns.table(run.comparison, run.timings)
+    shown = comparison_section.table(run.comparison, run.timings)
     assert [part.head[0].name for part in (shown, shown.part(aside=False), shown.part(aside=True))] == ["variant"] * 3
     assert [line[0] for line in shown.lines] == ["looped", "multi_head"]
 
@@ -392,6 +393,6 @@ def test_long_runs_are_told_in_seconds(seconds: float, unit: str, text: str) -> 
     found = comparison("variant=[looped,matrix]")
     slow, fast = measure(found.variants, found.problem)
     timings = [dataclasses.replace(slow, median_s=seconds), dataclasses.replace(fast, median_s=seconds / 2)]
-    shown = columns.table(found, timings)
+    shown = comparison_section.table(found, timings)
     place = next(place for place, head in enumerate(shown.head) if head.unit in ("µs", "ms", "s"))
     assert (shown.head[place].unit, shown.lines[0][place]) == (unit, text)

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from attn_exp.report import plain
+from attn_exp.report import plain, words
+from tests import ROOT
 from tests.long import thinned
 from tools.fuzz.words import WORDS, Shape, attempt
 
@@ -26,3 +29,18 @@ def test_a_label_is_short_and_visible(word: str) -> None:
 def test_the_shape_of_a_page_tells_an_injected_element() -> None:
     assert Shape("<p>a</p>").elements != Shape("<p>a<b></b></p>").elements
     assert Shape("<p>a</p>").elements != Shape("<p onclick='a'>a</p>").elements
+
+
+KNOWN = {name: text for name, text in vars(words).items() if name.isupper()}
+
+
+def test_every_word_that_a_page_asks_for_is_there() -> None:
+    sources = [*(ROOT / "attn_exp/report").rglob("*.py"), *(ROOT / "attn_exp/report/templates").iterdir()]
+    texts = [path.read_text(encoding="utf-8") for path in sources if path.is_file()]
+    asked = {name for text in texts for name in re.findall(r"\bwords\.([A-Z][A-Z_]*)\b", text)} - {"NAME"}
+    assert asked <= set(KNOWN)
+
+
+@pytest.mark.parametrize("text", KNOWN.values())
+def test_words_are_plain_text(text: str) -> None:
+    assert text == text.strip() and not re.search("[<>&]", text)

@@ -109,7 +109,7 @@ def made(run: Run, figures: bool) -> dict[str, str]:
     texts = {name: content.decode() for name, content in documents(run).items()}
     return texts | {
         "terminal.txt": terminal.summary(run.comparison),
-        "notebook.html": notebook.page(run.comparison, run.timings),
+        "notebook.html": notebook.run(run.comparison, run.timings),
     }
 
 

@@ -9,10 +9,10 @@ from attn_exp.config.schema import Size
 from attn_exp.report import words
 from attn_exp.report.charts.chart import Sheet
 from attn_exp.report.charts.svg import sheet_as_svg
-from attn_exp.report.contents import flows
 from attn_exp.report.figures.figure import FONT_SIZE, Figure, drawn_width
 from attn_exp.report.flow import LETTERS, Flow
 from attn_exp.report.flow_sheet import Measure, Room, bands, least, sheet, wide_sheet
+from attn_exp.report.sections.walks import flows
 from attn_exp.report.views import Views
 
 if TYPE_CHECKING:

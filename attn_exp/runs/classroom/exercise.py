@@ -3,9 +3,8 @@ are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from attn_exp.diagnosis.grading import Grade, grade, states
 from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.errors import UserError, unknown
 from attn_exp.report import words, worksheet
-from attn_exp.report.escapes import html
+from attn_exp.report.notebook import html
 from attn_exp.report.terminal import table
 from attn_exp.runs.classroom import answers, sheets
 
@@ -108,10 +107,9 @@ class Exercise:
         return "\n\n".join([*parts, wanted])
 
     def _repr_html_(self) -> str:
-        page = escape(worksheet.page(self.paper, self.student, FILE))
+        page = worksheet.page(self.paper, self.student, FILE)
         height = 360 + 40 * sum(len(blank.right) * (len(blank.rows) + 4) for blank in self.paper.blanks)
-        style = f"width:100%;height:{height}px;border:0"
-        return f'<iframe srcdoc="{page}" title="{words.WORKSHEET}" style="{style}"></iframe>'
+        return html("framed", page, words.WORKSHEET, height)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,33 +150,28 @@ class Checked:
     def _repr_html_(self) -> str:
         judged = states(self.paper, self.numbers)
         boxes = [blank for blank in self.paper.blanks if blank.stage in judged]
-        tables = "".join(coloured(self.paper, blank, self.numbers[blank.stage], judged[blank.stage]) for blank in boxes)
-        return f"<div><p>{html(self.verdict, 1000)}</p>{tables}</div>"
+        tables = [
+            table
+            for blank in boxes
+            for table in coloured(self.paper, blank, self.numbers[blank.stage], judged[blank.stage])
+        ]
+        return html("judged", self.verdict, tables)
 
 
-def coloured(paper: Paper, blank: Blank, numbers: Array, judged: Array) -> str:
-    """Return the tables of a box as HTML, each number in the colour of what it is, which its title says too."""
-    parts = []
+def coloured(paper: Paper, blank: Blank, numbers: Array, judged: Array) -> Iterator[dict[str, Any]]:
+    """Yield the tables of a box, each number with what it is in words and as a colour."""
+    rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
     for head in range(len(numbers)):
         values, judgements = (side[head].T if paper.turned else side[head] for side in (numbers, judged))
-        rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
         title = words.STAGE_OF_HEAD.format(stage=blank.stage, number=head + 1) if len(numbers) > 1 else blank.stage
-        top = "".join(f"<th>{html(name, 40)}</th>" for name in ("", *columns))
-        lines = "".join(
-            f"<tr><th>{html(name, 40)}</th>{cells(line, states)}</tr>"
-            for name, line, states in zip(rows, values, judgements, strict=True)
-        )
-        parts.append(f"<table><caption>{html(title, 60)}</caption><tr>{top}</tr>{lines}</table>")
-    return "".join(parts)
+        cells = [list(map(cell, *line)) for line in zip(values, judgements, strict=True)]
+        yield {"title": title, "columns": columns, "lines": list(zip(rows, cells, strict=True))}
 
 
-def cells(numbers: Sequence[float], states: Sequence[str]) -> str:
-    """Return a line of cells."""
-    return "".join(
-        f'<td title="{STATES[state]}" style="color:{COLOURS[state]}">{"" if state == "empty" else f"{number:g}"}'
-        f"{' ✗' if state == 'wrong' else ''}</td>"
-        for number, state in zip(numbers, states, strict=True)
-    )
+def cell(number: float, state: str) -> tuple[str, str, str]:
+    """Return a number as it is shown, what it is, and its colour."""
+    shown = "" if state == "empty" else f"{number:g}{' ✗' if state == 'wrong' else ''}"
+    return shown, STATES[state], COLOURS[state]
 
 
 def exercise(asked_words: Sequence[str]) -> Exercise:

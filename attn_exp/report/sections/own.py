@@ -1,13 +1,14 @@
-"""What is wrong with a function of the user's own, for the page and the Markdown report."""
+"""What is wrong with a function of the user's own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attn_exp import mistakes
 from attn_exp.experiment.verdict import BROKEN, Cells, Stage, Verdict
 from attn_exp.report import words
+from attn_exp.report.sections.section import Material, Section
 
 
 class Pair(NamedTuple):
@@ -107,3 +108,85 @@ def marked(
 
 def other(cells: tuple[tuple[str, ...], ...], row: int, column: int) -> str:
     return cells[row][column] if row < len(cells) and column < len(cells[row]) else ""
+
+
+def parts(material: Material) -> list[dict[str, Any]]:
+    """Return what there is to say of functions of the user's own, if there are any."""
+    verdicts = material.run.comparison.verdicts
+    return [{"anchor": f"own-{place}", **story._asdict()} for place, story in enumerate(stories(verdicts), start=1)]
+
+
+HTML = """\
+{% macro side(whose, name, head, lines) -%}
+{% if lines %}<div class="scroll"><table class="plain {{ whose }}-side"><caption>{{ name }}{{ ", " ~ head if head }}{#
+#}</caption>
+<tbody>{% for line in lines %}<tr>{% for cell, differs in line %}<td>{% if differs %}<strong>{{ cell|minus }}{#
+#}</strong>{% else %}{{ cell|minus }}{% endif %}</td>{% endfor %}</tr>{% endfor %}</tbody>
+</table></div>{% endif %}
+{%- endmacro -%}
+<section id="{{ part.anchor }}">
+<h2>{{ part.title }}</h2>
+<p>{{ part.sentence|unbroken }}</p>
+{% for name, says, fix in part.named %}<p><strong>{{ name }}</strong>{% if says %}: {{ says }} {#
+#}{{ words.TO_MEND_IT }} <code>{{ fix }}</code>{% endif %}</p>
+{% endfor -%}
+{% if part.parting %}<p>{{ part.parting }}</p>{% endif %}
+{% if part.broken %}<dl class="legend">{% for rung, said in part.broken %}<div><dt>{{ rung }}</dt><dd>{#
+#}{{ said or words.DOES_NOT_HOLD }}</dd></div>{% endfor %}</dl>{% endif %}
+{% if part.python %}
+<h3>{{ words.SMALLEST_INPUT }}</h3>
+<div class="scroll" tabindex="0" role="group" aria-label="{{ words.SMALLEST_INPUT }}"><pre>{{ part.python }}</pre>{#
+#}</div>
+<p>{{ words.SAME_IN_A_RUN }} <code>{{ part.command }}</code></p>
+<div class="grid stages">
+{% for name, parts, heads in part.stages %}
+<article{% if parts %} class="parts"{% endif %}>
+<h3>{{ name }}</h3>
+{% for pair in heads %}<div class="tables">
+{{ side("mine", words.MINE, pair.head, pair.mine) }}
+{{ side("right", words.RIGHT, pair.head, pair.right) }}
+</div>
+{% endfor -%}
+</article>
+{% endfor -%}
+</div>
+{% endif %}
+</section>
+"""
+
+MARKDOWN = """\
+## {{ part.title|md }}
+
+{{ part.sentence|md }}
+
+{% for name, says, fix in part.named %}
+- **{{ name|md }}**{% if says %}: {{ says|md }} {{ words.TO_MEND_IT }} {{ fix|code }}{% endif %}
+
+{% endfor %}
+{{ part.parting|md }}
+
+{% for rung, said in part.broken -%}
+- {{ rung|md }}: {{ (said or words.DOES_NOT_HOLD)|md }}
+{% endfor %}
+
+{% if part.python %}
+### {{ words.SMALLEST_INPUT }}
+
+{{ part.python|fenced }}
+
+{{ words.SAME_IN_A_RUN }}
+
+{{ part.command|fenced }}
+
+{% for name, parts, heads in part.stages %}
+{% for pair in heads %}
+{{ [name, pair.head]|select|join(", ")|md }}{{ ", " ~ words.MINE_BESIDE_RIGHT if pair.mine }}:
+
+{{ pair|beside|fenced }}
+
+{% endfor %}
+{% endfor %}
+{% endif %}
+"""
+
+SECTION = Section(place=40, parts=parts, html=HTML, markdown=MARKDOWN)

@@ -1,78 +1,48 @@
-"""What the page and the Markdown report both say of a run."""
+"""A walk from the input to the output for each function that the variants compute."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attn_exp import registry
-from attn_exp.experiment.column import spoken
-from attn_exp.experiment.comparison import Comparison, Run
+from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.splits import settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.report import columns, sentences, walk
+from attn_exp.report import walk, words
 from attn_exp.report.flow import Flow, flow, parted, splitting
-from attn_exp.report.numbers import brief
-from attn_exp.report.sentences import agreed, who_agrees
-from attn_exp.report.views import Views
+from attn_exp.report.sections.section import Material, Section
+from attn_exp.report.views import Colours, Views, colours
 from attn_exp.report.walk import sums
 from attn_exp.rules.scores.score import Score
 
 Way = tuple[tuple[tuple[str, int], ...], ...]
 """Into which heads the columns of the projections part."""
 
-if TYPE_CHECKING:
-    from attn_exp.experiment.checks.check import Finding
-    from attn_exp.experiment.verdict import Verdict
-    from attn_exp.report.own import Story
+
+def parts(material: Material) -> list[dict[str, Any]]:
+    """Return the walks of a run."""
+    scale = colours(material.views)
+    return [
+        {
+            "anchor": f"walk-{place + 1}",
+            "title": words.STEP_BY_STEP.format(title=walk["title"]),
+            "place": place,
+            "walk": on_one_scale(walk, scale),
+        }
+        for place, walk in enumerate(material.walks)
+    ]
 
 
-def contents(run: Run, views: Views) -> dict[str, Any]:
-    """Return what both reports say, by the names that the templates know."""
-    comparison, config = run.comparison, run.comparison.config
-    return {
-        "title": config.title or sentences.usual_title(comparison.problem),
-        "sentence": who_agrees(comparison.rows),
-        "more": [
-            *filter(None, [sentences.whose_tokens(comparison.problem)]),
-            *sentences.why_letters_are_shared(comparison),
-            *sentences.where_functions_part(comparison),
-        ],
-        "column": sentences.name_of_columns(comparison.problem),
-        "notes": config.notes,
-        "command": str(run.about.get("command", "")),
-        "comparison": columns.table(comparison, run.timings),
-        "depth": config.report.depth,
-        "published": comparison.published,
-        "agreement": agreed(comparison.published),
-        "checks": [checked(finding) for finding in comparison.checks],
-        "own": own_code(comparison.verdicts),
-        "walks": walks(views),
-        "origin": list(sentences.origin(run.about)),
-    }
-
-
-def own_code(verdicts: Mapping[str, Verdict]) -> list[Story]:
-    """Return what there is to say of functions of the user's own."""
-    if not verdicts:
-        return []
-    from attn_exp.report.own import stories  # noqa: PLC0415 - most runs have none
-
-    return stories(verdicts)
-
-
-def checked(finding: Finding) -> dict[str, Any]:
-    """Return what a check found as a table with its sentence."""
-    heads = finding.check.columns
-    lines = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
-    return {
-        "name": finding.name,
-        "head": [spoken(name) for name in heads],
-        "lines": lines,
-        "sentence": finding.sentence,
-    }
+def on_one_scale(shown: Mapping[str, Any], scale: Colours) -> dict[str, Any]:
+    """Return a walk whose weights have the colours of the maps."""
+    ends = {"largest": scale.top, "power": scale.power}
+    groups = [
+        [step._replace(**ends) if step.stage == "weights" else step for step in group] for group in shown["groups"]
+    ]
+    return {**shown, "groups": groups}
 
 
 def walks(views: Views) -> list[dict[str, Any]]:
@@ -160,3 +130,92 @@ def facts(comparison: Comparison, settled: Settled, trace: Trace) -> dict[str, A
         "caps": "" if None in bounds or rules.bend_last else " ".join(map(str, bounds)),
         "pair": "" if rules.pairing is None else registry.name_of(rules.pairing),
     }  # fmt: skip
+
+
+HTML = """\
+{% from "tables.html" import matrix -%}
+{% import "flow.html" as picture -%}
+{% macro explain(step, place) -%}
+<div class="step of-{{ step.stage|hue }}" id="{{ place }}" data-shape="{{ step.shape|join(" ") }}"{#
+#}{{ " data-whole" if step.whole }}>
+<h3><var>{{ step.explained.symbol }}</var> {{ step.stage|spoken }} <small>{{ step|shape }}</small></h3>
+{% if step.explained.meaning %}<p>{{ step.explained.meaning }}{% if step.note %} <span class="note">{{ step.note }}{#
+#}</span>{% endif %}</p>{% endif %}
+{{ step.explained.mathml|safe }}
+<div class="tables">
+{% for table in step.tables %}{{ matrix(table, step) }}
+{% endfor -%}
+</div>
+{% if step.left_out %}<p class="note">{{ words.SHOWN.format(left_out=step.left_out) }}</p>{% endif %}
+</div>
+{%- endmacro -%}
+<section id="{{ part.anchor }}" class="walk" data-panel="{{ part.walk.panel }}"{#
+#}{% for name, value in part.walk.facts.items() %} data-{{ name }}="{{ value }}"{% endfor %}>
+<h2>{{ part.title }}</h2>
+{% set why = data.live.plans[data.live.walks[part.place]] -%}
+{% if why is string %}<p class="note">{{ words.NOT_CHANGED_HERE.format(why=why) }}</p>
+{% endif -%}
+{{ picture.draw(part.walk.flow, part.walk.title) }}
+<div class="steps">
+{% for group in part.walk.groups %}
+<article{% if group|length > 1 %} class="side"{% endif %}>
+{% for step in group %}{{ explain(step, part.walk.places[step.stage]) }}
+{% endfor -%}
+</article>
+{% endfor %}
+{% if part.walk.sums %}
+<article class="sums-of">
+<h3>{{ words.SUM_OF_VALUES }}</h3>
+<ul class="sums">
+{% for sum in part.walk.sums -%}
+<li data-q="{{ sum.query }}" data-head="{{ sum.head }}"><span class="sum">{{ sum.name }}({{ sum.token }}) =
+{%- for weight, key, place in sum.terms %} {% if not loop.first %}+ {% endif %}{#
+#}<span class="{{ weight|share_class("term") }}" data-k="{{ place }}">{{ '%.2f' % weight }} v({{ key }})</span>{#
+#}{% endfor %}
+{%- if not sum.is_number %} {{ words.NAN_AS_WEIGHTS }}{% elif sum.rest %} {#
+#}{{ words.OTHER_VALUES.format(rest='%.2f' % sum.rest) }}{% endif %}</span>
+{%- if sum.result is not none %} <span class="result">= ({{ sum.result|numbers }})</span>{% endif %}</li>
+{% endfor -%}
+</ul>
+</article>
+{% endif %}
+</div>
+</section>
+"""
+
+MARKDOWN = """\
+## {{ part.title|md }}
+{% for step in part.walk.steps %}
+### {{ [step.explained.symbol, step.stage|spoken, step|shape]|select|join(' ')|md }}
+
+{{ step.explained.meaning|md }} `{{ step.explained.formula }}`{% if step.note %} ({{ step.note|md }}){% endif %}
+
+{% for table in step.tables %}
+{%- if table.title %}
+{{ table.title|md }}:
+
+{% endif -%}
+{{ table|markdown_table(step) }}
+
+{% if table.parts %}
+{{ words.COLUMNS_FROM_THE_LEFT }} {% for whom, count in table.parts %}{#
+#}{{ words.COLUMNS_FOR.format(count=count, whom=whom)|md }}{{ ", " if not loop.last else "." }}{% endfor %}
+
+
+{% endif %}
+{% endfor %}
+{%- if step.left_out %}
+{{ words.SHOWN.format(left_out=step.left_out) }}
+
+{% endif %}
+{%- endfor %}
+{%- if part.walk.sums %}
+### {{ words.SUM_OF_VALUES }}
+
+{% for sum in part.walk.sums -%}
+- {{ sum|written|md }}
+{% endfor %}
+{% endif %}
+"""
+
+SECTION = Section(place=60, parts=parts, html=HTML, markdown=MARKDOWN)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
 from attn_exp.experiment.column import Column, columns
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.timing import Timing
-from attn_exp.report.numbers import brief, kinds, minus
+from attn_exp.report import words
+from attn_exp.report.numbers import brief, kinds
+from attn_exp.report.sections.section import Material, Section
 
 COLUMNS = columns(Row, Timing)
 """The columns of the comparison, in the order in which they are read."""
@@ -52,22 +52,6 @@ class Table(NamedTuple):
         """Return some of the columns."""
         lines = tuple(tuple(line[place] for place in places) for line in self.lines)
         return Table(tuple(self.head[place] for place in places), lines, self.shared)
-
-
-def mark(column: Column) -> Markup:
-    """Return how the script of a page knows a column that other numbers of the input may change."""
-    return Markup() if column.fixed else Markup(' data-column="{}"').format(column.key)
-
-
-def shared(table: Table) -> Markup:
-    """Return what is the same for all variants, as a list in words, with marks where other numbers may change it."""
-    pattern, plain = Markup("{} <span{}>{}</span>"), Markup("{} {}")
-    return Markup(", ").join(
-        plain.format(column.words, minus(value))
-        if column.fixed
-        else pattern.format(column.words, mark(column), minus(value))
-        for column, value in table.shared
-    )
 
 
 def heads(table: Table) -> str:
@@ -111,3 +95,69 @@ def cost(timing: Timing, factor: float) -> dict[str, Any]:
     peak = "" if timing.peak_bytes is None else str(timing.peak_bytes)
     time = factor * timing.median_s
     return {"median_s": f"{time:.0f}" if time >= 100 else f"{time:.3g}", "peak_bytes": peak}
+
+
+def parts(material: Material) -> list[dict[str, Any]]:
+    """Return the comparison of a run."""
+    shown = table(material.run.comparison, material.run.timings)
+    return [{"anchor": "comparison", "title": words.COMPARISON, "table": shown}]
+
+
+HTML = """\
+{% from "macros.html" import at_depths, depth_button with context -%}
+{% from "tables.html" import body -%}
+{% macro marked(column) -%}
+{% if not column.fixed %} data-column="{{ column.key }}"{% endif %}
+{%- endmacro -%}
+{% macro shared(table) -%}
+{% for column, value in table.shared %}{{ ", " if not loop.first }}{{ column.words }} {#
+#}{% if column.fixed %}{{ value|minus }}{% else %}<span{{ marked(column) }}>{{ value|minus }}</span>{% endif %}{#
+#}{% endfor %}
+{%- endmacro -%}
+{% macro compared(table, label) -%}
+{% set kinds = table.kinds -%}
+<div class="scroll" tabindex="0" role="group" aria-label="{{ label }}">
+<table class="plain">
+<thead><tr>{% for head in table.head %}<th scope="col" class="{{ kinds[loop.index0] }}"{{ marked(head) }}>{#
+#}{{ head.name }}{% if head.small %} <small>{{ head.small }}</small>{% endif %}</th>{% endfor %}</tr></thead>
+{{ body(table.lines, kinds) }}
+</table>
+</div>
+{%- endmacro -%}
+<section id="{{ part.anchor }}">
+<h2>{{ part.title }}</h2>
+{{ depth_button(depth) }}
+{{ compared(part.table.part(false), words.ALL_VARIANTS) }}
+{% set more, brief = part.table.part(true), part.table.at_depth("reading") -%}
+{% if part.table.shared %}<p class="note{{ " deep" if not brief.shared }}">{{ words.SAME_FOR_ALL }} {#
+#}{{ at_depths(shared(part.table), shared(brief)) }}.</p>{% endif %}
+{% set brief_more = brief.part(true) -%}
+{% if more.head|length > 1 %}<details class="more{{ " deep" if brief_more.head|length == 1 }}"><summary>{#
+#}{{ words.MORE_COLUMNS }} {{ at_depths(more|heads, brief_more|heads) }}</summary>
+{{ compared(more, words.ALL_VARIANTS_MORE) }}
+</details>
+{% endif -%}
+<details class="glossary"><summary>{{ words.WHAT_COLUMNS_MEAN }}</summary>
+<dl class="legend">{% for head in part.table.head if head.meaning %}<div{% if head.deep %} class="deep"{% endif %}>{#
+#}<dt>{{ head.title }}</dt><dd>{{ head.meaning }}</dd></div>{% endfor %}</dl>
+</details>
+</section>
+"""
+
+MARKDOWN = """\
+## {{ part.title }}
+
+{% set comparison = part.table.at_depth(depth) -%}
+{{ comparison.lines|piped(comparison.head|map(attribute="title")|list) }}
+
+{% if comparison.shared -%}
+{{ words.SAME_FOR_ALL }} {% for column, value in comparison.shared %}{{ column.words|md }} {{ value|md }}{#
+#}{{ ", " if not loop.last else "." }}{% endfor %}
+
+{% endif -%}
+{% for head in comparison.head if head.meaning -%}
+- **{{ head.title|md }}**: {{ head.meaning|md }}
+{% endfor %}
+"""
+
+SECTION = Section(place=10, parts=parts, html=HTML, markdown=MARKDOWN)

@@ -1,0 +1,54 @@
+"""The sections of a report: one file each, found by its name.
+
+A section is a file with `SECTION = Section(...)`: what it says of a run as plain data, and the templates that say it on
+the page and in Markdown. A new file is a new section of both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attn_exp import registry
+from attn_exp.report import sentences
+from attn_exp.report.sections.section import Material, Section
+
+NAMES: tuple[str, ...] = registry.names(__path__, without=("section",))
+
+
+def sections() -> dict[str, Section]:
+    """Return every section there is by its name, in the order of a page."""
+    known: dict[str, Section] = {name: registry.module(__name__, name).SECTION for name in NAMES}
+    return dict(sorted(known.items(), key=lambda named: (named[1].place, named[0])))
+
+
+def templates_of(form: str) -> dict[str, str]:
+    """Return the templates of the sections that there are in `html` or `markdown`, in order, by their names."""
+    known = sections()
+    if form == "markdown":
+        place = {name: known[name].place_in_markdown or known[name].place for name in known}
+        known = {name: known[name] for name in sorted(known, key=lambda name: (place[name], name))}
+    texts = {f"sections/{name}.{form}": getattr(member, form) for name, member in known.items()}
+    return {name: text for name, text in texts.items() if text}
+
+
+def contents(material: Material, templates: dict[str, str]) -> dict[str, Any]:
+    """Return what a report says of a run: its head, and the parts of all sections, each with its template."""
+    run, known = material.run, sections()
+    comparison, config = run.comparison, run.comparison.config
+    return {
+        "title": config.title or sentences.usual_title(comparison.problem),
+        "sentence": sentences.who_agrees(comparison.rows),
+        "more": [
+            *filter(None, [sentences.whose_tokens(comparison.problem)]),
+            *sentences.why_letters_are_shared(comparison),
+            *sentences.where_functions_part(comparison),
+        ],
+        "notes": config.notes,
+        "command": str(run.about.get("command", "")),
+        "depth": config.report.depth,
+        "parts": [
+            {**part, "template": template}
+            for template in templates
+            for part in known[template.partition("/")[2].rpartition(".")[0]].parts(material)
+        ],
+    }

@@ -1,0 +1,51 @@
+"""What the checks of a run found: a sentence and a table each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attn_exp.experiment.column import spoken
+from attn_exp.report import words
+from attn_exp.report.numbers import brief
+from attn_exp.report.sections.section import Material, Section
+
+
+def parts(material: Material) -> list[dict[str, Any]]:
+    """Return what each check found as a table with its sentence."""
+    return [
+        {
+            "anchor": f"check-{finding.name}",
+            "title": words.CHECK.format(name=finding.name),
+            "head": [spoken(name) for name in finding.check.columns],
+            "lines": [[brief(getattr(record, name)) for name in finding.check.columns] for record in finding.records],
+            "sentence": finding.sentence,
+        }
+        for finding in material.run.comparison.checks
+    ]
+
+
+HTML = """\
+{% from "tables.html" import body -%}
+<section id="{{ part.anchor }}">
+<h2>{{ part.title }}</h2>
+<p>{{ part.sentence|unbroken }}</p>
+<div class="scroll" tabindex="0" role="group" aria-label="{{ part.title }}">
+<table class="plain">
+{% set kinds = part.lines|kinds -%}
+<thead><tr>{% for head in part.head %}<th scope="col" class="{{ kinds[loop.index0] }}">{{ head }}</th>{% endfor %}{#
+#}</tr></thead>
+{{ body(part.lines, kinds) }}
+</table>
+</div>
+</section>
+"""
+
+MARKDOWN = """\
+## {{ part.title|md }}
+
+{{ part.sentence|md }}
+
+{{ part.lines|piped(part.head) }}
+"""
+
+SECTION = Section(place=30, parts=parts, html=HTML, markdown=MARKDOWN)

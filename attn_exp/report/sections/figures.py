@@ -1,0 +1,35 @@
+"""The figures of a report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attn_exp.report import words
+from attn_exp.report.sections.section import Material, Section
+
+
+def parts(material: Material) -> list[dict[str, Any]]:
+    """Return the figures, if there are any."""
+    if not material.figures:
+        return []
+    return [{"anchor": "figures", "title": words.FIGURES, "figures": material.figures}]
+
+
+HTML = """\
+<section id="{{ part.anchor }}">
+<h2>{{ part.title }}</h2>
+{% for figure in part.figures %}<figure class="paper"><img src="{{ figure.source }}" alt="{{ figure.caption }}">{#
+#}<figcaption>{{ figure.caption }}</figcaption></figure>
+{% endfor -%}
+</section>
+"""
+
+MARKDOWN = """\
+## {{ part.title }}
+{% for figure in part.figures %}
+
+![{{ figure.caption|md }}]({{ figure.source }})
+{%- endfor %}
+"""
+
+SECTION = Section(place=70, parts=parts, html=HTML, markdown=MARKDOWN, place_in_markdown=55)

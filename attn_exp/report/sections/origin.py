@@ -1,0 +1,33 @@
+"""Where a run comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attn_exp.report import sentences, words
+from attn_exp.report.sections.section import Material, Section
+
+
+def parts(material: Material) -> list[dict[str, Any]]:
+    """Return when and with what a run was made."""
+    origin = list(sentences.origin(material.run.about))
+    return [{"anchor": "origin", "title": words.WHERE_IT_COMES_FROM, "origin": origin}]
+
+
+HTML = """\
+<section id="{{ part.anchor }}">
+<h2>{{ part.title }}</h2>
+<dl class="origin">{% for name, value in part.origin %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>
+{% endfor %}</dl>
+</section>
+"""
+
+MARKDOWN = """\
+## {{ part.title }}
+
+{% for name, value in part.origin -%}
+- {{ name|md }}: {{ value|md }}
+{% endfor %}
+"""
+
+SECTION = Section(place=80, parts=parts, html=HTML, markdown=MARKDOWN)

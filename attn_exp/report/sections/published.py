@@ -1,0 +1,75 @@
+"""Figures that a document prints, held against the computed ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attn_exp.report import words
+from attn_exp.report.numbers import brief
+from attn_exp.report.sentences import agreed
+
+if TYPE_CHECKING:
+    from attn_exp.experiment.documents.agreement import Agreement
+
+from attn_exp.report.sections.section import Material, Section
+
+PUBLISHED = (
+    words.QUANTITY, words.PRINTED, words.COMPUTED, words.LARGEST_DIFFERENCE, words.TOLERANCE, words.AGREES, words.NOTE,
+)  # fmt: skip
+
+
+def parts(material: Material) -> list[dict[str, Any]]:
+    """Return what a document prints beside what was computed, if it prints anything."""
+    agreements = material.run.comparison.published
+    if not agreements:
+        return []
+    return [
+        {
+            "anchor": "published",
+            "title": words.PUBLISHED,
+            "sentence": agreed(agreements),
+            "agreements": agreements,
+            "head": PUBLISHED,
+            "lines": [printed(agreement) for agreement in agreements],
+        }
+    ]
+
+
+def printed(agreement: Agreement) -> list[str]:
+    """Return the cells of one published result."""
+    judged = (agreement.largest_difference, agreement.tolerance, agreement.agrees)
+    return [agreement.quantity, agreement.printed, agreement.computed, *map(brief, judged), agreement.note]
+
+
+HTML = """\
+<section id="{{ part.anchor }}">
+<h2>{{ part.title }}</h2>
+<p>{{ part.sentence }}</p>
+<div class="scroll" tabindex="0" role="group" aria-label="{{ words.ALL_PUBLISHED }}">
+<table class="plain">
+<thead><tr><th scope="col">{{ words.QUANTITY }}</th><th scope="col">{{ words.AGREES }}</th>{#
+#}<th scope="col" class="number">{{ words.LARGEST_DIFFERENCE }}</th><th scope="col" class="number">{#
+#}{{ words.TOLERANCE }}</th><th scope="col">{{ words.NUMBERS_AND_NOTES }}</th></tr></thead>
+<tbody>
+{% for each in part.agreements -%}
+<tr class="{{ 'right' if each.agrees else 'wrong' }}"><th scope="row">{{ each.quantity }}</th><td class="word">{#
+#}{{ each.agrees|short }}</td><td>{{ each.largest_difference|short }}</td><td>{{ each.tolerance|short }}</td>{#
+#}<td class="words">{{ each.note }}<details><summary>{{ words.PRINTED_AND_COMPUTED }}</summary><div class="tables">{#
+#}<div class="scroll"><pre>{{ each.printed }}</pre></div><div class="scroll"><pre>{{ each.computed }}</pre></div>{#
+#}</div></details></td></tr>
+{% endfor -%}
+</tbody>
+</table>
+</div>
+</section>
+"""
+
+MARKDOWN = """\
+## {{ part.title }}
+
+{{ part.sentence|md }}
+
+{{ part.lines|piped(part.head) }}
+"""
+
+SECTION = Section(place=20, parts=parts, html=HTML, markdown=MARKDOWN)
