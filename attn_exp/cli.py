@@ -201,14 +201,14 @@ SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
-JUDGING, SWEEP = "diagnosis.command", "sweeps.commands"
+JUDGING = "diagnosis.command"
 
 COMMANDS = {
     "check": Command(f"{JUDGING}:checked", 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"),
     "explain": Command(f"{JUDGING}:explained", 1, MANY, EXPLAIN, "are these numbers right, and if not, why?"),
     "new": Command("config.new:write", 1, 3, NEW, "a YAML of your own numbers, ready to edit"),
     "open": Command("runs.reader:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
-    "report": Command(f"{SWEEP}:render_again", 1, 10, REPORT, "a run's report again, from its results"),
+    "report": Command("sweeps.rerun:render_again", 1, 10, REPORT, "a run's report again, from its results"),
     "index": Command(
         "runs.index:rebuild_named", 0, 1, "index [DIR]", "a page of all runs and sweeps under a folder (outputs)"
     ),
@@ -223,11 +223,13 @@ COMMANDS = {
         "grade ANSWERS KEY",
         "filled-in sheets: right, a slip, or the mistake by name",
     ),
-    "status": Command(f"{SWEEP}:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
-    "collect": Command(f"{SWEEP}:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"),
+    "status": Command("sweeps.collect:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),
+    "collect": Command(
+        "sweeps.collect:collect", 1, 1, "collect DIR", "a sweep's table and report again, from its parts"
+    ),
     "compare": Command(
         "sweeps.versus.command:compare", 2, 4, COMPARE, "two runs or two sweeps: what differs, and from where on"
     ),
-    "rerun": Command(f"{SWEEP}:rerun", 1, 3, RERUN, "a run again, or a sweep's point as a run"),
+    "rerun": Command("sweeps.rerun:rerun", 1, 3, RERUN, "a run again, or a sweep's point as a run"),
 }
 """What `attn-exp NAME` does. A new command is a function in its room, and its line here."""

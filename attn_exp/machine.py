@@ -40,6 +40,11 @@ def write(path: Path, data: bytes, *, sync: bool = False) -> None:
     write_pieces(path, (data,), sync=sync)
 
 
+def write_text(path: Path, text: str, *, sync: bool = False) -> None:
+    """Write a text as `write` does; half a surrogate pair, which UTF-8 cannot hold, becomes its number."""
+    write(path, text.encode("utf-8", "backslashreplace"), sync=sync)
+
+
 def write_together(files: Mapping[Path, bytes]) -> None:
     """Write files of one folder, each whole or not at all, and wait until all of them would survive a loss of power.
 

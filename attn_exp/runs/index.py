@@ -31,17 +31,12 @@ def rebuild(output_dir: Path) -> Path:
     try:
         for _ in range(MOST_ROUNDS):
             there = folders(output_dir)
-            written(page, index_page([listed(entry) for entry in entries(output_dir, there)]))
+            machine.write_text(page, index_page([listed(entry) for entry in entries(output_dir, there)]))
             if folders(output_dir) == there:
                 break
     except OSError as error:
         raise UserError(f"{output_dir}: no index can be written there ({error.strerror})") from error
     return page
-
-
-def written(path: Path, text: str) -> None:
-    """Write a page; half a surrogate pair, which UTF-8 cannot hold, becomes its number."""
-    machine.write(path, text.encode("utf-8", "backslashreplace"))
 
 
 def listed(entry: Entry) -> Listed:

@@ -214,7 +214,7 @@ def point(latest: Path, folder: Path) -> None:
     try:
         spare.symlink_to(target, target_is_directory=True)
     except (OSError, NotImplementedError):
-        machine.write(latest, f"{target}\n".encode("utf-8", "backslashreplace"))
+        machine.write_text(latest, f"{target}\n")
     else:
         spare.replace(latest)
 

@@ -1,15 +1,17 @@
-"""A sweep's table and report from its parts."""
+"""A sweep's table and report from its parts, and where it stands: another terminal or machine can ask."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attn_exp import machine
 from attn_exp.errors import UserError, first_line
+from attn_exp.experiment.progress import spoken_time
 from attn_exp.report import papers
 from attn_exp.runs import records, trust
 from attn_exp.runs.folders import COMPLETE
@@ -24,13 +26,13 @@ from attn_exp.sweeps.answers.answers import (
     shares_table,
 )
 from attn_exp.sweeps.answers.totals import Summary, summarized
-from attn_exp.sweeps.folder import locked
+from attn_exp.sweeps.folder import locked, running_driver
 from attn_exp.sweeps.parts import Part, Shelf
 
 PARTIAL = "partial"
 
 
-def shelf(folder: Path, about: Mapping[str, Any]) -> Shelf:
+def shelf_of(folder: Path, about: Mapping[str, Any]) -> Shelf:
     """Return where the parts of a sweep lie; those from before names sealed them are told by its manifest."""
     columns = about["columns"]
     head = [*columns, *about.get("tally", ())]
@@ -38,25 +40,25 @@ def shelf(folder: Path, about: Mapping[str, Any]) -> Shelf:
     return Shelf(folder / "parts", head, len(columns), types, about.get("sealed", False))
 
 
-def results(folder: Path, about: Mapping[str, Any]) -> Path:
+def results_at(folder: Path, about: Mapping[str, Any]) -> Path:
     """Return where the one table of a sweep is: a file, or the folder of a Parquet data set."""
     return folder / ("results.csv" if about["format"] == "csv" else "parts")
 
 
-def write(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> tuple[str, int]:
+def write_results(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> tuple[str, int]:
     """Write the table, the report and the manifest of what is there.
 
     Return what the terminal shows, and how many points disagree with a printed result. A partial sweep gets all of them
     too, and they say so.
     """
     there = [parts[name] for name in about["parts"] if name in parts]
-    where = shelf(folder, about)
+    where = shelf_of(folder, about)
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
     digest = hashlib.sha256()
     if about["format"] == "csv":
         machine.write_pieces(folder / "results.csv", hashed(where.joined(there), digest), sync=True)
     summary = summarized(where.head, where.lines(there), about["axes"], about["metrics"], about["dimensions"])
-    shown = render(folder, about, summary)
+    shown = write_report(folder, about, summary)
     text = f"{overview.terminal(about, summary)}\n\n{shown}"
     counts = {
         "done": summary.points - summary.failed,
@@ -66,7 +68,7 @@ def write(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> 
     table = {}
     if about["format"] == "csv":
         table = trust.seal_of_file(folder / "results.csv", -1) | {"sha256": digest.hexdigest()}
-    manifest.write(folder, {**about, **counts, "results": table, "told": text})
+    manifest.write_manifest(folder, {**about, **counts, "results": table, "told": text})
     return text, summary.disagreeing
 
 
@@ -77,7 +79,7 @@ def hashed(pieces: Iterable[bytes], digest: Any) -> Iterator[bytes]:
         yield piece
 
 
-def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
+def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
     """Write what the report setting asks for, and return what a reader opens first."""
     wanted, depth = about["report"], overview.depth_of(about)
     drawn: dict[str, bytes] = {}
@@ -92,13 +94,13 @@ def render(folder: Path, about: Mapping[str, Any], summary: Summary) -> Path:
                 drawn[f"{name}.{form}"] = plots.encoded(figure, form)
                 machine.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
     if not (wanted["tables"] or wanted["pages"]):
-        return results(folder, about)
+        return results_at(folder, about)
     from attn_exp.report.sweep.page import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
 
-    write_text(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
+    machine.write_text(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
     if wanted["pages"]:
         both, data = overview.contents(about, summary, "all"), overview.explorable(about, summary)
-        write_text(folder / "report.html", sweep_page(both, data, depth, drawn))
+        machine.write_text(folder / "report.html", sweep_page(both, data, depth, drawn))
     return folder / ("report.html" if wanted["pages"] else "report.md")
 
 
@@ -116,25 +118,25 @@ def write_answers(folder: Path, summary: Summary) -> None:
             machine.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text whole; half a surrogate pair, which UTF-8 cannot hold, becomes its number."""
-    machine.write(path, text.encode("utf-8", "backslashreplace"))
+def collect(words: Sequence[str]) -> str:
+    """Rebuild the table and the report of a sweep: `attn-exp collect DIR`."""
+    return collect_again(machine.folder(words[0]))
 
 
-def again(folder: Path, depth: str = "") -> str:
+def collect_again(folder: Path, depth: str = "") -> str:
     """Rebuild a sweep's table and report from its parts, at another depth if one is said, and return what it prints.
 
     Raises:
         UserError: no sweep there, one that is running now, or a folder that cannot be read or written to.
     """
-    about = manifest.load(folder)
+    about = manifest.load_manifest(folder)
     if depth:
         wanted = about["report"] | {"depth": depth}
         about["report"] = wanted if wanted["tables"] or wanted["pages"] else wanted | {"tables": True, "pages": True}
     try:
         with locked(folder):
-            inventory = shelf(folder, about).find(about["parts"])
-            text, _ = write(folder, about, inventory.whole)
+            inventory = shelf_of(folder, about).find(about["parts"])
+            text, _ = write_results(folder, about, inventory.whole)
     except UserError:
         raise
     except (ValueError, csv.Error) as error:
@@ -143,3 +145,44 @@ def again(folder: Path, depth: str = "") -> str:
         raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
     names = ", ".join(inventory.damaged[:3]) + ", ..." * (len(inventory.damaged) > 3)
     return f"{text}\n\ndamaged and left out: {names}" if inventory.damaged else text
+
+
+def show_status(words: Sequence[str]) -> str:
+    """Say where a sweep stands: how many points are done and failed, who is at work, how fast, and what is left.
+
+    Raises:
+        UserError: no sweep there.
+    """
+    folder = machine.folder(words[0])
+    about = manifest.load_manifest(folder)
+    sizes = {name: points_of_part(about, place) for place, name in enumerate(about["parts"])}
+    inventory = shelf_of(folder, about).find(sizes)
+    present = [inventory.whole[name] for name in sizes if name in inventory.whole]
+    done = sum(sizes[name] for name in sizes if name in inventory.whole)
+    damaged = f", {len(inventory.damaged):,} damaged, to be computed again" if inventory.damaged else ""
+    failed = sum(part.failed for part in present)
+    who = running_driver(folder)
+    lines = [
+        about["command"],
+        f"{done:,} of {about['points']:,} points, {failed:,} failed; {len(present):,} of {len(sizes):,} parts{damaged}",
+        f"running: {who}" if who else f"{how_it_ended(about, done)}",
+    ]
+    if who and done < about["points"]:
+        fresh = [part.path.stat().st_mtime for part in present if part.path.stat().st_mtime >= about["clock"]]
+        rate = len(fresh) * about["chunk"] / max(1e-3, time.time() - about["clock"])
+        lines.append(f"{rate:,.0f}/s" + (f", {spoken_time((about['points'] - done) / rate)} left" if rate else ""))
+    return "\n".join(lines)
+
+
+def points_of_part(about: dict[str, Any], place: int) -> int:
+    """Return how many points a part holds: all as many, but for the last."""
+    return min(int(about["chunk"]), int(about["points"]) - place * int(about["chunk"]))
+
+
+def how_it_ended(about: dict[str, Any], done: int) -> str:
+    """Say how a sweep that nobody runs ended."""
+    if about["status"] == "running":  # it had no time to say how it ended
+        return "complete" if done == about["points"] else "ended without a word; the same command continues"
+    if about["status"] == "complete" and done < about["points"]:
+        return "damaged since it was complete; the same command continues"
+    return about["status"] if about["status"] == "complete" else f"{about['status']}; the same command continues"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
+from attn_exp.experiment.progress import PointProgress
 from attn_exp.sweeps import parts
 from attn_exp.sweeps.engines.engine import Died, Workers
-from attn_exp.sweeps.meter import Progress
 from attn_exp.sweeps.parts import Draft, Part, Shelf
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import CRASHED, Done, as_csv, failed_line
@@ -37,7 +37,7 @@ class Driver:
 
     plan: Plan
     shelf: Shelf
-    progress: Progress
+    progress: PointProgress
     parts: dict[str, Part]
     open_chunks: dict[int, Chunk] = field(default_factory=dict)
     deaths: dict[tuple[int, int], int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""`manifest.json`: what a sweep is, from the files alone."""
+"""`manifest.json`: what a sweep is, and which words choose each of its points, from the files alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SHAPE = {
 KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, float}}
 
 
-def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
+def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
     """Return all that a reader of the folder needs: the axes, and the parts in order."""
     return {
         "status": "running",
@@ -54,11 +54,11 @@ def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "clock": time.time(),
         "folders": [str(Path(folder).resolve()) for folder in command.folders],
-        "title": title(plan),
+        "title": shared_title(plan),
         "points": plan.points,
         "chunk": plan.chunk,
         "fixed": list(plan.space.fixed),
-        "axes": [axis_described(axis) for axis in plan.space.axes],
+        "axes": [described_axis(axis) for axis in plan.space.axes],
         "dimensions": plan.space.dimensions,
         "skipped": plan.space.size - plan.points,
         "columns": columns(plan),
@@ -69,26 +69,26 @@ def described(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
         "sweep": asdict(config.sweep),
         "report": asdict(config.report),
         "version": plan.version,
-        "kept": ranges(plan.kept),
+        "kept": runs_of(plan.kept),
         "parts": list(plan.names),
         **recorded_code.record_functions_by_name(plan.code),
         **recorded_code.record_members(config),
-        **input_files.recorded(config, [(axis.key, value) for axis in plan.space.axes for value in listed(axis)]),
+        **input_files.recorded(config, [(axis.key, value) for axis in plan.space.axes for value in texts_of(axis)]),
     }
 
 
-def listed(axis: Axis) -> Sequence[Any]:
+def texts_of(axis: Axis) -> Sequence[Any]:
     """Return the values of an axis that may be texts."""
     return () if isinstance(axis.values, range) else axis.values
 
 
-def title(plan: Plan) -> str:
+def shared_title(plan: Plan) -> str:
     """Return the title that all points share, if they do."""
     titles = {str(base["title"]) for base in plan.space.bases.values()}
     return titles.pop() if len(titles) == 1 else ""
 
 
-def axis_described(axis: Axis) -> dict[str, Any]:
+def described_axis(axis: Axis) -> dict[str, Any]:
     """Describe one axis: how many values, their range where all are numbers, and the words that choose them."""
     count, values = len(axis.values), axis.values
     kinds = {int} if isinstance(values, range) else {type(value) for value in values}
@@ -97,7 +97,7 @@ def axis_described(axis: Axis) -> dict[str, Any]:
     if description["kind"] in ("int", "float"):
         ends = (values[0], values[-1]) if isinstance(values, range) else values
         description |= {"low": min(ends), "high": max(ends)}
-    steps = even(values)
+    steps = even_steps(values)
     if steps is not None:
         return description | {"range": [steps.start, steps.step]}
     return description | {"words": [axis.value_word(place) for place in range(count)]}
@@ -108,7 +108,7 @@ LONG = 1000
 """Ranges of more values are never written out, whichever way they run."""
 
 
-def even(values: Sequence[Any]) -> range | None:
+def even_steps(values: Sequence[Any]) -> range | None:
     """Return whole numbers at even steps as a range; None for any others."""
     if isinstance(values, range) and len(values) > LONG:
         return values
@@ -118,7 +118,7 @@ def even(values: Sequence[Any]) -> range | None:
     return steps if len(steps) == len(values) and tuple(steps) == tuple(values) else None
 
 
-def ranges(numbers: Sequence[int]) -> list[list[int]]:
+def runs_of(numbers: Sequence[int]) -> list[list[int]]:
     """Write ascending numbers as runs: [first, one after the last]."""
     if isinstance(numbers, range):
         return [[numbers.start, numbers.stop]]
@@ -131,13 +131,13 @@ def ranges(numbers: Sequence[int]) -> list[list[int]]:
     return [[int(run[0]), int(run[-1]) + 1] for run in np.split(whole, breaks)]
 
 
-def write(folder: Path, about: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
     """Write the manifest, whole, so that it survives a loss of power."""
     text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
-    machine.write(folder / FILE, text.encode("utf-8", "backslashreplace"), sync=True)
+    machine.write_text(folder / FILE, text, sync=True)
 
 
-def load(folder: Path) -> dict[str, Any]:
+def load_manifest(folder: Path) -> dict[str, Any]:
     """Return what the manifest of a sweep says, checked: somebody else may have written it.
 
     Raises:
@@ -147,7 +147,7 @@ def load(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} is a run; for a sweep name a folder with a {FILE}")
     try:
         about = trust.read_json(folder / FILE, SHAPE)
-        check(about)
+        check_manifest(about)
     except FileNotFoundError as error:
         raise UserError(f"{folder}: no sweep there ({FILE}: {error.strerror})") from error
     except OSError as error:
@@ -157,7 +157,7 @@ def load(folder: Path) -> dict[str, Any]:
     return about
 
 
-def check(about: Mapping[str, Any]) -> None:
+def check_manifest(about: Mapping[str, Any]) -> None:
     """Refuse a manifest whose counts do not fit each other.
 
     Raises:
@@ -166,7 +166,8 @@ def check(about: Mapping[str, Any]) -> None:
     axes, columns = about["axes"], about["columns"]
     places = [place for together in about["dimensions"] for place in together]
     fits = {
-        "points": about["points"] >= 0 and about["points"] == sum(stop - first for first, stop in pairs(about["kept"])),
+        "points": about["points"] >= 0
+        and about["points"] == sum(stop - first for first, stop in kept_runs(about["kept"])),
         "chunk": about["chunk"] > 0 and len(about["parts"]) == -(-about["points"] // max(1, about["chunk"])),
         "parts": all(re.fullmatch("[0-9a-f]{24}", name) for name in about["parts"]),
         "dimensions": sorted(places) == list(range(len(axes))) and all(about["dimensions"]),
@@ -179,7 +180,7 @@ def check(about: Mapping[str, Any]) -> None:
             raise DamagedError(f"{name} does not fit the rest")
 
 
-def pairs(kept: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+def kept_runs(kept: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     """Return runs of numbers as pairs; one that is none, or runs backwards, is as long as no plan."""
     return [(run[0], run[1]) if len(run) == 2 and run[0] <= run[1] else (0, -1) for run in kept]
 
@@ -188,3 +189,38 @@ def axis_fits(axis: Mapping[str, Any]) -> bool:
     """Say whether an axis has as many values as it says, and numbers for ends if it is one of numbers."""
     values = len(axis["range"]) == 2 if "range" in axis else len(axis.get("words", ())) == axis["count"]
     return values and axis["count"] > 0 and ("low" in axis) == ("high" in axis)
+
+
+def point_words(about: Mapping[str, Any], point: int) -> tuple[list[str], list[str]]:
+    """Return the words of the command line that choose one point, and the users' folders of YAML it needs."""
+    index = combination_of(about, point)
+    places: dict[int, int] = {}
+    for together in reversed(about["dimensions"]):
+        index, place = divmod(index, about["axes"][together[0]]["count"])
+        places |= dict.fromkeys(together, place)
+    swept = [word_of(axis, places[number]) for number, axis in enumerate(about["axes"])]
+    fixed = [text for text in about["fixed"] if not text.startswith("sweep.")]
+    return [*fixed, *swept], about["folders"]
+
+
+def combination_of(about: Mapping[str, Any], point: int) -> int:
+    """Return which combination a point is, of all before any were left out."""
+    for first, stop in about["kept"]:
+        if point < stop - first:
+            return int(first + point)
+        point -= stop - first
+    raise IndexError(point)
+
+
+def word_of(axis: Mapping[str, Any], place: int) -> str:
+    """Return what chooses one value of an axis."""
+    if "range" in axis:
+        start, step = axis["range"]
+        return f"{axis['sign']}{axis['key']}={start + place * step}"
+    return f"{axis['sign']}{axis['key']}={axis['words'][place]}"
+
+
+def point_command(about: Mapping[str, Any], point: int) -> Repeat:
+    """Return the command that runs one point alone."""
+    words, folders = point_words(about, point)
+    return Repeat(tuple(words), tuple(folders), own=recorded_code.files_of_members(about))

@@ -11,6 +11,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import Repeat
+from attn_exp.experiment.progress import spoken_time
 from attn_exp.experiment.row import COLUMNS, is_deep, titled
 from attn_exp.report import words
 from attn_exp.report.numbers import brief
@@ -22,8 +23,7 @@ from attn_exp.report.terminal import table as drawn
 from attn_exp.runs import recorded_code
 from attn_exp.sweeps.answers.answers import drawn_changes, effects_table, percentiles_table, shares_table
 from attn_exp.sweeps.answers.totals import ANY, LAYER, Summary, head_and_pattern, head_column, merge_rows, numbers_shown
-from attn_exp.sweeps.meter import span
-from attn_exp.sweeps.points import command, point_words
+from attn_exp.sweeps.manifest import point_command, point_words
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 TO_THE_FIRST = ("shift", "cosine")
@@ -63,7 +63,7 @@ def closing(about: Mapping[str, Any], summary: Summary) -> str:
     points = words.SOME_POINTS if partial(about, summary) else words.SO_MANY_POINTS
     parts = [points.format(points=summary.points, all=about["points"]), words.FAILED.format(failed=summary.failed)]
     if "seconds" in about:
-        parts.append(span(about["seconds"]) if about["seconds"] >= 10 else f"{about['seconds']:.1f} s")
+        parts.append(spoken_time(about["seconds"]) if about["seconds"] >= 10 else f"{about['seconds']:.1f} s")
     text = ", ".join(parts)
     if partial(about, summary):
         text = words.PARTIAL.format(status=about["status"], text=text)
@@ -142,7 +142,7 @@ def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> 
     seeds = [axis for axis in about["axes"] if axis["key"] == "seed"]
     alone = all(len(together) == 1 for together in about["dimensions"])
     if not (seeds and alone and not any(".." in label for label in key[:-1])):
-        return command(about, first).line
+        return point_command(about, first).line
     settings, folders = point_words(about, first)
     settings = [seed_word(seeds[0]) if word.startswith("seed=") else word for word in settings]
     return Repeat(tuple(settings), tuple(folders), many=True, own=recorded_code.files_of_members(about)).line
@@ -164,7 +164,9 @@ def extremes(about: Mapping[str, Any], summary: Summary) -> Iterator[Extreme]:
             number, point, variant = rows[0]
             if summary.least[name][0][0] != summary.most[name][0][0]:
                 settings = " ".join(swept_words(about, point))
-                yield Extreme(name, which, brief(number), variant, settings, command(about, point).line, is_deep(name))
+                yield Extreme(
+                    name, which, brief(number), variant, settings, point_command(about, point).line, is_deep(name)
+                )
 
 
 def swept_words(about: Mapping[str, Any], point: int) -> list[str]:
@@ -176,7 +178,7 @@ def swept_words(about: Mapping[str, Any], point: int) -> list[str]:
 def disagreements(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, str, str]]:
     """Yield the points that disagree with a printed result: their settings, how many agree, and what repeats them."""
     for point, tally in summary.disagreements.items():
-        yield " ".join(swept_words(about, point)), str(tally), command(about, point).line
+        yield " ".join(swept_words(about, point)), str(tally), point_command(about, point).line
 
 
 def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, int, str, str]]:
@@ -186,7 +188,7 @@ def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, 
         shared = " ".join(
             f"{axis['key']}={failure.shared[axis['column']]}" for axis in varied if axis["column"] in failure.shared
         )
-        yield message, failure.count, shared if failure.count > 1 else "", command(about, failure.first).line
+        yield message, failure.count, shared if failure.count > 1 else "", point_command(about, failure.first).line
 
 
 def terminal(about: Mapping[str, Any], summary: Summary) -> str:

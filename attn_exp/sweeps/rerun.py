@@ -1,4 +1,4 @@
-"""Repeats a run from its own settings, or one point of a sweep as a run of its own."""
+"""What is on disk, once more: a run or a point of a sweep computed again, a report drawn again."""
 
 from __future__ import annotations
 
@@ -14,26 +14,35 @@ from attn_exp import machine
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, printable
-from attn_exp.runs import input_files, recorded_code, store, trust
+from attn_exp.runs import input_files, reader, recorded_code, store, trust
 from attn_exp.runs.execution import run
 from attn_exp.runs.recorded_code import OPTION, Record
-from attn_exp.sweeps import manifest
-from attn_exp.sweeps.points import command
+from attn_exp.runs.rendering import DEPTH, said_anew
 
 
-def asked(words: Sequence[str]) -> str:
+def render_again(words: Sequence[str]) -> str:
+    """Draw the report of a run or a sweep anew, with other figures or at another depth where the words say so."""
+    folder = machine.folder(words[0])
+    if not (folder / "manifest.json").is_file() or (folder / "run.json").exists():
+        return reader.render_again(folder, words[1:])
+    from attn_exp.sweeps.collect import collect_again  # noqa: PLC0415 - a run needs nothing of a sweep
+
+    return collect_again(folder, said_anew(words[1:], "attn-exp report of a sweep", (DEPTH,)).depth)
+
+
+def rerun(words: Sequence[str]) -> str:
     """Run again what the words of the command say, `DIR [POINT] [--own-code]`, and return what a run prints.
 
     Raises:
-        UserError: other words, or what `again` raises.
+        UserError: other words, or what `run_or_point` raises.
     """
     plain = [word for word in words if word != OPTION]
     if len(plain) not in (1, 2) or len(words) - len(plain) > 1:
         raise UserError(f"attn-exp rerun {' '.join(words)}: expected attn-exp rerun DIR [POINT] [{OPTION}]")
-    return again(machine.folder(plain[0]), plain[1] if len(plain) > 1 else None, own=len(plain) < len(words))
+    return run_or_point(machine.folder(plain[0]), plain[1] if len(plain) > 1 else None, own=len(plain) < len(words))
 
 
-def again(folder: Path, point: str | None, own: bool = False) -> str:
+def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
     """Run it again, under the folder that the user is in, and return what a run prints.
 
     Code of the user's own is run where `own` says so; whether its file has changed is said on stderr.
@@ -43,14 +52,16 @@ def again(folder: Path, point: str | None, own: bool = False) -> str:
     """
     if os.path.lexists(folder / "run.json"):
         return run_again(folder, own)
-    about = manifest.load(folder)
+    from attn_exp.sweeps.manifest import load_manifest, point_command  # noqa: PLC0415 - as above
+
+    about = load_manifest(folder)
     if point is None or not point.isdecimal() or int(point) >= about["points"]:
         raise UserError(f"{folder} is a sweep; name one of its points, 0 to {about['points'] - 1}")
-    repeat = command(about, int(point))
+    repeat = point_command(about, int(point))
     words = trust.allowed_words(repeat.words, folder)
     from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
 
-    with members(about, [record["form"] for record in about.get("code", ())], folder, own):
+    with recorded_members(about, [record["form"] for record in about.get("code", ())], folder, own):
         config = composed(words, repeat.folders, typed=False)
         for sentence in input_files.changed(config, about.get(input_files.KEY, ())).values():
             print(f"attn_exp: {printable(sentence)}; a sweep keeps no arrays", file=sys.stderr)
@@ -61,7 +72,7 @@ def run_again(folder: Path, own: bool) -> str:
     """Run what a run has done again, from its own settings."""
     config, words, about = store.settings_of(folder)
     config, words = with_its_own_arrays(config, words, about, folder)
-    with members(about, recorded_code.functions_in(config), folder, own) as files:
+    with recorded_members(about, recorded_code.functions_in(config), folder, own) as files:
         repeat = Repeat(tuple(trust.allowed_words(words, folder)), own=files)
         return run(here(config, folder, about.get("code", ()), own), repeat).text
 
@@ -81,7 +92,9 @@ def with_its_own_arrays(
 
 
 @contextmanager
-def members(about: Mapping[str, Any], forms: Sequence[str], folder: Path, own: bool) -> Iterator[tuple[str, ...]]:
+def recorded_members(
+    about: Mapping[str, Any], forms: Sequence[str], folder: Path, own: bool
+) -> Iterator[tuple[str, ...]]:
     """Let the members from outside that a run knew be known again, where the user asked for them; yield their files.
 
     Raises:

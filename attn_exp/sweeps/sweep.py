@@ -17,20 +17,20 @@ from attn_exp import registry
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat, quoted
 from attn_exp.errors import UserError, printable
+from attn_exp.experiment.progress import PointProgress
 from attn_exp.runs import index, trust
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.runs.provenance import Git, ask_git, origin
 from attn_exp.runs.store import USER_ERRORS
-from attn_exp.sweeps import before, collect, manifest, parts
+from attn_exp.sweeps import collect, manifest, parts
 from attn_exp.sweeps.driver import Driver
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.engines.engine import Workers
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.folder import locked, made_folder
-from attn_exp.sweeps.meter import Progress
 from attn_exp.sweeps.parts import Inventory
 from attn_exp.sweeps.plan import Job, Plan, identity, make_plan
-from attn_exp.sweeps.preview import preview
+from attn_exp.sweeps.preflight import added_metrics, check_sweep, preview
 
 DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
 RAW = "sweep.skip="
@@ -53,12 +53,12 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
         UserError: a mistake in the words, found before anything starts, or a folder that cannot be written to.
     """
     space, first = expand([skip_quoted(word) for word in words], folders)
-    plan = make_plan(space, first.sweep, before.more_metrics(space))
+    plan = make_plan(space, first.sweep, added_metrics(space))
     folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
-    before.check(plan, folder, first)
-    about = manifest.described(plan, first, Repeat(tuple(words), tuple(folders), many=True, own=registry.files()))
+    check_sweep(plan, folder, first)
+    about = manifest.described_sweep(plan, first, Repeat(tuple(words), tuple(folders), many=True, own=registry.files()))
     if first.sweep.dry_run:
-        inventory = collect.shelf(folder, about).find(plan.names)
+        inventory = collect.shelf_of(folder, about).find(plan.names)
         missing = [chunk for chunk, name in enumerate(plan.names) if name not in inventory.whole]
         text = preview(plan, folder, first, [part.failed for part in inventory.whole.values()], missing)
         return Outcome(text, DONE, folder, kept=False)
@@ -76,17 +76,17 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
 def run(plan: Plan, folder: Path, config: Config, about: dict[str, Any], git: Git | None) -> Outcome:
     """Compute what is missing, and write the table and the report of what there is, however it ends."""
     parts.tidy(folder / "parts", plan.names)
-    shelf = collect.shelf(folder, about)
+    shelf = collect.shelf_of(folder, about)
     inventory = shelf.find(plan.names)
     say_damaged(inventory)
-    driver = Driver(plan, shelf, Progress(plan.points), dict(inventory.whole))
+    driver = Driver(plan, shelf, PointProgress(plan.points), dict(inventory.whole))
     todo = deque(driver.jobs())
     if not todo and (last := finished(folder, about)) is not None:
         driver.progress.show(last=True)
         return Outcome(last["told"], exit_code(driver, config, last["disagreeing"]), folder)
     workers = engine.start(plan, config.sweep, len(todo)) if todo else None
     about |= origin(git)
-    manifest.write(folder, about)
+    manifest.write_manifest(folder, about)
     return ended(driver, workers, todo, folder, about, config)
 
 
@@ -103,7 +103,7 @@ def ended(
     finally:
         driver.progress.show(last=True)
         about |= {"status": status, "seconds": time.time() - about["clock"]}
-        text, disagreeing = collect.write(folder, about, driver.parts)
+        text, disagreeing = collect.write_results(folder, about, driver.parts)
         with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
             index.rebuild(Path(config.output_dir))
     return Outcome(text, INTERRUPTED if status == "interrupted" else exit_code(driver, config, disagreeing), folder)
@@ -117,11 +117,11 @@ def exit_code(driver: Driver, config: Config, disagreeing: int) -> int:
 def finished(folder: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the manifest of the folder, if its table and report are those of this very sweep, complete."""
     try:
-        last = manifest.load(folder)
+        last = manifest.load_manifest(folder)
         same = all(last.get(key) == about[key] for key in ("parts", "report", "format", "columns"))
         if not same or last["status"] != COMPLETE:
             return None
-        table = collect.results(folder, about)
+        table = collect.results_at(folder, about)
         sealed = last.get("results", {})
         if about["format"] == "parquet":
             whole = table.is_dir()

@@ -48,7 +48,7 @@ class Swept:
     @property
     def parts(self) -> tuple[Any, Sequence[Any]]:
         """Where the parts lie, and those that are whole, in order."""
-        shelf = collect.shelf(self.folder, self.about)
+        shelf = collect.shelf_of(self.folder, self.about)
         whole = shelf.find(self.about["parts"]).whole
         return shelf, [whole[name] for name in self.about["parts"] if name in whole]
 
@@ -152,4 +152,4 @@ def load(folder: Path) -> Swept:
     Raises:
         UserError: no sweep there that can be read.
     """
-    return Swept(folder, manifest.load(folder))
+    return Swept(folder, manifest.load_manifest(folder))

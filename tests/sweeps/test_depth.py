@@ -13,7 +13,7 @@ import attn_exp
 from attn_exp.report.sweep.page import sweep_page
 from attn_exp.report.versus import Versus, versus_page
 from attn_exp.sweeps import overview
-from attn_exp.sweeps.commands import render_again
+from attn_exp.sweeps.rerun import render_again
 from attn_exp.sweeps.swept import load
 from attn_exp.sweeps.versus.command import compare
 from attn_exp.sweeps.versus.command import side_by_side as versus_of

@@ -21,8 +21,8 @@ from tests.sweeps.command import COMMAND, environment, quickly, the_sweep
 
 def read(folder: Path) -> tuple[dict[str, Any], Summary]:
     """Return the manifest of the only sweep and the summary of its parts."""
-    about = manifest.load(the_sweep(folder))
-    shelf = collect.shelf(the_sweep(folder), about)
+    about = manifest.load_manifest(the_sweep(folder))
+    shelf = collect.shelf_of(the_sweep(folder), about)
     found = shelf.find(about["parts"]).whole
     return about, summarized(shelf.head, shelf.lines([found[name] for name in about["parts"]]), about["axes"])
 

@@ -16,7 +16,7 @@ from attn_exp.reference import stack
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.scores.score import Score
-from attn_exp.sweeps import parts, preview
+from attn_exp.sweeps import parts, preflight
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.plan import Job, Plan, make_plan
 from attn_exp.sweeps.task import compute, grouped
@@ -194,10 +194,10 @@ def test_a_chunk_holds_several_seeds_of_each_setting(words: str, chunk: int) -> 
 
 def test_a_preview_times_whole_chunks_where_that_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[int] = []
-    monkeypatch.setattr(preview, "compute", lambda plan, job: jobs.append(len(job.numbers)))
+    monkeypatch.setattr(preflight, "compute", lambda plan, job: jobs.append(len(job.numbers)))
     plan = planned("seed=range(2000)")
     config = plan.space.configs[()]
-    preview.estimate(plan, config)
+    preflight.seconds_of_a_point(plan, config)
     assert jobs == [
         1,
         1,
@@ -208,6 +208,6 @@ def test_a_preview_times_whole_chunks_where_that_takes_no_time(monkeypatch: pyte
         16,
     ]  # one for a start, three alone, and their chunks, of which the last is short
     jobs.clear()
-    monkeypatch.setattr(preview, "PATIENCE", 0.0)
-    preview.estimate(plan, config)
+    monkeypatch.setattr(preflight, "PATIENCE", 0.0)
+    preflight.seconds_of_a_point(plan, config)
     assert jobs == [1, 1, 1, 1]

@@ -118,7 +118,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def changed(folder: Path, change: Callable[[dict[str, str]], None]) -> Versus:
     """A sweep beside itself with some lines changed."""
-    about = manifest.load(folder)
+    about = manifest.load_manifest(folder)
     with (folder / "results.csv").open(newline="") as file:
         head, *lines = csv.reader(file)
     others = [dict(zip(head, line, strict=True)) for line in lines]

@@ -67,10 +67,8 @@ def grade_answers(places: Sequence[str]) -> str:
     target = (home if home.is_dir() else home.parent).parent / "grades"
     try:
         machine.own_folder(target)
-        machine.write(target / "grades.csv", as_csv([HEADS, *lines]).encode("utf-8", "backslashreplace"))
-        machine.write(
-            target / "class.html", worksheet.grades(HEADS, lines, overview).encode("utf-8", "backslashreplace")
-        )
+        machine.write_text(target / "grades.csv", as_csv([HEADS, *lines]))
+        machine.write_text(target / "class.html", worksheet.grades(HEADS, lines, overview))
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     shown = table(HEADS, [[plain(cell, 90) for cell in line] for line in lines])

@@ -64,10 +64,10 @@ class Key:
         config = read_config(with_arrays(settings, inputs, projections) if self.numbers else settings)
         return paper(config, self.stages, self.digits, self.turned)
 
-    def as_json(self) -> bytes:
+    def as_json(self) -> str:
         """Return the key as JSON."""
         fields = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
-        return (json.dumps(fields, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+        return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,10 @@ def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool) -> 
     page = folder / "sheet.html" if alone else machine.own_folder(folder / "sheets") / f"{name}.html"
     blanks = folder / "answers.csv" if alone else machine.own_folder(folder / "answers") / f"{name}.csv"
     keys = machine.own_folder(folder / "key")
-    machine.write(page, as_bytes(worksheet.page(made, key.student, f"{name}.csv")))
-    machine.write(blanks, as_bytes(answers.blank_or_filled(made)))
-    machine.write(keys / f"{name}.html", as_bytes(worksheet.key(made, key.student)))
-    machine.write(keys / f"{name}.json", key.as_json())
-
-
-def as_bytes(content: str) -> bytes:
-    """Return a text as bytes; half a surrogate pair becomes its number."""
-    return content.encode("utf-8", "backslashreplace")
+    machine.write_text(page, worksheet.page(made, key.student, f"{name}.csv"))
+    machine.write_text(blanks, answers.blank_or_filled(made))
+    machine.write_text(keys / f"{name}.html", worksheet.key(made, key.student))
+    machine.write_text(keys / f"{name}.json", key.as_json())
 
 
 def every_sheet(asked: Asked) -> Iterator[tuple[str, Key, Paper]]:

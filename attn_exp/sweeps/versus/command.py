@@ -68,8 +68,8 @@ def is_sweep(folder: Path) -> bool:
 
 def side(folder: Path) -> Side:
     """Return a sweep as one side of a comparison, its lines yet to be read."""
-    about = manifest.load(folder)
-    shelf = collect.shelf(folder, about)
+    about = manifest.load_manifest(folder)
+    shelf = collect.shelf_of(folder, about)
     whole = shelf.find(about["parts"]).whole
     parts = [whole[name] for name in about["parts"] if name in whole]
     return Side(str(folder), about, shelf.head, iter(shelf.lines(parts)))
@@ -87,7 +87,7 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     try:
         outputs.mkdir(parents=True, exist_ok=True)
         machine.own_folder(target.parent)
-        machine.write(target, versus_page(versus).encode("utf-8", "backslashreplace"))
+        machine.write_text(target, versus_page(versus))
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     return target

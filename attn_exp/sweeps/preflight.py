@@ -1,8 +1,9 @@
-"""What is refused before a sweep makes a folder."""
+"""Before a sweep makes a folder: what is refused, and for `sweep.dry_run` what it would do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -11,6 +12,7 @@ from attn_exp.config.schema import Config, read_config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics
 from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.progress import spoken_time
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.report.sweep.plotted import refuse_plots
 from attn_exp.runs import recorded_code
@@ -18,22 +20,28 @@ from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import manifest, parquet
 from attn_exp.sweeps.answers.totals import LAYER, head_column
 from attn_exp.sweeps.engines import engine
-from attn_exp.sweeps.plan import Plan
-from attn_exp.sweeps.space import Space
-from attn_exp.sweeps.task import row_columns
+from attn_exp.sweeps.plan import Job, Plan
+from attn_exp.sweeps.space import Axis, Space
+from attn_exp.sweeps.task import compute, row_columns
 
 FEW, MOST_TRIED = 16, 256
 """Axes of up to so many values are tried with each of them, others with three, if that makes no more points."""
 
+SHOWN = 6
+"""Axes of more values show the first and the last."""
 
-def check(plan: Plan, folder: Path, config: Config) -> None:
+MOST_TIMED, PATIENCE = 256, 2.0
+"""Points of a chunk that are timed, and the seconds that this may take."""
+
+
+def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     """Refuse a sweep that cannot be written, whose engine is missing, or of which every point would fail.
 
     Raises:
         UserError: what is in the way.
     """
     engine.chosen(config.sweep)
-    refuse_plots(config.sweep.plot, [manifest.axis_described(axis) for axis in plan.space.axes])
+    refuse_plots(config.sweep.plot, [manifest.described_axis(axis) for axis in plan.space.axes])
     if config.sweep.format == "parquet":
         parquet.check()
     if not plan.points:
@@ -43,7 +51,7 @@ def check(plan: Plan, folder: Path, config: Config) -> None:
     check_points(plan)
 
 
-def more_metrics(space: Space) -> tuple[str, ...]:
+def added_metrics(space: Space) -> tuple[str, ...]:
     """Return the metrics that the sweep adds to a row's own, and those of heads; other checks make tables of their own.
 
     Raises:
@@ -84,7 +92,7 @@ def check_points(plan: Plan) -> None:
         UserError: what is wrong with the first.
     """
     messages: dict[tuple[int, ...], set[str]] = {}
-    for alike, number in trials(plan):
+    for alike, number in trial_points(plan):
         try:
             point = read_config(plan.space.settings(plan.kept[number]))
             prepared(point, bind=recorded_code.binder(point))
@@ -99,7 +107,7 @@ def check_points(plan: Plan) -> None:
         raise UserError(first if len(messages) == 1 else f"{first}; and no other point of the sweep is any better")
 
 
-def trials(plan: Plan) -> Iterator[tuple[tuple[int, ...], int]]:
+def trial_points(plan: Plan) -> Iterator[tuple[tuple[int, ...], int]]:
     """Yield the numbers of points that stand for all, each with the values on short axes that it shares with others.
 
     Short axes are tried with every value and long ones with three, so that points which differ along a long axis alone
@@ -115,3 +123,48 @@ def trials(plan: Plan) -> Iterator[tuple[tuple[int, ...], int]]:
         number = plan.number(plan.space.index_of(places))
         if number is not None:
             yield tuple(places[place] for place in short), number
+
+
+def preview(plan: Plan, folder: Path, config: Config, failed: Collection[int], missing: Collection[int]) -> str:
+    """Return the axes, how many points and chunks there are, what is done already, and about how long the rest takes.
+
+    `missing` are the chunks that have no part yet; `failed` counts the points that failed in each of the others.
+    """
+    done = plan.points - sum(len(plan.numbers(chunk)) for chunk in missing) - sum(failed)
+    lines = [f"{axis.key}: {len(axis.values):,} values ({values_shown(axis)})" for axis in plan.space.axes]
+    lines.append(f"{plan.points:,} points in {plan.chunks:,} chunks, {done:,} done already")
+    if plan.space.size > plan.points:
+        lines.append(f"{plan.space.size - plan.points:,} combinations left out: {config.sweep.skip}")
+    if plan.points > done:
+        lines.append(f"about {spoken_time(seconds_of_a_point(plan, config) * (plan.points - done))} for the rest")
+    return "\n".join([*lines, str(folder)])
+
+
+def values_shown(axis: Axis) -> str:
+    """Return the values of an axis as they are typed; of many, the first and the last."""
+    count = len(axis.values)
+    words = [axis.value_word(place) for place in range(min(SHOWN, count))]
+    return ", ".join(words if count <= SHOWN else [*words[:-1], "...", axis.value_word(count - 1)])
+
+
+def seconds_of_a_point(plan: Plan, config: Config) -> float:
+    """Return the seconds a point takes, from points all over the sweep, shared by the workers.
+
+    Points that a chunk computes together cost less than alone: as many of some chunks are timed as will not take long.
+    """
+    sample = sorted({round(place) for place in (0, (plan.points - 1) / 2, plan.points - 1)})
+    compute(plan, Job(0, sample[:1]))
+    seconds = timed_jobs(plan, [[number] for number in sample])
+    count = min(MOST_TIMED, int(PATIENCE / len(sample) / seconds)) if seconds else MOST_TIMED
+    if count > 1:
+        chunks = {place // plan.chunk for place in sample}
+        seconds = timed_jobs(plan, [plan.numbers(chunk)[:count] for chunk in sorted(chunks)])
+    return seconds / engine.workers(engine.chosen(config.sweep), config.sweep)
+
+
+def timed_jobs(plan: Plan, jobs: Sequence[Sequence[int]]) -> float:
+    """Return the seconds that a point of these jobs takes."""
+    started = time.perf_counter()
+    for numbers in jobs:
+        compute(plan, Job(0, numbers))
+    return (time.perf_counter() - started) / sum(map(len, jobs))
