@@ -15,7 +15,6 @@ from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, printable
 from attn_exp.runs import input_files, reader, recorded_code, store, trust
-from attn_exp.runs.execution import run
 from attn_exp.runs.recorded_code import OPTION, Record
 from attn_exp.runs.rendering import DEPTH, said_anew
 
@@ -65,7 +64,7 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
         config = composed(words, repeat.folders, typed=False)
         for sentence in input_files.changed(config, about.get(input_files.KEY, ())).values():
             print(f"attn_exp: {printable(sentence)}; a sweep keeps no arrays", file=sys.stderr)
-        return run(here(config, folder, about.get("code", ()), own), repeat).text
+        return run_here(config, repeat, folder, about.get("code", ()), own)
 
 
 def run_again(folder: Path, own: bool) -> str:
@@ -74,7 +73,7 @@ def run_again(folder: Path, own: bool) -> str:
     config, words = with_its_own_arrays(config, words, about, folder)
     with recorded_members(about, recorded_code.functions_in(config), folder, own) as files:
         repeat = Repeat(tuple(trust.allowed_words(words, folder)), own=files)
-        return run(here(config, folder, about.get("code", ()), own), repeat).text
+        return run_here(config, repeat, folder, about.get("code", ()), own)
 
 
 def with_its_own_arrays(
@@ -113,9 +112,14 @@ def recorded_members(
         yield tuple(files)
 
 
-def here(config: Config, folder: Path, records: Sequence[Record], own: bool) -> Config:
-    """Return the settings, writing under the folder that the user is in, wherever they say, with the code asked for."""
+def run_here(config: Config, repeat: Repeat, folder: Path, records: Sequence[Record], own: bool) -> str:
+    """Run settings with the code asked for, and return what a run prints.
+
+    It writes under the folder that the user is in, wherever the settings say.
+    """
+    from attn_exp.runs.execution import run  # noqa: PLC0415 - a report is drawn again without
+
     config = recorded_code.allow_functions(config, folder, own)
     for sentence in recorded_code.changes_of_functions(config, records):
         print(f"attn_exp: {printable(sentence)}", file=sys.stderr)
-    return replace(config, output_dir=trust.allowed_output_dir(config.output_dir))
+    return run(replace(config, output_dir=trust.allowed_output_dir(config.output_dir)), repeat).text
