@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from attn_exp.config.schema import Config
 from attn_exp.diagnosis.filler import Filler, masks_of
 from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
+from attn_exp.experiment.settling import multiplier
 from attn_exp.rules import normalizer, positions, scores
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.masks.padding import Padding
@@ -55,11 +55,10 @@ class Asked:
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:
         """Return the rules of a problem with heads of `size` numbers."""
-        factor = (1 / math.sqrt(size) if self.scale else 1.0) if isinstance(self.scale, bool) else self.scale
         last = AllOf(self.masks).unpadded(keys) if self.align == "before_filler" else keys
         offset = 0 if self.align == "top_left" else last - rows
         return Rules(
-            scale=factor, masks=self.masks, scores=self.scores, normalizer=self.normalizer, offset=offset,
+            scale=multiplier(self.scale, size), masks=self.masks, scores=self.scores, normalizer=self.normalizer, offset=offset,
             bend_last=self.caps_last,
         )  # fmt: skip
 

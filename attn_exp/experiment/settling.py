@@ -35,40 +35,51 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
     """
     if variant.form not in forms.names() and not is_code(variant.form):
         raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
-    chosen = following(variant, config)
-    for mistake in chosen["mistake"]:
+    settings = pinned_or_run(variant, config)
+    for mistake in settings["mistake"]:
         from attn_exp import mistakes  # noqa: PLC0415 - most runs make none
 
         mistakes.usable(mistake)
-    shares = shared(name, variant, chosen, config.head, problem)
+    shares = share_heads(name, variant, settings, config.head, problem)
     size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
-    multiplier = factor(chosen["scale"], size)
-    rules, placed, words = ruled(chosen, problem, shares.query, multiplier)
-    check_positions(placed, size, problem)
+    means = convention(settings["convention"])
+    rules = make_rules(settings, means, multiplier(settings["scale"], size), problem)
+    check_rules(rules, shares.query, size, problem)
+    check_range(rules, problem, settings["convention"])
+    marks = positions(settings["position"])
+    check_positions(marks, size, problem)
+    joins = {"mask": f" {settings['mask_join']} ", "score": " + ", "position": " + "}
+    words = {group: say_choices(group, settings[group], join) for group, join in joins.items()}
     settled = Settled(
         name=name,
         form=variant.form,
         heads=shares,
-        scale=chosen["scale"],
-        multiplier=multiplier,
+        scale=settings["scale"],
+        multiplier=rules.scale,
         output_projection=variant.output_projection,
-        mistakes=chosen["mistake"],
+        mistakes=settings["mistake"],
         rules=rules,
-        positions=placed,
-        words=words,
+        positions=marks,
+        words=words | {"convention": settings["convention"]},
         starts_late=problem.weights is not None,
         ends_early=problem.v is None,
-        empty=convention(chosen["convention"]).empty,
-        tiled=convention(chosen["convention"]).tiled,
+        empty=means.empty,
+        tiled=means.tiled,
     )
     if bind is None or not isinstance(variant.form, Named):
         return settled
-    own = bind(settled, chosen, config.seed)
+    own = bind(settled, settings, config.seed)
     takes_w_o = own.takes_output_projection and "W_o" in problem.projections
     return replace(settled, own=own, output_projection=variant.output_projection or takes_w_o)
 
 
-def shared(name: str, variant: Variant, chosen: Mapping[str, Any], asked: int, problem: Problem) -> Heads:
+def pinned_or_run(variant: Variant, config: Config) -> dict[str, Any]:
+    """Return every setting of a variant: its own where it pins it, else the run's."""
+    pinned = {field.name: getattr(variant, field.name) for field in fields(variant)}
+    return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
+
+
+def share_heads(name: str, variant: Variant, settings: Mapping[str, Any], asked: int, problem: Problem) -> Heads:
     """Return how the heads of a variant share the problem's sizes; `asked` is the number of heads of the run.
 
     Raises:
@@ -76,7 +87,7 @@ def shared(name: str, variant: Variant, chosen: Mapping[str, Any], asked: int, p
     """
     follows = variant.head is None or variant.kv_head is not None  # pinned heads bring their own keys and values
     try:
-        return heads(chosen["head"], chosen["kv_head"] if follows else None, problem)
+        return heads(settings["head"], settings["kv_head"] if follows else None, problem)
     except UserError as error:
         if variant.head in (None, asked):
             raise
@@ -85,48 +96,39 @@ def shared(name: str, variant: Variant, chosen: Mapping[str, Any], asked: int, p
         ) from error
 
 
-def following(variant: Variant, config: Config) -> dict[str, Any]:
-    """Return every setting of a variant: its own where it pins it, else the run's."""
-    pinned = {field.name: getattr(variant, field.name) for field in fields(variant)}
-    return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
+def multiplier(scale: bool | float, size: int) -> float:
+    """Return what the scores are multiplied by: 1 / sqrt(d), 1, or the number given."""
+    if isinstance(scale, bool):
+        return 1 / math.sqrt(size) if scale else 1.0
+    return scale
 
 
-def ruled(
-    chosen: Mapping[str, Any], problem: Problem, head: int, multiplier: float
-) -> tuple[Rules, tuple[Position, ...], dict[str, str]]:
-    """Return the rules and positions of a variant, and what a table calls them."""
-    check_start(chosen, problem)
-    check_tokens(chosen["mask"], problem)
-    rows, keys, means = len(problem.tokens), problem.keys, convention(chosen["convention"])
-    limits = masks(chosen["mask"], chosen["mask_join"], means.blocks, problem.key_tokens)
-    rules = Rules(
-        scale=multiplier,
+def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, problem: Problem) -> Rules:
+    """Return the rules that settings name, as a library's convention means them.
+
+    Raises:
+        UserError: settings of a rule that cannot be read, or rules that would have no effect on such a problem.
+    """
+    for group in ("mask", "score", "position"):
+        if problem.weights is not None and settings[group]:
+            names = "+".join(settings[group])
+            raise UserError(f"{group}={names} changes logits, but this problem starts at the weights")
+    if problem.weights is not None and settings["normalizer"] != Config.normalizer:
+        raise UserError(f"normalizer={settings['normalizer']} makes weights, but this problem starts at given ones")
+    for name in settings["mask"] if problem.memory is not None else ():
+        if issubclass(rule := kind("mask", name), Rule) and rule.one_sequence:
+            raise UserError(
+                f"mask={name} numbers the tokens of one sequence, and keys come from a memory; use mask=array"
+            )
+    limits = masks(settings["mask"], settings["mask_join"], means.blocks, problem.key_tokens)
+    return Rules(
+        scale=scale,
         masks=limits,
-        scores=scores(chosen["score"]),
-        normalizer=normalizer(chosen["normalizer"]),
-        offset=first_position(chosen["align"], means, limits, problem),
+        scores=scores(settings["score"]),
+        normalizer=normalizer(settings["normalizer"]),
+        offset=first_position(settings["align"], means, limits, problem),
         softmax_dtype=means.softmax_dtype,
         bend_last=means.caps_last,
-    )
-    for rule in (*rules.masks, *rules.scores):
-        misfit = rule.misfit(head, rows, keys)
-        if misfit:
-            raise UserError(misfit)
-    size = 0 if problem.q is None else problem.q.shape[-1] // head
-    for score in rules.scores:
-        misfit = score.misfit_size(size)
-        if misfit and problem.q is not None:
-            raise UserError(misfit)
-    if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
-        name = rules.normalizer.name
-        raise UserError(f"normalizer={name} gives each key its own weight: score=sink has nothing to share")
-    check_range(rules, problem, chosen["convention"])
-    words = {"mask": f" {chosen['mask_join']} ", "score": " + ", "position": " + "}
-    return (
-        rules,
-        positions(chosen["position"]),
-        {group: named(group, chosen[group], join) for group, join in words.items()}
-        | {"convention": chosen["convention"]},
     )
 
 
@@ -145,35 +147,17 @@ def first_position(align: str | None, means: Convention, limits: tuple[Mask, ...
     return (AllOf(limits).unpadded(keys) if before_filler else keys) - rows
 
 
-def check_tokens(chosen: Mapping[str, Any], problem: Problem) -> None:
-    """Refuse a mask that gives each token a number where queries and keys are not the same tokens."""
-    name = next((name for name in chosen if problem.memory is not None and numbers_tokens(name)), None)
-    if name is not None:
-        raise UserError(f"mask={name} numbers the tokens of one sequence, and keys come from a memory; use mask=array")
-
-
-def numbers_tokens(mask: str) -> bool:
-    """Say whether a mask knows tokens by number, so that queries and keys must be of one sequence."""
-    rule = kind("mask", mask)
-    return issubclass(rule, Rule) and rule.one_sequence
-
-
-def check_start(chosen: Mapping[str, Any], problem: Problem) -> None:
-    """Refuse rules for a problem that starts at the weights, where no rule would have any effect."""
-    for group in ("mask", "score", "position"):
-        if problem.weights is not None and chosen[group]:
-            raise UserError(f"{group}={'+'.join(chosen[group])} changes logits, but this problem starts at the weights")
-    if problem.weights is not None and chosen["normalizer"] != Config.normalizer:
-        raise UserError(f"normalizer={chosen['normalizer']} makes weights, but this problem starts at given ones")
-
-
-def named(group: str, choices: Mapping[str, Any], join: str) -> str:
-    """Return what a table calls a group's choices: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
-    calls = []
-    for name, settings in choices.items():
-        given = ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
-        calls.append(f"{name}({given})" if given else name)
-    return join.join(calls) or "none"
+def check_rules(rules: Rules, head: int, size: int, problem: Problem) -> None:
+    """Refuse rules that do not fit the number of heads, their size, the tokens, or each other."""
+    for rule in (*rules.masks, *rules.scores):
+        if misfit := rule.misfit(head, len(problem.tokens), problem.keys):
+            raise UserError(misfit)
+    for score in rules.scores if problem.q is not None else ():
+        if misfit := score.misfit_size(size):
+            raise UserError(misfit)
+    if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
+        name = rules.normalizer.name
+        raise UserError(f"normalizer={name} gives each key its own weight: score=sink has nothing to share")
 
 
 def check_range(rules: Rules, problem: Problem, convention: str) -> None:
@@ -189,9 +173,9 @@ def check_range(rules: Rules, problem: Problem, convention: str) -> None:
         )
 
 
-def check_positions(placed: tuple[Position, ...], size: int, problem: Problem) -> None:
+def check_positions(marks: tuple[Position, ...], size: int, problem: Problem) -> None:
     """Refuse positions that the problem has no place for."""
-    for position in placed:
+    for position in marks:
         if position.changes_x and problem.x is None:
             name = registry.name_of(position)
             raise UserError(f"position={name} is added to x, but this problem starts after x")
@@ -199,8 +183,10 @@ def check_positions(placed: tuple[Position, ...], size: int, problem: Problem) -
             raise UserError(misfit)
 
 
-def factor(scale: bool | float, size: int) -> float:
-    """Return what the scores are multiplied by: 1 / sqrt(d), 1, or the number given."""
-    if isinstance(scale, bool):
-        return 1 / math.sqrt(size) if scale else 1.0
-    return scale
+def say_choices(group: str, choices: Mapping[str, Any], join: str) -> str:
+    """Return what a table calls a group's choices: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
+    calls = []
+    for name, settings in choices.items():
+        given = ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
+        calls.append(f"{name}({given})" if given else name)
+    return join.join(calls) or "none"

@@ -20,7 +20,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sameness import SAME_FUNCTION
-from attn_exp.experiment.settling import following
+from attn_exp.experiment.settling import pinned_or_run
 from attn_exp.experiment.splits import settled_as
 from attn_exp.problem.past import many
 from attn_exp.problem.problem import Problem
@@ -159,7 +159,7 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
 def pinned_alike(comparison: Comparison, name: str, leader: str) -> str:
     """Return what a variant pins and its letter's first does not: what the run has already, what changes nothing."""
     config, spelling = comparison.config, settled_as(comparison, name).words
-    mine, known = following(config.variant[name], config), pins(config.variant[leader])
+    mine, known = pinned_or_run(config.variant[name], config), pins(config.variant[leader])
     own_words = {
         key: f"{key}={spelling.get(key, spelled(mine[key]))}" for key in pins(config.variant[name]) if key not in known
     }
