@@ -1,14 +1,21 @@
-"""The folders of YAML: where the shipped one is, and which choices each group has."""
+"""Which choices each group of settings has: files of YAML, and members from outside with their fields as settings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
-from attn_exp.config import own_choices
+from attn_exp import registry
 
 ONE_CHOICE = ("embeddings", "projections", "model", "experiment", "report")
 """Groups of which a run takes one choice; of the others it takes several."""
+RULES = ("mask", "score", "position")
+OUTSIDE_GROUPS = (*RULES, "variant", "embeddings")
+"""Groups whose choices may come from outside."""
+OPEN = "???"
+"""What Hydra writes for a value that must be given."""
 
 
 def conf_dir() -> Path:
@@ -21,7 +28,7 @@ def conf_dir() -> Path:
 
 def choices(group: str, folders: Sequence[str] = ()) -> list[str]:
     """Return the names of a group's choices, those of users' own folders and from outside the package among them."""
-    return sorted({*yaml_choices(group, folders), *own_choices.nodes(group)})
+    return sorted({*yaml_choices(group, folders), *outside_choices(group)})
 
 
 def yaml_choices(group: str, folders: Sequence[str] = ()) -> list[str]:
@@ -41,3 +48,54 @@ def group_names(folders: Sequence[str] = ()) -> set[str]:
     """Return the names of all groups; a folder without YAML, which is none, may be among them."""
     names = {path.name for folder in (conf_dir(), *map(Path, folders)) for path in folder.iterdir() if path.is_dir()}
     return names - {"hydra"}
+
+
+def outside_choices(group: str) -> dict[str, dict[str, Any]]:
+    """Return what the YAML of each member from outside would hold, by its name, for the members of one group.
+
+    Members whose code is not at hand are left out.
+    """
+    kind = {"variant": "form", "embeddings": "source"}.get(group, group)
+    package = registry.PACKAGES[kind] if group in OUTSIDE_GROUPS else ""
+    choices = dict[str, dict[str, Any]]()
+    for (home, name), member in registry.OUTSIDE.items():
+        if home == package and not registry.is_absent(home, name):
+            if kind == "form":
+                choices[name] = {name: {"form": name}}
+            elif kind == "source":
+                choices[name] = {"source": {name: default_settings(member.value.settings)}}
+            else:
+                choices[name] = {name: default_settings(member.value)}
+    return choices
+
+
+def default_settings(schema: Any) -> dict[str, Any]:
+    """Return the settings of a class with their defaults, as plain values; those that must be given are left open."""
+    return {field.name: default_of(field) for field in fields(schema)} if is_dataclass(schema) else {}
+
+
+def default_of(field: Field[Any]) -> Any:
+    """Return the default of a setting as YAML would hold it."""
+    if field.default is not MISSING:
+        return as_yaml_value(field.default)
+    return OPEN if field.default_factory is MISSING else as_yaml_value(field.default_factory())
+
+
+def as_yaml_value(value: Any) -> Any:
+    """Return a default as plain lists and mappings, which Hydra holds."""
+    if isinstance(value, Mapping):
+        return {str(key): as_yaml_value(item) for key, item in value.items()}
+    return [as_yaml_value(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def drop_open_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return composed settings without those of rules that nobody gave: the reader then says that they are missing."""
+    rules = {group: without_open(settings[group]) for group in RULES if isinstance(settings.get(group), Mapping)}
+    return settings | rules
+
+
+def without_open(values: Any) -> Any:
+    """Return mappings, at any depth, without what was left open."""
+    if not isinstance(values, Mapping):
+        return values
+    return {key: without_open(value) for key, value in values.items() if value != OPEN or not isinstance(value, str)}

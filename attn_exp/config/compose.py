@@ -21,8 +21,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp import own_code, registry
-from attn_exp.config import large_arrays, own_choices
-from attn_exp.config.choices import ONE_CHOICE, choices, group_names
+from attn_exp.config import large_arrays
+from attn_exp.config.choices import ONE_CHOICE, choices, drop_open_settings, group_names
 from attn_exp.config.hydra_errors import what_hydra_stumbles_over
 from attn_exp.config.inputs import MEMORY
 from attn_exp.config.loader import check_composed, environment, opened
@@ -135,7 +135,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     assert hydra is not None
     arrays = getattr(hydra.config_loader, "arrays", {})
     filled = {str(key): large_arrays.put_in(value, arrays) if arrays else value for key, value in settings.items()}
-    return own_choices.closed(filled)
+    return drop_open_settings(filled)
 
 
 def without_hydra(composed: DictConfig) -> dict[Any, Any]:

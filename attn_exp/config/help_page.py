@@ -8,8 +8,7 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from attn_exp import registry
-from attn_exp.config import own_choices
-from attn_exp.config.choices import groups
+from attn_exp.config.choices import OPEN, default_settings, groups
 from attn_exp.config.kinds import Says
 from attn_exp.config.schema import Config, Figures, Report, Sweep
 from attn_exp.errors import shown
@@ -68,13 +67,13 @@ def own() -> str:
 
 def member_lines(package: str, name: str, member: registry.Member) -> Iterator[Line]:
     """Yield a line for a member from outside, and one for each of its settings; none for its second name."""
-    groups_of = {home: group for group, home in own_choices.RULES.items()} | {own_choices.FORMS: "variant"}
-    group = groups_of.get(package, package.rpartition(".")[2].removesuffix("s"))
+    kind = next(kind for kind, home in registry.PACKAGES.items() if home == package)
+    group = "variant" if kind == "form" else kind
     if not member.alias:
         documented = (member.value.__doc__ or "") if isinstance(member.value, type) else ""
         yield Line(f"{group}={name}", first_sentence(documented) or f"from {member.origin.name}", "")
-        for key, value in own_choices.defaults(member.value).items() if isinstance(member.value, type) else ():
-            default = "" if value == own_choices.OPEN else shown(value)
+        for key, value in default_settings(member.value).items() if isinstance(member.value, type) else ():
+            default = "" if value == OPEN else shown(value)
             yield Line(f"{group}.{name}.{key}", "a setting of it" if default else "must be given", default)
 
 

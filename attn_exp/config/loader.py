@@ -34,8 +34,8 @@ from omegaconf.resolvers import oc
 from yaml import resolver
 
 from attn_exp import machine, own_code
-from attn_exp.config import large_arrays, own_choices
-from attn_exp.config.choices import conf_dir, yaml_choices
+from attn_exp.config import large_arrays
+from attn_exp.config.choices import OUTSIDE_GROUPS, conf_dir, outside_choices, yaml_choices
 from attn_exp.errors import UserError, brief, first_line, shown
 
 MOST_BYTES = 256 * 2**20
@@ -276,7 +276,7 @@ def opened(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = F
 def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]:
     """Let groups have choices without YAML: members from outside the package, and variants whose form the words say."""
     store = ConfigStore.instance()
-    nodes = {group: own_choices.nodes(group) for group in own_choices.GROUPS}
+    nodes = {group: outside_choices(group) for group in OUTSIDE_GROUPS}
     nodes["variant"] |= {name: {name: {}} for name in own_code.variants_of_code(words)}
     new = [
         (group, name)

@@ -58,8 +58,8 @@ class Asked:
         last = AllOf(self.masks).unpadded(keys) if self.align == "before_filler" else keys
         offset = 0 if self.align == "top_left" else last - rows
         return Rules(
-            scale=multiplier(self.scale, size), masks=self.masks, scores=self.scores, normalizer=self.normalizer, offset=offset,
-            bend_last=self.caps_last,
+            scale=multiplier(self.scale, size), masks=self.masks, scores=self.scores, normalizer=self.normalizer,
+            offset=offset, bend_last=self.caps_last,
         )  # fmt: skip
 
     @property
