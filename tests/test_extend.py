@@ -20,7 +20,7 @@ from tests import ROOT
 from tests.long import thinned
 
 FILE = re.compile(r"^```(?P<kind>python|yaml|diff):(?P<path>\S+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-SECTIONS = (ROOT / "docs/extend.md").read_text(encoding="utf-8").split("\n## ")[1:]
+SECTIONS = re.split(r"\n## (?!\{)", (ROOT / "docs/extend.md").read_text(encoding="utf-8"))[1:]  # no template's heading
 RECIPES = {section.splitlines()[0]: section for section in SECTIONS if FILE.search(section)}
 HELP = "python -m attn_exp --help"
 ONE_FUNCTION = "looped, matrix and scaled compute the same function (A)"
@@ -50,6 +50,11 @@ OUTCOMES = {
     "A metric": Outcome("  brightest  0.3954", "\nbrightest ", "python -m attn_exp.experiment.metrics"),
     "A check": Outcome("0 of 4 variants share out 1 in each row.", "precision or shares"),
     "A figure": Outcome("peaks.svg", "](figures/peaks.svg)", "cat outputs/latest/report.md"),
+    "A section of the report": Outcome(
+        "| looped = matrix = scaled | she |",
+        '<li><a href="#favourites">What each query looks at most</a></li>',
+        "grep favourites outputs/latest/report.html",
+    ),
     "A source of embeddings": Outcome(ONE_FUNCTION, " random, she_likes_coffee, sines, the_cat_sat,"),
     "A generator": Outcome(ONE_FUNCTION, ": jax, jax_key, jax_split, legacy, minimal, numpy or torch"),
     "A mistake": Outcome(

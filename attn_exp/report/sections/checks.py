@@ -25,18 +25,11 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 HTML = """\
-{% from "tables.html" import body -%}
+{% from "tables.html" import plain_table -%}
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
 <p>{{ part.sentence|unbroken }}</p>
-<div class="scroll" tabindex="0" role="group" aria-label="{{ part.title }}">
-<table class="plain">
-{% set kinds = part.lines|kinds -%}
-<thead><tr>{% for head in part.head %}<th scope="col" class="{{ kinds[loop.index0] }}">{{ head }}</th>{% endfor %}{#
-#}</tr></thead>
-{{ body(part.lines, kinds) }}
-</table>
-</div>
+{{ plain_table(part.title, part.head, part.lines) }}
 </section>
 """
 
