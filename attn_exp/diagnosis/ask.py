@@ -8,14 +8,12 @@ from itertools import islice
 from typing import Any
 
 from attn_exp.diagnosis.asked import Asked
-from attn_exp.diagnosis.call import LAYOUTS, WIDE, Caller
+from attn_exp.diagnosis.call import LAYOUTS, MASKINGS, WIDE, Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
-from attn_exp.diagnosis.cases import core_cases
-from attn_exp.diagnosis.layers import layer_cases
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, wanted
-from attn_exp.diagnosis.masking import MASKINGS
 from attn_exp.diagnosis.modules import Bound, bound
 from attn_exp.diagnosis.offer import Offer, offered
+from attn_exp.diagnosis.questions import core_cases, layer_cases
 from attn_exp.errors import UserError, unknown
 from attn_exp.own_code import Own
 

@@ -1,4 +1,7 @@
-"""What one call cannot show: the same answer twice, inputs left alone, entries of a batch and threads kept apart."""
+"""What one call cannot show: the same answer twice, inputs left alone, entries of a batch and threads kept apart.
+
+Beside that: what a function keeps between calls, its gradients, and what plain code does at the edges of a mask.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.alike import equal, other_data, same
-from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.case import Answer, Case, expected, predicted
-from attn_exp.diagnosis.memory import first_answer_kept, one_changed, same_address
+from attn_exp.diagnosis.call import Caller, called, parts_of
+from attn_exp.diagnosis.case import Answer, Case, differs, expected, other_data, predicted, same_answer, same_numbers
+from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import Given
+from attn_exp.rules.masks.array import Allowed
 
 
 def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Finding, str]]:
@@ -33,9 +36,9 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Findin
 def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     rung = "the same answer twice"
     answers = [caller(case) for _ in range(3)]
-    if all(equal(answers[0].output, other.output) for other in answers[1:]):
+    if all(same_numbers(answers[0].output, other.output) for other in answers[1:]):
         return Finding(rung, HELD), ""
-    if all(same(answers[0], other, case, digits) for other in answers[1:]):
+    if all(same_answer(answers[0], other, case, digits) for other in answers[1:]):
         return Finding(rung, BROKEN, "the last digits differ from call to call"), "not_deterministic"
     name = "dropout_on" if dropped(caller, case) else "not_deterministic"
     return Finding(rung, BROKEN, "the same call gave different answers"), name
@@ -89,7 +92,7 @@ def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
     arguments = caller.arguments(case)
     before = copies(caller, arguments)
     answer = caller.answer(arguments, case)
-    changed = [role for role, array in copies(caller, arguments).items() if not equal(array, before[role])]
+    changed = [role for role, array in copies(caller, arguments).items() if not same_numbers(array, before[role])]
     if changed:
         return Finding("inputs unchanged", BROKEN, f"it changed {', '.join(changed)}"), "changes_inputs"
     return Finding("inputs unchanged", HELD if answer.output is not None else ABSENT), ""
@@ -110,7 +113,7 @@ def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
         alone = caller(alone_case)
         if alone.output is None:
             return Finding(rung, ABSENT, alone.error), ""
-        if not same(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
+        if not same_answer(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
             said = f"entry {entry + 1} is another alone than in its batch"
             return Finding(rung, BROKEN, said), "batch_mixed" if far(alone.output, whole[entry : entry + 1]) else ""
     return Finding(rung, HELD), ""
@@ -154,7 +157,7 @@ def odd_memory(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     answer = caller.answer(arguments, case)
     if answer.output is None and plain.output is not None:
         return Finding(rung, REMARK, answer.error), ""
-    if not same(answer, plain, case, digits):
+    if not same_answer(answer, plain, case, digits):
         return Finding(rung, BROKEN, "another answer where the same numbers lie otherwise in memory"), ""
     return Finding(rung, HELD), ""
 
@@ -176,6 +179,181 @@ def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(caller, cases))
     for answer, one, asked in zip(together, alone, cases, strict=True):
-        if not same(answer, one, asked, digits):
+        if not same_answer(answer, one, asked, digits):
             return Finding(rung, BROKEN, "answers got mixed up"), ""
     return Finding(rung, HELD), ""
+
+
+# What a function keeps between calls: its answers, where its inputs lay, and what they held
+
+LATER = 4
+"""So many more calls may not touch a first answer: some use a few buffers in turn."""
+
+
+def first_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
+    try:
+        first = next(iter(parts_of(called(caller.function, caller.offer, caller.arguments(case))).values()), None)
+        before = None if first is None else np.array(caller.library.back(first))
+        for _ in range(LATER):
+            caller(other_data(case))
+        after = None if first is None else np.array(caller.library.back(first))
+    except Exception:
+        return Finding("a first answer is kept", ABSENT), ""
+    if before is not None and not same_numbers(before, after):
+        return Finding("a first answer is kept", BROKEN, "a later call overwrote it"), "reuses_output"
+    return Finding("a first answer is kept", HELD), ""
+
+
+def same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Write new numbers where the old ones were: a function that remembers addresses gives its old answer."""
+    rung = "fresh data at the same address"
+    new = other_data(case)
+    arguments, fresh = caller.arguments(case), caller.arguments(new)
+    if caller.library.name == "jax":
+        return Finding(rung, ABSENT, "arrays of JAX cannot be written to"), ""
+    caller.answer(arguments, case)
+    apart = caller.answer(fresh, new)
+    for role, value in arguments.items():
+        if hasattr(value, "shape"):
+            value[...] = caller.arguments(new)[role]
+    if same_answer(caller.answer(arguments, new), apart, new, digits):
+        return Finding(rung, HELD), ""
+    return Finding(rung, BROKEN, "it remembers where its inputs lay, and gives an old answer"), ""
+
+
+def one_changed(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Change the end of one input alone: a function that remembers the others, or the beginning, gives its old answer.
+
+    Only a function that was right before is asked.
+    """
+    rung = "one input changed alone"
+    before = caller(case).output
+    if before is None or differs(before, expected(case), digits):
+        return Finding(rung, ABSENT), ""
+    for side, changed in one_side(case):
+        after = caller(changed).output
+        if after is None or differs(after, expected(changed), digits):
+            return Finding(rung, BROKEN, f"another {side}, but not another answer"), ""
+    return Finding(rung, HELD), ""
+
+
+def one_side(case: Case) -> Iterator[tuple[str, Case]]:
+    """Yield the case with the last numbers of one input changed."""
+    for side in ("q", "k", "v") if case.given.x is None else ("x",):
+        array = getattr(case.given, side).copy()
+        array[..., -1, -1] = 0.25 - array[..., -1, -1]
+        yield side, replace(case, given=replace(case.given, **{side: array}))
+
+
+# Gradients: what the library derives, beside the slope of the function itself
+
+STEP = 1e-6
+
+
+def gradients(caller: Caller, case: Case, digits: int) -> Finding:
+    """Hold PyTorch's gradients against central differences of the function, along one random direction."""
+    rung = "gradients"
+    if caller.library.name != "torch" or digits < DIGITS["float64"]:
+        return Finding(rung, ABSENT)
+    sides = ("q", "k", "v") if case.given.x is None else ("x",)
+    arguments = caller.arguments(case)
+    try:
+        derived, measured = slopes(caller, arguments, sides)
+    except Exception as error:
+        return Finding(rung, REMARK, f"none: {error}".splitlines()[0][:100])
+    if abs(derived - measured) <= 1e-5 * max(abs(measured), 1.0):
+        return Finding(rung, HELD)
+    return Finding(rung, BROKEN, f"the slope is {measured:.6g}, the gradient says {derived:.6g}")
+
+
+def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) -> tuple[float, float]:
+    """Return the derivative that autograd gives along a direction, and the one measured."""
+    import torch  # noqa: PLC0415 - the function brought it
+
+    rng = np.random.default_rng(5)
+    direction = {side: torch.from_numpy(rng.standard_normal(tuple(arguments[side].shape))) for side in sides}
+    direction = {side: step.to(arguments[side].device) for side, step in direction.items()}
+    leaves = {side: arguments[side].clone().requires_grad_() for side in sides}
+
+    def total(moved: dict[str, Any]) -> Any:
+        output = next(iter(parts_of(called(caller.function, caller.offer, arguments | moved)).values()))
+        weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype, device=output.device)
+        return (output.reshape(-1) * weights).sum()
+
+    derivatives = torch.autograd.grad(total(leaves), list(leaves.values()))
+    derived = sum(float((slope * direction[side]).sum()) for side, slope in zip(sides, derivatives, strict=True))
+    ends = [
+        float(total({side: arguments[side] + sign * STEP * direction[side] for side in sides})) for sign in (1.0, -1.0)
+    ]
+    return derived, (ends[0] - ends[1]) / (2 * STEP)
+
+
+# What plain code does at the edges of a mask: NaN that leaks, and rows without keys
+
+
+def remarks(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
+    """Yield what a function does with NaN behind a mask, with a query that sees nothing, and with its own dropout."""
+    yield from dropping(caller, case)
+    if not caller.offer.takes("mask") or case.given.q is None or case.given.v is None:
+        yield Finding("NaN behind a mask", ABSENT), ""
+        yield Finding("rows without keys", ABSENT), ""
+        return
+    rows, keys = case.given.q.shape[2], case.given.v.shape[2]
+    seen = np.ones((rows, keys), np.bool_)
+    seen[:, -1] = False
+    yield leak(caller, masked(case, seen))
+    seen = np.ones((rows, keys), np.bool_)
+    seen[rows // 2] = False
+    yield blind(caller, masked(case, seen), rows // 2)
+
+
+def dropping(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
+    """Yield a remark where a function drops weights unless it is told not to; it was asked without."""
+    if not caller.offer.defaults.get("dropout"):
+        return
+    arguments = caller.arguments(case)
+    arguments.pop("dropout", None)
+    answers = [caller.answer(arguments, case).output for _ in range(3)]
+    if not all(same_numbers(output, answers[0]) for output in answers):
+        word = caller.offer.parameters["dropout"]
+        said = f"weights are dropped unless {word}=0 is given; it was asked so"
+        yield Finding("left to itself", REMARK, said), "dropout_on"
+
+
+def masked(case: Case, seen: np.ndarray) -> Case:
+    return replace(case, recipe=case.recipe.with_rules(masks=(Allowed(seen),)))
+
+
+def leak(caller: Caller, case: Case) -> tuple[Finding, str]:
+    assert case.given.v is not None
+    values = case.given.v.copy()
+    values[..., -1, :] = np.nan
+    output = caller(replace(case, given=replace(case.given, v=values))).output
+    if output is None:
+        return Finding("NaN behind a mask", ABSENT), ""
+    if np.isnan(output).any():
+        known = ", as this library's own does" if caller.asked.leaks else ""
+        return Finding("NaN behind a mask", REMARK, f"it reaches the answer{known}"), "" if known else "nan_leaks"
+    return Finding("NaN behind a mask", HELD), ""
+
+
+def blind(caller: Caller, case: Case, row: int) -> tuple[Finding, str]:
+    output = caller(case).output
+    if output is None:
+        return Finding("rows without keys", ABSENT), ""
+    kind = kind_of(output[..., row, :], case)
+    if kind == "nan":
+        expected = caller.asked.empty == "nan"
+        return Finding("rows without keys", REMARK, "NaN"), "" if expected else "empty_row_nan"
+    return Finding("rows without keys", HELD, kind), ""
+
+
+def kind_of(row: np.ndarray, case: Case) -> str:
+    """Return what a row without keys gives: nan, zeros, the mean of all values, or other numbers."""
+    assert case.given.v is not None
+    if np.isnan(row).any():
+        return "nan"
+    mean = np.repeat(case.given.v.mean(axis=2), case.recipe.heads // case.recipe.groups, axis=1)
+    return (
+        "zeros" if not row.any() else "the mean of all values" if np.allclose(row, mean, atol=1e-3) else "other numbers"
+    )

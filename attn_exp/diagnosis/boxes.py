@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.cells import Cells
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, brief, first_line
+from attn_exp.experiment.documents.printed import NUMBER, decimals, exponent
 from attn_exp.problem.problem import Problem
 
 KEYED = ("scores", "logits", "capped", "masked", "weights")
@@ -91,12 +96,14 @@ def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
     rows = problem.key_tokens if stage in "kv" else problem.tokens
     columns = problem.key_tokens if stage in KEYED else tuple(str(place + 1) for place in range(shape[2]))
     parts = [cells.values, np.maximum(cells.halves, floor(cells)), np.maximum(cells.own, floor(cells))]
-    turned = not fits(cells.values.shape, shape) and fits(cells.values.shape[::-1], shape) and cells.values.ndim == 2
+    turned = (
+        not has_room(cells.values.shape, shape) and has_room(cells.values.shape[::-1], shape) and cells.values.ndim == 2
+    )
     if turned:
         parts = [part.T for part in parts]
         cells = replace(cells, rows=cells.columns, columns=cells.rows)
-    if not fits(parts[0].shape, shape):
-        raise UserError(misfit(stage, parts[0].shape, shape))
+    if not has_room(parts[0].shape, shape):
+        raise UserError(what_is_expected(stage, parts[0].shape, shape))
     values, halves, own = (spread(stage, part, shape, cells, (rows, columns)).reshape(whole.shape) for part in parts)
     notes = [TURNED] if turned else []
     notes += ["the first head"] if shape[0] > 1 and parts[0].ndim == 2 and len(parts[0]) <= shape[1] else []
@@ -109,7 +116,7 @@ def floor(cells: Cells) -> float:
     return float(cells.floor * finite[finite < -AS_GOOD_AS_MINUS_INFINITY].max(initial=1e-30))
 
 
-def fits(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+def has_room(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Say whether numbers of one shape are all or the first of another `[h r c]`."""
     heads, rows, columns = shape
     if len(given) == 3:
@@ -119,7 +126,7 @@ def fits(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     return len(given) == 1 and given[0] <= columns
 
 
-def misfit(stage: str, given: tuple[int, ...], shape: tuple[int, ...]) -> str:
+def what_is_expected(stage: str, given: tuple[int, ...], shape: tuple[int, ...]) -> str:
     """Say what was expected."""
     heads, rows, columns = shape
     per_head = f" for each of {heads} heads" if heads > 1 else ""
@@ -160,3 +167,201 @@ def placed(given: tuple[str, ...], names: tuple[str, ...], count: int, what: str
         if sum(other.lower() == name for other in given) > len(spots):
             raise UserError(f"{what} {name!r} stands there more often than the token does")
     return [free[name.lower()].pop(0) for name in given]
+
+
+# Numbers that a person gives, typed or from a file: what they say, how exactly, and which were left out
+
+NOT_GIVEN = ("", "null", "none", "nan", "na", "n/a", "_", "?", "-", "...")
+"""What stands in a cell that was left out."""
+INFINITE = re.compile(r"[-+]?inf(inity)?", re.IGNORECASE)
+WORD = re.compile(r"\[|\]|,|[^\[\],\s]+")
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Numbers as they were given, NaN where a cell was left out, with the names of rows and columns if there are any.
+
+    `halves` is half a unit of the last digit of each number, where all have as many decimals as the longest; `own` is
+    that of each number's own digits. `floor` is the rounding of the type that the numbers came in.
+    """
+
+    values: Array
+    halves: Array
+    own: Array
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    floor: float = float(np.finfo(np.float64).eps ** 0.75)
+
+
+def read_cells(given: Any, key: str) -> Cells:
+    """Read numbers: a text such as `[[0.4,0.6],[1,0]]`, the name of a CSV or NPY file, an array, or lists.
+
+    Raises:
+        UserError: no such file, text where a number should stand, or rows of different lengths.
+    """
+    if isinstance(given, str | Path):
+        text = str(given).strip()
+        if text.startswith("["):
+            return cells(nested(text, key), key)
+        if looks_like_numbers(text) and not Path(text).is_file():
+            return cells(text.replace(",", " ").split(), key)
+        return from_file(Path(text), key)
+    array = np.asarray(given)
+    if array.dtype.kind in "iuf":
+        return from_array(array, key)
+    return cells(listed(given), key)
+
+
+def looks_like_numbers(text: str) -> bool:
+    """Say whether a text is a row of numbers without brackets."""
+    words = text.replace(",", " ").split()
+    return bool(words) and all(NUMBER.fullmatch(word) for word in words)
+
+
+def listed(given: Any) -> Any:
+    """Return lists of texts from lists of numbers, None where a cell was left out."""
+    if isinstance(given, list | tuple | np.ndarray):
+        return [listed(item) for item in given]
+    return "" if given is None else str(given)
+
+
+def nested(text: str, key: str) -> Any:
+    """Return a typed text as lists of texts; a cell between two commas that holds nothing was left out."""
+    words = WORD.findall(text)
+    stack: list[list[Any]] = [[]]
+    last = "["
+    for word in words:
+        if word in (",", "]") and (last == "," or (last == "[" and word == ",")):
+            stack[-1].append("")
+        if word == "[":
+            stack.append([])
+        elif word == "]":
+            if len(stack) < 2:
+                raise UserError(f"{key}={brief(text, 60)}: a bracket closes that was not opened")
+            done = stack.pop()
+            stack[-1].append(done)
+        elif word != ",":
+            stack[-1].append(word)
+        last = word
+    if len(stack) != 1 or len(stack[0]) != 1:
+        raise UserError(f"{key}={brief(text, 60)}: the brackets do not match; expected rows, such as [[0.4,0.6],[1,0]]")
+    return stack[0][0]
+
+
+def cells(given: Any, key: str) -> Cells:
+    """Return texts in lists as numbers."""
+    shape = shape_of(given, key)
+    words = [plain(word) for word in flat(given)]
+    for place, word in enumerate(words):
+        if not (NUMBER.fullmatch(word) or INFINITE.fullmatch(word) or word.lower() in NOT_GIVEN):
+            where = ", ".join(str(int(index) + 1) for index in np.unravel_index(place, shape))
+            raise UserError(f"{key}: cell {where} holds {brief(word, 40)!r}, which is not a number")
+    values = np.array([np.nan if word.lower() in NOT_GIVEN else float(word) for word in words])
+    if not np.isfinite(values).any():
+        raise UserError(f"{key}: no number is given")
+    together, own = (halves(words, shared=shared).reshape(shape) for shared in (True, False))
+    return Cells(values.reshape(shape), together, own)
+
+
+def plain(word: str) -> str:
+    """Return a number with an ordinary minus, without blanks and quotes."""
+    return word.strip().strip("'\"").replace("\u2212", "-")
+
+
+def halves(words: Sequence[str], *, shared: bool) -> Array:
+    """Return half a unit of each number's last digit; plain numbers share their decimals, or each has its own."""
+    plain_words = [word for word in words if NUMBER.fullmatch(word) and exponent(word) is None]
+    most = max(map(decimals, plain_words), default=0)
+
+    def last(word: str) -> int:
+        power = exponent(word)
+        if power is not None:
+            return decimals(word) - power
+        return most if shared else decimals(word)
+
+    return np.array([float(f"0.5e{-last(word)}") if NUMBER.fullmatch(word) else 0.0 for word in words])
+
+
+def shape_of(given: Any, key: str) -> tuple[int, ...]:
+    """Return the shape of lists, all of one length on each level."""
+    if not isinstance(given, list):
+        return ()
+    shapes = {shape_of(item, key) for item in given}
+    if not given or len(shapes) > 1:
+        lengths = ", ".join(str(len(item)) if isinstance(item, list) else "1" for item in given)
+        raise UserError(f"{key} is ragged: rows of {brief(lengths)} numbers; write null for what is not given")
+    return (len(given), *shapes.pop())
+
+
+def flat(given: Any) -> Iterator[str]:
+    """Yield the texts of lists in order."""
+    if isinstance(given, list):
+        for item in given:
+            yield from flat(item)
+    else:
+        yield str(given)
+
+
+def from_array(array: Array, key: str) -> Cells:
+    """Return an array as numbers of so many digits as they need to be told from their neighbours in its type."""
+    kind = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
+    table_cells = cells(listed(array.reshape(array.shape or (1,))), key)
+    return Cells(table_cells.values, table_cells.halves, table_cells.own, floor=float(np.finfo(kind).eps ** 0.75))
+
+
+def from_file(path: Path, key: str) -> Cells:
+    """Read a .npy file, or any other as a table."""
+    try:
+        if path.suffix == ".npy":
+            with machine.opened(path) as file:
+                array = np.load(file, allow_pickle=False)
+            if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf":
+                raise UserError(f"{key}={path}: expected an array of real numbers")
+            return from_array(array, key)
+        return table(machine.read(path).decode("utf-8-sig"), key)
+    except (OSError, ValueError, EOFError, csv.Error) as error:
+        if isinstance(error, UserError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+        reason = "no NumPy file of plain numbers" if "pickle" in reason else reason
+        raise UserError(f"{key}={path}: cannot be read ({reason})") from error
+
+
+def table(text: str, key: str) -> Cells:
+    """Return the cells of a table: its first line and its first column may hold names."""
+    rows = [row for row in lines(text) if any(cell.strip() for cell in row)]
+    if not rows:
+        raise UserError(f"{key}: the file is empty")
+    head = rows[0] if len(rows) > 1 and names(rows[0]) else None
+    body = rows[1:] if head else rows
+    corner = head is not None and (not head[0].strip() or len(head) == len(body[0]) - 1)
+    named = corner or all(not is_number(row[0]) and len(row) > 1 for row in body)
+    table_cells = cells([list(row[named:]) for row in body], key)
+    columns = () if head is None else tuple(cell.strip() for cell in head[-table_cells.values.shape[1] :])
+    return Cells(
+        table_cells.values,
+        table_cells.halves,
+        table_cells.own,
+        tuple(row[0].strip() for row in body) if named else (),
+        columns,
+    )
+
+
+def lines(text: str) -> list[list[str]]:
+    """Return the cells of each line, apart by semicolons, commas, tabs or blanks; remarks after # are left out."""
+    kept = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    mark = next((mark for mark in ";,\t" if any(mark in line for line in kept)), None)
+    if mark is None:
+        return [line.split() for line in kept]
+    rows = list(csv.reader(kept, delimiter=mark, skipinitialspace=True))
+    return [[cell.replace(",", ".") for cell in row] for row in rows] if mark == ";" else rows
+
+
+def names(row: Sequence[str]) -> bool:
+    """Say whether a line holds names: no number in it, or nothing in its corner."""
+    return not row[0].strip() or not any(is_number(cell) for cell in row)
+
+
+def is_number(cell: str) -> bool:
+    word = plain(cell)
+    return bool(NUMBER.fullmatch(word) or INFINITE.fullmatch(word)) or word.lower() in NOT_GIVEN

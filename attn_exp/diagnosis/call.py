@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dis
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis import keywords
 from attn_exp.diagnosis.asked import Asked
 from attn_exp.diagnosis.case import Answer, Case
 from attn_exp.diagnosis.libraries import Library
-from attn_exp.diagnosis.masking import MASKINGS, Masking
-from attn_exp.diagnosis.offer import Offer
-from attn_exp.diagnosis.refusal import refuses
+from attn_exp.diagnosis.offer import Offer, at_of, boolean, for_case
+from attn_exp.errors import UserError
 from attn_exp.own_code import error_line
+
+# How a function wants its mask: as booleans, as numbers to add, or as ones and zeros, and with how many axes
+
+KINDS = ("booleans", "ones and zeros", "added")
+AXES = ("t s", "b 1 t s", "b t s")
+
+
+@dataclass(frozen=True)
+class Masking:
+    """One way to write a mask that is True where one may attend.
+
+    `added` is 0 there and -inf elsewhere; `ones and zeros` is 1 and 0 as floats. `axes` are those of a mask that all
+    entries and heads share.
+    """
+
+    kind: str = "booleans"
+    axes: str = "t s"
+
+    def written(self, mask: Array, batch: int) -> Array:
+        """Return a mask `[t s]`, or one with more axes, in this way."""
+        if mask.ndim == 2 and self.axes != "t s":
+            mask = np.repeat(mask[None], batch, axis=0)
+            mask = mask[:, None] if self.axes == "b 1 t s" else mask
+        if self.kind == "added":
+            return np.where(mask, 0.0, -np.inf)
+        return mask.astype(np.float64) if self.kind == "ones and zeros" else mask
+
+    def __str__(self) -> str:
+        words = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros"}[self.kind]
+        return f"{words or 'masks'} [{self.axes}]" if self.axes != "t s" else words
+
+
+MASKINGS = tuple(Masking(kind, axes) for axes, kind in product(AXES, KINDS))
+"""Every way, the likeliest first."""
+
+
+# The call
 
 LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
 """Axes: b batch, h heads, t tokens, d numbers of a head, m the numbers of all heads side by side."""
@@ -41,8 +80,8 @@ class Caller:
         arguments = self.arguments(case)
         answer = self.answer(arguments, case)
         if answer.error and "causal" in arguments and self.offer.takes("mask") and "mask" not in arguments:
-            whole = keywords.boolean(list(case.recipe.rules.masks), keywords.at_of(case), self.asked)
-            whole = self.masking.written(whole, keywords.at_of(case).batch)
+            whole = boolean(list(case.recipe.rules.masks), at_of(case), self.asked)
+            whole = self.masking.written(whole, at_of(case).batch)
             return self.answer(arguments | {"mask": self.given(whole)}, case)
         return answer
 
@@ -78,9 +117,9 @@ class Caller:
             assert case.given.x is not None
             given = {"x": case.given.x[0] if self.layout == "td" else case.given.x, **case.given.arrays}
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
-        extra = keywords.for_case(case, self.offer, self.asked, self.layout == WIDE)
+        extra = for_case(case, self.offer, self.asked, self.layout == WIDE)
         if "mask" in extra:
-            extra["mask"] = self.masking.written(extra["mask"], keywords.at_of(case).batch)
+            extra["mask"] = self.masking.written(extra["mask"], at_of(case).batch)
         return arrays | {role: self.given(value) for role, value in extra.items()}
 
     def given(self, value: Any) -> Any:
@@ -147,3 +186,45 @@ def unlaid(array: Array, layout: str, core: bool, heads: int) -> Array:
     if layout == "bthd" and array.ndim == 4:
         array = array.swapaxes(1, 2)
     return array
+
+
+# Whether an error is a refusal in words: the function says that it does not do what a keyword asks for
+
+PLAIN = ("q", "k", "v", "x", "heads", "kv_heads")
+"""Roles that no question can do without."""
+RAISED = dis.opmap["RAISE_VARARGS"]
+
+
+def refuses(error: BaseException, offer: Offer, said: Mapping[str, Any], answers: Callable[[], bool]) -> bool:
+    """Say whether an error means that the function does not offer one of the keywords that it was given.
+
+    It does where it says so (NotImplementedError), where it raises an error that names the keyword, or where it raises
+    a ValueError of its own that does not come without those keywords: `answers` asks it without them.
+    """
+    if isinstance(error, NotImplementedError | UserError):
+        return True
+    words = [offer.parameters[role] for role in said if role not in PLAIN and not is_neutral(said[role])]
+    if not words or not isinstance(error, ValueError | TypeError | AssertionError | RuntimeError) or not raised(error):
+        return False
+    text = str(error)
+    if any(re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", text) for word in words):
+        return True
+    return isinstance(error, ValueError) and answers()
+
+
+def is_neutral(value: Any) -> bool:
+    """Say whether a keyword's value asks for nothing."""
+    return value is None or value is False or (isinstance(value, float) and value == 0.0)
+
+
+def raised(error: BaseException) -> bool:
+    """Say whether somebody wrote `raise` or `assert` for this error; one that arrays of misfit shapes cause is none."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and (is_ours(last) or last.tb_frame.f_code.co_code[last.tb_lasti] == RAISED)
+
+
+def is_ours(last: TracebackType) -> bool:
+    """Say whether the error came straight from a compiled function that this package called."""
+    return str(last.tb_frame.f_globals.get("__name__", "")).startswith("attn_exp.diagnosis.")

@@ -1,9 +1,9 @@
-"""One question to a function: what it is given, and what it should compute of it."""
+"""One question to a function: what it is given, what it should compute of it, and whether an answer is that."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -106,3 +106,30 @@ def differs(output: Array, stages: Mapping[str, Array], digits: int) -> bool:
         gap = np.abs(output - right)
     gap = np.where((output == right) | np.isnan(right), 0.0, gap)
     return bool((~np.isfinite(gap)).any() or gap.max(initial=0.0) > tolerance(stages, digits))
+
+
+# Two answers beside each other, and the same question with other numbers
+
+
+def same_answer(one: Answer, other: Answer, case: Case, digits: int) -> bool:
+    """Say whether two answers are the same, rounding apart."""
+    if one.output is None or other.output is None:
+        return one.output is None and other.output is None
+    if one.output.shape != other.output.shape:
+        return False
+    return not differs(one.output, {**expected(case), "output": other.output}, digits)
+
+
+def same_numbers(one: Array | None, other: Array | None) -> bool:
+    return one is not None and other is not None and np.array_equal(one, other, equal_nan=True)
+
+
+def other_data(case: Case) -> Case:
+    """Return the case with the same shapes and other numbers."""
+    given = case.given
+    if given.x is not None:
+        return replace(case, given=replace(given, x=given.x[:, ::-1] * 0.7 + 0.2))
+    assert given.q is not None and given.k is not None and given.v is not None
+    return replace(
+        case, given=Given(given.q[..., ::-1, :] * 0.7, given.k[..., ::-1] + 0.2, given.v[..., ::-1] * 1.3 + 0.1)
+    )

@@ -11,21 +11,18 @@ from time import perf_counter
 import numpy as np
 
 from attn_exp.diagnosis import ask
-from attn_exp.diagnosis.answers import OVERFLOWS, SINGLE, Answers
+from attn_exp.diagnosis.answers import OVERFLOWS, SINGLE, Answers, unexplained
 from attn_exp.diagnosis.ask import Seen, Tried, failing
 from attn_exp.diagnosis.asked import Asked
-from attn_exp.diagnosis.behaviour import behaviours
+from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
 from attn_exp.diagnosis.call import WIDE, Caller
 from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.explanations import explained
-from attn_exp.diagnosis.gradients import gradients
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.modules import Bound, bound
 from attn_exp.diagnosis.precision import error, only_rounded, representable
-from attn_exp.diagnosis.properties import unexplained
-from attn_exp.diagnosis.remarks import remarks
-from attn_exp.diagnosis.shrink import shrunk
+from attn_exp.diagnosis.smallest import shrunk
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
 from attn_exp.own_code import Own

@@ -9,9 +9,8 @@ from time import perf_counter
 from typing import Any
 
 from attn_exp.config.schema import Config
-from attn_exp.diagnosis.boxes import box
+from attn_exp.diagnosis.boxes import box, read_cells
 from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
-from attn_exp.diagnosis.cells import read
 from attn_exp.diagnosis.explanations import ONE, TWO, explained
 from attn_exp.diagnosis.numbers import Numbers, catalogue
 from attn_exp.diagnosis.readings import Reading
@@ -57,7 +56,7 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
         if stage not in formed:
             raise UserError(unknown(stage, formed, "stage of an answer"))
     order = sorted(answers, key=STAGES.index)
-    boxes = (box(stage, read(answers[stage], f"answer.{stage}"), exact[stage], problem) for stage in order)
+    boxes = (box(stage, read_cells(answers[stage], f"answer.{stage}"), exact[stage], problem) for stage in order)
     return Sheet(settled, problem, tuple(boxes))
 
 

@@ -1,18 +1,22 @@
-"""What each mistake would give on a worksheet, and which mistakes its numbers cannot show."""
+"""What each mistake would give on a worksheet, and small whole numbers that are drawn until every common one shows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from attn_exp import mistakes
 from attn_exp.arrays import Array
+from attn_exp.config.schema import Config
 from attn_exp.diagnosis.numbers import candidates_of, case_of
 from attn_exp.diagnosis.paper import Paper
 from attn_exp.diagnosis.worksheet import stages
+from attn_exp.errors import UserError
 from attn_exp.experiment.recipes import Stages
+from attn_exp.problem.matrices import BIASES, MATRICES
 
 COMMON = (
     "no_scale", "scale_by_d", "scale_multiplied", "scale_after_softmax", "softmax_over_queries", "no_softmax",
@@ -54,18 +58,18 @@ def at_hand(paper: Paper, made: Stages) -> bool:
     """Say whether a student can make a mistake on this sheet, which may give q, k or v and ask what comes after."""
     asked = {blank.stage for blank in paper.blanks}
     given = [side for side in "qkv" if side in paper.exact and side in made and side not in asked]
-    return not any(differs(made[side], paper.exact[side], paper.digits) for side in given)
+    return not any(written_otherwise(made[side], paper.exact[side], paper.digits) for side in given)
 
 
 def first_changed(paper: Paper, made: Stages) -> str | None:
     """Return the first box whose written numbers a mistake changes."""
     for blank in paper.blanks:
-        if blank.stage not in made or differs(made[blank.stage], blank.right, paper.digits):
+        if blank.stage not in made or written_otherwise(made[blank.stage], blank.right, paper.digits):
             return blank.stage
     return None
 
 
-def differs(array: Array, right: Array, digits: int) -> bool:
+def written_otherwise(array: Array, right: Array, digits: int) -> bool:
     """Say whether numbers, written with so many decimals, are others than the right ones."""
     array = array if array.ndim == 3 else array[None]
     if array.shape != right.shape:
@@ -94,3 +98,48 @@ def saturated(paper: Paper) -> bool:
         return False
     several = (weights > 0).sum(axis=-1) > 1
     return bool((weights.max(axis=-1)[several] > LARGEST_WEIGHT).any())
+
+
+# Small whole numbers for a worksheet
+
+TRIES = 60
+
+Numbers = dict[str, Any]
+"""A student's own numbers: `tokens`, `vectors` and the matrices, as plain lists."""
+
+
+def drawn(
+    config: Config, seed: int, compose: Callable[[Numbers], Paper], telling: frozenset[str]
+) -> tuple[Numbers, Paper]:
+    """Return a student's numbers, and the sheet of them.
+
+    x holds 0, 1 and 2, the matrices -1, 0 and 1; `compose` makes a sheet of numbers. They are drawn again, at most
+    `TRIES` times, while one of the mistakes `telling` would not show or a softmax is saturated.
+
+    Raises:
+        UserError: no numbers show every one of these mistakes.
+    """
+    reason = ""
+    for attempt in range(TRIES):
+        made = numbers(config, np.random.default_rng([seed, attempt]))
+        sheet = compose(made)
+        silent = hidden(sheet, telling)
+        if not silent and not saturated(sheet):
+            return made, sheet
+        reason = f"{silent[0]} never shows" if silent else "one key takes all"
+    raise UserError(
+        f"seed={seed}: in {TRIES} tries no small numbers show every common mistake ({reason}); "
+        "try more tokens, another embeddings.d_model, or digits=3"
+    )
+
+
+def numbers(config: Config, rng: np.random.Generator) -> Numbers:
+    """Return an input of small whole numbers, as wide and as long as the configuration asks."""
+    tokens = config.embeddings.tokens
+    names = list(tokens) if isinstance(tokens, tuple) else [f"t{place + 1}" for place in range(int(tokens or 4))]
+    width = config.embeddings.d_model or 4
+    vectors = rng.integers(0, 3, (len(names), width))
+    vectors[~vectors.any(axis=1), rng.integers(width)] = 1  # a token of nothing but zeros asks nothing
+    made: Numbers = {"tokens": names, "vectors": vectors.tolist()}
+    made |= {name: rng.integers(-1, 2, (width, width)).tolist() for name in MATRICES}
+    return made | ({name: rng.integers(-1, 2, width).tolist() for name in BIASES} if config.bias else {})

@@ -13,11 +13,10 @@ from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
 from attn_exp.diagnosis import ask
-from attn_exp.diagnosis.asked import Asked
+from attn_exp.diagnosis.asked import Asked, of_any_length
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case
 from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.filler import of_any_length
 from attn_exp.diagnosis.libraries import DTYPES
 from attn_exp.errors import OwnCodeError, first_line
 from attn_exp.experiment.library_conventions import convention
@@ -185,7 +184,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
         warnings.simplefilter("ignore")
         caller, bound, tried = ask.how_to_call(function, asked)
         if bound.inside is not None:
-            from attn_exp.diagnosis.adapted import as_function  # noqa: PLC0415 - most functions are no modules
+            from attn_exp.diagnosis.modules import as_function  # noqa: PLC0415 - most functions are no modules
 
             caller, bound, tried = ask.how_to_call(function, asked, as_function(function, asked, bound))
     return OwnForm(function, caller, asked, tried.answer.dtype)

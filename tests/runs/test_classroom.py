@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis import draw
+from attn_exp.diagnosis import foretold as foretelling
 from attn_exp.diagnosis.foretold import foretold, possible
 from attn_exp.diagnosis.paper import Paper
 from attn_exp.errors import UserError
@@ -253,6 +253,6 @@ def test_what_rounds_to_zero_has_no_sign() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_no_token_is_nothing_but_zeros(seed: int) -> None:
     settings = config("embeddings=random", "embeddings.tokens=4", "embeddings.d_model=2")
-    vectors = np.array(draw.numbers(settings, np.random.default_rng(seed))["vectors"])
+    vectors = np.array(foretelling.numbers(settings, np.random.default_rng(seed))["vectors"])
     assert vectors.any(axis=1).all()
     assert set(np.unique(vectors)) <= {0, 1, 2}

@@ -14,7 +14,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.cells import NOT_GIVEN, plain
+from attn_exp.diagnosis.boxes import NOT_GIVEN, plain
 from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.errors import UserError, brief
 from attn_exp.report.numbers import decimal

@@ -19,8 +19,7 @@ from attn_exp import machine
 from attn_exp.config.choices import group_names
 from attn_exp.config.compose import values
 from attn_exp.config.schema import Config, read_config
-from attn_exp.diagnosis.draw import Numbers, drawn
-from attn_exp.diagnosis.foretold import possible
+from attn_exp.diagnosis.foretold import Numbers, drawn, possible
 from attn_exp.diagnosis.paper import Paper, paper
 from attn_exp.errors import UserError, reason, unknown
 from attn_exp.report import words, worksheet

@@ -1,25 +1,24 @@
-"""The smallest input that still fails: few tokens, heads and dimensions, and round numbers."""
+"""The smallest input that still fails: few tokens, heads and dimensions, and round numbers, stage by stage."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from attn_exp import registry
+from attn_exp import mistakes, registry
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import spelled
+from attn_exp.diagnosis.asked import Filler
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.case import Answer, Case, differs, expected
-from attn_exp.diagnosis.filler import Filler
-from attn_exp.diagnosis.keywords import at_of, for_case
+from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, tolerance
 from attn_exp.diagnosis.modules import Bound
-from attn_exp.diagnosis.stages import beside
-from attn_exp.experiment.verdict import Smallest
+from attn_exp.diagnosis.offer import at_of, for_case
+from attn_exp.experiment.verdict import Cells, Smallest, Stage
 from attn_exp.forms.pipeline import Given
 from attn_exp.own_code import Own
 from attn_exp.rules.masks.array import Allowed
@@ -57,7 +56,7 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
         (heads, rows, keys, size)
         for heads, rows, keys, size in product((1, 2, at.heads), range(1, 5), range(1, 5), (1, 2, 4))
         if (not square or rows == keys)
-        and all(fits(mask, rows, keys) for mask in case.recipe.rules.masks)
+        and all(reaches(mask, rows, keys) for mask in case.recipe.rules.masks)
         and at.heads in (at.groups, heads)
         and not any(position.misfit(size) for position in case.recipe.positions)
     ]
@@ -65,17 +64,17 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
         set(sizes), key=lambda size: (size[0] * (size[1] + 2 * size[2]) * size[3], size)
     ):
         for seed in range(TRIES):
-            masks = cut(case, rows, keys) if fixed else case.recipe.rules.masks
+            masks = cut_masks(case, rows, keys) if fixed else case.recipe.rules.masks
             shared = heads if at.groups == at.heads else next(iter(groups))
-            yield made(case, (heads, shared, rows, keys, size), masks, seed)
+            yield small_case(case, (heads, shared, rows, keys, size), masks, seed)
 
 
-def fits(mask: Mask, rows: int, keys: int) -> bool:
+def reaches(mask: Mask, rows: int, keys: int) -> bool:
     """Say whether a mask reaches so far: written ones have sizes of their own."""
     return not isinstance(mask, Allowed) or (rows <= mask.values.shape[-2] and keys <= mask.values.shape[-1])
 
 
-def cut(case: Case, rows: int, keys: int) -> tuple[Any, ...]:
+def cut_masks(case: Case, rows: int, keys: int) -> tuple[Any, ...]:
     """Return the masks with written ones cut to the size."""
     return tuple(
         Allowed(mask.values[..., :rows, :keys]) if isinstance(mask, Allowed) else mask
@@ -83,7 +82,7 @@ def cut(case: Case, rows: int, keys: int) -> tuple[Any, ...]:
     )
 
 
-def made(case: Case, sizes: tuple[int, int, int, int, int], masks: tuple[Any, ...], seed: int) -> Case:
+def small_case(case: Case, sizes: tuple[int, int, int, int, int], masks: tuple[Any, ...], seed: int) -> Case:
     """Return a case of these sizes, with whole numbers from 0 to 3."""
     heads, groups, rows, keys, size = sizes
     rng = np.random.default_rng([seed, *sizes])
@@ -203,3 +202,70 @@ def given_words(case: Case) -> list[str]:
         "projections=none",
         *(f"'embeddings.{side}={numbers(array)}'" for side, array in flat.items()),
     ]
+
+
+# A case stage by stage, what the function makes of it beside what is right
+
+SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
+
+
+def beside(case: Case, answer: Answer, names: Sequence[str], digits: int) -> tuple[Stage, ...]:
+    """Return the stages of a case up to the output.
+
+    A function's own stages are those that it returns. Where a mistake explains its output, all others are those that
+    the mistake makes.
+    """
+    right = expected(case)
+    mine = guessed(case, answer, names, digits)
+    bound = tolerance(right, digits)
+    return tuple(
+        stage(name, right[name], mine.get(name), bound) for name in SHOWN if name in right and is_shown(name, right)
+    )
+
+
+def is_shown(name: str, right: Mapping[str, Array]) -> bool:
+    """Say whether a stage tells more than the one before it."""
+    before = {"masked": "logits", "output": "context"}.get(name)
+    return before is None or before not in right or not same_stage(right[before], right[name])
+
+
+def same_stage(first: Array, second: Array) -> bool:
+    return first.shape == second.shape and np.array_equal(first, second)
+
+
+def guessed(case: Case, answer: Answer, names: Sequence[str], digits: int) -> dict[str, Array]:
+    """Return the function's own stages, as far as they are known."""
+    assert answer.output is not None
+    last = {"output": answer.output} | ({"context": answer.output} if answer.output.ndim == 4 else {})
+    try:
+        recipe = mistakes.applied(names, case.recipe) if names else None
+    except ValueError:  # a mistake that shows only between several calls
+        recipe = None
+    stages = predicted(recipe, case.given) if recipe is not None else None
+    if stages is None or differs(answer.output, stages, digits):
+        return last
+    return stages | last
+
+
+def stage(name: str, right: Array, mine: Array | None, bound: float) -> Stage:
+    """Return one stage; where its own numbers have another shape they are shown all the same."""
+    parted = mine is not None and not close(right, mine, bound)
+    return Stage(name, cells(right), () if mine is None else cells(mine), parted)
+
+
+def close(right: Array, mine: Array, bound: float) -> bool:
+    """Say whether two arrays are the same but for rounding."""
+    return right.shape == mine.shape and bool(
+        np.allclose(right, mine, rtol=1e-6, atol=max(bound, 1e-9), equal_nan=True)
+    )
+
+
+def cells(array: Array) -> Cells:
+    """Return an array without its batch as one matrix of texts for each head."""
+    whole = array.reshape(-1, *array.shape[-2:]) if array.ndim > 1 else array.reshape(1, 1, -1)
+    return tuple(tuple(tuple(cell(number) for number in row) for row in matrix) for matrix in whole)
+
+
+def cell(number: Any) -> str:
+    """Write a number to four digits."""
+    return f"{float(number) + 0.0:.4g}".replace("inf", "∞")
