@@ -46,3 +46,8 @@ class Run:
     comparison: Comparison
     timings: tuple[Timing, ...]
     about: Mapping[str, Any]
+
+
+def settled_as(comparison: Comparison, variant: str) -> Settled:
+    """Return the settings of a variant by its name."""
+    return next(settled for settled in comparison.variants if settled.name == variant)

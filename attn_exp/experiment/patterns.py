@@ -7,12 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.delimiters import on_delimiters
-from attn_exp.experiment.metrics.distances import ahead
-from attn_exp.experiment.metrics.induction import induction
 from attn_exp.experiment.metrics.metric import NotFormedError
-from attn_exp.experiment.metrics.sinks import sink
 from attn_exp.experiment.metrics.spread import entropy
+from attn_exp.experiment.metrics.targets import ahead, induction, on_delimiters, sink
 
 NAMES = ("previous", "first", "self", "delimiter", "induction", "broad")
 """The patterns, in the order in which readers see them."""

@@ -10,11 +10,11 @@ import numpy as np
 
 from attn_exp import forms, registry
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.metrics.spread import shares_by_rule
 from attn_exp.experiment.row import Row
-from attn_exp.experiment.splits import settled_as, standard_multiplier
+from attn_exp.experiment.sharpness import standard_multiplier
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words

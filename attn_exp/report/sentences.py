@@ -16,12 +16,11 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.experiment.settling import pinned_or_run
-from attn_exp.experiment.splits import settled_as
 from attn_exp.problem.past import many
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words

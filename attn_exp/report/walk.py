@@ -10,8 +10,7 @@ import numpy as np
 
 from attn_exp import registry
 from attn_exp.arrays import Array
-from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.splits import settled_as
+from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem

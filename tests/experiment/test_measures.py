@@ -11,21 +11,17 @@ from scipy import stats
 
 from attn_exp.errors import UserError
 from attn_exp.experiment import metrics
-from attn_exp.experiment.curves import softmax_entropy
 from attn_exp.experiment.metrics import (
-    distances,
     errors,
     first_row,
     gradient_norms,
-    heads,
-    log_sums,
     logits,
-    mask_cover,
     ranks,
-    sinks,
     sparsity,
     spread,
+    targets,
 )
+from attn_exp.experiment.sharpness import softmax_entropy
 from tests.compose import comparison
 from tools.fuzz.metrics import attempt
 
@@ -64,8 +60,10 @@ def test_divergences_by_hand() -> None:
     assert first_row.kl(half, first) == math.inf
     assert first_row.js(first, first[::-1]) == pytest.approx(math.log(2))
     assert first_row.total_variation(first, half) == 0.5
-    assert heads.head_divergence(np.stack([first, first[::-1], first])[:, None]) == pytest.approx(math.log(2) * 2 / 3)
-    assert math.isnan(heads.head_divergence(UNIFORM))
+    assert first_row.head_divergence(np.stack([first, first[::-1], first])[:, None]) == pytest.approx(
+        math.log(2) * 2 / 3
+    )
+    assert math.isnan(first_row.head_divergence(UNIFORM))
 
 
 @pytest.mark.parametrize(
@@ -81,12 +79,12 @@ def test_divergences_by_hand() -> None:
         (sparsity.keys_for, 4.0, 1.0),
         (sparsity.sparsity, 0.0, 0.75),
         (gradient_norms.jacobian_norm, 0.25, 0.0),
-        (sinks.sink, 0.25, 0.5),
-        (sinks.sink_rate, 0.0, 1.0),
-        (distances.distance, 1.25, 0.0),
-        (distances.looks_back, 0.125, 0.0),
-        (lambda w: distances.at_distance(w, 0), 0.25, 1.0),
-        (lambda w: distances.at_distance(w, -1), 0.125, 0.0),
+        (targets.sink, 0.25, 0.5),
+        (targets.sink_rate, 0.0, 1.0),
+        (targets.distance, 1.25, 0.0),
+        (targets.looks_back, 0.125, 0.0),
+        (lambda w: targets.at_distance(w, 0), 0.25, 1.0),
+        (lambda w: targets.at_distance(w, -1), 0.125, 0.0),
     ],
 )
 def test_two_rows_that_share_among_four_keys_or_each_take_their_own(
@@ -123,13 +121,13 @@ def test_expected_variance_is_that_of_independent_numbers() -> None:
 
 
 def test_log_sum_exp_by_hand() -> None:
-    found = log_sums.log_sum_exp(np.array([[[0.0, 0.0, -np.inf], [1000.0, 1000.0, 0.0], [-np.inf] * 3]]))
+    found = logits.log_sum_exp(np.array([[[0.0, 0.0, -np.inf], [1000.0, 1000.0, 0.0], [-np.inf] * 3]]))
     np.testing.assert_allclose(found, [[math.log(2), 1000 + math.log(2), -np.inf]])
 
 
 def test_blocks_of_a_causal_mask() -> None:
-    assert mask_cover.block_emptiness(np.tril(np.ones((64, 64), bool))) == 6 / 16
-    assert mask_cover.block_emptiness(np.tril(np.ones((64, 64), bool)), 32) == 1 / 4
+    assert sparsity.block_emptiness(np.tril(np.ones((64, 64), bool))) == 6 / 16
+    assert sparsity.block_emptiness(np.tril(np.ones((64, 64), bool)), 32) == 1 / 4
 
 
 def test_errors_by_hand() -> None:
@@ -204,10 +202,10 @@ def test_attention_to_the_token_before_is_that_of_transformer_lens() -> None:
     """`(pattern * attention).sum() / attention.sum()`: the first query counts, though no token is before it."""
     weights = np.array([[[1.0, 0, 0], [1, 0, 0], [0.0, 1, 0]]])
     pattern = np.eye(3, k=-1)
-    assert distances.at_distance(weights, -1) == pytest.approx((pattern * weights[0]).sum() / weights[0].sum())
+    assert targets.at_distance(weights, -1) == pytest.approx((pattern * weights[0]).sum() / weights[0].sum())
     six = np.vstack([np.eye(6)[:1], np.eye(6)[:5]])[None]
-    assert distances.at_distance(six, -1) == pytest.approx(5 / 6)
-    assert distances.at_distance(six, 0) == pytest.approx(1 / 6)
+    assert targets.at_distance(six, -1) == pytest.approx(5 / 6)
+    assert targets.at_distance(six, 0) == pytest.approx(1 / 6)
 
 
 def test_random_small_problems_break_no_metric_and_no_check() -> None:

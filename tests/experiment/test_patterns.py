@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from attn_exp.experiment import patterns
-from attn_exp.experiment.metrics.delimiters import on_delimiters
-from attn_exp.experiment.metrics.induction import induction
 from attn_exp.experiment.metrics.metric import NotFormedError
+from attn_exp.experiment.metrics.targets import induction, on_delimiters
 from attn_exp.report.figures import draw
 from attn_exp.report.views import seen
 from tests.compose import comparison

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attn_exp.experiment.splits import settled_as
+from attn_exp.experiment.comparison import settled_as
 from attn_exp.report.charts.chart import Heat
 from attn_exp.report.charts.matplotlib_figure import figure_of
 from attn_exp.report.charts.svg import chart_as_svg

@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.curves import curves
-from attn_exp.experiment.splits import softmax
+from attn_exp.experiment.sharpness import curves
 from attn_exp.report import notebook
 from attn_exp.report.charts.matplotlib_figure import SCALE, encoded, figure_of
 from attn_exp.report.figures._maps import Named, short_title, weight_maps
@@ -117,11 +116,6 @@ def test_the_sweep_passes_through_the_run_and_marks_the_root(coffee: Comparison)
         at_own = np.interp(math.log(sweep.own), np.log(sweep.multipliers), sweep.entropy)
         assert at_own == pytest.approx(rows[variant].entropy, abs=2e-3)
         assert np.all(np.diff(sweep.entropy) < 1e-12)
-
-
-def test_softmax_of_a_forbidden_row_is_zero() -> None:
-    assert softmax(np.full((1, 2), -np.inf)).tolist() == [[0.0, 0.0]]
-    assert softmax(np.array([1000.0, -np.inf])).tolist() == [1.0, 0.0]
 
 
 HARD = [

@@ -15,9 +15,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.executing import execute
-from attn_exp.experiment.splits import settled_as
 from attn_exp.problem.problem import Problem, with_sides
 from tests import ROOT
 from tests.compose import comparison

@@ -1,4 +1,4 @@
-"""How far a variant's weights and answer are from those of the first row."""
+"""How far weights and answers are from those of the first row, and heads from each other."""
 
 from __future__ import annotations
 
@@ -89,6 +89,15 @@ def row_cosine(answer: Array, expected: Array) -> Array:
     return cosines(answer, expected)
 
 
+def head_divergence(weights: Array) -> float:
+    """Return the mean Jensen-Shannon divergence between every two heads: 0 where all heads do the same.
+
+    Source: Clark et al. 2019, "What Does BERT Look At?", section 6; NaN for a single head.
+    """
+    pairs = [(one, other) for place, one in enumerate(weights) for other in weights[place + 1 :]]
+    return float(np.mean([js(*pair).mean() for pair in pairs])) if pairs else float("nan")
+
+
 metric = partial(Metric, place=3)
 
 METRICS = (
@@ -126,5 +135,12 @@ METRICS = (
         meaning="cosine of the angle between two rows of output, least",
         unit="to row 1",
         source='Zhang et al. 2025, "SageAttention", section 4.1',
+    ),
+    partial(Metric, place=7)(
+        "head_divergence",
+        lambda subject: head_divergence(shares(subject)),
+        meaning="Jensen-Shannon divergence between two heads: 0 where all do the same",
+        unit="nats",
+        source="Clark et al. 2019, section 6",
     ),
 )

@@ -1,4 +1,4 @@
-"""How few keys get most of the weight."""
+"""How few keys count, and how much of the logits masks leave."""
 
 from __future__ import annotations
 
@@ -44,6 +44,15 @@ def keys_for(weights: Array, share: float = 0.9) -> Array:
     return np.asarray((sums < share * sums[..., -1:] * (1 - 1e-12)).sum(axis=-1) + (sums[..., -1] > 0))
 
 
+def block_emptiness(allowed: Array, size: int = 16) -> float:
+    """Return the share of `size x size` blocks of a mask `[t s]` in which no place may attend.
+
+    Source: PyTorch FlexAttention, `BlockMask.sparsity`.
+    """
+    rows, keys = (range(0, length, size) for length in allowed.shape)
+    return float(np.mean([not allowed[row : row + size, key : key + size].any() for row in rows for key in keys]))
+
+
 metric = partial(Metric, place=8)
 
 METRICS = (
@@ -70,5 +79,18 @@ METRICS = (
         lambda subject: keys_for(weights(subject)).mean(),
         meaning="how many keys share nine tenths of a row",
         unit="keys",
+    ),
+    partial(Metric, place=10)(
+        "mask_density",
+        lambda subject: subject.allowed().mean(),
+        meaning="places where a query may look",
+        unit="of places",
+    ),
+    partial(Metric, place=10)(
+        "empty_blocks",
+        lambda subject: block_emptiness(np.asarray(subject.allowed().any(axis=0))),
+        meaning="blocks in which no query may look",
+        unit="of 16 x 16",
+        source="PyTorch FlexAttention, BlockMask.sparsity",
     ),
 )

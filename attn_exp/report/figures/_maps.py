@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.splits import settled_as
+from attn_exp.experiment.comparison import settled_as
 from attn_exp.report import words
 from attn_exp.report.charts.chart import (
     LINE,

@@ -6,7 +6,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment import patterns
-from attn_exp.experiment.splits import settled_as
+from attn_exp.experiment.comparison import settled_as
 from attn_exp.report import words
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Words
 from attn_exp.report.figures._maps import BAR, COLOURS, closed_in, colour_scale

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_exp.experiment.curves import Curve, curves
+from attn_exp.experiment.sharpness import Curve, curves
 from attn_exp.report import words
 from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke, number_ticks, power_ticks
 from attn_exp.report.figures._plots import below_legend, beyond, inside

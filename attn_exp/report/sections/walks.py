@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from attn_exp import registry
-from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.splits import settled_as
+from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report import walk, words

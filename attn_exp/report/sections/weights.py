@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from attn_exp.experiment.splits import settled_as
+from attn_exp.experiment.comparison import settled_as
 from attn_exp.report import sentences, walk, words
 from attn_exp.report.pixels import picture
 from attn_exp.report.sections.section import Material, Section

@@ -1,0 +1,146 @@
+"""Where queries look: how far, at the first key, at marks between sentences, at what followed their own token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.experiment.metrics.metric import Metric, NotFormedError, mean, one_sequence, weights
+
+DELIMITERS = frozenset((".", ",", ";", ":", "!", "?", "[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>"))
+"""Punctuation, and the marks that models put between texts; `_` before one is a space."""
+
+
+def on_delimiters(weights: Array, tokens: Sequence[str]) -> Array:
+    """Return, per head, the mean weight that queries give to keys that are delimiters.
+
+    Source: Clark et al. 2019, "What Does BERT Look At?", section 3.2, of [SEP], full stops and commas.
+
+    Raises:
+        NotFormedError: no key is one.
+    """
+    chosen = np.array([token.removeprefix("_") in DELIMITERS for token in tokens])
+    if not chosen.any():
+        raise NotFormedError
+    return np.asarray(weights[:, :, chosen].sum(axis=-1).mean(axis=-1))
+
+
+def distance(weights: Array, offset: int = 0) -> Array:
+    """Return `sum_j w_j |i - j|` of each row, in tokens.
+
+    Source: Vig and Belinkov 2019, "Analyzing the Structure of Attention", section 4.2.
+    """
+    return np.asarray((weights * np.abs(ahead(weights, offset))).sum(axis=-1))
+
+
+def looks_back(weights: Array, offset: int = 0) -> Array:
+    """Return the weight that each row gives to earlier keys."""
+    return np.asarray(np.where(ahead(weights, offset) < 0, weights, 0).sum(axis=-1))
+
+
+def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
+    """Return the share of all weight that goes to the key `steps` after the query (0: itself, -1: the one before).
+
+    `sum_ij w_ij [j = i + steps] / sum_ij w_ij`, the mean of the heads: a query without such a key counts as well.
+    Source: TransformerLens, `head_detector.py`, `error_measure="mul"`, whose previous-token pattern is that of -1.
+    """
+    total = weights.sum(axis=(-1, -2))
+    on_pattern = (weights * (ahead(weights, offset) == steps)).sum(axis=(-1, -2))
+    return mean(on_pattern[total > 0] / total[total > 0])
+
+
+def ahead(weights: Array, offset: int) -> Array:
+    """Return `key - query` `[t s]`, as positions."""
+    return np.asarray(np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset)
+
+
+def induction(weights: Array, tokens: Sequence[str]) -> Array:
+    """Return, per head, the mean weight that a query gives to the keys right after its token's earlier occurrences.
+
+    `mean_i sum_j w_ij [token_(j-1) = token_i, j < i]`, over queries whose token came before: in `a b c a`, the last
+    looks at b. Source: Olsson et al. 2022, "In-context Learning and Induction Heads", on repeated sequences.
+
+    Raises:
+        NotFormedError: queries are not the keys, or no token comes twice with another between.
+    """
+    if weights.shape[1:] != (len(tokens), len(tokens)):
+        raise NotFormedError
+    names = np.array(tokens)
+    follows = np.zeros((len(names), len(names)), bool)
+    follows[:, 1:] = names[:, None] == names[None, :-1]
+    follows = np.tril(follows, -1)
+    some = follows.any(axis=-1)
+    if not some.any():
+        raise NotFormedError
+    return np.asarray((weights * follows).sum(axis=-1)[:, some].mean(axis=-1))
+
+
+def sink(weights: Array, key: int = 0) -> Array:
+    """Return, per head, the mean weight that queries from `key` on give to it: `1 / (T - k) sum_(i >= k) w_ik`.
+
+    Source: Gu et al. 2024, "When Attention Sink Emerges in Language Models", section 3.1.
+    """
+    return np.asarray(weights[:, key:, key].mean(axis=-1))
+
+
+def sink_rate(weights: Array, threshold: float = 0.3) -> float:
+    """Return the share of heads whose first key is a sink: `sink > threshold`. Source: as `sink`, with its 0.3."""
+    return float((sink(weights) > threshold).mean())
+
+
+metric = partial(Metric, place=6)
+
+METRICS = (
+    metric(
+        "on_delimiters",
+        lambda subject: mean(on_delimiters(weights(subject), subject.key_tokens)),
+        meaning="the mean weight on full stops, commas and marks such as [SEP]",
+        source='Clark et al. 2019, "What Does BERT Look At?", section 3.2',
+    ),
+    metric(
+        "distance",
+        lambda subject: distance(one_sequence(subject), subject.offset).mean(),
+        meaning="how far away the keys are that a query looks at",
+        unit="tokens",
+        source="Vig and Belinkov 2019, section 4.2",
+    ),
+    metric(
+        "looks_back",
+        lambda subject: looks_back(one_sequence(subject), subject.offset).mean(),
+        meaning="the weight on earlier keys",
+    ),
+    metric(
+        "on_itself",
+        lambda subject: at_distance(one_sequence(subject), 0, subject.offset),
+        meaning="the share of all weight on the query's own token",
+    ),
+    metric(
+        "on_previous",
+        lambda subject: at_distance(one_sequence(subject), -1, subject.offset),
+        meaning="the share of all weight on the token before, over all queries",
+        source='TransformerLens, head_detector.py, error_measure="mul"',
+    ),
+    metric(
+        "induction",
+        lambda subject: mean(induction(one_sequence(subject), subject.key_tokens)),
+        meaning="the mean weight on what followed the query's token before, where it came before",
+        source='Olsson et al. 2022, "In-context Learning and Induction Heads"',
+    ),
+    partial(Metric, place=4)(
+        "sink",
+        lambda subject: sink(weights(subject)).mean(),
+        meaning="the mean weight of the first key",
+        unit="weight of key 1",
+        source='Gu et al. 2024, "When Attention Sink Emerges in Language Models", section 3.1',
+    ),
+    partial(Metric, place=4)(
+        "sink_rate",
+        lambda subject: sink_rate(weights(subject)),
+        meaning="heads whose first key takes over 0.3",
+        unit="of heads",
+        source="Gu et al. 2024, section 3.1",
+    ),
+)
