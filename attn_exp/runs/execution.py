@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
-from attn_exp.experiment import checks, threads
+from attn_exp.experiment import checks
 from attn_exp.experiment.compare import completed, tabulate
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.progress import Progress
@@ -20,6 +20,9 @@ from attn_exp.problem.problem import build
 from attn_exp.report import terminal
 from attn_exp.runs import index, recorded_code, rendering, store
 from attn_exp.runs.provenance import ask_git, origin
+
+FEWEST_ROWS, MOST_ROWS = 32, 512
+"""Products of fewer rows wake no thread of the BLAS; those of more are worth it."""
 
 
 class Outcome(NamedTuple):
@@ -63,10 +66,27 @@ def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
     """Compute and compare every variant, and time each."""
     wanted = checks.wanted(config)
     rendering.check_figures(config.figures)
-    with threads.held(config):
+    with blas_asleep(config):
         found = tabulate(config, Progress(len(config.variant)), bind=recorded_code.binder(config))
         comparison = completed(found, wanted)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
+
+
+def blas_asleep(config: Config) -> AbstractContextManager[object]:
+    """Hold the BLAS to one thread for a run of a few hundred tokens; the threads of a form are left alone.
+
+    A product of a hundred rows takes less time than waking a thread and waiting for it, and on a machine that has other
+    work, a hundred times less: the caller then waits until the system lets the thread run.
+    """
+    given = config.model.tokens if config.model.tokens is not None else config.embeddings.tokens
+    rows = len(given) if isinstance(given, tuple) else given if isinstance(given, int) else 0
+    if config.model.text is not None:
+        rows = len(config.model.text) // 3  # about three letters to a token
+    if not FEWEST_ROWS <= rows <= MOST_ROWS:
+        return nullcontext()
+    from attn_exp.forms._blocks.blas import one_blas_thread  # noqa: PLC0415 - small runs need no threads at all
+
+    return one_blas_thread(0, insist=True)
 
 
 def write(run: Run) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from attn_exp.experiment import threads
+from attn_exp.runs import execution
 from tests.compose import config
 
 
@@ -35,7 +35,7 @@ def blas() -> Iterator[ThreadpoolController]:
     ids=lambda value: str(value)[:40],
 )
 def test_a_run_of_some_hundred_tokens_wakes_no_thread(blas: ThreadpoolController, words: list[str], count: int) -> None:
-    with threads.held(config(*words)):
+    with execution.blas_asleep(config(*words)):
         assert {library["num_threads"] for library in blas.info()} == {count}
     assert {library["num_threads"] for library in blas.info()} == {2}
 
