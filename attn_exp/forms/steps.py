@@ -47,6 +47,8 @@ def turned(position: Position, heads: Array, start: Any) -> Array:
 
 def share(at: Any, heads: Array) -> Array:
     """Give query head i the key/value head `i // (h / g)`."""
+    if at.groups == at.heads:  # as the problem says: a mistake may have put another axis where that of the heads was
+        return heads
     return repeat_heads(heads, at.heads)
 
 
@@ -100,7 +102,8 @@ def allowed(at: Any) -> Array:
 
 def forbid(at: Any, logits: Array, allowed: Array) -> Array:
     """Return the logits with -inf where nobody may attend."""
-    return logits if allowed.all() else np.where(allowed, logits, logits.dtype.type(-np.inf))
+    whole = allowed.all() and np.broadcast_shapes(allowed.shape, logits.shape) == logits.shape  # others do not fit
+    return logits if whole else np.where(allowed, logits, logits.dtype.type(-np.inf))
 
 
 def normalize(at: Any, masked: Array) -> Array:

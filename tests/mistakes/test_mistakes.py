@@ -110,3 +110,24 @@ def test_the_steps_without_a_mistake_are_those_of_the_scalar_loops(
     for head, row in ((0, 0), (2, 5), (5, 8)):
         expected = loops.weights(q, k, 6, head, row, row, recipe.rules)
         np.testing.assert_allclose(weights[head, row], expected, atol=1e-14)
+
+
+def test_scores_of_another_shape_do_not_fit_where_nothing_is_masked_either() -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, 2, length, 8)) for length in (4, 7, 7))
+    given = Given(q, k, v)
+    swapped = mistakes.mistake("queries_keys_swapped").changes[0](Recipe(Rules(scale=0.3), 2, 2))
+    turned = mistakes.mistake("weights_transposed").changes[0](swapped)
+    for recipe in (swapped, turned):
+        with pytest.raises(ValueError, match="broadcast"):
+            compute(recipe, given)
+
+
+def test_heads_may_be_taken_for_tokens() -> None:
+    """What `[b t h d]` gives in an attention function: the heads of one token attend to each other."""
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((1, 3, 5, 4)) for _ in "qkv")
+    recipe = Recipe(Rules(scale=0.5), 3, 3)
+    found = compute(mistakes.mistake("heads_not_transposed").changes[2](recipe), Given(q, k, v))["output"]
+    turned = Given(q.swapaxes(1, 2), k.swapaxes(1, 2), v.swapaxes(1, 2))
+    np.testing.assert_allclose(found, compute(Recipe(Rules(scale=0.5), 5, 5), turned)["output"].swapaxes(1, 2))
