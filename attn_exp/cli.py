@@ -210,7 +210,11 @@ COMMANDS = {
     "open": Command("runs.reader:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),
     "report": Command("sweeps.rerun:render_again", 1, 10, REPORT, "a run's report again, from its results"),
     "index": Command(
-        "runs.index:rebuild_named", 0, 1, "index [DIR]", "a page of all runs and sweeps under a folder (outputs)"
+        "runs.folders:rebuild_named_index",
+        0,
+        1,
+        "index [DIR]",
+        "a page of all runs and sweeps under a folder (outputs)",
     ),
     "runs": Command("runs.folders:list_runs", 0, 1, "runs [DIR]", "the same in the terminal, newest first"),
     "sheet": Command(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from attn_exp.config.inputs import Embeddings
 from attn_exp.config.schema import Config, Variant
-from attn_exp.runs import index
+from attn_exp.runs.folders import rebuild_index
 from attn_exp.runs.store import about
 
 VARIANTS = {name: Variant(form="matrix") for name in ("looped", "matrix", "scaled", "multi_head")}
@@ -34,7 +34,7 @@ def make(output_dir: Path, place: int) -> None:
 def seconds(output_dir: Path) -> float:
     """Return the wall time of one rebuild."""
     start = time.perf_counter()
-    index.rebuild(output_dir)
+    rebuild_index(output_dir)
     return time.perf_counter() - start
 
 

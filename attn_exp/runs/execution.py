@@ -18,7 +18,7 @@ from attn_exp.experiment.timing import Timing, measure
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.problem import build
 from attn_exp.report import terminal
-from attn_exp.runs import index, recorded_code, rendering, store
+from attn_exp.runs import folders, recorded_code, rendering, store
 from attn_exp.runs.provenance import ask_git, origin
 
 FEWEST_ROWS, MOST_ROWS = 32, 512
@@ -94,5 +94,5 @@ def write(run: Run) -> Path:
     output_dir = Path(run.comparison.config.output_dir)
     folder = store.save(run, output_dir)
     with suppress(UserError):  # the run is there; `attn-exp index` says what is in the way
-        index.rebuild(output_dir)
+        folders.rebuild_index(output_dir)
     return folder

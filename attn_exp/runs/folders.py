@@ -3,7 +3,8 @@
 The folders are the truth. What they say of themselves is kept in `.index.json`, so that only what is new is opened;
 whoever deletes that file loses time and nothing else. A folder that cannot be read is an entry that says so.
 
-In the terminal they are a table, newest first, each with the settings in which it differs.
+In the terminal they are a table, newest first, each with the settings in which it differs; `index.html` is the same as
+a page, written anew after each of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.errors import UserError
+from attn_exp.report.index import Listed, index_page
 from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table
 from attn_exp.runs import trust
@@ -44,6 +46,7 @@ HEADS = ["when", "kind", "status", "settings"]
 DEFAULTS = "(defaults)"
 LONGEST, LONGEST_PLACE = 100, 300
 
+MOST_ROUNDS = 20
 OUTPUTS = "outputs"
 """Where runs and sweeps go unless `output_dir` says otherwise."""
 
@@ -189,3 +192,43 @@ def cells_of(entry: Entry, common: set[str]) -> list[str]:
     """Return the cells of one run or sweep."""
     own = " ".join(word for word in entry.words if word not in common) or DEFAULTS
     return [entry.when, entry.kind, entry.status, entry.problem or own]
+
+
+def rebuild_named_index(words: Sequence[str]) -> str:
+    """Rebuild the page of all runs and sweeps, and return its path: `attn-exp index [DIR]`."""
+    return str(rebuild_index(named_output_dir(words)))
+
+
+def rebuild_index(output_dir: Path) -> Path:
+    """Write `index.html` anew from what is there now, and return its path.
+
+    Processes may do so at once. Each looks again after writing and starts over where something has changed, so the last
+    page written lacks nothing. After `MOST_ROUNDS` runs come so fast that the next one's rebuild is near.
+
+    Raises:
+        UserError: no such folder, or one that cannot be written to.
+    """
+    page = output_dir / "index.html"
+    try:
+        for _ in range(MOST_ROUNDS):
+            there = folders(output_dir)
+            machine.write_text(page, index_page([as_listed(entry) for entry in entries(output_dir, there)]))
+            if folders(output_dir) == there:
+                break
+    except OSError as error:
+        raise UserError(f"{output_dir}: no index can be written there ({error.strerror})") from error
+    return page
+
+
+def as_listed(entry: Entry) -> Listed:
+    """Return what the page says of a run or a sweep."""
+    return Listed(
+        name=entry.name,
+        kind=entry.kind,
+        page=f"{entry.folder}/{entry.page}",
+        when=entry.when,
+        ended="" if entry.status == COMPLETE else entry.status,
+        title=entry.title,
+        words=entry.words,
+        problem=entry.problem,
+    )

@@ -27,16 +27,10 @@ RECORD = dict.fromkeys(("setting", "file", "sha256"), str)
 def recorded(settings: Any, swept: Iterable[tuple[str, Any]] = ()) -> dict[str, Any]:
     """Return what a description on disk says of the files that settings name, and the values of swept ones; or nothing
     where they name none."""
-    files = dict.fromkeys(
-        [*input_files.of(settings).items(), *((key, file) for key, file in swept if is_one(key, file))]
-    )
+    named = [(key, value) for key, value in swept if input_files.is_file(key) and isinstance(value, str)]
+    files = dict.fromkeys([*input_files.of(settings).items(), *named])
     records = [{"setting": key, "file": file, "sha256": input_files.fingerprint(file, key)} for key, file in files]
     return {KEY: records} if records else {}
-
-
-def is_one(key: str, value: Any) -> bool:
-    """Say whether the value of a setting is a file."""
-    return input_files.is_file(key) and isinstance(value, str)
 
 
 def problem_of(folder: Path) -> Problem:
@@ -70,14 +64,11 @@ def state(key: str, file: str, record: Record | None) -> str:
 
 def kept(config: Config, problem: Problem) -> Config:
     """Return the settings with the arrays that a run kept in the place of all that it read or drew."""
-    projections = as_projected(problem) if problem.projections else config.projections
+    projections = config.projections
+    if problem.projections:
+        given = {name: matrix.tolist() for name, matrix in problem.projections.items()}
+        projections = Projections(source="identity", given=given)
     return replace(config, embeddings=as_started(problem), projections=projections, draws=None)
-
-
-def as_projected(problem: Problem) -> Projections:
-    """Return the settings of projections that are those of a problem."""
-    given = {name: matrix.tolist() for name, matrix in problem.projections.items()}
-    return Projections(source="identity", given=given)
 
 
 def as_started(problem: Problem) -> Embeddings:

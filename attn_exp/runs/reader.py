@@ -16,7 +16,7 @@ from attn_exp import machine
 from attn_exp.config.schema import Report
 from attn_exp.errors import UserError, printable
 from attn_exp.experiment.comparison import Run
-from attn_exp.runs import folders, index, recorded_code, rendering, store
+from attn_exp.runs import folders, recorded_code, rendering, store
 from attn_exp.runs.rendering import DEPTH, Anew, said_anew
 
 
@@ -90,7 +90,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     home = folder.resolve().parent
     if home.name in folders.KINDS:
         with suppress(UserError):
-            index.rebuild(home.parent)
+            folders.rebuild_index(home.parent)
     for line in filter(None, (lacking, empty)):
         print(f"attn_exp: {printable(line)}", file=sys.stderr)
     if changes.figures.get("only"):

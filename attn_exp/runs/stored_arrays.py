@@ -156,7 +156,8 @@ def load_arrays(path: Path) -> dict[str, Array]:
     """
     with machine.opened(path) as file:
         try:
-            check_packing(zipfile.ZipFile(file))
+            if any(item.compress_type != zipfile.ZIP_STORED for item in zipfile.ZipFile(file).infolist()):
+                raise DamagedError(f"{FILE} is packed otherwise than a run packs it")  # and could unpack to any size
             file.seek(0)
             with np.load(file, allow_pickle=False) as stored:
                 return dict(stored)
@@ -164,12 +165,6 @@ def load_arrays(path: Path) -> dict[str, Array]:
             raise
         except Exception as error:  # the readers of ZIP and of NumPy raise a dozen kinds for bytes that are not theirs
             raise DamagedError(f"{path.name} holds no arrays that can be read") from error
-
-
-def check_packing(archive: zipfile.ZipFile) -> None:
-    """Refuse an archive whose files could be larger than itself: those of a run are stored as they are."""
-    if any(item.compress_type != zipfile.ZIP_STORED for item in archive.infolist()):
-        raise DamagedError(f"{FILE} is packed otherwise than a run packs it")
 
 
 def problem_from(results: Mapping[str, Array]) -> Problem:

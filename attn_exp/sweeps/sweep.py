@@ -18,8 +18,8 @@ from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat, quoted
 from attn_exp.errors import UserError, printable
 from attn_exp.experiment.progress import PointProgress
-from attn_exp.runs import index, trust
-from attn_exp.runs.folders import COMPLETE
+from attn_exp.runs import trust
+from attn_exp.runs.folders import COMPLETE, rebuild_index
 from attn_exp.runs.provenance import Git, ask_git, origin
 from attn_exp.runs.store import USER_ERRORS
 from attn_exp.sweeps import collect, manifest, parts
@@ -105,7 +105,7 @@ def ended(
         about |= {"status": status, "seconds": time.time() - about["clock"]}
         text, disagreeing = collect.write_results(folder, about, driver.parts)
         with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
-            index.rebuild(Path(config.output_dir))
+            rebuild_index(Path(config.output_dir))
     return Outcome(text, INTERRUPTED if status == "interrupted" else exit_code(driver, config, disagreeing), folder)
 
 

@@ -78,7 +78,12 @@ def computed(plan: Plan, job: Job) -> Done:
     for number in job.numbers:
         count += 1
         try:
-            lines += together.get(number) or by_itself(plan, number, bases, under_way)
+            if number in together:
+                lines += together[number]
+                continue
+            config = config_of(plan, plan.kept[number], bases)
+            comparison = tabulate(config, under_way=under_way, bind=recorded_code.binder(config))
+            lines += ok_lines(plan, number, comparison)
         except Exception as error:
             failed += 1
             lines.append(failed_line(plan, number, FAILED, in_one_line(error)))
@@ -97,12 +102,6 @@ def grouped(plan: Plan, job: Job, bases: Mapping[tuple[int, ...], Config]) -> di
         lambda number: config_of(plan, plan.kept[number], bases),
         lambda number: [*settings_cells(plan, number), OK, "", ""],
     )
-
-
-def by_itself(plan: Plan, number: int, bases: Mapping[tuple[int, ...], Config], under_way: Pass) -> Iterator[list[str]]:
-    """Yield the lines of one point, computed by itself."""
-    config = config_of(plan, plan.kept[number], bases)
-    return ok_lines(plan, number, tabulate(config, under_way=under_way, bind=recorded_code.binder(config)))
 
 
 def known(own: Sequence[Origin]) -> AbstractContextManager[object]:

@@ -17,7 +17,7 @@ import pytest
 
 from attn_exp.errors import UserError
 from attn_exp.report import index as pages
-from attn_exp.runs import folders, index
+from attn_exp.runs import folders
 from tests.test_house import loaded
 
 
@@ -31,7 +31,7 @@ def add(output_dir: Path, name: str, words: str = "", started: str = "2026-11-21
 
 
 def page(output_dir: Path) -> str:
-    return index.rebuild(output_dir).read_text(encoding="utf-8")
+    return folders.rebuild_index(output_dir).read_text(encoding="utf-8")
 
 
 def table(text: str) -> list[list[str]]:
@@ -76,7 +76,7 @@ def test_an_empty_folder_has_an_empty_index_and_a_missing_one_none(tmp_path: Pat
     assert table(text) == [["run", "settings", "started"]]
     assert "Nothing here yet: python -m attn_exp computes a first run." in text
     with pytest.raises(UserError, match="nowhere: no index can be written there"):
-        index.rebuild(tmp_path / "nowhere")
+        folders.rebuild_index(tmp_path / "nowhere")
 
 
 def test_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_a_folder_named_by_an_enemy_is_linked_and_no_more(tmp_path: Path) -> Non
 def write_many(output_dir: Path, process: int, count: int) -> None:
     for place in range(count):
         add(output_dir, f"{process}-{place}", f"seed={place}")
-        index.rebuild(output_dir)
+        folders.rebuild_index(output_dir)
 
 
 def test_runs_written_at_once_are_all_there(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_run_that_ends_while_the_page_is_written_is_not_lost(tmp_path: Path, m
             add(tmp_path, "b")
         return text
 
-    monkeypatch.setattr(index, "index_page", slow)
+    monkeypatch.setattr(folders, "index_page", slow)
     assert len(table(page(tmp_path))) == 3
 
 

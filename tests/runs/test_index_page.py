@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from attn_exp.config.spelling import Repeat
-from attn_exp.runs import execution, index
+from attn_exp.runs import execution, folders
 from tests.compose import config
 from tests.letters import WIDTHS, set_in
 from tests.report.tab import Tab, tab
@@ -41,7 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("outputs")
     for place, (name, words) in enumerate(RUNS.items()):
         add(folder, name, words, f"2026-11-21T04:00:0{place}+0000", title="Two heads" if name == "b-run" else "")
-    return index.rebuild(folder)
+    return folders.rebuild_index(folder)
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_hostile_words_run_nothing_and_break_nothing(reader: Tab, width: int, tm
     reader.screen(width)
     reader.console.clear()
     reader.requests.clear()
-    reader.open(index.rebuild(tmp_path))
+    reader.open(folders.rebuild_index(tmp_path))
     assert reader.ask("document.querySelectorAll('tbody tr').length") == len(HOSTILE) + 1
     assert reader.ask("document.querySelectorAll('script').length") == 1
     assert reader.ask("document.querySelectorAll('main img, main script').length") == 0

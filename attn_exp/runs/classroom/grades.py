@@ -93,11 +93,7 @@ def every_grade(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
 
 def grades_of(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
     """Return the grade of each file; one that cannot be read is a line, and the others are graded."""
-    return list(graded_in_turn(files, keys))
-
-
-def graded_in_turn(files: Sequence[Path], keys: Mapping[str, Key]) -> Iterator[Handed]:
-    """Yield the grade of one file after the other."""
+    handed: list[Handed] = []
     only, composed = next(iter(keys.values())) if len(keys) == 1 else None, composer(typed=False)
     latest: Key | None = None
     made: Paper | None = None
@@ -109,9 +105,10 @@ def graded_in_turn(files: Sequence[Path], keys: Mapping[str, Key]) -> Iterator[H
             made = made if own is latest and made else own.paper(composed)
             latest = own
             named = own.student if own is not only and own.student != "key" else path.stem
-            yield Handed(named, grade(made, answers.read_answers(path, made)))
+            handed.append(Handed(named, grade(made, answers.read_answers(path, made))))
         except UserError as error:
-            yield Handed(path.stem, None, str(error))
+            handed.append(Handed(path.stem, None, str(error)))
+    return handed
 
 
 def common(handed: Sequence[Handed]) -> Iterator[tuple[str, int, str]]:

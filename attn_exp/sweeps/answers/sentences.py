@@ -82,12 +82,12 @@ def of_inert(cube: Cube, setting: str, names: Sequence[str]) -> str:
 def of_setting(cube: Cube, effects: Sequence[Effect]) -> Iterator[str]:
     """Yield what a setting does to the metrics that it changes most plainly, and to each that was asked for."""
     asked = [metric for metric in cube.numbers if metric not in METRICS]
-    spoken = 0
+    said = 0
     for metric in (*asked, *SPOKEN):
         changes = [effect for effect in effects if effect.metric == metric and not effect.nothing]
-        if not changes or (metric in SPOKEN and spoken == MOST_METRICS):
+        if not changes or (metric in SPOKEN and said == MOST_METRICS):
             continue
-        spoken += metric in SPOKEN
+        said += metric in SPOKEN
         for group in alike(farthest(changes)):
             yield of_group(cube, group)
 
@@ -108,7 +108,7 @@ def alike(effects: Sequence[Effect]) -> list[list[Effect]]:
 def of_group(cube: Cube, group: Sequence[Effect]) -> str:
     """Say one effect, for the variants that share it."""
     effect = group[0]
-    metric = in_variants(name(effect.metric), [effect.variant for effect in group], cube)
+    metric = in_variants(spoken(effect.metric), [effect.variant for effect in group], cube)
     filled = {"change": change(effect), "metric": metric, "evidence": evidence(effect)}
     if not effect.sure and effect.seeds > 1:
         return words.NOT_SURE.format(by=f"{signed(effect.mean)}{unit(effect.metric)}", **filled)
@@ -187,7 +187,7 @@ def of_variants(effects: Sequence[Effect]) -> Iterator[str]:
             higher, lower = (words.HAS_HIGHER, words.HAS_LOWER) if one else (words.HAVE_HIGHER, words.HAVE_LOWER)
             yield (higher if effect.mean > 0 else lower).format(
                 variants=listed([effect.variant for effect in group]),
-                metric=name(metric),
+                metric=spoken(metric),
                 first=effect.start,
                 by=f"{size(effect.mean)}{unit(metric)}",
                 evidence=evidence(effect),
@@ -198,11 +198,11 @@ def of_variants(effects: Sequence[Effect]) -> Iterator[str]:
 
 def explained(shares: Sequence[Share]) -> Iterator[str]:
     """Yield what explains most of how the first metric varies."""
-    spoken = next((share.metric for metric in SPOKEN for share in shares if share.metric == metric), None)
-    large = [share for share in shares if share.metric == spoken and share.share >= LEAST_SHARE][:MOST_SHARES]
-    if spoken and any(share.settings != ("seed",) for share in large):
+    first = next((share.metric for metric in SPOKEN for share in shares if share.metric == metric), None)
+    large = [share for share in shares if share.metric == first and share.share >= LEAST_SHARE][:MOST_SHARES]
+    if first and any(share.settings != ("seed",) for share in large):
         parts = [f"{f' {words.WITH} '.join(share.settings)} {share.share:.0%}" for share in large]
-        yield words.EXPLAINED.format(metric=name(spoken), parts=", ".join(parts))
+        yield words.EXPLAINED.format(metric=spoken(first), parts=", ".join(parts))
 
 
 def in_variants(metric: str, names: Sequence[str], cube: Cube) -> str:
@@ -210,11 +210,6 @@ def in_variants(metric: str, names: Sequence[str], cube: Cube) -> str:
     if len(names) == len(cube.variants):
         return metric
     return words.METRIC_IN.format(metric=metric, variants=listed(names))
-
-
-def name(metric: str) -> str:
-    """Return the name of a metric as sentences have it."""
-    return spoken(metric)
 
 
 def unit(metric: str) -> str:
