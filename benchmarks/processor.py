@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attn_exp.forms._blocks.caches import second_level
-from attn_exp.forms._blocks.tasks import KEYS
+from attn_exp.forms._blocks.tasks import KEYS, second_level
 from attn_exp.machine import usable_cores
 from attn_exp.runs.provenance import cpu
 

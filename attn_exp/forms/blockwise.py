@@ -10,15 +10,13 @@ import numpy as np
 from attn_exp import registry
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block, tasks
-from attn_exp.forms._blocks.asked import rows_per_task
-from attn_exp.forms._blocks.blas import default_threads, one_blas_thread
+from attn_exp.forms._blocks.block import weigh, whole_rows
 from attn_exp.forms._blocks.memory import lent
-from attn_exp.forms._blocks.operands import Operands, room
+from attn_exp.forms._blocks.operands import Operands, room, rows_per_task
 from attn_exp.forms._blocks.pieces import Job, finish, gather, jobs, pieces
 from attn_exp.forms._blocks.plain import READING
 from attn_exp.forms._blocks.portrait import CELLS, Gallery, portrait_of
-from attn_exp.forms._blocks.rows import weigh, whole_rows
-from attn_exp.forms._blocks.threads import together
+from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, together
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import Rules

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.forms._blocks.blas import default_threads
+from attn_exp.forms._blocks.threads import default_threads
 from attn_exp.forms._foreign import beyond, change
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import Trace

@@ -18,8 +18,8 @@ from threadpoolctl import ThreadpoolController
 from attn_exp import rules as all_rules
 from attn_exp.arrays import Array
 from attn_exp.forms import blockwise, matrix
-from attn_exp.forms._blocks import asked, block, tasks
-from attn_exp.forms._blocks import blas as holding
+from attn_exp.forms._blocks import block, operands, tasks
+from attn_exp.forms._blocks import threads as holding
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
@@ -81,7 +81,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "PLACES", BLOCK * BLOCK * 2)
     monkeypatch.setattr(tasks, "SLIVER", 3)
     monkeypatch.setattr(block, "PIECE", 8)
-    monkeypatch.setattr(asked, "WORTH", 8)
+    monkeypatch.setattr(operands, "WORTH", 8)
     monkeypatch.setattr(block, "TRIED", 0)
 
 
@@ -518,4 +518,4 @@ def test_a_run_describes_the_weights_that_it_never_had_whole() -> None:
 def test_blocks_are_smaller_where_a_mask_lets_them_skip_keys(mask: Mask | None, length: int, rows: int) -> None:
     q, k, v = problem(17, 2, 2, 1, length, length, 2, 2)
     whole = blockwise.operands(q, k, v, Rules(masks=() if mask is None else (mask,)))
-    assert asked.rows_per_task(whole) == rows
+    assert operands.rows_per_task(whole) == rows

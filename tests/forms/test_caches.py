@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp.forms._blocks import caches, tasks
+from attn_exp.forms._blocks import tasks
 
 MIB = 1 << 20
 
@@ -39,21 +39,21 @@ LAST = ("3", "Unified", "32M", "0-15")
 def test_what_linux_tells_is_shared_among_those_that_share_it(
     size: str, shared: str, expected: int, tmp_path: Path
 ) -> None:
-    assert caches.from_folder(processor(tmp_path, *FIRST, ("2", "Unified", size, shared), LAST)) == expected
+    assert tasks.from_folder(processor(tmp_path, *FIRST, ("2", "Unified", size, shared), LAST)) == expected
 
 
 @pytest.mark.parametrize(
     "known", [(), FIRST, (*FIRST, LAST), (("2", "Unified", "large", "0"),), (("2", "Data", "1M", ""),)]
 )
 def test_nobody_tells(known: tuple[tuple[str, str, str, str], ...], tmp_path: Path) -> None:
-    assert caches.from_folder(processor(tmp_path, *known)) is None
-    assert caches.from_folder(tmp_path / "nothing") is None
+    assert tasks.from_folder(processor(tmp_path, *known)) is None
+    assert tasks.from_folder(tmp_path / "nothing") is None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no sysctl on this system")
 def test_a_number_that_the_system_does_not_know_is_0() -> None:
-    assert caches.asked("hw.no.such.number") == 0
-    cache = caches.second_level()
+    assert tasks.asked("hw.no.such.number") == 0
+    cache = tasks.second_level()
     assert cache is None or cache > 0
 
 

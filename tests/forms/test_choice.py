@@ -12,7 +12,7 @@ import pytest
 import attn_exp
 from attn_exp import forms
 from attn_exp.arrays import Array
-from attn_exp.forms._blocks import blas, plain, threads
+from attn_exp.forms._blocks import plain, threads
 from attn_exp.forms._operator import choice
 from attn_exp.rules.rules import Rules
 
@@ -103,7 +103,7 @@ def test_heads_are_shared_out_among_threads(
     q = np.asfortranarray(q)
     expected = attn_exp.attention(q, k, v, is_causal=is_causal, form="matrix")
     monkeypatch.setattr(plain, "TILE", tile)
-    monkeypatch.setattr(blas, "default_threads", lambda: granted)
+    monkeypatch.setattr(threads, "default_threads", lambda: granted)
     found = plain.at_once(q, k, v, None, is_causal)
     assert found is not None
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)

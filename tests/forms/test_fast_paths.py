@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.forms._blocks import asked, blas, block, plain, tasks
+from attn_exp.forms._blocks import block, operands, plain, tasks, threads
 from tests.forms.test_onnx import ATTENTION, RENAMED, WINDOW, cases, given
 from tests.long import thinned
 
@@ -24,7 +24,7 @@ SHAPES = [(1, 1, 1, 1, 3), (2, 3, 5, 7, 4), (1, 4, 16, 17, 2), (3, 1, 33, 33, 8)
 @pytest.fixture(params=[1, 2, 7], ids="{} threads".format)
 def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     count = int(request.param)
-    monkeypatch.setattr(blas, "default_threads", lambda: count)
+    monkeypatch.setattr(threads, "default_threads", lambda: count)
     monkeypatch.setattr("attn_exp.forms.blockwise.default_threads", lambda: count)
     return count
 
@@ -35,11 +35,11 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     for module, name, value in (
         (tasks, "KEYS", 16),
         (tasks, "PLACES", 256),
-        (asked, "ROWS", 8),
-        (asked, "LEAST", 4),
+        (operands, "ROWS", 8),
+        (operands, "LEAST", 4),
         (tasks, "SLIVER", 3),
         (block, "PIECE", 32),
-        (asked, "WORTH", 32),
+        (operands, "WORTH", 32),
         (block, "TRIED", 0 if request.param == "bounded" else 1 << 30),
         (plain, "ALONE", 8),
         (plain, "UNHELD", 64),

@@ -162,7 +162,7 @@ def test_keys_are_shared_out_where_few_queries_have_many(
 
 def test_one_query_of_one_head_goes_to_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k = np.ones((1, 1, 1, 16), np.float32), np.ones((1, 1, 1 << 15, 16), np.float32)
-    monkeypatch.setattr("attn_exp.forms._blocks.blas.default_threads", lambda: 2)
+    monkeypatch.setattr("attn_exp.forms._blocks.threads.default_threads", lambda: 2)
     monkeypatch.setattr(blockwise, "default_threads", lambda: 2)
     used: list[int] = []
     together = threads.together

@@ -17,7 +17,7 @@ import pytest
 import attn_exp
 from attn_exp.arrays import Array
 from attn_exp.forms import blockwise
-from attn_exp.forms._blocks import blas, memory
+from attn_exp.forms._blocks import memory, threads
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
@@ -95,7 +95,7 @@ def test_no_stage_lies_in_kept_memory(cells: int | None, spread: float) -> None:
 
 @pytest.mark.parametrize("tokens", [64, 96])
 def test_only_the_answer_is_allocated(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas, "default_threads", lambda: 1)  # of several, none need have worked before
+    monkeypatch.setattr(threads, "default_threads", lambda: 1)  # of several, none need have worked before
     arrays = drawn((1, 8, tokens, 64))
     attn_exp.attention(*arrays)
     attn_exp.attention(*arrays)

@@ -23,7 +23,7 @@ import numpy as np
 
 import attn_exp
 from attn_exp import forms
-from attn_exp.forms._blocks import asked, block, pieces, plain, tasks
+from attn_exp.forms._blocks import block, operands, pieces, plain, tasks
 from attn_exp.forms.trace import Trace
 from attn_exp.reference import oracle
 from attn_exp.reference.loops import context as mixed
@@ -34,9 +34,9 @@ from tools.fuzz._cases import FEW, Array, Case, drawn
 ROWS = 8
 """Rows that the loops compute of a problem that is not small."""
 
-SMALL = ((tasks, "KEYS", 16), (tasks, "PLACES", 512), (tasks, "SLIVER", 3), (asked, "ROWS", 8), (asked, "LEAST", 4),
-         (asked, "WORTH", 32), (block, "PIECE", 32), (plain, "ALONE", 64), (plain, "UNHELD", 64),
-         (pieces, "LONG", 8), (pieces, "PIECES", 5))  # fmt: skip
+SMALL = ((tasks, "KEYS", 16), (tasks, "PLACES", 512), (tasks, "SLIVER", 3), (operands, "ROWS", 8),
+         (operands, "LEAST", 4), (operands, "WORTH", 32), (block, "PIECE", 32), (plain, "ALONE", 64),
+         (plain, "UNHELD", 64), (pieces, "LONG", 8), (pieces, "PIECES", 5))  # fmt: skip
 """Tiles so small that small problems have many."""
 
 

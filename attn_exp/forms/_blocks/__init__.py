@@ -1,8 +1,8 @@
 """What makes `blockwise` fast: tasks, tiles of logits, and one-threaded BLAS calls on several threads.
 
-`tasks` cuts a problem into heads, queries and runs of keys; `asked` asks the rules about a task's places; `block`
-computes it, `rows` where whole rows are needed; `pieces` cuts keys where queries are few; `threads` spreads the work.
-`plain` is tried first: problems so small that cutting costs as much as computing.
+`tasks` cuts a problem into heads, queries and runs of keys; `operands` holds a task's part, and asks the rules about
+its places; `block` computes it; `pieces` cuts keys where queries are few; `threads` spreads the work. `plain` is tried
+first: problems so small that cutting costs as much as computing.
 A block is computed with nothing subtracted from its logits where none can overflow, and again, safely, where the
 outcome shows that something was lost. Which way it takes never depends on timing, so answers are repeatable.
 
@@ -17,7 +17,7 @@ slower) and of 512 queries (-6 to +9 %), division by a reciprocal, a check for N
 76 % of a call, at the peak of the processor, `exp` 20 % and sums 3 %: a compiled exponential (0.14 ns for NumPy's 0.32,
 by Numba) would bring 12 %, and other BLAS libraries take twice as long and longer.
 
-Three things are remembered per process, because they belong to it: `blas.HOLDER` mirrors the BLAS's thread count,
+Three things are remembered per process, because they belong to it: `threads.HOLDER` mirrors the BLAS's thread count,
 `threads.IDLE` holds helpers that sleep between calls and are ended before a fork, and `memory.STORE` what each thread
 works in.
 """

@@ -2,6 +2,8 @@
 
 Tiles of logits lie with the keys first, `[b g r s t]`: the BLAS forms `k q^T` faster than `q k^T` where the
 head size is small, and sums and maxima over keys run along whole rows of memory.
+
+What every normalizer but softmax needs, and rounding to a type of its own, are blocks of whole rows.
 """
 
 from __future__ import annotations
@@ -14,8 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.forms._blocks.asked import added, allowed, pattern, reach, sink
-from attn_exp.forms._blocks.operands import Block, Operands, Scratch, apart, side_by_side
+from attn_exp.forms._blocks.operands import (
+    Block,
+    Operands,
+    Scratch,
+    added,
+    allowed,
+    apart,
+    extras,
+    pattern,
+    reach,
+    side_by_side,
+    sink,
+)
 from attn_exp.forms._blocks.plain import finite, kept
 from attn_exp.forms._blocks.tasks import LEAST, Run, Task, intersection, runs
 from attn_exp.rules.masks.mask import Span
@@ -219,3 +232,40 @@ def bounded(whole: Operands) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):  # what masked keys hold may be anything
         lengths = [float(np.sqrt(np.vecdot(side, side).max(initial=0))) for side in (whole.q, whole.k)]
     return lengths[0] * lengths[1] * abs(whole.rules.scale) <= log(np.finfo(whole.q.dtype).max)
+
+
+def weigh(block: Block) -> Array:
+    """Return the weights of whole rows `[b g r t s]`, by any normalizer, in the type that the rules ask for."""
+    return weighed(block, whole_logits(block))
+
+
+def whole_logits(block: Block) -> Array:
+    """Return the masked logits of whole rows `[b g r t s]`, in the type that the rules ask for."""
+    keys = block.whole.shape.keys
+    run = Run(0, keys, ((0, keys),))
+    tile = logits(block, run)
+    forbid(block, run, tile)
+    return tile.mT.astype(block.whole.softmax_dtype, copy=False)
+
+
+def weighed(block: Block, masked: Array) -> Array:
+    """Return the weights of masked logits `[b g r t s]`."""
+    given = extras(block)
+    shared = None if given is None else given.astype(masked.dtype)
+    return block.whole.rules.normalizer.weigh(masked, shared).astype(block.q.dtype, copy=False)
+
+
+def whole_rows(block: Block) -> Sums:
+    """Return the sums of whole rows of weights."""
+    masked = whole_logits(block)
+    return summed(block, masked, mix(weighed(block, masked).mT, block.v))
+
+
+def summed(block: Block, masked: Array, context: Array) -> Sums:
+    """Return a finished context as sums, with a total of 1; under softmax the anchor is the whole log-sum-exp."""
+    total = np.ones(context.shape[:-1], context.dtype)
+    if not block.whole.rules.normalizer.exponential:
+        return Sums(context, total, None)
+    top = masked.max(axis=-1, initial=-np.inf)
+    powers = np.exp(masked - np.where(np.isneginf(top), 0, top)[..., None])
+    return Sums(context, total, np.log(powers.sum(axis=-1)) + top)

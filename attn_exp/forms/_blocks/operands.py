@@ -1,18 +1,25 @@
-"""What a thread works on: a whole problem cut into heads, one task's part of it, and room to work in."""
+"""What a thread works on: a whole problem cut into heads, a task's part of it, and what the rules say about that part.
+
+The rules say which keys a block may see, what is added to its logits, and which places are forbidden.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks.memory import Memory
-from attn_exp.forms._blocks.tasks import Shape, Task
-from attn_exp.rules.masks.mask import Span
+from attn_exp.forms._blocks.tasks import LEAST, ROWS, Run, Shape, Task, intersection, union
+from attn_exp.rules.grid import Grid
+from attn_exp.rules.masks.mask import Mask, Span
 from attn_exp.rules.rules import Rules
+from attn_exp.rules.scores.score import Score
 
 Job = TypeVar("Job")
 
@@ -91,3 +98,107 @@ def room(whole: Operands, memory: Memory, entire: bool = False) -> Scratch:
     shape, dtype = whole.shape, whole.q.dtype
     places = min(shape.places, max(shape.tile_places, shape.keys if entire or whole.entire else 0))
     return Scratch(memory.array((places,), dtype), np.ones(min(shape.keys, shape.tile_keys), dtype), memory)
+
+
+WORTH = 1 << 16
+"""Places from which on a relative rule is asked once per difference."""
+
+KEPT = 4
+"""Patterns of masks that a thread keeps, each no larger than a tile."""
+
+
+def reach(whole: Operands, task: Task) -> Span:
+    """Bound the keys that a task's queries see."""
+    keys, masks, offset = whole.shape.keys, whole.rules.masks, np.asarray(whole.rules.offset)
+    if not masks or not whole.shape.batches:
+        return Span(0, keys, 0, keys)
+    spans = []
+    for batch in range(*task.batches.indices(whole.shape.batches)):
+        first = task.rows.start + int(offset[batch] if offset.ndim else offset)
+        last = first + task.rows.stop - task.rows.start - 1
+        spans.append(intersection([mask.span(batch, first, last, keys) for mask in masks], keys))
+    return union(spans)
+
+
+def rows_per_task(whole: Operands) -> int:
+    """Return how many queries a task takes: fewer where masks let some queries see other keys than others do."""
+    rows, every = whole.shape.rows, slice(0, whole.shape.batches)
+    halves = slice(0, rows // 2), slice(rows // 2, rows)
+    if not whole.rules.masks or rows <= LEAST:
+        return ROWS
+    first, second = (reach(whole, Task(every, slice(None), slice(None), half)) for half in halves)
+    return ROWS if first == second else min(ROWS // 2, max(LEAST, rows // 4))
+
+
+def answered(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
+    """Ask a rule about a run of keys; a relative rule is asked once per difference `key - query` where that pays."""
+    offset, queries = np.asarray(block.whole.rules.offset), block.q.shape[-1]
+    rows = block.task.rows
+    if not rule.relative or offset.ndim or queries * (run.stop - run.start) < WORTH:
+        return ask(grid(block, np.arange(run.start, run.stop)[:, None], np.arange(rows.start, rows.stop)))
+    first = rows.start + int(offset)
+    line = ask(grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int), first))
+    if np.ndim(line) == 0 or line.shape[-1] == 1:
+        return line
+    line = line[..., 0, :] if line.ndim > 1 else line
+    return sliding_window_view(line, queries, axis=-1)[..., ::-1, :]
+
+
+def grid(block: Block, key: Array, row: Array, query: int | None = None) -> Grid:
+    """Return the places of a task's batch entries and heads at these keys and rows."""
+    whole, task = block.whole, block.task
+    shape, offset = whole.shape, np.asarray(whole.rules.offset)
+    heads = np.arange(shape.groups * shape.members).reshape(shape.groups, shape.members, 1, 1)
+    offset = offset[task.batches, None, None, None, None] if offset.ndim else offset
+    return Grid(
+        batch=np.arange(*task.batches.indices(shape.batches))[:, None, None, None, None],
+        head=heads[task.groups, task.members],
+        row=row,
+        query=row + offset if query is None else query,
+        key=key,
+        heads=shape.groups * shape.members,
+        rows=shape.rows,
+        keys=shape.keys,
+    )
+
+
+def added(rule: Score, block: Block, run: Run) -> Array | None:
+    """Return what a rule adds to a run of keys, or None for nothing."""
+
+    def ask(grid: Grid) -> Array | None:
+        bias = rule.bias(grid)
+        return None if bias is None else np.asarray(bias).astype(block.q.dtype, copy=False)
+
+    return None if type(rule).bias is Score.bias else answered(ask, rule, block, run)
+
+
+def extras(block: Block) -> Array | None:
+    """Return the extra logits of all score rules side by side `[g r 1 n]`."""
+    heads = grid(block, np.zeros(1, int), np.zeros(1, int)).head
+    given = [extra for rule in block.whole.rules.scores if (extra := rule.extra(heads)) is not None]
+    return np.concatenate(given, axis=-1) if given else None
+
+
+def sink(block: Block) -> Array | None:
+    """Return the one extra logit that has the share of all of them under softmax `[g r 1]`."""
+    given = extras(block)
+    return None if given is None else np.logaddexp.reduce(given, axis=-1)
+
+
+def allowed(block: Block, run: Run) -> Array:
+    """Return what all masks together allow of a run of keys; it broadcasts to `[b g r s t]`."""
+    answers = [answered(mask.allows, mask, block, run) for mask in block.whole.rules.masks]
+    return np.asarray(functools.reduce(np.logical_and, answers)) if answers else np.ones((1, 1), bool)
+
+
+def pattern(block: Block, start: int, stop: int) -> Array:
+    """Return ones where all masks allow and zeros elsewhere; for relative masks, the same for equal differences."""
+    rules, queries = block.whole.rules, block.q.shape[-1]
+    if np.ndim(rules.offset) or not all(mask.relative for mask in rules.masks):
+        return allowed(block, Run(start, stop)).astype(block.q.dtype)
+    patterns, place = block.scratch.patterns, (start - block.task.rows.start, stop - start, queries)
+    if place not in patterns:
+        if len(patterns) == KEPT:
+            patterns.clear()
+        patterns[place] = allowed(block, Run(start, stop)).astype(block.q.dtype)
+    return patterns[place]

@@ -9,10 +9,9 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block
-from attn_exp.forms._blocks.asked import reach
 from attn_exp.forms._blocks.block import Sums
 from attn_exp.forms._blocks.memory import lent
-from attn_exp.forms._blocks.operands import Operands, room
+from attn_exp.forms._blocks.operands import Operands, reach, room
 from attn_exp.forms._blocks.plain import finite
 from attn_exp.forms._blocks.tasks import LEAST, Task, cuts
 

@@ -90,8 +90,11 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
 
     Where there are fewer heads than threads, blocks of queries do better: nothing is done, and nothing to be trusted.
     """
-    from attn_exp.forms._blocks.blas import default_threads, one_blas_thread  # noqa: PLC0415 - three tokens need none of it
-    from attn_exp.forms._blocks.threads import together  # noqa: PLC0415
+    from attn_exp.forms._blocks.threads import (  # noqa: PLC0415 - three tokens need none of it
+        default_threads,
+        one_blas_thread,
+        together,
+    )
 
     count, rows, keys = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
     wanted = min(default_threads(), max(count * rows * keys // ALONE + 1, count * keys * READING // ALONE))

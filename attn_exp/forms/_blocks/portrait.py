@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.forms._blocks.block import Sums, divided, forbid, logits, mix, nothing
+from attn_exp.forms._blocks.block import Sums, divided, forbid, logits, mix, nothing, summed, weighed, whole_logits
 from attn_exp.forms._blocks.operands import Block
-from attn_exp.forms._blocks.rows import summed, weighed, whole_logits
 from attn_exp.forms._blocks.tasks import Run, Shape, Task, runs
 from attn_exp.forms.trace import Summary
 

@@ -1,1 +1,0 @@
-"""What must not change, in families: order, sight, and numbers."""
