@@ -12,9 +12,10 @@ from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.experiment.library_conventions import empty_rows
 from attn_exp.experiment.variant import Settled
+from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.heads import pooled, split, together
-from attn_exp.problem.problem import Problem, projected, sides
+from attn_exp.problem.heads import pooled
+from attn_exp.problem.problem import Problem, sides
 from attn_exp.rules.positions.position import Position
 
 
@@ -122,5 +123,5 @@ def first_position(settled: Settled, problem: Problem) -> int:
 def joined(context: Array, settled: Settled, problem: Problem) -> Array:
     """Put the heads side by side `[t h*e]`, and multiply by W_o where the variant has an output projection."""
     if settled.output_projection and problem.projections:
-        return projected(together(context), problem.projections, "o")
-    return together(context)
+        return project("o", join_heads(context), problem.projections)
+    return join_heads(context)

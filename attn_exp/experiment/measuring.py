@@ -19,11 +19,11 @@ from attn_exp.config.schema import Config
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.metrics.errors import errors_in_ulp, largest_errors, row_sum_errors
 from attn_exp.experiment.metrics.first_row import cosines
-from attn_exp.experiment.metrics.spread import entropy, largest_weight, rows_that_share, share_out, shares_by_rule
+from attn_exp.experiment.metrics.spread import largest_weight, rows_that_share, share_out, shares_by_rule
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.experiment.sameness import letters, nearness, partings, words
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.trace import Trace, as_they_lie
+from attn_exp.forms.trace import Trace, as_they_lie, entropy
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import oracle
 from attn_exp.rules.rules import Rules

@@ -11,8 +11,9 @@ from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import At, Given, Recipe, compute
+from attn_exp.forms.steps import split
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.heads import pooled, split
+from attn_exp.problem.heads import pooled
 from attn_exp.problem.problem import Problem
 
 SHOWN = ("q", "scores", "logits", "capped", "masked", "weights", "context", "output")
@@ -40,7 +41,7 @@ def traced(recipe: Recipe, settled: Settled, problem: Problem) -> Trace:
         ValueError: a step does not fit the shapes.
     """
     if problem.weights is not None:
-        return from_weights(recipe, settled, problem)
+        return Trace(**{name: array[0] for name, array in weighed(recipe, settled, problem, 1).items()})
     given = start(settled, problem)
     stages = compute(recipe, given)
     if given.x is None:
@@ -95,11 +96,6 @@ def whole_output(recipe: Recipe, stages: dict[str, Array], problem: Problem) -> 
     weight, bias = (problem.projections.get(name) for name in ("W_o", "b_o"))
     finished: Array = recipe.finish(at, merged, weight, bias)
     return finished
-
-
-def from_weights(recipe: Recipe, settled: Settled, problem: Problem) -> Trace:
-    """Return the trace of a problem that starts at given weights."""
-    return Trace(**{name: array[0] for name, array in weighed(recipe, settled, problem, 1).items()})
 
 
 def weighed(recipe: Recipe, settled: Settled, problem: Problem, copies: int) -> dict[str, Array]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.metric import NotFormedError
-from attn_exp.experiment.metrics.spread import entropy
 from attn_exp.experiment.metrics.targets import ahead, induction, on_delimiters, sink
+from attn_exp.forms.trace import entropy
 
 NAMES = ("previous", "first", "self", "delimiter", "induction", "broad")
 """The patterns, in the order in which readers see them."""

@@ -44,23 +44,14 @@ def tabulated(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
         ApartError: the points do not go together.
         Exception: what `tabulate` raises for one of them.
     """
-    check_together(config)
+    own = any(forms.is_own(variant.form) for variant in config.variant.values())
+    if own or config.published or config.model.family is not None:  # more is kept or asked of these than rows
+        raise ApartError
     _, first, variants = prepared(config)
     if any(variant.computed_in != np.float64 for variant in variants):
         raise ApartError
     count = most(first, variants)
     return [stack(config, first, variants, seeds[start : start + count]) for start in range(0, len(seeds), count)]
-
-
-def check_together(config: Config) -> None:
-    """Refuse runs of which more is kept or asked than a plain table of rows.
-
-    Raises:
-        ApartError: this is one.
-    """
-    own = any(forms.is_own(variant.form) for variant in config.variant.values())
-    if own or config.published or config.model.family is not None:
-        raise ApartError
 
 
 def most(problem: Problem, variants: Sequence[Settled]) -> int:

@@ -139,14 +139,16 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
     recipe = recipe.with_rules(softmax_dtype=None, bend_last=False)
     with np.errstate(all="ignore"):
         q, k, v = sides(recipe, given)
-        at = place_of(recipe, given, q, k)
+        at = replace(At.of_heads(recipe.rules, q, k), past=given.past, apart=given.apart)
+        at = at if given.x is None else replace(at, width=given.x.shape[-1])
         placed = {
             side: recipe.place(at, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
         }
         shared = {"q": placed["q"]} | {side: recipe.share(at, placed[side]) for side in "kv"}
         stages = shared | weighed(recipe, at, **shared)
         if given.x is None:
-            return stages | {"output": again_apart(recipe, at, stages["context"])}
+            context = stages["context"]
+            return stages | {"output": steps.split(recipe.merge(at, context), at.heads) if recipe.wide else context}
         merged = recipe.merge(at, stages["context"])
         weight, bias = (given.arrays.get(name) for name in ("W_o", "b_o"))
         finished = recipe.finish(at, merged, weight, bias) if recipe.output_projection else merged
@@ -169,12 +171,7 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
 
 def cut(recipe: Recipe, heads: Array) -> Array:
     """Return heads `[b h t d]` as the recipe cuts them, where they lie side by side."""
-    return np.asarray(recipe.split(steps.merge(None, heads), heads.shape[1]) if recipe.wide else heads)
-
-
-def again_apart(recipe: Recipe, at: At, context: Array) -> Array:
-    """Return a context as the recipe puts it together, cut into heads `[b h t e]` again."""
-    return np.asarray(steps.split(recipe.merge(at, context), at.heads) if recipe.wide else context)
+    return np.asarray(recipe.split(steps.join_heads(heads), heads.shape[1]) if recipe.wide else heads)
 
 
 def embedded(recipe: Recipe, x: Array) -> Array:
@@ -182,12 +179,6 @@ def embedded(recipe: Recipe, x: Array) -> Array:
     for position in recipe.positions:
         x = np.stack([position.embed(entry) for entry in x])
     return x
-
-
-def place_of(recipe: Recipe, given: Given, q: Array, k: Array) -> At:
-    """Return the sizes of a problem."""
-    width = given.x.shape[-1] if given.x is not None else q.shape[1] * q.shape[-1]
-    return replace(At.of_heads(recipe.rules, q, k), width=width, past=given.past, apart=given.apart)
 
 
 def weighed(recipe: Recipe, at: At, q: Array, k: Array, v: Array | None) -> dict[str, Array]:

@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
 
 def project(side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
-    """Return `x W + b` of one side, `q`, `k` or `v`: `[b t h*d]`."""
-    flat = x @ arrays[f"W_{side}"]
-    bias = arrays.get(f"b_{side}")
-    return np.asarray(flat if bias is None else flat + bias)
+    """Return `x W + b` of one side, `q`, `k`, `v` or `o`, `[... t n]`, or `x W` where there is no b."""
+    flat = (x @ arrays[f"W_{side}"]).astype(x.dtype, copy=False)
+    return np.asarray(flat + arrays[f"b_{side}"][..., None, :] if f"b_{side}" in arrays else flat)
 
 
 def split(flat: Array, count: int) -> Array:
-    """Cut `[b t h*d]` into heads `[b h t d]`: head i owns the numbers from `i d` to `(i + 1) d`."""
-    batch, length, width = flat.shape
-    return flat.reshape(batch, length, count, width // count).swapaxes(1, 2)
+    """Cut `[... t h*d]` into heads `[... h t d]`: head i owns the numbers from `i d` to `(i + 1) d`."""
+    *many, length, width = flat.shape
+    return flat.reshape(*many, length, count, width // count).swapaxes(-3, -2)
 
 
 def place(at: Any, side: str, heads: Array, positions: Sequence[Position]) -> Array:
@@ -163,9 +162,14 @@ def gather(at: Any, context: Array) -> Array:
 
 
 def merge(at: Any, context: Array) -> Array:
-    """Put the heads side by side, `[b t h*e]`."""
-    batch, heads, rows, size = context.shape
-    return context.swapaxes(1, 2).reshape(batch, rows, heads * size)
+    """Put the heads side by side."""
+    return join_heads(context)
+
+
+def join_heads(apart: Array) -> Array:
+    """Turn heads `[... h t e]` into `[... t h*e]`, side by side."""
+    *many, count, length, width = apart.shape
+    return apart.swapaxes(-3, -2).reshape(*many, length, count * width)
 
 
 def finish(at: Any, merged: Array, weight: Array | None, bias: Array | None) -> Array:

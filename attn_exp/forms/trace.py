@@ -35,6 +35,15 @@ class Summary:
     key_edges: Array
 
 
+def entropy(weights: Array) -> Array:
+    """Return `-sum_j w_j ln w_j` of each row `[... t s] -> [... t]`, in nats, with `0 ln 0 = 0`.
+
+    Source: Shannon 1948; of attention rows, Clark et al. 2019, "What Does BERT Look At?", section 3.3.
+    """
+    logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
+    return np.asarray(-(weights * logs).sum(axis=-1))
+
+
 @dataclass(frozen=True)
 class Trace:
     """Every stage of one computation, in order; None where a form never forms it.

@@ -50,12 +50,6 @@ def divisors(size: int) -> str:
     return ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
 
 
-def split(side_by_side: Array, count: int) -> Array:
-    """Turn `[... t h*d]` into `[... h t d]`: head i takes the i-th run of neighbouring columns."""
-    *many, length, width = side_by_side.shape
-    return side_by_side.reshape(*many, length, count, width // count).swapaxes(-3, -2)
-
-
 def pooled(apart: Array, shared: int) -> Array:
     """Return `[... g s d]` from `[... h s d]`: each shared head is the mean of the heads of its group.
 
@@ -69,9 +63,3 @@ def pooled(apart: Array, shared: int) -> Array:
         if count == shared
         else apart.reshape(*many, shared, count // shared, length, size).mean(axis=-3).astype(apart.dtype)
     )
-
-
-def together(apart: Array) -> Array:
-    """Turn `[... h t e]` into `[... t h*e]`, heads side by side."""
-    *many, count, length, width = apart.shape
-    return apart.swapaxes(-3, -2).reshape(*many, length, count * width)

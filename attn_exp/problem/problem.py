@@ -11,6 +11,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
+from attn_exp.forms.steps import project as project_side
 from attn_exp.problem import past
 from attn_exp.problem.drawing import all_drawn, begun
 from attn_exp.problem.embeddings import Start, start, token_names
@@ -110,14 +111,8 @@ def sides(problem: Problem, mark: Callable[[Array], Array] = lambda x: x) -> tup
     assert problem.x is not None
     x = mark(problem.x)
     source = x if problem.memory is None else mark(problem.memory)
-    q = projected(x[..., problem.past :, :], problem.projections, "q")
-    return q, projected(source, problem.projections, "k"), projected(source, problem.projections, "v")
-
-
-def projected(x: Array, arrays: Mapping[str, Array], letter: str) -> Array:
-    """Return `x W + b`, or `x W` where there is no b, of a problem or of each of a stack of them."""
-    product = (x @ arrays[f"W_{letter}"]).astype(x.dtype, copy=False)
-    return product + arrays[f"b_{letter}"][..., None, :] if f"b_{letter}" in arrays else product
+    q = project_side("q", x[..., problem.past :, :], problem.projections)
+    return q, project_side("k", source, problem.projections), project_side("v", source, problem.projections)
 
 
 def starting_late(config: Config, given: Start) -> Problem:

@@ -11,7 +11,7 @@ import pytest
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sameness import letter
-from attn_exp.problem.heads import split
+from attn_exp.forms.steps import split
 from tests.compose import comparison
 
 RANDOM = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=3")

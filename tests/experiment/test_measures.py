@@ -22,6 +22,7 @@ from attn_exp.experiment.metrics import (
     targets,
 )
 from attn_exp.experiment.sharpness import softmax_entropy
+from attn_exp.forms.trace import entropy
 from tests.compose import comparison
 from tools.fuzz.metrics import attempt
 
@@ -35,8 +36,8 @@ UNIFORM, ONE = np.full((1, 2, 4), 0.25), np.eye(4)[None, :2]
 
 
 def test_entropy_of_the_udl_notebook() -> None:
-    np.testing.assert_allclose(spread.entropy(UDL)[0], [0.01265759, 0.03593554, 0.07120013], atol=6e-8)
-    np.testing.assert_allclose(spread.entropy(UDL_SCALED)[0], [0.16743336, 0.25694297, 0.4830327], atol=3e-7)
+    np.testing.assert_allclose(entropy(UDL)[0], [0.01265759, 0.03593554, 0.07120013], atol=6e-8)
+    np.testing.assert_allclose(entropy(UDL_SCALED)[0], [0.16743336, 0.25694297, 0.4830327], atol=3e-7)
     assert spread.largest_weight(UDL).mean() == pytest.approx(0.99360720, abs=1e-8)
     assert spread.largest_weight(UDL_SCALED).mean() == pytest.approx(0.91874961, abs=1e-8)
 

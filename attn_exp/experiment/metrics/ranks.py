@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.metric import Metric, finite_weights, stage
-from attn_exp.experiment.metrics.spread import entropy
+from attn_exp.forms.trace import entropy
 
 
 def effective_rank(matrix: Array) -> Array:

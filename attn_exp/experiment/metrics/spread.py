@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject, mean, weights
-from attn_exp.forms.trace import Trace
+from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.rules import Rules
 
 PRINTED = 0.02
@@ -51,15 +51,6 @@ def shares(subject: Subject) -> Array:
     if not share_out(subject.trace, subject.settled.rules):
         raise NotFormedError
     return weights(subject)
-
-
-def entropy(weights: Array) -> Array:
-    """Return `-sum_j w_j ln w_j` of each row `[... t s] -> [... t]`, in nats, with `0 ln 0 = 0`.
-
-    Source: Shannon 1948; of attention rows, Clark et al. 2019, "What Does BERT Look At?", section 3.3.
-    """
-    logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
-    return np.asarray(-(weights * logs).sum(axis=-1))
 
 
 def effective_keys(weights: Array) -> Array:

@@ -10,7 +10,7 @@ from attn_exp.arrays import Array
 from attn_exp.forms._blocks.block import Sums, divided, forbid, logits, mix, nothing, summed, weighed, whole_logits
 from attn_exp.forms._blocks.operands import Block
 from attn_exp.forms._blocks.tasks import Run, Shape, Task, runs
-from attn_exp.forms.trace import Summary
+from attn_exp.forms.trace import Summary, entropy
 
 CELLS = 128
 """Rows and columns of a heat map: what a picture of a page's width can show."""
@@ -29,10 +29,10 @@ def summary_of(weights: Array, most: int) -> Summary:
     """Return the summary of weights `[... h t s]` that are there as a whole."""
     rows, keys = (edges(size, most) for size in weights.shape[-2:])
     sums = np.add.reduceat(np.add.reduceat(weights, rows[:-1], axis=-2), keys[:-1], axis=-1)
-    entropy = -np.where(weights > 0, weights * np.log(np.where(weights > 0, weights, 1)), 0).sum(axis=-1)
+    entropies = entropy(np.where(weights > 0, weights, 0))
     return Summary(
-        entropy=entropy,
-        effective_keys=np.exp(entropy),
+        entropy=entropies,
+        effective_keys=np.exp(entropies),
         largest_weight=weights.max(axis=-1, initial=0),
         sink_mass=weights[..., :1].sum(axis=-1),
         heat=sums / (np.diff(rows)[:, None] * np.diff(keys)),
@@ -103,9 +103,8 @@ def portray_whole(block: Block, marks: Array) -> tuple[Sums, Portrait]:
     masked = whole_logits(block)
     weights = weighed(block, masked)
     context = mix(weights.mT, block.v)
-    logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
     portrait = Portrait(
-        entropy=-(weights * logs).sum(axis=-1),
+        entropy=entropy(weights),
         largest=weights.max(axis=-1, initial=0),
         sink=weights[..., :1].sum(axis=-1),
         cells=binned(weights.mT, Run(0, block.whole.shape.keys), marks),

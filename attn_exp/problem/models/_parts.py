@@ -10,8 +10,8 @@ from attn_exp.arrays import Array
 from attn_exp.errors import UserError, unknown
 from attn_exp.forms import pipeline
 from attn_exp.forms.pipeline import Recipe
+from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.problem.files.checkpoint import Checkpoint
-from attn_exp.problem.heads import split, together
 from attn_exp.problem.models.model import Layer
 from attn_exp.rules import masks, positions
 from attn_exp.rules.rules import Rules
@@ -40,7 +40,7 @@ def attend(layer: Layer) -> Array:
     It is the pipeline, a head at a time: all logits of a long text may not fit into memory.
     """
     size = layer.arrays["W_q"].shape[1] // layer.head
-    q, k, v = (split(side, side.shape[1] // size) for side in (times(layer, layer.x, letter) for letter in "qkv"))
+    q, k, v = (split(side, side.shape[1] // size) for side in (project(one, layer.x, layer.arrays) for one in "qkv"))
     places = np.arange(len(layer.x))
     for position in positions(layer.position):
         q, k = position.turn(q, places), position.turn_key(k, places)
@@ -50,15 +50,7 @@ def attend(layer: Layer) -> Array:
     for head in range(len(q)):
         shared = slice(head * len(k) // len(q), head * len(k) // len(q) + 1)
         context[head] = pipeline.attend(recipe, q[head : head + 1], k[shared], v[shared]).context
-    return times(layer, together(context), "o")
-
-
-def times(layer: Layer, x: Array, letter: str) -> Array:
-    """Return `x W + b`."""
-    product: Array = x @ layer.arrays[f"W_{letter}"]
-    if f"b_{letter}" in layer.arrays:
-        product += layer.arrays[f"b_{letter}"]
-    return product
+    return project("o", join_heads(context), layer.arrays)
 
 
 def named(*pairs: tuple[Array, Array | None]) -> dict[str, Array]:
