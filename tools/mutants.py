@@ -54,7 +54,7 @@ MUTANTS = [
     Mutant("a rounded sum is taken for the nearest", "reference/stack.py", "np.argwhere(~sure)", "()", ("tests/reference/test_stack.py",)),
     Mutant("many sums go in another order", "forms/trace.py", "np.stack([array.transpose(order) for array in there]).transpose(0, *(1 + np.argsort(order)))", "np.stack(there)", ("tests/sweeps/test_stack.py",)),
     Mutant("bent logits are stacked", "rules/rules.py", "type(rule).bend is Score.bend", "True", ("tests/sweeps/test_stack.py",)),
-    Mutant("letters by the wrong unit", "experiment/sameness.py", "nearness(answer(trace), answer(traces[other]), coarser", "nearness(answer(traces[other]), answer(trace), coarser", ("tests/sweeps/test_stack.py",)),
+    Mutant("letters by the wrong unit", "experiment/sameness.py", "coarser(kinds[name], kinds[other])", "kinds[other]", LENT),
     Mutant("heads split by stride", "forms/steps.py", "reshape(*many, length, count, width // count).swapaxes(-3, -2)", "reshape(*many, length, width // count, count).swapaxes(-2, -1).swapaxes(-3, -2)"),
     Mutant("heads in the wrong order", "forms/steps.py", "return apart.swapaxes(-3, -2)", "return apart[..., ::-1, :, :].swapaxes(-3, -2)"),
     Mutant("no max-subtraction", "rules/normalizers/softmax.py", "np.where(np.isneginf(largest), largest.dtype.type(0), largest)", "np.zeros_like(largest)"),
