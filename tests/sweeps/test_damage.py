@@ -110,15 +110,21 @@ def test_a_table_that_was_damaged_is_joined_again(swept: Path, tmp_path: Path) -
         assert table.read_bytes() == expected
 
 
+def unseal(folder: Path) -> None:
+    """Let a sweep be as it was written before names sealed its parts."""
+    for path in parts(folder):
+        path.replace(path.with_name(path.name[:24] + path.suffix))
+    manifest = the_sweep(folder) / "manifest.json"
+    about = json.loads(manifest.read_text())
+    before = {key: about[key] for key in about if key not in ("sealed", "tally", "words", "results")}
+    manifest.write_text(json.dumps(before))
+
+
 def test_parts_from_before_names_sealed_them_are_collected(swept: Path, tmp_path: Path) -> None:
     shutil.copytree(swept / "outputs", tmp_path / "outputs")
     folder = the_sweep(tmp_path)
     expected = (folder / "results.csv").read_bytes()
-    for path in parts(tmp_path):
-        path.replace(path.with_name(f"{path.name[:24]}.csv"))
-    about = json.loads((folder / "manifest.json").read_text())
-    before = {key: about[key] for key in about if key not in ("sealed", "tally", "words", "results")}
-    (folder / "manifest.json").write_text(json.dumps(before))
+    unseal(tmp_path)
     said, _ = quickly(tmp_path, "collect", str(folder))
     assert "80 points, 0 failed" in said
     assert (folder / "results.csv").read_bytes() == expected
@@ -131,11 +137,7 @@ def test_parquet_parts_from_before_names_sealed_them_are_collected(tmp_path: Pat
     words = ("-m", "head=1,2", "seed=0,1", "sweep.format=parquet", "sweep.chunk=2", "sweep.engine=serial")
     run(tmp_path, *words, "report=none")
     folder = the_sweep(tmp_path)
-    for path in parts(tmp_path):
-        path.replace(path.with_name(f"{path.name[:24]}.parquet"))
-    about = json.loads((folder / "manifest.json").read_text())
-    before = {key: about[key] for key in about if key not in ("sealed", "tally", "words", "results")}
-    (folder / "manifest.json").write_text(json.dumps(before))
+    unseal(tmp_path)
     said, _ = run(tmp_path, "collect", str(folder))
     assert "4 points, 0 failed" in said
     cut_in_a_number(tmp_path)
