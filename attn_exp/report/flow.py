@@ -85,12 +85,12 @@ class Box(NamedTuple):
     @property
     def size(self) -> str:
         """How many rows and columns it has."""
-        return words.SIZE.format(rows=self.rows, columns=self.columns)
+        return f"{self.rows} × {self.columns}"
 
     @property
     def sizes(self) -> str:
         """Its size, and of how many heads."""
-        return words.HEADS_OF_SIZE.format(heads=self.heads, size=self.size) if self.heads > 1 else self.size
+        return f"{self.heads} of {self.size}" if self.heads > 1 else self.size
 
     @property
     def word(self) -> str:
@@ -284,7 +284,7 @@ def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapp
     for name in COLUMNS:
         below = f"flat {name}" if f"flat {name}" in known else name
         source = "memory" if "memory" in known and name != "q" else "x"
-        done = [words.NEW_ROWS] if name == "q" and problem.past else []
+        done = ["new rows"] if name == "q" and problem.past else []
         way = ", ".join(filter(None, [*done, turned(settled, name) if below == name else ""]))
         yield Link(source, f"W_{name}")
         yield Link(f"W_{name}", below, way)
@@ -303,11 +303,11 @@ def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapp
 def step_said(stage: str, settled: Settled, notes: Mapping[str, str]) -> str:
     """Return what is done to reach a stage, in a few letters."""
     if stage == "logits":
-        return words.SCALED_BY.format(multiplier=f"{settled.multiplier:.4g}")
+        return "× c = {multiplier}".format(multiplier=f"{settled.multiplier:.4g}")
     if stage in ("weights", "lse"):
         return settled.rules.normalizer.name if stage == "weights" else ""
     if stage == "scores":
-        return words.Q_TIMES_K if settled.rules.pairing is None else registry.name_of(settled.rules.pairing)
+        return "Q Kᵀ" if settled.rules.pairing is None else registry.name_of(settled.rules.pairing)
     return notes.get(stage, "")
 
 
@@ -397,15 +397,15 @@ def owner(split: Splitting, name: str, part: int) -> str:
     if len(numbers) == 1:
         return words.HEAD.format(number=numbers[0])
     all_of_them = ", ".join(map(str, numbers)) if split.tiled else counted(numbers[0], numbers[-1])
-    return words.HEADS_FOR.format(numbers=all_of_them)
+    return f"heads {all_of_them}"
 
 
 def several(heads: int, settled: Settled) -> tuple[str, ...]:
     """Say that this is done in each head, and how many heads read the same keys and values; then in fewer words."""
-    each = words.IN_EACH_HEAD.format(count=heads)
+    each = f"in each of {heads} heads"
     share = settled.heads.query // settled.heads.shared
     if share > 1:
-        more = words.ONE_K_AND_V if settled.heads.shared == 1 else words.SHARE_K_AND_V
+        more = "{each}, one K and V for all" if settled.heads.shared == 1 else "{each}, {count} share a K and V"
         return more.format(each=each, count=share), each, words.COUNT_HEADS.format(count=heads)
     return each, words.COUNT_HEADS.format(count=heads)
 
@@ -417,14 +417,14 @@ def shares(split: Splitting, name: str, shape: Sequence[int]) -> tuple[Share, ..
     pooled = 1 if name == "q" else split.pooled
     heads, width = shape[0], pooled * split.flat[name] // split.parts[name]
     shared = split.parts[name] // pooled
-    into = words.MEAN_TO_HEAD if pooled > 1 else words.TO_HEAD
+    into = "mean → {head}" if pooled > 1 else "→ head {head}"
     return shortened(
         [
             Share(
                 columns(head % shared if split.tiled else head, width),
                 into.format(head=head + 1),
-                words.TO_NUMBER.format(head=head + 1),
-                words.MEANS if pooled > 1 else "",
+                f"→ {head + 1}",
+                "means" if pooled > 1 else "",
             )
             for head in chosen(heads)
         ],
@@ -434,7 +434,7 @@ def shares(split: Splitting, name: str, shape: Sequence[int]) -> tuple[Share, ..
 
 def side_by_side(heads: int, width: int) -> tuple[Share, ...]:
     """Return which columns each head becomes."""
-    parts = [words.TO_COLUMNS.format(columns=columns(head, width)) for head in chosen(heads)]
+    parts = [f"→ {columns(head, width)}" for head in chosen(heads)]
     names = [words.HEAD.format(number=head + 1) for head in chosen(heads)]
     return shortened([Share(name, part, part) for name, part in zip(names, parts, strict=True)], heads)
 
@@ -464,4 +464,4 @@ def columns(part: int, width: int) -> str:
 
 def counted(first: int, last: int) -> str:
     """Return numbers from the first to the last: `3–4`."""
-    return words.RANGE.format(first=first, last=last)
+    return f"{first}–{last}"

@@ -9,15 +9,27 @@ from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.report import words
 
 FORMULAS = {
-    "q": words.FORMULA_SIDE, "k": words.FORMULA_SIDE, "v": words.FORMULA_SIDE, "scores": words.FORMULA_SCORES,
-    "logits": words.FORMULA_LOGITS, "capped": words.FORMULA_CAPPED, "masked": words.FORMULA_MASKED,
-    "weights": words.FORMULA_WEIGHTS, "context": words.FORMULA_CONTEXT, "output": words.FORMULA_OUTPUT,
-}  # fmt: skip
+    "q": words.FORMULA_SIDE,
+    "k": words.FORMULA_SIDE,
+    "v": words.FORMULA_SIDE,
+    "scores": "scores = q kᵀ",
+    "logits": "logits = scores × {scale}",
+    "capped": "capped = {cap} tanh(logits / {cap})",
+    "masked": "masked = {logits} + {added}, −∞ where a token may not look",
+    "weights": "weights = exp(logit) / sum of exp over the row",
+    "context": "context = weights v",
+    "output": "output = context of all heads, side by side{projection}",
+}
 TURNED = {
-    "q": words.TURNED_SIDE, "k": words.TURNED_SIDE, "v": words.TURNED_SIDE, "scores": words.TURNED_SCORES,
-    "weights": words.TURNED_WEIGHTS, "context": words.TURNED_CONTEXT, "output": words.TURNED_OUTPUT,
-}  # fmt: skip
-OTHER_WEIGHTS = {"sum": words.WEIGHTS_BY_SUM, "sigmoid": words.WEIGHTS_BY_SIGMOID}
+    "q": words.TURNED_SIDE,
+    "k": words.TURNED_SIDE,
+    "v": words.TURNED_SIDE,
+    "scores": "scores = kᵀ q: a column for each query",
+    "weights": "weights = exp(logit) / sum of exp over the column",
+    "context": "context = v weights",
+    "output": "output = context of all heads, one below the other",
+}
+OTHER_WEIGHTS = {"sum": "weights = logit / sum", "sigmoid": "weights = 1 / (1 + exp(−logit)), each by itself"}
 CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
 """Stages after q, k and v, each before the one that it is made of."""
 
@@ -37,7 +49,7 @@ def between(paper: Paper, stage: str) -> Iterator[str]:
     """Yield how a stage that no box asks is computed, where it is not the stage before it again."""
     if stage == "logits":
         plain = paper.sheet.settled.multiplier == 1
-        yield words.LOGIT_IS_SCORE if plain else words.LOGIT_IS.format(scale=scale(paper))
+        yield "logit = score" if plain else f"logit = score × {scale(paper)}"
     elif not (
         (stage == "capped" and paper.cap is None)
         or (stage == "masked" and paper.added is None)
@@ -50,17 +62,17 @@ def of_stage(paper: Paper, stage: str) -> str:
     """Return how a stage is computed from the one before."""
     settled, projections = paper.sheet.settled, paper.sheet.problem.projections
     if stage == "output" and lone(paper):
-        return words.TURNED_LONE_OUTPUT if paper.turned else words.FORMULA_LONE_OUTPUT
+        return "output = v weights" if paper.turned else "output = weights v"
     text = (TURNED if paper.turned else {}).get(stage, FORMULAS[stage])
     if stage == "output" and paper.turned and settled.output_projection:
-        text = words.TURNED_MIXED_OUTPUT
+        text = "output = W_oᵀ times the context of all heads, one below the other"
     if stage == "weights":
         text = OTHER_WEIGHTS.get(settled.rules.normalizer.name, text) + extra(paper)
     logits = "logits" if paper.cap is None else "capped"
     cap = "" if paper.cap is None else f"{paper.cap:.10g}"
     told = text.format(
         side=stage, source=source(paper, stage), scale=scale(paper), cap=cap,
-        logits=logits, added=words.ADDED, projection=words.TIMES_W_O if settled.output_projection else "",
+        logits=logits, added=words.ADDED, projection=", times W_o" if settled.output_projection else "",
     )  # fmt: skip
     bias = "b_o" if stage == "output" and settled.output_projection else f"b_{stage}" if stage in "qkv" else ""
     return told + (f" + {bias}" if bias in projections else "") + turning(paper, stage)
@@ -74,14 +86,14 @@ def source(paper: Paper, stage: str) -> str:
 def extra(paper: Paper) -> str:
     """Return the logit of no key that takes part in the sum, or those of all heads."""
     numbers = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
-    return words.WITH_EXTRA.format(logits=numbers) if numbers else ""
+    return f", one more logit in the sum: {numbers}" if numbers else ""
 
 
 def turning(paper: Paper, stage: str) -> str:
     """Return which positions turn q and k, if any do."""
     turning = [position for position in paper.sheet.settled.positions if not position.changes_x]
     names = " and ".join(type(position).__name__ for position in turning)
-    return words.TURNED_BY.format(position=names) if names and stage in ("q", "k") else ""
+    return f", turned by {names}" if names and stage in ("q", "k") else ""
 
 
 def lone(paper: Paper) -> bool:
@@ -97,5 +109,5 @@ def scale(paper: Paper) -> str:
         return few
     number = round(multiplier**-2) if multiplier else 0
     if number and math.isclose(number**-0.5, multiplier):
-        return words.ROOT_OF.format(scale=few, number=number)
+        return f"{few} (1/√{number})"
     return f"{multiplier:.10g}"

@@ -45,11 +45,11 @@ def index_page(listed: Sequence[Listed]) -> str:
     columns = differing(readable, common) if len(listed) > 1 else []
     titled = any(entry.title for entry in listed)
     heads = [
-        words.RUN,
-        *[words.TITLE] * titled,
+        "run",
+        *["title"] * titled,
         *columns,
-        words.OTHER_SETTINGS if columns else words.SETTINGS,
-        words.STARTED,
+        "other settings" if columns else words.SETTINGS,
+        "started",
     ]
     rest = [{key: value for key, value in values.items() if key not in common} for values in settings]
     rows = [line_of(entry, values, columns, titled) for entry, values in zip(listed, rest, strict=True)]
@@ -58,16 +58,16 @@ def index_page(listed: Sequence[Listed]) -> str:
         if common
         else ""
         if listed
-        else words.NOTHING_YET
+        else "Nothing here yet: python -m attn_exp computes a first run."
     )
     style, script = inline(template_text("index.css")), scripts("index.js")
     return Template(template_text("index.html")).substitute(
         policy=policy(style, script),
         style=style,
         script=script,
-        title=words.RUNS_AND_SWEEPS,
-        filter=words.FILTER,
-        count=words.COUNT_SHOWN.format(shown=f'<output id="shown">{len(listed):,}</output>', all=f"{len(listed):,}"),
+        title="Runs and sweeps",
+        filter="Filter by words, all of which must occur",
+        count="{shown} of {all}.".format(shown=f'<output id="shown">{len(listed):,}</output>', all=f"{len(listed):,}"),
         common=safe(remark, 1000),
         heads="".join(map(head_of, heads)),
         rows="\n".join(rows),

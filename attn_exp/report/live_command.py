@@ -15,7 +15,6 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem
-from attn_exp.report import words
 
 INPUTS = {"x": "embeddings.vectors", "memory": "embeddings.memory.vectors"}
 DRAWN = ("distribution", "low", "high", "generator", "seed", "file", "text", "array", "columns", "source")
@@ -174,7 +173,7 @@ def as_yaml_file(line: Sequence[str], later: Mapping[str, str]) -> dict[str, Any
 def top_of_file(defaults: Sequence[str], folders: Sequence[str]) -> str:
     """Return the first lines of the file: where it belongs, how it is run, and the files that it starts from."""
     folder = folders[0] if folders else "mine"
-    told = words.SAVE_AS.format(
+    told = "Save as {file}, then: {command}".format(
         file=f"{folder}/experiment/{NAME}.yaml", command=shlex.join([*PROGRAM, FOLDER, folder, f"experiment={NAME}"])
     )
     lines = ["# @package _global_", f"# {told}", "defaults:", *(f"  {line}" for line in [*defaults, "- _self_"])]

@@ -9,8 +9,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from attn_exp.report import words
-
 NUMBER = r"-?[0-9.]+(e[+-]?[0-9]+)?"
 BLOCKS = "[█▒·]+"
 """A row of the picture of a mask."""
@@ -24,7 +22,7 @@ SIGN = re.compile(r"(?<!\w)-(?=[0-9.i])")
 def brief(value: object) -> str:
     """Write a value in few characters: yes and no, floats in four significant digits."""
     if isinstance(value, bool):
-        return words.YES if value else words.NO
+        return "yes" if value else "no"
     if not isinstance(value, float):
         return str(value)
     if math.isnan(value):

@@ -134,23 +134,23 @@ def starts(problem: Problem) -> dict[str, Array]:
 def reason(comparison: Comparison, settled: Settled) -> str:
     """Say why a page cannot compute a variant, in half a sentence; nothing where it can."""
     if settled.own is not None or forms.is_own(settled.form):
-        return words.WHY_OWN_CODE
+        return "this variant is code of your own, which a page does not run"
     if settled.mistakes:
-        return words.WHY_MISTAKE.format(mistake=settled.mistake)
+        return f"this variant makes a mistake on purpose, {settled.mistake}"
     if settled.form not in forms.NAMES:
-        return words.WHY_OUTSIDE.format(form=settled.form)
+        return f"form={settled.form} comes from outside the package"
     if settled.computed_in != np.float64:
-        return words.WHY_COARSE.format(whose=words.THIS_VARIANT_ROUNDS, kinds=settled.computed_in)
+        return words.WHY_COARSE.format(whose="this variant rounds to", kinds=settled.computed_in)
     return of_the_input(comparison) or of_the_rules(settled) or of_the_size(comparison.problem, settled)
 
 
 def of_the_input(comparison: Comparison) -> str:
     """Say what of the input stands against it."""
     if comparison.config.model.family is not None:
-        return words.WHY_TRAINED
+        return "its numbers are those of a trained model"
     coarse = {str(array.dtype) for array in starts(comparison.problem).values()} - {"float64"}
     kinds = f" {words.AND} ".join(sorted(coarse))
-    return words.WHY_COARSE.format(whose=words.ITS_NUMBERS_ARE, kinds=kinds) if coarse else ""
+    return words.WHY_COARSE.format(whose="its numbers are", kinds=kinds) if coarse else ""
 
 
 def of_the_rules(settled: Settled) -> str:
@@ -161,12 +161,12 @@ def of_the_rules(settled: Settled) -> str:
     from attn_exp.rules.absent import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
 
     if any(isinstance(mask, AbsentMask) for mask in rules.masks):
-        return words.WHY_NO_MASK
+        return "the code of its mask is not at hand"
     if rules.bend_last or np.ndim(rules.offset):
-        return words.WHY_ORDER
+        return "its rules are in an order that a page does not know"
     strange: list[Score | Position] = [rule for rule in rules.scores if not (rule.bends_as_known() and paired(rule))]
     strange += [position for position in settled.positions if type(position) not in (Rope, Sinusoidal)]
-    named = words.THE_RULE.format(name=registry.name_of(strange[0])) if strange else ""
+    named = f"the rule {registry.name_of(strange[0])}" if strange else ""
     return words.WHY_PYTHON_ALONE.format(what=named) if named else ""
 
 
@@ -180,8 +180,16 @@ def of_the_size(problem: Problem, settled: Settled) -> str:
     numbers = sum(array.size for array in starts(problem).values())
     weights = settled.head * len(problem.tokens) * problem.keys
     if numbers > MOST_STARTS:
-        return words.WHY_NUMBERS.format(count=f"{numbers:,}", most=f"{MOST_NUMBERS:,}")
-    return words.WHY_WEIGHTS.format(count=f"{weights:,}", most=f"{MOST_WEIGHTS:,}") if weights > MOST_WEIGHTS else ""
+        return "the run starts from {count} numbers, and a page computes with up to {most}".format(
+            count=f"{numbers:,}", most=f"{MOST_NUMBERS:,}"
+        )
+    return (
+        "it has {count} weights, and a page computes up to {most}".format(
+            count=f"{weights:,}", most=f"{MOST_WEIGHTS:,}"
+        )
+        if weights > MOST_WEIGHTS
+        else ""
+    )
 
 
 def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def tables(comparison: Comparison) -> list[Table]:
     shown = [
         Table(
             "comparison",
-            words.PAPER_COMPARISON,
+            "Variants of attention on one input; error against a scalar reference, shift against the first row.",
             tuple(COLUMNS[name].title for name in NAMES),
             tuple(tuple(cell(row, name) for name in NAMES) for row in rows),
         )
@@ -67,7 +67,7 @@ def tables(comparison: Comparison) -> list[Table]:
             for result in comparison.published
         )
         head = (words.QUANTITY, words.LARGEST_DIFFERENCE, words.TOLERANCE, words.AGREES)
-        shown.append(Table("published", words.PAPER_PUBLISHED, head, tuple(lines)))
+        shown.append(Table("published", "Printed results, held against the computed ones.", head, tuple(lines)))
     return shown
 
 
@@ -110,7 +110,7 @@ def latex(table: Table) -> str:
     columns = [latex_column(column[1:]) for column in zip(table.head, *table.lines, strict=True)]
     return "\n".join(
         (
-            f"% {words.PAPER_NEEDS.format(tables=BOOKTABS, letters=FONTENC)}",
+            f"% {BOOKTABS} and, for pdfLaTeX, {FONTENC}",
             r"\begin{table}",
             r"  \centering",
             r"  \footnotesize",

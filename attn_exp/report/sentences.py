@@ -38,9 +38,9 @@ def who_agrees(rows: Sequence[Row]) -> str:
     parts = [agreement(members) for members in groups.values() if len(members) > 1]
     first = computed[0]
     parts += [departure(members, first) for members in groups.values() if members[0].same_as != first.same_as]
-    parts = parts or [words.ONLY_COMPUTED.format(variant=first.variant)]
+    parts = parts or [f"Only {first.variant} was computed"]
     lacking = [row for row in rows if row.note and not row.same_as]
-    parts += [words.NOT_COMPUTED.format(variant=row.variant, note=row.note) for row in lacking]
+    parts += [f"{row.variant} was not computed: {row.note}" for row in lacking]
     parts += [f"{row.variant}: {row.note}" for row in rows if row.note and row.same_as]
     return f"{'; '.join(parts)}."
 
@@ -51,18 +51,26 @@ def agreement(members: Sequence[Row]) -> str:
     for row in members:
         if row.computed_in != members[0].computed_in:
             others.setdefault(row.computed_in, []).append(row.variant)
-    types = (words.OTHERS_IN_TYPE.format(variants=listed(names), type=kind) for kind, names in others.items())
+    types = (f"{listed(names)} in {kind}" for kind, names in others.items())
     variants = listed([row.variant for row in members])
-    return ", ".join([words.SAME_FUNCTION.format(variants=variants, letter=members[0].same_as), *types])
+    return ", ".join([f"{variants} compute the same function ({members[0].same_as})", *types])
 
 
 def departure(members: Sequence[Row], first: Row) -> str:
     """Say how far a group of variants is from the first row."""
     far = max(row.shift for row in members)
     if math.isnan(far):
-        text = words.DIFFERS_IN_SHAPE if len(members) == 1 else words.DIFFER_IN_SHAPE
+        text = (
+            "{variants} differs from {first} in the shape of the output"
+            if len(members) == 1
+            else "{variants} differ from {first} in the shape of the output"
+        )
     else:
-        text = words.DIFFERS_BY if len(members) == 1 else words.DIFFER_BY
+        text = (
+            "{variants} differs from {first} by up to {far:.2g} in the output"
+            if len(members) == 1
+            else "{variants} differ from {first} by up to {far:.2g} in the output"
+        )
     return text.format(variants=listed([row.variant for row in members]), first=first.variant, far=far)
 
 
@@ -73,24 +81,24 @@ def listed(names: Sequence[str]) -> str:
 
 def agreed(agreements: Sequence[Agreement]) -> str:
     """Say how many published results a run agrees with, and which could not be compared."""
-    tally = words.COUNT_OF.format(count=sum(result.agrees for result in agreements), all=len(agreements))
+    tally = f"{sum(result.agrees for result in agreements)} of {len(agreements)}"
     sentence = words.PUBLISHED_AGREE.format(tally=tally)
     others = [
-        words.PUBLISHED_HAS.format(quantity=result.quantity, computed=result.computed)
-        for result in agreements
-        if math.isnan(result.largest_difference)
+        f"{result.quantity} has {result.computed}" for result in agreements if math.isnan(result.largest_difference)
     ]
-    return f"{sentence} {words.CHOOSE_A_PART.format(others='; '.join(others))}" if others else sentence
+    if not others:
+        return sentence
+    return f"{sentence} {'; '.join(others)}; row: and first: in its entry say which part to compare."
 
 
 SPOKEN = {
-    "x": words.INPUT,
-    "q": words.QUERIES,
-    "k": words.KEYS,
-    "v": words.VALUES,
-    "capped": words.BENT_LOGITS,
-    "masked": words.MASKED_LOGITS,
-    "lse": words.LOG_SUM_EXP,
+    "x": "input",
+    "q": "queries",
+    "k": "keys",
+    "v": "values",
+    "capped": "bent logits",
+    "masked": "masked logits",
+    "lse": "log-sum-exp",
 }
 """Stages whose names are not words, as a sentence or a heading says them."""
 
@@ -104,10 +112,15 @@ def whose_tokens(problem: Problem) -> str:
     """Say whose tokens ask and whose are looked at; nothing where they are the same."""
     queries, keys = len(problem.tokens), problem.keys
     if problem.memory is not None:
-        return words.QUERIES_FROM_X.format(queries=many(queries, words.TOKEN), keys=many(keys, words.TOKEN))
+        asking, asked = many(queries, words.TOKEN), many(keys, words.TOKEN)
+        return f"Queries come from x ({asking}), keys and values from the memory ({asked})."
     if problem.past:
-        last = (words.LAST_HAS_A_QUERY if queries == 1 else words.LAST_HAVE_QUERIES).format(queries=queries)
-        text = words.ONE_IS_PAST if problem.past == 1 else words.SOME_ARE_PAST
+        last = ("the last has a query" if queries == 1 else "the last {queries} have queries").format(queries=queries)
+        text = (
+            "The first of {keys} tokens is past: it has a key and a value, and only {last}."
+            if problem.past == 1
+            else "The first {past} of {keys} tokens are past: they have keys and values, and only {last}."
+        )
         return text.format(past=problem.past, keys=keys, last=last)
     return ""
 
@@ -116,17 +129,19 @@ def usual_title(problem: Problem) -> str:
     """Return the heading of a report without one of its own."""
     tokens = many(len(problem.tokens), words.TOKEN)
     if problem.memory is not None:
-        return words.OVER_A_MEMORY.format(tokens=tokens, keys=problem.keys)
-    return (words.AFTER_PAST if problem.past else words.OVER_TOKENS).format(tokens=tokens, past=problem.past)
+        return f"Attention of {tokens} over a memory of {problem.keys}"
+    return ("Attention of {tokens} after {past} past" if problem.past else "Attention over {tokens}").format(
+        tokens=tokens, past=problem.past
+    )
 
 
 def name_of_columns(problem: Problem) -> str:
     """Return what the columns of a map are."""
     if problem.memory is not None:
-        return words.KEY_OF_MEMORY
+        return "key (memory)"
     if problem.past == 1:
-        return words.KEY_ONE_PAST
-    return (words.KEY_SOME_PAST if problem.past else words.KEY).format(past=problem.past)
+        return "key (the first is past)"
+    return ("key (the first {past} are past)" if problem.past else words.KEY).format(past=problem.past)
 
 
 NOT_A_PIN = ("form", "output_projection")
@@ -144,11 +159,15 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
             continue
         pinned = pinned_alike(comparison, row.variant, leader)
         if pinned:
-            said.append(words.PINS.format(variant=row.variant, pins=pinned))
+            said.append(f"{row.variant} pins {pinned}.")
         else:
             forms.setdefault(leader, []).append(row.variant)
     others = [
-        (words.OTHER_FORM if len(names) == 1 else words.OTHER_FORMS).format(variants=listed(names), leader=leader)
+        (
+            "{variants} computes what {leader} does, in another form."
+            if len(names) == 1
+            else "{variants} compute what {leader} does, in another form."
+        ).format(variants=listed(names), leader=leader)
         for leader, names in forms.items()
         if any(comparison.config.variant[name].form != comparison.config.variant[leader].form for name in names)
     ]
@@ -164,8 +183,8 @@ def pinned_alike(comparison: Comparison, name: str, leader: str) -> str:
     }
     already = [word for key, word in own_words.items() if mine[key] == getattr(config, key)]
     idle = [word for word in own_words.values() if word not in already]
-    parts = [words.PINNED_ALREADY.format(pins=listed(already))] if already else []
-    parts += [words.PINNED_IDLE.format(pins=listed(idle))] if idle else []
+    parts = [f"{listed(already)}, which this run has already"] if already else []
+    parts += [f"{listed(idle)}, which changes nothing here"] if idle else []
     return f"; {words.AND} ".join(parts)
 
 
@@ -181,7 +200,7 @@ def where_functions_part(comparison: Comparison) -> list[str]:
     leaders = {row.same_as: row for row in reversed(rows)}
     others = [row for row in rows if leaders[row.same_as] is row and row.same_as != rows[0].same_as]
     checked = [row for row in rows if row.checked]
-    last = accuracy(checked, len(comparison.problem.tokens)) if checked else words.NONE_CHECKED
+    last = accuracy(checked, len(comparison.problem.tokens)) if checked else "No variant was checked."
     return [*(parting_sentence(comparison, rows[0], row) for row in others[:3]), last]
 
 
@@ -190,10 +209,16 @@ def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
     mine, theirs = (getattr(comparison.traces[side.variant], row.differs_at) for side in (row, first))
     filled = {"variant": row.variant, "first": first.variant, "stage": spoken(row.differs_at)}
     if mine.shape == theirs.shape:
-        return words.PARTS_BY.format(far=distance_between(mine, theirs), **filled)
+        return "{variant} first differs from {first} in the {stage}, by up to {far:.2g}.".format(
+            far=distance_between(mine, theirs), **filled
+        )
     if row.head == first.head:
-        return words.PARTS_IN_SHAPE.format(**filled)
-    return (words.PARTS_INTO_HEAD if row.head == 1 else words.PARTS_INTO_HEADS).format(heads=row.head, **filled)
+        return "{variant} first differs from {first} in the {stage}.".format(**filled)
+    return (
+        "{variant} first differs from {first} in the {stage}, which it splits into {heads} head."
+        if row.head == 1
+        else "{variant} first differs from {first} in the {stage}, which it splits into {heads} heads."
+    ).format(heads=row.head, **filled)
 
 
 def distance_between(mine: Array, theirs: Array) -> float:
@@ -212,7 +237,11 @@ def accuracy(rows: list[Row], queries: int = 0) -> str:
         for kind, group in zip(kinds, groups, strict=True)
     ]
     for row in wrong:
-        text = words.WRONG_BY if row.mistake == "none" else words.WRONG_BY_MISTAKE
+        text = (
+            "{variant} is wrong by up to {error:.2g}"
+            if row.mistake == "none"
+            else "{variant} is wrong by up to {error:.2g} (mistake={mistake})"
+        )
         parts.append(text.format(variant=row.variant, error=row.error, mistake=row.mistake))
     return f"{'; '.join(parts)}."
 
@@ -220,32 +249,36 @@ def accuracy(rows: list[Row], queries: int = 0) -> str:
 def near_reference(rows: list[Row], named: str, queries: int) -> str:
     """Say how near the reference rows are, which to equal is no distance, and where it was asked if not everywhere."""
     error, checked = max(row.error for row in rows), min(row.checked for row in rows)
-    sentence = (words.WITHIN if error else words.EQUALS).format(whom=named, error=error)
+    sentence = (
+        "{whom} is within {error:.1g} of the scalar reference"
+        if error
+        else "{whom} equals the scalar reference in every digit"
+    ).format(whom=named, error=error)
     if checked >= queries:
         return sentence
-    return words.AT_QUERIES.format(sentence=sentence, checked=checked, queries=queries)
+    return f"{sentence} at the {checked:,} of {queries:,} queries that it checked"
 
 
 def whom(right: list[Row], count: int, others: bool, kind: str) -> str:
     """Name the rows of one type that are right, of all the run's; `others` of them are wrong."""
     alone = count > 1 == len(right)
-    named = right[0].variant if alone else words.EVERY_OTHER_VARIANT if others else words.EVERY_VARIANT
-    return words.WHOM_IN_TYPE.format(whom=named, type=kind) if kind else named
+    named = right[0].variant if alone else "Every other variant" if others else "Every variant"
+    return f"{named} in {kind}" if kind else named
 
 
 def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield where a run comes from, in words."""
-    yield words.ORIGIN_STARTED, str(about.get("started", ""))
-    yield words.ORIGIN_SEED, str(about.get("seed", ""))
-    yield words.ORIGIN_VERSIONS, ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
+    yield "started", str(about.get("started", ""))
+    yield "seed", str(about.get("seed", ""))
+    yield "versions", ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
     git = about.get("git")
     if git:
         commit = str(git.get("commit", ""))
-        yield words.ORIGIN_COMMIT, words.WITH_CHANGES.format(commit=commit) if git.get("dirty") else commit
-    yield words.PROCESSOR, str(about.get("cpu", ""))
+        yield "commit", f"{commit} with changes" if git.get("dirty") else commit
+    yield "processor", str(about.get("cpu", ""))
     for pool in about.get("blas", ()):
         name = " ".join(str(pool[key]) for key in ("internal_api", "version", "architecture") if pool.get(key))
         count = pool.get("num_threads")
-        yield words.BLAS, (words.BLAS_THREAD if count == 1 else words.BLAS_THREADS).format(name=name, count=count)
+        yield "BLAS", ("{name}, 1 thread" if count == 1 else "{name}, {count} threads").format(name=name, count=count)
     for pin in about.get("pins", ()):
-        yield words.HELD_BACK, pin
+        yield "held back", pin

@@ -9,7 +9,6 @@ import numpy as np
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.report import words
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
@@ -69,7 +68,9 @@ def concatenated(mixed: bool, bias: bool) -> Explained:
     return Explained(
         symbol="Y",
         axes="t m",
-        meaning=words.HEADS_MIXED if mixed else words.HEADS_BESIDE,
+        meaning="What each token leaves with: the heads side by side, mixed by the output projection."
+        if mixed
+        else "What each token leaves with: the heads side by side.",
         formula=f"Y = [C_1 ... C_h]{plain}",
         mathml=math(name("Y") + EQUALS + heads + after),
     )
@@ -82,7 +83,7 @@ def weighted(logit: str, normalizer: Normalizer, extra: bool) -> Explained:
         return Explained(
             symbol="A",
             axes="t s",
-            meaning=words.OTHER_NORMALIZER.format(name=word),
+            meaning=f"{word} turns each row of logits into weights.",
             formula=f"A = {word}({logit})",
             mathml=math(name("A") + EQUALS + f"<mi>{word}</mi><mo>(</mo>" + name(logit) + "<mo>)</mo>"),
         )
@@ -92,7 +93,11 @@ def weighted(logit: str, normalizer: Normalizer, extra: bool) -> Explained:
     return Explained(
         symbol="A",
         axes="t s",
-        meaning=words.SOFTMAX_WITH_SINK if extra else words.SOFTMAX,
+        meaning=(
+            "Softmax turns each row into shares of attention; one more logit z takes its share and gives no value."
+        )
+        if extra
+        else "Softmax turns each row into shares of attention that sum to 1.",
         formula=f"A_ij = exp({plain}",
         mathml=math(name("A", "i", "j") + EQUALS + f"<mfrac>{POWER.format(logit, 'j')}{below}</mfrac>"),
     )
@@ -103,8 +108,8 @@ def masked(logit: str) -> Explained:
     return Explained(
         symbol="M",
         axes="t s",
-        meaning=words.MASKED_ARE,
-        formula=words.MASKED_FORMULA.format(logit=logit.replace("′", "'")),
+        meaning="The logits with what rules add to them: minus infinity where a query may not look.",
+        formula="M = {logit} + bias, -inf where masked".format(logit=logit.replace("′", "'")),
         mathml=math(name("M") + EQUALS + name(logit) + PLUS + "<mi>bias</mi>"),
     )
 
@@ -114,7 +119,7 @@ def summed(logit: str) -> Explained:
     return Explained(
         symbol="Z",
         axes="h t",
-        meaning=words.LSE_IS,
+        meaning=("The logarithm of each row's sum of exponentials: with it, parts of an answer can be merged."),
         formula=f"Z_i = log sum_j exp({logit.replace('′', chr(39))}_ij)",
         mathml=math(name("Z", "i") + EQUALS + "<mi>log</mi>" + SUM.format("j") + POWER.format(logit, "j")),
     )
@@ -143,7 +148,7 @@ def explained(
         stated = summed(logit)
     else:
         stated = STAGES.get(stage, Explained(stage, "", "", "", ""))
-    return stated._replace(formula=words.GIVEN_STAGE.format(symbol=stated.symbol), mathml="") if given else stated
+    return stated._replace(formula=f"{stated.symbol}, given", mathml="") if given else stated
 
 
 def paired(rule: str) -> Explained:
@@ -162,41 +167,41 @@ POWER = "<msup><mi>e</mi><mrow><msub><mi>{}</mi><mrow><mi>i</mi><mi>{}</mi></mro
 SUM = "<munder><mo>∑</mo><mi>{}</mi></munder>"
 
 STAGES = {
-    "x": Explained("X", "t m", words.X_IS, "X", ""),
-    "memory": Explained("X′", "s n", words.MEMORY_IS, "X'", ""),
-    "W_q": Explained("W_q", "m d", words.W_Q_DOES, "W_q", ""),
-    "W_k": Explained("W_k", "m d", words.W_K_DOES, "W_k", ""),
-    "W_v": Explained("W_v", "m e", words.W_V_DOES, "W_v", ""),
-    "W_o": Explained("W_o", "e m", words.W_O_DOES, "W_o", ""),
-    "b_q": Explained("b_q", "d", words.B_Q_DOES, "b_q", ""),
-    "b_k": Explained("b_k", "d", words.B_K_DOES, "b_k", ""),
-    "b_v": Explained("b_v", "e", words.B_V_DOES, "b_v", ""),
-    "b_o": Explained("b_o", "m", words.B_O_DOES, "b_o", ""),
+    "x": Explained("X", "t m", "The tokens as vectors, one row each: all that attention knows of them.", "X", ""),
+    "memory": Explained("X′", "s n", "The memory as vectors: keys and values are made of them alone.", "X'", ""),
+    "W_q": Explained("W_q", "m d", "Turns a token's vector into its query: what it looks for.", "W_q", ""),
+    "W_k": Explained("W_k", "m d", "Turns a token's vector into its key: what it can be found by.", "W_k", ""),
+    "W_v": Explained("W_v", "m e", "Turns a token's vector into its value: what it hands over when found.", "W_v", ""),
+    "W_o": Explained("W_o", "e m", "Mixes the heads, side by side, back into one vector.", "W_o", ""),
+    "b_q": Explained("b_q", "d", "Is added to every query.", "b_q", ""),
+    "b_k": Explained("b_k", "d", "Is added to every key.", "b_k", ""),
+    "b_v": Explained("b_v", "e", "Is added to every value.", "b_v", ""),
+    "b_o": Explained("b_o", "m", "Is added to every output.", "b_o", ""),
     "scores": Explained(
         "S",
         "t s",
-        words.SCORES_ARE,
+        "Every query meets every key: the larger the product, the better they fit.",
         "S = Q K^T",
         math(name("S") + EQUALS + name("Q") + transposed("K")),
     ),
     "logits": Explained(
         "L",
         "t s",
-        words.LOGITS_ARE,
+        "The scores times one number, so that their spread does not grow with the size of a head.",
         "L = c S",
         math(name("L") + EQUALS + name("c") + name("S")),
     ),
     "capped": Explained(
         "L′",
         "t s",
-        words.CAPPED_ARE,
+        "The logits after a rule that bends each of them by itself.",
         "L' = bend(L)",
         math(name("L′") + EQUALS + "<mi>bend</mi><mo>(</mo>" + name("L") + "<mo>)</mo>"),
     ),
     "context": Explained(
         "C",
         "t e",
-        words.CONTEXT_IS,
+        "Each query receives the values, each as much as its weight says.",
         "C = A V",
         math(name("C") + EQUALS + name("A") + name("V")),
     ),
@@ -205,7 +210,7 @@ STAGES = {
 ADDED = Explained(
     "S",
     "t s",
-    words.PAIRED_SCORES_ARE,
+    "Every query meets every key: the larger the score, the better they fit.",
     "S_ij = sum_n w_n tanh(Q_in + K_jn)",
     math(
         name("S", "i", "j") + EQUALS + SUM.format("n") + name("w", "n") + "<mi>tanh</mi><mo>(</mo>"
@@ -218,9 +223,9 @@ AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"
 """The axes of stages that are others where the keys' tokens are not the queries'."""
 
 PROJECTED = {
-    "q": words.QUERY_SAYS,
-    "k": words.KEY_SAYS,
-    "v": words.VALUE_IS,
+    "q": "A query says what its token looks for.",
+    "k": "A key says what its token can be found by.",
+    "v": "A value is what a token hands to those who attend to it.",
 }
 
 
@@ -231,7 +236,7 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
         return scaling(comparison, settled)
     if stage in ("q", "k", "v") and "position" in settings:
         named = positions_of(settled, values=stage == "v")
-        return words.WITH_POSITION.format(position=f"position={named}") if named else ""
+        return f"with position={named}" if named else ""
     if stage == "scores":
         return scores_that(comparison, settled, "pair")
     if stage == "capped":
@@ -274,5 +279,5 @@ def scaling(comparison: Comparison, settled: Settled) -> str:
     queries = comparison.traces[settled.name].q
     if settled.scale is True and queries is not None:
         size = queries.shape[-1]
-        return words.C_SCALED.format(d=size, c=settled.multiplier)
-    return (words.C_UNSCALED if settled.scale is False else words.C_IS).format(c=settled.multiplier)
+        return f"c = 1/sqrt(d) = 1/sqrt({size}) = {settled.multiplier:.6g}"
+    return ("c = {c:.6g}: no scaling" if settled.scale is False else "c = {c:.6g}").format(c=settled.multiplier)

@@ -56,7 +56,7 @@ def published(agreements: Sequence[Agreement]) -> str:
         [result.quantity, brief(result.largest_difference), brief(result.tolerance), brief(result.agrees)]
         for result in agreements
     ]
-    head = [words.PUBLISHED_SHORT, words.DIFFERENCE, words.TOLERANCE, words.AGREES]
+    head = ["published", "difference", words.TOLERANCE, words.AGREES]
     return f"{table(head, cells)}\n\n{agreed(agreements)}"
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from attn_exp.experiment.column import spoken
-from attn_exp.report import words
 from attn_exp.report.inline import inline, policy, scripts, template_text
 from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.papers import Table
@@ -46,7 +45,7 @@ def versus_text(versus: Versus) -> str:
         shown = whole.at_depth(versus.depth)
         if not shown.lines:
             continue
-        more = f"\n{words.SOME_LINES.format(shown=MOST, all=len(shown.lines))}" if len(shown.lines) > MOST else ""
+        more = f"\n{MOST} of {len(shown.lines):,} lines" if len(shown.lines) > MOST else ""
         parts.append(f"{shown.caption}\n{table(shown.head, shown.lines[:MOST])}{more}")
     return "\n\n".join(parts)
 

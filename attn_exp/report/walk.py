@@ -201,11 +201,11 @@ def logit_of(stage: str, formed: Sequence[str]) -> str:
 
 def left_out(shape: tuple[int, ...], shown: int) -> str:
     """Say what a step does not show."""
-    parts = [words.SOME_HEADS.format(heads=shown, all=shape[0])] if shown < shape[0] else []
+    parts = [f"{shown} of {shape[0]} heads"] if shown < shape[0] else []
     if max(shape[1:]) > SIDE:
         _, rows, columns = shape
         sizes = {"rows": min(SIDE, rows), "all_rows": rows, "columns": min(SIDE, columns), "all_columns": columns}
-        parts.append(words.SOME_ROWS.format(**sizes))
+        parts.append("{rows} of {all_rows} rows and {columns} of {all_columns} columns".format(**sizes))
     return f" {words.AND} ".join(parts)
 
 
@@ -240,13 +240,13 @@ def is_exact(magnitudes: Array, places: int) -> bool:
 
 
 MEANING = {
-    "t": words.QUERIES_ARE,
-    "s": words.KEYS_ARE,
-    "m": words.NUMBERS_IN_X,
-    "n": words.NUMBERS_IN_MEMORY,
-    "d": words.NUMBERS_OF_QUERY,
-    "e": words.NUMBERS_OF_VALUE,
-    "h": words.HEADS_ARE,
+    "t": "queries: the tokens that ask",
+    "s": "keys: the tokens that are asked",
+    "m": "numbers of a token in X",
+    "n": "numbers of a token in the memory",
+    "d": "numbers of a query or a key; in W, of all heads",
+    "e": "numbers of a value; in W, of all heads",
+    "h": "heads",
 }
 """Every letter that a shape is written with, in the order in which they are explained."""
 
@@ -267,7 +267,7 @@ def axes_of(steps: Iterable[Step]) -> list[Axis]:
         for letter, size in zip(["h", *letters] if len(step.shape) == 3 else letters, step.shape, strict=False):
             sizes.setdefault(letter, {})[size] = None
     return [
-        Axis(letter, meaning, f" {words.OR} ".join(map(str, sizes[letter])))
+        Axis(letter, meaning, " or ".join(map(str, sizes[letter])))
         for letter, meaning in MEANING.items()
         if letter in sizes
     ]
@@ -311,9 +311,7 @@ def sums(comparison: Comparison, settled: Settled) -> tuple[Sum, ...]:
 
 
 def context_name(head: int, trace: Trace) -> str:
-    return (
-        "context" if trace.weights is None or len(trace.weights) == 1 else words.CONTEXT_OF_HEAD.format(number=head + 1)
-    )
+    return "context" if trace.weights is None or len(trace.weights) == 1 else f"context {head + 1}"
 
 
 def sum_of(row: Array, keys: Sequence[str], name: str, token: str, query: int, head: int, context: Array) -> Sum:

@@ -1,10 +1,8 @@
-"""What pages, pictures, labels and their scripts say: a sentence is mended here, in one place.
+"""What is said in several places of pages, pictures and labels, and all that the scripts of pages say.
 
-Headings are in the order in which a page shows them. Braces hold what is filled in; a sentence that has a form for one
-and a form for many stands here twice. Mistakes, checks, metrics, patterns, documents, and figures from outside the
-package keep their own words, as each is one file that is added without an edit here. What is said of a column stands
-beside its field in `experiment/row.py`, a message where its error is raised, and what a terminal alone says, where it
-is printed.
+A sentence that stands in one place is told by its template, or by the function that makes it. Scripts get theirs from
+here: `inline.scripts` hands them over. Braces hold what is filled in; a sentence that has a form for one and a form for
+many stands here twice.
 """
 
 from __future__ import annotations
@@ -12,107 +10,28 @@ from __future__ import annotations
 # On several pages
 WHERE_IT_COMES_FROM = "Where it comes from"
 WHAT_IT_SAYS = "What it says"
-FIGURES = "Figures"
 PLOTS = "Plots"
-CHECK = "Check: {name}"
 FIRST_OF = "The first {shown} of {all} {what}."
 LINES, ROWS, POINTS = "lines", "rows", "points"
-AND, OR = "and", "or"
-YES, NO = "yes", "no"
+AND = "and"
 TOKEN, KEY = "token", "key"
-COUNT_OF = "{count} of {all}"
 HEAD = "head {number}"
 HEAD_OF = "{variants}, head {number}"
 ALL_HAVE = "All with {settings}."
 PUBLISHED_AGREE = "{tally} published results agree."
 
-# The report of a run: its title
-OVER_TOKENS = "Attention over {tokens}"
-OVER_A_MEMORY = "Attention of {tokens} over a memory of {keys}"
-AFTER_PAST = "Attention of {tokens} after {past} past"
-
-# Its first sentence, which the terminal shows too: which variants compute the same
-SAME_FUNCTION = "{variants} compute the same function ({letter})"
-OTHERS_IN_TYPE = "{variants} in {type}"
-DIFFERS_BY = "{variants} differs from {first} by up to {far:.2g} in the output"
-DIFFER_BY = "{variants} differ from {first} by up to {far:.2g} in the output"
-DIFFERS_IN_SHAPE = "{variants} differs from {first} in the shape of the output"
-DIFFER_IN_SHAPE = "{variants} differ from {first} in the shape of the output"
-ONLY_COMPUTED = "Only {variant} was computed"
-NOT_COMPUTED = "{variant} was not computed: {note}"
-
-# The sentences after it: whose tokens
-QUERIES_FROM_X = "Queries come from x ({queries}), keys and values from the memory ({keys})."
-ONE_IS_PAST = "The first of {keys} tokens is past: it has a key and a value, and only {last}."
-SOME_ARE_PAST = "The first {past} of {keys} tokens are past: they have keys and values, and only {last}."
-LAST_HAS_A_QUERY = "the last has a query"
-LAST_HAVE_QUERIES = "the last {queries} have queries"
-
-# Why rows share a letter
-OTHER_FORM = "{variants} computes what {leader} does, in another form."
-OTHER_FORMS = "{variants} compute what {leader} does, in another form."
-PINS = "{variant} pins {pins}."
-PINNED_ALREADY = "{pins}, which this run has already"
-PINNED_IDLE = "{pins}, which changes nothing here"
-
-# Where variants first differ, and how right they are
-PARTS_BY = "{variant} first differs from {first} in the {stage}, by up to {far:.2g}."
-PARTS_IN_SHAPE = "{variant} first differs from {first} in the {stage}."
-PARTS_INTO_HEAD = "{variant} first differs from {first} in the {stage}, which it splits into {heads} head."
-PARTS_INTO_HEADS = "{variant} first differs from {first} in the {stage}, which it splits into {heads} heads."
-NONE_CHECKED = "No variant was checked."
-EVERY_VARIANT, EVERY_OTHER_VARIANT = "Every variant", "Every other variant"
-WHOM_IN_TYPE = "{whom} in {type}"
-WITHIN = "{whom} is within {error:.1g} of the scalar reference"
-EQUALS = "{whom} equals the scalar reference in every digit"
-AT_QUERIES = "{sentence} at the {checked:,} of {queries:,} queries that it checked"
-WRONG_BY = "{variant} is wrong by up to {error:.2g}"
-WRONG_BY_MISTAKE = "{variant} is wrong by up to {error:.2g} (mistake={mistake})"
-
-# Below them
+# At the top of a run's page
 RUN_IT_AGAIN = "Run it again:"
-AXES = "The letters of the axes"
-SHAPES = "Shapes such as [t d] = [{sizes} …] say how many rows and columns a table has:"
-QUERIES_ARE = "queries: the tokens that ask"
-KEYS_ARE = "keys: the tokens that are asked"
-NUMBERS_IN_X = "numbers of a token in X"
-NUMBERS_IN_MEMORY = "numbers of a token in the memory"
-NUMBERS_OF_QUERY = "numbers of a query or a key; in W, of all heads"
-NUMBERS_OF_VALUE = "numbers of a value; in W, of all heads"
-HEADS_ARE = "heads"
-SECTIONS = "Sections"
-STEP_BY_STEP = "{title}, step by step"
 
 # Its comparison
-COMPARISON = "Comparison"
 ALL_VARIANTS = "All variants"
 ALL_VARIANTS_MORE = "All variants, more columns"
-READING_VIEW = "Reading view"
-READING_LEAVES_OUT = "without units in the last place, operations and bytes"
 SAME_FOR_ALL = "The same for all:"
-MORE_COLUMNS = "More columns:"
-WHAT_COLUMNS_MEAN = "What the columns mean"
 
 # Figures that a document prints
-PUBLISHED = "Published figures"
-ALL_PUBLISHED = "All published figures"
 QUANTITY, AGREES, LARGEST_DIFFERENCE, TOLERANCE = "quantity", "agrees", "largest difference", "tolerance"
-NUMBERS_AND_NOTES = "numbers and notes"
-PRINTED_AND_COMPUTED = "printed and computed"
-PRINTED, COMPUTED, NOTE = "printed", "computed", "note"
-PUBLISHED_SHORT, DIFFERENCE = "published", "difference"
-PUBLISHED_HAS = "{quantity} has {computed}"
-CHOOSE_A_PART = "{others}; row: and first: in its entry say which part to compare."
 
 # A function of the reader's own
-WHAT_IS_WRONG = "What is wrong with {variant}"
-NOTHING_IS_WRONG = "Nothing is wrong with {variant}"
-COMPUTES = "{function} computes {what}."
-ATTENTION_WITH = "attention with {mistakes}"
-WRONG_FROM = "It first differs from the definition in the {stage}."
-WRONG_AT_THE_LATEST = (
-    "It first differs from the definition in the {stage} at the latest; what it forms before is not known."
-)
 TO_MEND_IT = "To mend it:"
 DOES_NOT_HOLD = "does not hold"
 SMALLEST_INPUT = "The smallest input that fails"
@@ -120,32 +39,10 @@ SAME_IN_A_RUN = "The same in a run:"
 MINE, RIGHT, MINE_BESIDE_RIGHT = "mine", "right", "mine beside right"
 
 # Weights, and what a reader can move
-WEIGHTS = "Weights"
-WEIGHTS_BY_HEAD = "Weights, head by head"
-ONE_SCALE = (
-    "Each row is a query, each column a {column}; colour grows {growth}, from none at 0 to the full one at {top}, in "
-    "every table and picture of weights on this page."
-)
 IN_STEP = "in step with a weight"
 WITH_POWER = "with a weight to the power of {power}, so that small ones of many keys are seen"
-KEY_OF_MEMORY = "key (memory)"
-KEY_ONE_PAST = "key (the first is past)"
-KEY_SOME_PAST = "key (the first {past} are past)"
-GREY_IS_MASKED = "Grey places are masked."
-CHOOSE_A_PICTURE = "Choose a picture to see it large."
-MEANS_OF_BLOCKS = "{title}: means of blocks"
-WEIGHTS_OF = "weights of {title}"
-MAP_READ_OUT = "weights, queries down, keys across"
 AND_MORE = "and {count} more"
-TURN_THE_SCALE = "Turn the scale yourself"
-TURN_THE_SCALE_HOW = (
-    "The weights of one variant at any multiplier of its scores, computed here, in this page. Small multipliers spread "
-    "attention evenly; large ones give it all to one key."
-)
-VARIANT, MULTIPLIER, THIS_RUN, NO_SCALING = "Variant", "Multiplier", "this run", "no scaling"
-ONE_MINUS_OTHER = "Two variants, one minus the other"
-SHOW, MINUS = "Show", "minus"
-FOLLOW = "Follow a query through the page"
+THIS_RUN = "this run"
 MEAN_ENTROPY = "Mean entropy {mean} of at most {most} nats; largest weight {largest}."
 WEIGHTS_ALONE, WEIGHTS_MEAN, OUTPUT = "weights", "weights, mean over heads", "output"
 NONE_IN, AT_MOST_IN = "{what}: none", "{what}: {largest}"
@@ -156,19 +53,9 @@ DIFFERENT_SHAPES = "Their answers have different shapes."
 EMPTY_TOKEN = "(empty)"
 
 # Why numbers of a variant cannot be changed in the page: half a sentence each
-WHY_OWN_CODE = "this variant is code of your own, which a page does not run"
-WHY_MISTAKE = "this variant makes a mistake on purpose, {mistake}"
-WHY_OUTSIDE = "form={form} comes from outside the package"
 WHY_COARSE = "{whose} {kinds}, and a page computes in float64"
-THIS_VARIANT_ROUNDS, ITS_NUMBERS_ARE = "this variant rounds to", "its numbers are"
-WHY_TRAINED = "its numbers are those of a trained model"
 WHY_PYTHON_ALONE = "{what} is computed in Python alone"
-THE_RULE = "the rule {name}"
 WHY_BECAME = "its tables show what became of the given queries, keys and values, not themselves"
-WHY_NO_MASK = "the code of its mask is not at hand"
-WHY_ORDER = "its rules are in an order that a page does not know"
-WHY_NUMBERS = "the run starts from {count} numbers, and a page computes with up to {most}"
-WHY_WEIGHTS = "it has {count} weights, and a page computes up to {most}"
 
 # Numbers that a reader changes in the page
 OTHERS_THAN_THE_RUN = "Numbers cannot be changed here: this page would compute others than the run."
@@ -188,72 +75,20 @@ RUN_THEN_CHANGED = "left the run, right after the change"
 BACK_TO_THE_RUN = "Back to the run's numbers"
 AS_A_COMMAND, AS_YAML, COPY, COPIED = "Command", "YAML", "Copy", "Copied"
 COMMAND_OF_THESE = "The command that computes these numbers"
-SAVE_AS = "Save as {file}, then: {command}"
 YAML_OF_THESE = "The YAML that computes these numbers"
 
 # A walk through one function
-THE_WAY_OF = "The way of {title}"
 SIDE_BY_SIDE = "side by side"
-FLOW = "From the input to the output; each box leads to its table."
-FLOW_FIGURE = "From the input to the output: each stage with its size, one picture for each function."
-SIZE, HEADS_OF_SIZE, COUNT_HEADS = "{rows} × {columns}", "{heads} of {size}", "{count} heads"
-RANGE = "{first}–{last}"
-TO_HEAD, TO_NUMBER = "→ head {head}", "→ {head}"
-MEAN_TO_HEAD = "mean → {head}"
-TO_COLUMNS = "→ {columns}"
-HEADS_FOR = "heads {numbers}"
-IN_EACH_HEAD = "in each of {count} heads"
-ONE_K_AND_V = "{each}, one K and V for all"
-SHARE_K_AND_V = "{each}, {count} share a K and V"
-COLUMNS, MEANS, NEW_ROWS = "columns", "means", "new rows"
+COUNT_HEADS = "{count} heads"
+COLUMNS = "columns"
 WITH_BIAS = "+ {bias}"
-Q_TIMES_K, SCALED_BY, MIXED_BY = "Q Kᵀ", "× c = {multiplier}", "×"
-NOT_DRAWN = "{title} (not drawn: {others})"
+MIXED_BY = "×"
 NOT_CHANGED_HERE = "Numbers cannot be changed in the page here: {why}."
 SHOWN = "Shown: {left_out}; results.npz holds all."
-SOME_HEADS = "{heads} of {all} heads"
-SOME_ROWS = "{rows} of {all_rows} rows and {columns} of {all_columns} columns"
-COLUMNS_FROM_THE_LEFT = "Columns, from the left:"
 COLUMNS_FOR = "{count} for {whom}"
 SUM_OF_VALUES = "Each token as a sum of values"
 NAN_AS_WEIGHTS = "NaN, as its weights are"
 OTHER_VALUES = "+ {rest} of other values"
-CONTEXT_OF_HEAD = "context {number}"
-
-# Its stages: their names, what they are, and what made them so
-INPUT, QUERIES, KEYS, VALUES = "input", "queries", "keys", "values"
-BENT_LOGITS, MASKED_LOGITS, LOG_SUM_EXP = "bent logits", "masked logits", "log-sum-exp"
-X_IS = "The tokens as vectors, one row each: all that attention knows of them."
-MEMORY_IS = "The memory as vectors: keys and values are made of them alone."
-W_Q_DOES = "Turns a token's vector into its query: what it looks for."
-W_K_DOES = "Turns a token's vector into its key: what it can be found by."
-W_V_DOES = "Turns a token's vector into its value: what it hands over when found."
-B_Q_DOES, B_K_DOES = "Is added to every query.", "Is added to every key."
-B_V_DOES, B_O_DOES = "Is added to every value.", "Is added to every output."
-QUERY_SAYS = "A query says what its token looks for."
-KEY_SAYS = "A key says what its token can be found by."
-VALUE_IS = "A value is what a token hands to those who attend to it."
-SCORES_ARE = "Every query meets every key: the larger the product, the better they fit."
-PAIRED_SCORES_ARE = "Every query meets every key: the larger the score, the better they fit."
-LOGITS_ARE = "The scores times one number, so that their spread does not grow with the size of a head."
-CAPPED_ARE = "The logits after a rule that bends each of them by itself."
-MASKED_ARE = "The logits with what rules add to them: minus infinity where a query may not look."
-MASKED_FORMULA = "M = {logit} + bias, -inf where masked"
-SOFTMAX = "Softmax turns each row into shares of attention that sum to 1."
-SOFTMAX_WITH_SINK = (
-    "Softmax turns each row into shares of attention; one more logit z takes its share and gives no value."
-)
-OTHER_NORMALIZER = "{name} turns each row of logits into weights."
-LSE_IS = "The logarithm of each row's sum of exponentials: with it, parts of an answer can be merged."
-CONTEXT_IS = "Each query receives the values, each as much as its weight says."
-W_O_DOES = "Mixes the heads, side by side, back into one vector."
-HEADS_BESIDE = "What each token leaves with: the heads side by side."
-HEADS_MIXED = "What each token leaves with: the heads side by side, mixed by the output projection."
-GIVEN_STAGE = "{symbol}, given"
-WITH_POSITION = "with {position}"
-C_IS = "c = {c:.6g}"
-C_SCALED = "c = 1/sqrt(d) = 1/sqrt({d}) = {c:.6g}"
-C_UNSCALED = "c = {c:.6g}: no scaling"
 
 # A cell of a walk, when somebody asks how it came about
 CLICK_A_NUMBER = "Click on a number of a table to see how it came about; arrows go on, Escape ends."
@@ -270,87 +105,10 @@ NO_SUM = "{number} / 0, which counts as 0"
 NO_SHARE = "exp(−∞) / …, and exp(−∞) = 0"
 MAY_NOT_SEE = "{number} + (−∞): this query may not see this key"
 
-# Pictures: their captions, and what stands in them, in the order of a report
-CAPTION_BLOCKS = (
-    "Mean weight of each block of queries (down) and keys (across), computed exactly; a block is named by its first "
-    "token."
-)
-MEAN_OF_BLOCK = "mean"
-CAPTION_OVERVIEW = (
-    "Every head at once: queries down, keys across, one colour scale; above each its number and the known "
-    "pattern that takes most of its weight."
-)
-CAPTION_WEIGHTS = "Weights of each variant and head: queries down, keys across, one colour scale."
-QUERY, WEIGHT = "query", "weight"
-CAPTION_DISTANCES = "Largest difference between the outputs of every two variants."
-BETWEEN_OUTPUTS = "largest difference between outputs"
-CAPTION_ENTROPY = "Entropy of each query's weights."
-ENTROPY_NATS = "entropy (nats)"
-UNIFORM = "ln {keys}: uniform"
-UNIFORM_IN_SIGHT = "ln n: uniform over n keys in sight"
-CAPTION_SHARPNESS = (
-    "How the weights sharpen as the multiplier of the scores grows: mean entropy, with 1/sqrt(d) dotted."
-)
-MULTIPLIER_OF_SCORES = "multiplier of the scores"
-DOTTED_AND_MARKED = "(dotted: 1/sqrt(d); marked: this run)"
-MEAN_ENTROPY_NATS = "mean entropy (nats)"
-
-# Where a run or a sweep comes from
-ORIGIN_STARTED, ORIGIN_SEED, ORIGIN_VERSIONS, ORIGIN_COMMIT = "started", "seed", "versions", "commit"
-WITH_CHANGES = "{commit} with changes"
-PROCESSOR, BLAS, HELD_BACK = "processor", "BLAS", "held back"
-BLAS_THREAD, BLAS_THREADS = "{name}, 1 thread", "{name}, {count} threads"
-
-# Tables for papers
-PAPER_COMPARISON = "Variants of attention on one input; error against a scalar reference, shift against the first row."
-PAPER_PUBLISHED = "Printed results, held against the computed ones."
-PAPER_NEEDS = "{tables} and, for pdfLaTeX, {letters}"
-
-# The report of a sweep: its title
-SWEEP_OVER, ONE_POINT = "Sweep over {settings}", "one point"
-VALUES_FROM_TO = "{key}: {count} values from {low} to {high}"
-
-# Its first sentence, which the terminal shows last
-SOME_POINTS = "{points:,} of {all:,} points"
-SO_MANY_POINTS = "{points:,} points"
-FAILED = "{failed:,} failed"
-PARTIAL = "Partial ({status}): {text}. The same command continues it"
-POINT_DISAGREES = "1 point disagrees with a published result."
-POINTS_DISAGREE = "{points:,} points disagree with a published result."
-
-# What it found: what is the same, and what changes nothing
-SAME_IN_POINTS = "{variants} compute the same function in {points}."
-THE_ONE_POINT, ALL_POINTS = "the one point", "all {count:,} points"
-INERT = "{setting} changes nothing."
-INERT_IN = "{setting} changes nothing in {variants}."
-INERT_PINNED = "{setting} changes nothing in any variant: it is always {value} there."
-INERT_WHERE_PINNED = "{setting} changes nothing in {variants}, which always has {setting}={value}."
-INERT_WHERE_ALL_PINNED = "{setting} changes nothing in {variants}, which always have {setting}={value}."
-
-# What each setting does, and how sure that is
-RAISES = "{change} raises the {metric} by {by} ({evidence})"
-LOWERS = "{change} lowers the {metric} by {by} ({evidence})"
-NOT_SURE = "It is not sure what {change} does to the {metric}: {by} ({evidence})."
-FROM_TO = "{setting} from {start} to {end}"
-METRIC_IN = "{metric} in {variants}"
-ONE_SEED = "one seed: more would say how sure this is"
-FEW_SEEDS = "{seeds} seeds: {differences}"
-SEEDS_AGREE = "{agreeing:,} of {seeds:,} seeds"
-WITH_INTERVAL = "{agreeing}, 95% interval {low} to {high}"
-MORE_AS = "more as {setting} grows: {pairs}"
-LESS_AS = "less as {setting} grows: {pairs}"
-DEPENDS_ON = "and it depends on {setting}: {pairs}"
-MEAN_AT = "{mean} at {level}"
-HAS_HIGHER = "{variants} has a higher {metric} than {first}, by {by} ({evidence})."
-HAVE_HIGHER = "{variants} have a higher {metric} than {first}, by {by} ({evidence})."
-HAS_LOWER = "{variants} has a lower {metric} than {first}, by {by} ({evidence})."
-HAVE_LOWER = "{variants} have a lower {metric} than {first}, by {by} ({evidence})."
-EXPLAINED = "Of all that varies in the {metric}: {parts}."
-WITH = "with"
-FIRST_SEEDS = "These sentences compare the first {seeds:,} of {all:,} seeds."
+# Pictures
+WEIGHT = "weight"
 
 # Its command
-COMMAND = "command"
 COMMAND_CONTINUES = "The command, which also continues it:"
 SAME_EVERYWHERE = "the same everywhere: {settings}"
 LEFT_OUT = "{count} combinations left out"
@@ -363,166 +121,56 @@ MEAN_OVER_SEEDS = (
     "(least..most). Settings that are the same everywhere are left out. All rows:"
 )
 REPEAT = "repeat"
-TO_REPEAT_A_ROW = "To repeat a row:"
-PAGE_HAS_ALL = "The page report.html has the command of every row shown."
 NO_RESULT = "No point has a result."
-AGREE_HEAD = "agree"
-MORE_ROWS = "{shown} of {all:,} rows; the report has more, the results have all."
 ALL_FAILED = "No point has a result; all that ran failed."
 
 # Where a reader looks closer
-LOOK_CLOSER = "Look closer"
 ALONG_X, COLOUR, PANELS, NO_SETTING = "along x", "colour", "panels", "none"
 MEANS_OVER_SEEDS = "Means over the seeds; bars are 95% intervals, of fewer than five numbers their range."
 MEANS_OVER_TOO = "Means over {settings} too."
 AGAINST, LOG_SCALE = "against {setting}", "{setting} (log scale)"
 ONE_DOT = "{settings}: {mean} ({count} numbers)"
 
-# Its plots
-CAPTION_EFFECTS = (
-    "What each setting does, compared seed by seed: the mean difference and its 95% interval; the largest is first, "
-    "and few seeds are drawn one by one."
-)
-CHANGE_OF = "change of the {metric}"
-LEAVES_OUT_ZERO, ALL_SEEDS_AGREE, UNSURE = "95% interval leaves out 0", "all seeds agree", "not sure"
-VARIANT_NOT = "{variants}, not {first}"
-CAPTION_AGAINST = "Each variant against the swept key: mean, and its 95% interval over seeds as a band."
-NINE_TENTHS, HALF_OF_THEM, MEDIAN = "nine tenths of {count} variants", "half of them", "median"
-CAPTION_CHOICES = "Each variant at each choice: mean, and its 95% interval over seeds."
-CAPTION_HEAT = "Means over two swept keys, one panel for each variant."
-CAPTION_PARALLEL = "Parallel coordinates: combinations of all swept keys, coloured by their mean."
-CAPTION_HEADS = "Every head of every layer, a map for each pattern: what share of its weight a head gives to it."
-HEAD_AXIS, LAYER_AXIS = "head", "layer"
-CAPTION_SPREAD = (
-    "How the numbers of each variant spread over the seeds: quartiles are estimated as the mean ± 0.674 standard "
-    "deviations."
-)
-
 # Where numbers are smallest and largest, and what settings do, in tables
 EXTREMES = "The smallest and the largest"
-METRIC, WHICH, NUMBER, VARIANT_HEAD, SETTINGS = "metric", "which", "number", "variant", "settings"
-LEAST, LARGEST = "smallest", "largest"
+METRIC, VARIANT_HEAD, SETTINGS = "metric", "variant", "settings"
+LARGEST = "largest"
 EXTREME_AT = "{which} {metric}: {number}, {variant} at {settings}:"
 EFFECTS = "Effects"
-ALSO_IN = "Also in"
-FOR_PAPERS_IN = ", and for papers in"
-PAIRED_EFFECTS = (
-    "Paired effects: the mean over seeds of the differences between rows that share all but one setting, its 95% "
-    "bootstrap interval, and the share of the seeds whose difference has the sign of the mean."
-)
-SETTING, FROM, TO, EFFECT = "setting", "from", "to", "effect"
-INTERVAL, SEEDS, SAME_SIGN, PAIRS = "95% interval", "seeds", "same sign", "pairs"
+SETTING = "setting"
+SEEDS = "seeds"
 LOW_TO_HIGH = "{low} to {high}"
-ALL_IN_EFFECTS = "All {count} are in effects.csv."
 SHARES = "What explains how much"
-SHARES_OF_VARIANCE = "The share of each metric's variance that each setting explains, and each pair beyond both alone."
-EXPLAINED_BY, SHARE = "explained by", "share"
-SHARES_REST = "The rest, up to 100%, is what three settings or more do together."
+SHARE = "share"
 PERCENTILES = "Percentiles"
-PERCENTILES_OVER_SEEDS = "Percentiles over the seeds, of every combination and metric that differs over them."
-COUNT_LINES = "{count} lines"
-ALL_ARE_IN = "All are in"
 
 # What disagrees, and what failed
 DISAGREEMENTS = "Disagreements with published results"
 AGREE = "{settings}: {tally} agree:"
-POINT_AGREES = "{settings}: {tally} published results agree"
 FAILURES = "Failures"
 ALL_WITH = "(all with {shared})"
 
 # Two runs or sweeps side by side
 VERSUS = "Side by side"
-FIRST, SECOND = "first:", "second:"
-FIRST_ONE, SECOND_ONE, COLUMN, AT = "first", "second", "column", "at"
+FIRST_ONE, SECOND_ONE = "first", "second"
 ONLY_ROUNDING = "No number moved beyond rounding, in {where}."
-ALL_SETTINGS_SAME = "All settings are the same."
-ONE_SETTING_DIFFERS = "1 setting differs: {names}."
-SO_MANY_SETTINGS_DIFFER = "{count:,} settings differ: {names}."
-SETTINGS_DIFFER = "Settings that differ."
-MADE_DIFFERENTLY = "Made by different programs or machines: {how}."
-OTHER_VERSION = "another version of this program"
-COMMITS = "commits {first} and {second}"
-SOME_LINES = "{shown} of {all:,} lines"
-
-# Two runs
-NUMBERS_DIFFER = "Numbers differ in {different} of {variants} that both have."
-NO_ARRAY_MOVED = "No number moved: {arrays} of {variants} are the same to the bit."
-ONE_VARIANT, SO_MANY_VARIANTS = "1 variant", "{count:,} variants"
-ONE_ARRAY, SO_MANY_ARRAYS = "1 array", "{count:,} arrays"
-SAME_TO_THE_BIT = "{variant}: the same to the bit."
-SAME_UP_TO = "{variant}: {word}, from the {stage} on; before that the same to the bit."
-DIFFERS_FROM = "{variant} first differs in the {stage}, most at {where}."
-DIFFERS_FROM_TO = "{variant} first differs in the {stage}, most at {where}: {first} and {second}."
-ROW_NUMBER, COLUMN_NUMBER = "row {number}", "column {number}"
-SHAPES_DIFFER = "shapes {first} and {second}"
-NO_STAGE_IN_BOTH = "no stage is in both"
-IN_FIRST_ALONE, IN_SECOND_ALONE = "{name} is in the first alone.", "{name} is in the second alone."
-CELLS_DIFFER = "Cells of the comparison that differ."
-
-# Two sweeps
-NUMBERS_MOVED = "Numbers moved in {moved:,} of {rows} that both have: {names}."
-NO_ROW_MOVED = "No number moved: {rows} in both are the same to the bit."
-NO_ROW_IN_BOTH = "No row is in both: they share no combination of settings, seed and variant."
-ONE_ROW, SO_MANY_ROWS = "1 row", "{count:,} rows"
-THAT_BOTH_HAVE = "{rows} that both have"
-ROWS_IN_FIRST_ALONE = "{count:,} rows are in the first alone."
-ROWS_IN_SECOND_ALONE = "{count:,} rows are in the second alone."
-SWEPT_ALONE = "Only one side sweeps {names}; of its points that are alike otherwise, the first is compared."
-SWEPT_VALUES = "swept, {count:,} values"
-HOW_METRICS_MOVED = "How each metric moved; the mean difference is the second minus the first."
-SAME_BITS, MOVED, MEAN_DIFFERENCE = "same bits", "moved", "mean difference"
 
 # The classroom
 BY_HAND = "Attention by hand"
 KEY_IN_BRACKETS = "(key)"
 BY_HAND_KEY = "Attention by hand: the key"
 NAME = "Name:"
-COMPUTE_EACH_BOX = "Compute each box from the ones before it, to {digits} decimals."
 TOKENS_ARE_COLUMNS, TOKENS_ARE_ROWS = "Tokens are columns.", "Tokens are rows."
-ROUNDING_IS_ACCEPTED = "You may go on with rounded numbers: what is off only by that counts as right."
-CHECKED_AT_ONCE = (
-    "Typed numbers are checked at once: green is right, red is wrong, orange follows rightly from a wrong number."
-)
-SAVE_ANSWERS = "Save answers.csv"
 WRONG, RIGHT_FROM_WRONG, NOT_A_NUMBER = "wrong", "follows rightly from a wrong number", "not a number"
 COUNT_RIGHT, COUNT_WRONG = "{right} of {all} right", "; {count} wrong"
-EMPTY, FOLLOWS, STAGE = "empty", "follows", "stage"
 COUNT_FOLLOWS = ", {count} of them from a wrong number"
-GIVEN, WHAT_IS_RIGHT, FILL_IN = "Given", "What is right", "Fill in"
-WHAT_MISTAKES_GIVE = "What each mistake would give"
-FIRST_SEEN_IN = "first seen in {stage}"
+WHAT_IS_RIGHT, FILL_IN = "What is right", "Fill in"
 FORMULA_SIDE, TURNED_SIDE = "{side} = {source} W_{side}", "{side} = W_{side}ᵀ {source}"
-FORMULA_SCORES, TURNED_SCORES = "scores = q kᵀ", "scores = kᵀ q: a column for each query"
-FORMULA_LOGITS, FORMULA_CAPPED = "logits = scores × {scale}", "capped = {cap} tanh(logits / {cap})"
-FORMULA_MASKED = "masked = {logits} + {added}, −∞ where a token may not look"
-ADDED, MEMORY, WITH_POSITIONS, TURNED_BY = "added", "memory", "{name} with positions", ", turned by {position}"
-FORMULA_WEIGHTS = "weights = exp(logit) / sum of exp over the row"
-TURNED_WEIGHTS = "weights = exp(logit) / sum of exp over the column"
-WITH_EXTRA = ", one more logit in the sum: {logits}"
-WEIGHTS_BY_SUM, WEIGHTS_BY_SIGMOID = "weights = logit / sum", "weights = 1 / (1 + exp(−logit)), each by itself"
-LOGIT_IS, LOGIT_IS_SCORE = "logit = score × {scale}", "logit = score"
-ROOT_OF = "{scale} (1/√{number})"
-FORMULA_CONTEXT, TURNED_CONTEXT = "context = weights v", "context = v weights"
-FORMULA_LONE_OUTPUT, TURNED_LONE_OUTPUT = "output = weights v", "output = v weights"
-FORMULA_OUTPUT, TIMES_W_O = "output = context of all heads, side by side{projection}", ", times W_o"
-TURNED_OUTPUT = "output = context of all heads, one below the other"
-TURNED_MIXED_OUTPUT = "output = W_oᵀ times the context of all heads, one below the other"
+ADDED, MEMORY = "added", "memory"
 STAGE_OF_HEAD = "{stage}, head {number}"
-WORKSHEET, TO_FILL_IN = "worksheet", "to fill in: {stages}, to {digits} decimals"
-ALL_RIGHT, COUNT_MISSING = "all right", "no number is wrong; {missing} of {all} are missing"
-ONE_SHEET, COUNT_SHEETS, TO_GRADE = "1 sheet", "{count} sheets", "to grade: attn-exp grade {answers} {key}"
+ALL_RIGHT = "all right"
 GRADES = "Grades"
-STUDENT, COUNT_POINTS, OF, FIRST_WRONG = "student", "points", "of", "first wrong"
-SOME_MISSING = "no number is wrong; some are missing"
-COUNT_ANSWERS = "{count} answers."
 WHICH_MISTAKE = "How often each mistake was made"
 MISTAKE, STUDENTS_HEAD, WHAT_IT_IS = "mistake", "students", "what it is"
 NO_MISTAKE = "No mistake by name."
 STUDENTS = "Students"
-
-# The list of runs and sweeps
-RUNS_AND_SWEEPS = "Runs and sweeps"
-COUNT_SHOWN = "{shown} of {all}."
-FILTER = "Filter by words, all of which must occur"
-RUN, TITLE, OTHER_SETTINGS, STARTED = "run", "title", "other settings", "started"
-NOTHING_YET = "Nothing here yet: python -m attn_exp computes a first run."

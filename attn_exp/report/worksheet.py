@@ -89,7 +89,7 @@ def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array,
     for name, (array, tokens) in arrays.items():
         if array is not None:
             marked = reduce(lambda given, position: position.embed(given), positions, array)
-            yield words.WITH_POSITIONS.format(name=name) if positions else name, marked, tokens
+            yield f"{name} with positions" if positions else name, marked, tokens
 
 
 def added(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:

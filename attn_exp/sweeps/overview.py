@@ -60,13 +60,13 @@ class Extreme:
 
 def closing(about: Mapping[str, Any], summary: Summary) -> str:
     """Say how many points there are, how many failed, how long it took, and whether anything is missing."""
-    points = words.SOME_POINTS if partial(about, summary) else words.SO_MANY_POINTS
-    parts = [points.format(points=summary.points, all=about["points"]), words.FAILED.format(failed=summary.failed)]
+    points = "{points:,} of {all:,} points" if partial(about, summary) else "{points:,} points"
+    parts = [points.format(points=summary.points, all=about["points"]), f"{summary.failed:,} failed"]
     if "seconds" in about:
         parts.append(spoken_time(about["seconds"]) if about["seconds"] >= 10 else f"{about['seconds']:.1f} s")
     text = ", ".join(parts)
     if partial(about, summary):
-        text = words.PARTIAL.format(status=about["status"], text=text)
+        text = "Partial ({status}): {text}. The same command continues it".format(status=about["status"], text=text)
     return " ".join([f"{text}.", *agreement(summary)])
 
 
@@ -75,7 +75,11 @@ def agreement(summary: Summary) -> Iterator[str]:
     if summary.tally.printed:
         yield words.PUBLISHED_AGREE.format(tally=summary.tally)
     if summary.disagreeing:
-        text = words.POINT_DISAGREES if summary.disagreeing == 1 else words.POINTS_DISAGREE
+        text = (
+            "1 point disagrees with a published result."
+            if summary.disagreeing == 1
+            else "{points:,} points disagree with a published result."
+        )
         yield text.format(points=summary.disagreeing)
 
 
@@ -118,7 +122,7 @@ def table(about: Mapping[str, Any], summary: Summary, most: int, depth: str = "a
         )
         for row in rows[:most]
     )
-    agree = [words.AGREE_HEAD] * bool(summary.tallies)
+    agree = ["agree"] * bool(summary.tallies)
     heads = [*(summary.axes[place] for place in places), words.VARIANT_HEAD, words.POINTS, *agree]
     deep = (*(False for _ in heads), *map(is_deep, names))
     return Lines((*heads, *names), (*heads, *map(titled, names)), lines, len(rows), deep)
@@ -160,7 +164,7 @@ def seed_word(axis: Mapping[str, Any]) -> str:
 def extremes(about: Mapping[str, Any], summary: Summary) -> Iterator[Extreme]:
     """Yield where each metric is least and largest, with the command that repeats the point."""
     for name in metrics(summary):
-        for which, rows in ((words.LEAST, summary.least[name]), (words.LARGEST, summary.most[name])):
+        for which, rows in (("smallest", summary.least[name]), (words.LARGEST, summary.most[name])):
             number, point, variant = rows[0]
             if summary.least[name][0][0] != summary.most[name][0][0]:
                 settings = " ".join(swept_words(about, point))
@@ -199,7 +203,7 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
         rows = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
         parts.append(drawn(list(shown.heads), rows))
     if shown.count > len(shown.lines):
-        parts.append(words.MORE_ROWS.format(shown=len(shown.lines), all=shown.count))
+        parts.append(f"{len(shown.lines)} of {shown.count:,} rows; the report has more, the results have all.")
     struck = [
         f"{count:,} x {plain(message, 100)}{f' {words.ALL_WITH.format(shared=shared)}' if shared else ''}\n    {again}"
         for message, count, shared, again in failures(about, summary)
@@ -207,7 +211,7 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     if struck:
         parts.append("\n".join(struck[:5]))
     odd = [
-        f"{words.POINT_AGREES.format(settings=plain(settings, 100), tally=tally)}\n    {again}"
+        f"{plain(settings, 100)}: {tally} published results agree\n    {again}"
         for settings, tally, again in disagreements(about, summary)
     ]
     if odd:
@@ -270,13 +274,13 @@ def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str
 
 def swept_over(axes: Sequence[Mapping[str, Any]]) -> str:
     """Return the title of a sweep that has none of its own."""
-    return words.SWEEP_OVER.format(settings=", ".join(axis["key"] for axis in axes) or words.ONE_POINT)
+    return "Sweep over {settings}".format(settings=", ".join(axis["key"] for axis in axes) or "one point")
 
 
 def axis_told(axis: Mapping[str, Any]) -> str:
     """Say in a few words what an axis is."""
     if "range" in axis:
-        return words.VALUES_FROM_TO.format(
+        return "{key}: {count} values from {low} to {high}".format(
             key=axis["key"], count=f"{axis['count']:,}", low=axis["low"], high=axis["high"]
         )
     values = axis["words"]

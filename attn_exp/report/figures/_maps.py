@@ -120,7 +120,7 @@ def weight_maps(
         title = short_title(head, side, names.lettering)
         heat = Heat(box, head.weights, end, COLOURS, means.gamma, form, title, rows=rows, columns=columns)
         parts.append(heat._replace(closed=head.closed))
-    parts.append(Words(words.QUERY, (0.01 + 0.012 * width, bottom + tall / 2), turned=True))
+    parts.append(Words("query", (0.01 + 0.012 * width, bottom + tall / 2), turned=True))
     parts.append(Words(means.across, (left + side / 2, 0.03), side="center"))
     box = Box(left + across * (side + GAP), bottom + (stand.down - 1) * pitch, BAR, tall)
     bar = colour_scale(box, end, means.gamma, means.unit, right - GAP)

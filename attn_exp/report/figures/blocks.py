@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from attn_exp.report import words
 from attn_exp.report.charts.chart import Chart
 from attn_exp.report.figures._maps import Named, Reading, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
@@ -22,12 +21,15 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     problem = views.comparison.problem
     rows = [str(edge + problem.past + 1) for edge in summary.row_edges[:-1]]
     columns = [str(edge + 1) for edge in summary.key_edges[:-1]]
-    means = Reading(words.MEAN_OF_BLOCK, colours(views).power, name_of_columns(problem))
+    means = Reading("mean", colours(views).power, name_of_columns(problem))
     return weight_maps(heads_in(views, views.blocks), Named(rows, columns, views.lettering), width, means, height)
 
 
 FIGURE = Figure(
-    caption=words.CAPTION_BLOCKS,
+    caption=(
+        "Mean weight of each block of queries (down) and keys (across), computed exactly; a "
+        "block is named by its first token."
+    ),
     plan=plan,
     wanted=wanted,
     place=10,

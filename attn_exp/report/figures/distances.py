@@ -6,7 +6,6 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.report import words
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, name_ticks
 from attn_exp.report.figures._maps import form_of_numbers
 from attn_exp.report.figures.figure import Figure
@@ -32,7 +31,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         float(np.nanmax(finite)) or 1.0,
         "Oranges",
         form=form_of_numbers(finite, cell, ".2g" if cell > 0.5 else ".1g" if cell > 0.3 else ".0e", most=12),
-        title=views.lettering.fitted(words.BETWEEN_OUTPUTS, total - left),
+        title=views.lettering.fitted("largest difference between outputs", total - left),
         title_side="left",
         rows=name_ticks(shown, False, side),
         columns=name_ticks(shown, turned, side),
@@ -51,7 +50,7 @@ def between(comparison: Comparison) -> tuple[tuple[str, ...], Array]:
 
 
 FIGURE = Figure(
-    caption=words.CAPTION_DISTANCES,
+    caption="Largest difference between the outputs of every two variants.",
     plan=plan,
     place=30,
 )

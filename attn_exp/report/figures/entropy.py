@@ -10,7 +10,6 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import settled_as
 from attn_exp.experiment.metrics.spread import share_out
 from attn_exp.forms.trace import entropy
-from attn_exp.report import words
 from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks, number_ticks
 from attn_exp.report.charts.widths import Lettering
 from attn_exp.report.figures._plots import below_legend, inside
@@ -56,7 +55,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     end = 1.08 * float(np.log(counts.max())) or 1.0
     x = Axis(-0.5, len(names) - 0.5, name_ticks(names, turned, box.width))
     start = -EDGE * end if any((stroke.y <= EDGE * end).any() for stroke in strokes) else 0.0
-    y = Axis(start, end, number_ticks(0.0, end, box.height), words.ENTROPY_NATS)
+    y = Axis(start, end, number_ticks(0.0, end, box.height), "entropy (nats)")
     return below_legend([*strokes, most(counts)], x, y, box, width, lettering)
 
 
@@ -72,9 +71,9 @@ def most(counts: Array) -> Stroke:
     """Return the largest entropy that each query could have: equal shares of all keys that it may see."""
     edges = np.arange(len(counts) + 1) - 0.5
     if counts.min() == counts.max():
-        ends, label = np.full(2, counts[0]), words.UNIFORM.format(keys=counts[0])
+        ends, label = np.full(2, counts[0]), f"ln {counts[0]}: uniform"
         return Stroke(edges[[0, -1]], np.log(ends), GREY, 0.7, dotted=True, label=label)
-    label = words.UNIFORM_IN_SIGHT
+    label = "ln n: uniform over n keys in sight"
     return Stroke(edges, np.log([*counts, counts[-1]]), GREY, 0.7, dotted=True, steps=True, label=label)
 
 
@@ -95,7 +94,7 @@ def of_queries(panel: Panel, place: int, aside: float, lettering: Lettering) -> 
 
 
 FIGURE = Figure(
-    caption=words.CAPTION_ENTROPY,
+    caption="Entropy of each query's weights.",
     plan=plan,
     wanted=wanted,
     place=40,

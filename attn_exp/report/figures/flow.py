@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_exp.config.schema import Size
-from attn_exp.report import words
 from attn_exp.report.charts.chart import Sheet
 from attn_exp.report.charts.svg import sheet_as_svg
 from attn_exp.report.figures.figure import FONT_SIZE, Figure, drawn_width
@@ -64,7 +63,7 @@ def shown(views: Views, width: float, height: float | None) -> Shown:
         return every
     title, flow = max(pictures, key=lambda named: len(named[1].boxes))
     others = ", ".join(name for name, _ in pictures if name != title)
-    alone = [(words.NOT_DRAWN.format(title=title, others=others), flow)]
+    alone = [(f"{title} (not drawn: {others})", flow)]
     return max(on_page(alone, width, height, measure), key=lambda one: one.letters)
 
 
@@ -111,7 +110,7 @@ def svg(views: Views, wanted: Size) -> bytes:
 
 
 FIGURE = Figure(
-    caption=words.FLOW_FIGURE,
+    caption=("From the input to the output: each stage with its size, one picture for each function."),
     draw=draw,
     wanted=wanted,
     fill=fill,

@@ -98,7 +98,10 @@ def told(numbers: dict[str, Array], head: int) -> str:
 
 
 FIGURE = Figure(
-    caption=words.CAPTION_OVERVIEW,
+    caption=(
+        "Every head at once: queries down, keys across, one colour scale; above each its "
+        "number and the known pattern that takes most of its weight."
+    ),
     plan=plan,
     wanted=wanted,
     place=15,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_exp.experiment.sharpness import Curve, curves
-from attn_exp.report import words
 from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke, number_ticks, power_ticks
 from attn_exp.report.figures._plots import below_legend, beyond, inside
 from attn_exp.report.figures.figure import Figure
@@ -27,12 +26,12 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     strokes = [stroke for place, curve in enumerate(shown) for stroke in of_curve(curve, place, end)]
     box = inside(len(shown), 0.42 if width > NARROW else 0.56, width, height)
     between = " " if width > NARROW else "\n"
-    name = f"{words.MULTIPLIER_OF_SCORES}{between}{words.DOTTED_AND_MARKED}"
+    name = f"multiplier of the scores{between}(dotted: 1/sqrt(d); marked: this run)"
     first, last = shown[0].multipliers[[0, -1]].tolist()
     margin = (last / first) ** 0.05
     low, high = first / margin, last * margin
     x = Axis(low, high, power_ticks(low, high, box.width), name, log=True)
-    y = Axis(0.0, end, number_ticks(0.0, end, box.height), words.MEAN_ENTROPY_NATS)
+    y = Axis(0.0, end, number_ticks(0.0, end, box.height), "mean entropy (nats)")
     return below_legend(strokes, x, y, box, width, views.lettering)
 
 
@@ -52,7 +51,7 @@ def of_curve(curve: Curve, place: int, end: float) -> Iterator[Stroke]:
 
 
 FIGURE = Figure(
-    caption=words.CAPTION_SHARPNESS,
+    caption=("How the weights sharpen as the multiplier of the scores grows: mean entropy, with 1/sqrt(d) dotted."),
     plan=plan,
     wanted=wanted,
     place=50,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from attn_exp.report import words
 from attn_exp.report.charts.chart import Chart
 from attn_exp.report.figures._maps import Named, Reading, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
@@ -29,7 +28,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
 
 
 FIGURE = Figure(
-    caption=words.CAPTION_WEIGHTS,
+    caption="Weights of each variant and head: queries down, keys across, one colour scale.",
     plan=plan,
     wanted=wanted,
     place=20,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from attn_exp.experiment.column import spoken
-from attn_exp.report import words
 from attn_exp.report.numbers import brief
 from attn_exp.report.sections.section import Material, Section
 
@@ -15,7 +14,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
     return [
         {
             "anchor": f"check-{finding.name}",
-            "title": words.CHECK.format(name=finding.name),
+            "title": f"Check: {finding.name}",
             "head": [spoken(name) for name in finding.check.columns],
             "lines": [[brief(getattr(record, name)) for name in finding.check.columns] for record in finding.records],
             "sentence": finding.sentence,

@@ -10,7 +10,6 @@ from attn_exp.experiment.column import Column, columns
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.timing import Timing
-from attn_exp.report import words
 from attn_exp.report.numbers import brief, kinds
 from attn_exp.report.sections.section import Material, Section
 
@@ -100,7 +99,7 @@ def cost(timing: Timing, factor: float) -> dict[str, Any]:
 def parts(material: Material) -> list[dict[str, Any]]:
     """Return the comparison of a run."""
     shown = table(material.run.comparison, material.run.timings)
-    return [{"anchor": "comparison", "title": words.COMPARISON, "table": shown}]
+    return [{"anchor": "comparison", "title": "Comparison", "table": shown}]
 
 
 HTML = """\
@@ -133,11 +132,11 @@ HTML = """\
 #}{{ at_depths(shared(part.table), shared(brief)) }}.</p>{% endif %}
 {% set brief_more = brief.part(true) -%}
 {% if more.head|length > 1 %}<details class="more{{ " deep" if brief_more.head|length == 1 }}"><summary>{#
-#}{{ words.MORE_COLUMNS }} {{ at_depths(more|heads, brief_more|heads) }}</summary>
+#}More columns: {{ at_depths(more|heads, brief_more|heads) }}</summary>
 {{ compared(more, words.ALL_VARIANTS_MORE) }}
 </details>
 {% endif -%}
-<details class="glossary"><summary>{{ words.WHAT_COLUMNS_MEAN }}</summary>
+<details class="glossary"><summary>What the columns mean</summary>
 <dl class="legend">{% for head in part.table.head if head.meaning %}<div{% if head.deep %} class="deep"{% endif %}>{#
 #}<dt>{{ head.title }}</dt><dd>{{ head.meaning }}</dd></div>{% endfor %}</dl>
 </details>

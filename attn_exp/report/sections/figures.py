@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from attn_exp.report import words
 from attn_exp.report.sections.section import Material, Section
 
 
@@ -12,7 +11,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
     """Return the figures, if there are any."""
     if not material.figures:
         return []
-    return [{"anchor": "figures", "title": words.FIGURES, "figures": material.figures}]
+    return [{"anchor": "figures", "title": "Figures", "figures": material.figures}]
 
 
 HTML = """\

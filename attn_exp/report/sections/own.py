@@ -44,8 +44,10 @@ def one(variant: str, verdict: Verdict) -> Story:
     """Return what there is to say of one function."""
     small = verdict.smallest
     return Story(
-        title=(words.NOTHING_IS_WRONG if verdict.passed else words.WHAT_IS_WRONG).format(variant=variant),
-        sentence=words.COMPUTES.format(function=verdict.name, what=computed(verdict)),
+        title=("Nothing is wrong with {variant}" if verdict.passed else "What is wrong with {variant}").format(
+            variant=variant
+        ),
+        sentence=f"{verdict.name} computes {computed(verdict)}.",
         named=tuple(explained(name) for name in verdict.mistakes),
         parting="" if small is None else parting(small.stages),
         broken=tuple((finding.rung, finding.said) for finding in verdict.findings if finding.state == BROKEN),
@@ -58,7 +60,7 @@ def one(variant: str, verdict: Verdict) -> Story:
 def computed(verdict: Verdict) -> str:
     """Say what a function computes; its mistakes, which are explained below, by their names alone."""
     if verdict.mistakes and not verdict.passed:
-        return words.ATTENTION_WITH.format(mistakes=f" {words.AND} ".join(verdict.mistakes))
+        return "attention with {mistakes}".format(mistakes=f" {words.AND} ".join(verdict.mistakes))
     return verdict.computes.rstrip(".")
 
 
@@ -76,7 +78,11 @@ def parting(stages: tuple[Stage, ...]) -> str:
     if first is None:
         return ""
     before = [stage for stage in stages[: stages.index(first)] if not stage.mine]
-    return (words.WRONG_AT_THE_LATEST if before else words.WRONG_FROM).format(stage=first.name)
+    return (
+        "It first differs from the definition in the {stage} at the latest; what it forms before is not known."
+        if before
+        else "It first differs from the definition in the {stage}."
+    ).format(stage=first.name)
 
 
 def pairs(stage: Stage) -> tuple[Pair, ...]:

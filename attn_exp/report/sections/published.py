@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 from attn_exp.report.sections.section import Material, Section
 
 PUBLISHED = (
-    words.QUANTITY, words.PRINTED, words.COMPUTED, words.LARGEST_DIFFERENCE, words.TOLERANCE, words.AGREES, words.NOTE,
+    words.QUANTITY, "printed", "computed", words.LARGEST_DIFFERENCE, words.TOLERANCE, words.AGREES, "note",
 )  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
     return [
         {
             "anchor": "published",
-            "title": words.PUBLISHED,
+            "title": "Published figures",
             "sentence": agreed(agreements),
             "agreements": agreements,
             "head": PUBLISHED,
@@ -45,16 +45,16 @@ HTML = """\
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
 <p>{{ part.sentence }}</p>
-<div class="scroll" tabindex="0" role="group" aria-label="{{ words.ALL_PUBLISHED }}">
+<div class="scroll" tabindex="0" role="group" aria-label="All published figures">
 <table class="plain">
 <thead><tr><th scope="col">{{ words.QUANTITY }}</th><th scope="col">{{ words.AGREES }}</th>{#
 #}<th scope="col" class="number">{{ words.LARGEST_DIFFERENCE }}</th><th scope="col" class="number">{#
-#}{{ words.TOLERANCE }}</th><th scope="col">{{ words.NUMBERS_AND_NOTES }}</th></tr></thead>
+#}{{ words.TOLERANCE }}</th><th scope="col">numbers and notes</th></tr></thead>
 <tbody>
 {% for each in part.agreements -%}
 <tr class="{{ 'right' if each.agrees else 'wrong' }}"><th scope="row">{{ each.quantity }}</th><td class="word">{#
 #}{{ each.agrees|short }}</td><td>{{ each.largest_difference|short }}</td><td>{{ each.tolerance|short }}</td>{#
-#}<td class="words">{{ each.note }}<details><summary>{{ words.PRINTED_AND_COMPUTED }}</summary><div class="tables">{#
+#}<td class="words">{{ each.note }}<details><summary>printed and computed</summary><div class="tables">{#
 #}<div class="scroll"><pre>{{ each.printed }}</pre></div><div class="scroll"><pre>{{ each.computed }}</pre></div>{#
 #}</div></details></td></tr>
 {% endfor -%}

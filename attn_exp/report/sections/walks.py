@@ -10,7 +10,7 @@ from attn_exp import registry
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.report import walk, words
+from attn_exp.report import walk
 from attn_exp.report.flow import Flow, flow, parted, splitting
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import Colours, Views, colours
@@ -27,7 +27,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
     return [
         {
             "anchor": f"walk-{place + 1}",
-            "title": words.STEP_BY_STEP.format(title=walk["title"]),
+            "title": f"{walk['title']}, step by step",
             "place": place,
             "walk": on_one_scale(walk, scale),
         }
@@ -197,7 +197,7 @@ MARKDOWN = """\
 {{ table|markdown_table(step) }}
 
 {% if table.parts %}
-{{ words.COLUMNS_FROM_THE_LEFT }} {% for whom, count in table.parts %}{#
+Columns, from the left: {% for whom, count in table.parts %}{#
 #}{{ words.COLUMNS_FOR.format(count=count, whom=whom)|md }}{{ ", " if not loop.last else "." }}{% endfor %}
 
 

@@ -41,7 +41,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
     return [
         {
             "anchor": "weights",
-            "title": words.WEIGHTS if shown else "",
+            "title": "Weights" if shown else "",
             "maps": shown,
             "scale": scale,
             "column": sentences.name_of_columns(views.comparison.problem),
@@ -73,7 +73,7 @@ def block_maps(views: Views, scale: Colours) -> Iterator[Map]:
             name = words.HEAD_OF.format(variants=variant, number=head + 1) if len(heads) > 1 else variant
             shut = matrix == 0 if settled_as(views.comparison, variant).rules.masks else None
             source, (rows, columns) = picture(matrix, scale.shares, shut), matrix.shape
-            title = words.MEANS_OF_BLOCKS.format(title=name)
+            title = f"{name}: means of blocks"
             yield Map(title, "", None, None, source, columns, rows, max(rows, columns) > FINE)
 
 
@@ -81,16 +81,18 @@ HTML = """\
 {% from "tables.html" import matrix -%}
 {% macro image(map) -%}
 <img class="map{{ " coarse" if map.coarse }}" src="{{ map.picture }}" {#
-#}alt="{{ words.WEIGHTS_OF.format(title=map.title) }}" width="{{ map.width }}" height="{{ map.height }}">
+#}alt="weights of {{ map.title }}" width="{{ map.width }}" height="{{ map.height }}">
 {%- endmacro -%}
 {% if part.maps %}
 <section id="{{ part.anchor }}">
-<h2>{{ words.WEIGHTS_BY_HEAD }}</h2>
+<h2>Weights, head by head</h2>
 {% set few = words.WITH_POWER.format(power=part.scale.power) -%}
 {% set growth = few if part.scale.power < 1 else words.IN_STEP -%}
-<p>{{ words.ONE_SCALE.format(column=part.column, growth=growth, top=part.scale.top|short) }}{#
-#}{% if part.masked %} {{ words.GREY_IS_MASKED }}{% endif %}{#
-#}{% if part.maps|selectattr("picture")|list %} {{ words.CHOOSE_A_PICTURE }}{% endif %}</p>
+<p>Each row is a query, each column a {{ part.column }}; colour grows {#
+#}{{ growth }}, from none at 0 to the full one at {#
+#}{{ part.scale.top|short }}, in every table and picture of weights on this page.{#
+#}{% if part.masked %} Grey places are masked.{% endif %}{#
+#}{% if part.maps|selectattr("picture")|list %} Choose a picture to see it large.{% endif %}</p>
 <div class="grid">
 {% for map in part.maps %}<figure data-panel="{{ map.panel }}"><figcaption>{{ map.title }}</figcaption>{#
 #}{% if map.table %}{{ matrix(map.table, map.step) }}{#
@@ -102,26 +104,27 @@ HTML = """\
 {% endif %}
 <div class="pair touch">
 <section id="touch" hidden>
-<h2>{{ words.TURN_THE_SCALE }}</h2>
-<p>{{ words.TURN_THE_SCALE_HOW }}</p>
+<h2>Turn the scale yourself</h2>
+<p>The weights of one variant at any multiplier of its scores, computed here, in this page. {#
+#}Small multipliers spread attention evenly; large ones give it all to one key.</p>
 <div class="controls">
-<label for="touch-variant">{{ words.VARIANT }}</label> <select id="touch-variant"></select>
-<label for="touch-scale">{{ words.MULTIPLIER }}</label> {#
+<label for="touch-variant">Variant</label> <select id="touch-variant"></select>
+<label for="touch-scale">Multiplier</label> {#
 #}<input id="touch-scale" type="range" min="-8" max="8" step="0.01" value="0" list="touch-marks">{#
 #}<datalist id="touch-marks"></datalist>
 <output id="touch-value" for="touch-scale"></output>
 <span class="presets"><button type="button" data-preset="standard">1/√d</button> {#
 #}<button type="button" data-preset="own">{{ words.THIS_RUN }}</button> <button type="button" data-preset="one">{#
-#}{{ words.NO_SCALING }}</button></span>
+#}no scaling</button></span>
 </div>
 <p id="touch-entropy" class="note" aria-live="polite"></p>
 <div id="touch-weights" class="tables"></div>
 </section>
 <section id="minus" hidden>
-<h2>{{ words.ONE_MINUS_OTHER }}</h2>
+<h2>Two variants, one minus the other</h2>
 <div class="controls">
-<label for="minus-left">{{ words.SHOW }}</label> <select id="minus-left"></select> <label for="minus-right">{#
-#}{{ words.MINUS }}</label> <select id="minus-right"></select>
+<label for="minus-left">Show</label> <select id="minus-left"></select> <label for="minus-right">{#
+#}minus</label> <select id="minus-right"></select>
 </div>
 <p id="minus-told" class="note" aria-live="polite"></p>
 <div id="minus-tables" class="tables"></div>

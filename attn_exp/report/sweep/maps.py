@@ -162,8 +162,8 @@ def heads_by_layer(plotted: Plotted) -> Figure:
         name_ticks(panel.xaxis, [str(head + 1) for head in range(matrix.shape[1])], 8)
         name_ticks(panel.yaxis, plotted.layers, 14)
         panel.set_title(pattern)
-        panel.set_xlabel(words.HEAD_AXIS)
-        panel.set_ylabel(words.LAYER_AXIS)
+        panel.set_xlabel("head")
+        panel.set_ylabel("layer")
     figure.colorbar(ScalarMappable(Normalize(0, 1), MAP), ax=axes, label=words.SHARE, shrink=0.8)
     return figure
 
@@ -173,7 +173,7 @@ def effects(changes: Mapping[str, Sequence[Change]]) -> Figure:
     figure, axes = panels(len(changes), 1, 0.5 + 0.2 * max(map(len, changes.values())))
     for panel, (metric, lines) in zip(axes, changes.items(), strict=True):
         draw_changes(panel, lines)
-        panel.set_xlabel(words.CHANGE_OF.format(metric=titled(metric)))
+        panel.set_xlabel(f"change of the {titled(metric)}")
     legend(figure, axes[0])
     return figure
 
@@ -185,8 +185,8 @@ def draw_changes(panel: Axes, lines: Sequence[Change]) -> None:
         rows = [row for row, line in enumerate(lines) if line.sure == sure]
         means = np.array([lines[row].mean for row in rows])
         ends = np.array([ends_of_change(lines[row]) for row in rows]).reshape(-1, 2).T
-        interval = words.LEAVES_OUT_ZERO if any(not line.differences for line in lines) else words.ALL_SEEDS_AGREE
-        name = interval if sure else words.UNSURE
+        interval = "95% interval leaves out 0" if any(not line.differences for line in lines) else "all seeds agree"
+        name = interval if sure else "not sure"
         if rows:
             panel.errorbar(means, rows, xerr=abs(ends - means), fmt="o", color=colour, markersize=4, label=name)
     for row, line in enumerate(lines):

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from attn_exp.experiment.row import titled
-from attn_exp.report import words
 from attn_exp.report.charts.chart import COLOURS, MARKERS
 from attn_exp.report.charts.matplotlib_figure import STYLE, drawable, encoded, fonts_for
 from attn_exp.report.sweep.explorer import spaced_by_factors
@@ -169,10 +168,10 @@ def bundle(panel: Axes, lines: Mapping[str, Sequence[tuple[float, float, float, 
     bands = np.array([np.quantile(by_key[value], (0.05, 0.25, 0.5, 0.75, 0.95)) for value in x])
     low, lower, middle, upper, high = bands.T
     panel.fill_between(
-        x, low, high, color=COLOURS[0], alpha=0.15, linewidth=0, label=words.NINE_TENTHS.format(count=len(lines))
+        x, low, high, color=COLOURS[0], alpha=0.15, linewidth=0, label=f"nine tenths of {len(lines)} variants"
     )
-    panel.fill_between(x, lower, upper, color=COLOURS[0], alpha=0.3, linewidth=0, label=words.HALF_OF_THEM)
-    panel.plot(x, middle, color=COLOURS[0], label=words.MEDIAN)
+    panel.fill_between(x, lower, upper, color=COLOURS[0], alpha=0.3, linewidth=0, label="half of them")
+    panel.plot(x, middle, color=COLOURS[0], label="median")
 
 
 def choices(plotted: Plotted, metrics: Sequence[str]) -> Figure:

@@ -8,19 +8,24 @@ from typing import Any, NamedTuple, Protocol
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, unknown
-from attn_exp.report import words
 
 FEW = 5
 """Fewer seeds than these have no interval worth its name."""
 
 CAPTIONS = {
-    "effects": words.CAPTION_EFFECTS,
-    "against": words.CAPTION_AGAINST,
-    "choices": words.CAPTION_CHOICES,
-    "heat": words.CAPTION_HEAT,
-    "parallel": words.CAPTION_PARALLEL,
-    "heads": words.CAPTION_HEADS,
-    "spread": words.CAPTION_SPREAD,
+    "effects": (
+        "What each setting does, compared seed by seed: the mean difference and its 95% "
+        "interval; the largest is first, and few seeds are drawn one by one."
+    ),
+    "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a band.",
+    "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",
+    "heat": "Means over two swept keys, one panel for each variant.",
+    "parallel": "Parallel coordinates: combinations of all swept keys, coloured by their mean.",
+    "heads": "Every head of every layer, a map for each pattern: what share of its weight a head gives to it.",
+    "spread": (
+        "How the numbers of each variant spread over the seeds: quartiles are estimated as "
+        "the mean ± 0.674 standard deviations."
+    ),
 }
 """What each kind of plot shows."""
 

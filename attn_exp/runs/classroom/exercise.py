@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"right": "inherit", "follows": "#9a6700", "wrong": "#cf222e", "empty": "inherit"}
 """Those that stand out; a wrong number has a cross beside it, too."""
-STATES = {"right": words.RIGHT, "follows": words.FOLLOWS, "wrong": words.WRONG, "empty": words.EMPTY}
+STATES = {"right": words.RIGHT, "follows": "follows", "wrong": words.WRONG, "empty": "empty"}
 FILE = "answers.csv"
 
 
@@ -103,13 +103,15 @@ class Exercise:
             rows = matrix["rows"] or [""] * len(matrix["cells"])
             heads = [matrix["name"], *(matrix["columns"] or [""] * len(matrix["cells"][0]))]
             parts.append(table(heads, [[row, *cells] for row, cells in zip(rows, matrix["cells"], strict=True)]))
-        wanted = words.TO_FILL_IN.format(stages=", ".join(self.stages), digits=self.paper.digits)
+        wanted = "to fill in: {stages}, to {digits} decimals".format(
+            stages=", ".join(self.stages), digits=self.paper.digits
+        )
         return "\n\n".join([*parts, wanted])
 
     def _repr_html_(self) -> str:
         page = worksheet.page(self.paper, self.student, FILE)
         height = 360 + 40 * sum(len(blank.right) * (len(blank.rows) + 4) for blank in self.paper.blanks)
-        return html("framed", page, words.WORKSHEET, height)
+        return html("framed", page, "worksheet", height)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +136,11 @@ class Checked:
     def said(self) -> str:
         """The sentence for the mistake or the slip; or that all is right."""
         missing = sum(box.empty for box in self.grade.boxes)
-        some = words.COUNT_MISSING.format(missing=missing, all=self.grade.most)
+        some = f"no number is wrong; {missing} of {self.grade.most} are missing"
         return self.grade.said or (some if missing else words.ALL_RIGHT)
 
     def __repr__(self) -> str:
-        heads = (words.STAGE, *STATES.values())
+        heads = ("stage", *STATES.values())
         lines = [[box.stage, *map(str, (box.right, box.follows, box.wrong, box.empty))] for box in self.grade.boxes]
         return f"{table(heads, lines)}\n\n{self.verdict}"
 

@@ -25,7 +25,7 @@ from attn_exp.runs.classroom import answers
 from attn_exp.runs.classroom.sheets import Key, composer, read_key
 from attn_exp.runs.records import as_csv
 
-HEADS = (words.STUDENT, words.COUNT_POINTS, words.OF, words.FIRST_WRONG, words.MISTAKE, words.WHAT_IT_IS)
+HEADS = ("student", "points", "of", "first wrong", words.MISTAKE, words.WHAT_IT_IS)
 MOST_FILES = 5000
 DIGITS = 19
 """A name with this many digits or more in a row is sorted as text."""
@@ -47,7 +47,7 @@ class Handed:
         if self.grade is None:
             return (self.student, "-", "-", "-", "-", self.trouble)
         grade = self.grade
-        said = grade.said or (words.ALL_RIGHT if grade.points == grade.most else words.SOME_MISSING)
+        said = grade.said or (words.ALL_RIGHT if grade.points == grade.most else "no number is wrong; some are missing")
         return (
             self.student, f"{grade.points}", f"{grade.most}", grade.first_wrong, " ".join(grade.mistakes), said,
         )  # fmt: skip

@@ -22,7 +22,7 @@ from attn_exp.config.schema import Config, read_config
 from attn_exp.diagnosis.foretold import Numbers, drawn, possible
 from attn_exp.diagnosis.paper import Paper, paper
 from attn_exp.errors import UserError, reason, unknown
-from attn_exp.report import words, worksheet
+from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.stored_arrays import split_arrays, with_arrays
 from attn_exp.runs.trust import DamagedError, read_json
@@ -100,8 +100,8 @@ def write_sheets(asked_words: Sequence[str]) -> str:
         raise UserError(f"to={asked.to}: cannot be written to ({error.strerror})") from error
     first = asked.to / ("sheet.html" if len(keys) == 1 else "sheets")
     handed = asked.to / ("answers.csv" if len(keys) == 1 else "answers")
-    count = words.COUNT_SHEETS.format(count=len(keys)) if len(keys) > 1 else words.ONE_SHEET
-    grading = words.TO_GRADE.format(answers=handed, key=asked.to / "key")
+    count = f"{len(keys)} sheets" if len(keys) > 1 else "1 sheet"
+    grading = "to grade: attn-exp grade {answers} {key}".format(answers=handed, key=asked.to / "key")
     return f"{count}\n{first}\n\n{grading}"
 
 

@@ -94,21 +94,31 @@ def labelled(group: Sequence[Effect], several: bool) -> str:
     """Say what changes, and in which variants where there are several."""
     effect, names = group[0], listed([effect.variant for effect in group])
     if effect.setting == "variant":
-        return words.VARIANT_NOT.format(variants=names, first=effect.start)
+        return f"{names}, not {effect.start}"
     return f"{change(effect)}: {names}" if several else change(effect)
 
 
 def effects_table(answers: Answers) -> Table:
     """Return the paired effects as a table for papers: a line per setting, metric and variant, if there are several."""
     head: tuple[str, ...] = (
-        words.SETTING, words.FROM, words.TO, words.VARIANT_HEAD, words.METRIC, words.EFFECT, words.INTERVAL,
-        words.SEEDS, words.SAME_SIGN, words.PAIRS,
+        words.SETTING, "from", "to", words.VARIANT_HEAD, words.METRIC, "effect", "95% interval",
+        words.SEEDS, "same sign", "pairs",
     )  # fmt: skip
     shown = moving(answers)
     lines = [effect_line(effect) for effect in shown]
     if len({effect.variant for effect in (*answers.effects, *answers.variants)}) == 1:  # then its column says nothing
         head, lines = without(head, 3), [without(line, 3) for line in lines]
-    return Table("effects", words.PAIRED_EFFECTS, head, tuple(lines), deep_places(effect.metric for effect in shown))
+    return Table(
+        "effects",
+        (
+            "Paired effects: the mean over seeds of the differences between rows that share all "
+            "but one setting, its 95% bootstrap interval, and the share of the seeds whose "
+            "difference has the sign of the mean."
+        ),
+        head,
+        tuple(lines),
+        deep_places(effect.metric for effect in shown),
+    )
 
 
 def without(cells: tuple[str, ...], place: int) -> tuple[str, ...]:
@@ -146,8 +156,14 @@ def shares_table(answers: Answers) -> Table:
     """Return what explains how much of the variance, as a table for papers: each share of a hundredth or more."""
     large = [share for share in answers.shares if share.share >= 0.01]
     lines = tuple((titled(share.metric), " × ".join(share.settings), f"{share.share:.1%}") for share in large)
-    head = (words.METRIC, words.EXPLAINED_BY, words.SHARE)
-    return Table("shares", words.SHARES_OF_VARIANCE, head, lines, deep_places(share.metric for share in large))
+    head = (words.METRIC, "explained by", words.SHARE)
+    return Table(
+        "shares",
+        "The share of each metric's variance that each setting explains, and each pair beyond both alone.",
+        head,
+        lines,
+        deep_places(share.metric for share in large),
+    )
 
 
 SHARES = (5, 25, 50, 75, 95)
@@ -160,7 +176,13 @@ def percentiles_table(cube: Cube | None) -> Table:
     names = () if cube is None else cube.names
     head = (*names, words.VARIANT_HEAD, words.METRIC, words.SEEDS, *(f"{share}%" for share in SHARES))
     lines, deep = tuple(line for _, line in pairs), deep_places(metric for metric, _ in pairs)
-    return Table("percentiles", words.PERCENTILES_OVER_SEEDS, head, lines, deep)
+    return Table(
+        "percentiles",
+        "Percentiles over the seeds, of every combination and metric that differs over them.",
+        head,
+        lines,
+        deep,
+    )
 
 
 def lines_of(cube: Cube) -> Iterator[tuple[str, tuple[str, ...]]]:

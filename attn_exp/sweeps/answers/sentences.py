@@ -11,7 +11,6 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.column import spoken
 from attn_exp.experiment.row import COLUMNS
-from attn_exp.report import words
 from attn_exp.report.sentences import listed
 from attn_exp.sweeps.answers.cube import METRICS, Cube
 from attn_exp.sweeps.answers.effects import Effect, Share, compared, same_functions
@@ -46,7 +45,7 @@ def sentences(
     `still` names, for each setting, the variants in which it changes nothing.
     """
     for group in same_functions(cube):
-        yield words.SAME_IN_POINTS.format(variants=listed(group), points=points(cube))
+        yield f"{listed(group)} compute the same function in {points(cube)}."
     for setting, names in still.items():
         if names:
             yield of_inert(cube, setting, names)
@@ -57,13 +56,13 @@ def sentences(
     yield from explained(shares)
     if cube.left_out:
         seeds = len(cube.seeds)
-        yield words.FIRST_SEEDS.format(seeds=seeds, all=seeds + cube.left_out)
+        yield f"These sentences compare the first {seeds:,} of {seeds + cube.left_out:,} seeds."
 
 
 def points(cube: Cube) -> str:
     """Say in how many points."""
     count = int((cube.resolved >= 0).any(axis=-1).sum())
-    return (words.THE_ONE_POINT if count == 1 else words.ALL_POINTS).format(count=count)
+    return ("the one point" if count == 1 else "all {count:,} points").format(count=count)
 
 
 def of_inert(cube: Cube, setting: str, names: Sequence[str]) -> str:
@@ -71,11 +70,19 @@ def of_inert(cube: Cube, setting: str, names: Sequence[str]) -> str:
     pins = {cube.pinned(setting, name) for name in names}
     value = pins.pop() if len(pins) == 1 else ""
     if len(names) == len(cube.variants):
-        text = words.INERT_PINNED if value else words.INERT
+        text = (
+            "{setting} changes nothing in any variant: it is always {value} there."
+            if value
+            else "{setting} changes nothing."
+        )
     elif value:
-        text = words.INERT_WHERE_PINNED if len(names) == 1 else words.INERT_WHERE_ALL_PINNED
+        text = (
+            "{setting} changes nothing in {variants}, which always has {setting}={value}."
+            if len(names) == 1
+            else "{setting} changes nothing in {variants}, which always have {setting}={value}."
+        )
     else:
-        text = words.INERT_IN
+        text = "{setting} changes nothing in {variants}."
     return text.format(setting=setting, variants=listed(names), value=value)
 
 
@@ -111,8 +118,14 @@ def of_group(cube: Cube, group: Sequence[Effect]) -> str:
     metric = in_variants(spoken(effect.metric), [effect.variant for effect in group], cube)
     filled = {"change": change(effect), "metric": metric, "evidence": evidence(effect)}
     if not effect.sure and effect.seeds > 1:
-        return words.NOT_SURE.format(by=f"{signed(effect.mean)}{unit(effect.metric)}", **filled)
-    text = words.RAISES if effect.mean > 0 else words.LOWERS
+        return "It is not sure what {change} does to the {metric}: {by} ({evidence}).".format(
+            by=f"{signed(effect.mean)}{unit(effect.metric)}", **filled
+        )
+    text = (
+        "{change} raises the {metric} by {by} ({evidence})"
+        if effect.mean > 0
+        else "{change} lowers the {metric} by {by} ({evidence})"
+    )
     other = dependence(cube, effect)
     more = f", {depends(other)}" if other else ""
     return f"{text.format(by=f'{size(effect.mean)}{unit(effect.metric)}', **filled)}{more}."
@@ -122,19 +135,21 @@ def change(effect: Effect) -> str:
     """Name the change of a setting."""
     if {effect.start, effect.end} == {"true", "false"}:
         return f"{effect.setting}={effect.end}"
-    return words.FROM_TO.format(setting=effect.setting, start=short(effect.start), end=short(effect.end))
+    return f"{effect.setting} from {short(effect.start)} to {short(effect.end)}"
 
 
 def evidence(effect: Effect) -> str:
     """Say how sure an effect is: seeds of its sign and the interval, or the few differences themselves."""
     if effect.seeds == 1:
-        return words.ONE_SEED
+        return "one seed: more would say how sure this is"
     if effect.differences:
-        return words.FEW_SEEDS.format(seeds=effect.seeds, differences=", ".join(map(signed, effect.differences)))
-    agreeing = words.SEEDS_AGREE.format(agreeing=round(effect.share * effect.seeds), seeds=effect.seeds)
+        return "{seeds} seeds: {differences}".format(
+            seeds=effect.seeds, differences=", ".join(map(signed, effect.differences))
+        )
+    agreeing = f"{round(effect.share * effect.seeds):,} of {effect.seeds:,} seeds"
     ends = (effect.low, effect.high) if not effect.sure else sorted((abs(effect.low), abs(effect.high)))
     low, high = map(signed if not effect.sure else size, ends)
-    return agreeing if low == high else words.WITH_INTERVAL.format(agreeing=agreeing, low=low, high=high)
+    return agreeing if low == high else f"{agreeing}, 95% interval {low} to {high}"
 
 
 def dependence(cube: Cube, effect: Effect) -> Dependence | None:
@@ -167,15 +182,15 @@ def depends(dependence: Dependence) -> str:
     """Say how an effect varies over the values of another setting."""
     places = [0, len(dependence.levels) - 1] if len(dependence.levels) > 3 else range(len(dependence.levels))
     means = ((signed(dependence.means[place]), short(dependence.levels[place])) for place in places)
-    pairs = ", ".join(words.MEAN_AT.format(mean=mean, level=level) for mean, level in means)
+    pairs = ", ".join(f"{mean} at {level}" for mean, level in means)
     sizes = np.abs(dependence.means)
     if all(map(is_number, dependence.levels)):
         order = np.argsort([float(level) for level in dependence.levels])
         steps = np.diff(sizes[order])
         if (steps > 0).all() or (steps < 0).all():
-            text = words.MORE_AS if steps[0] > 0 else words.LESS_AS
+            text = "more as {setting} grows: {pairs}" if steps[0] > 0 else "less as {setting} grows: {pairs}"
             return text.format(setting=dependence.setting, pairs=pairs)
-    return words.DEPENDS_ON.format(setting=dependence.setting, pairs=pairs)
+    return f"and it depends on {dependence.setting}: {pairs}"
 
 
 def of_variants(effects: Sequence[Effect]) -> Iterator[str]:
@@ -184,7 +199,17 @@ def of_variants(effects: Sequence[Effect]) -> Iterator[str]:
         changes = [effect for effect in effects if effect.metric == metric and not effect.nothing and effect.sure]
         for group in alike(changes):
             effect, one = group[0], len(group) == 1
-            higher, lower = (words.HAS_HIGHER, words.HAS_LOWER) if one else (words.HAVE_HIGHER, words.HAVE_LOWER)
+            higher, lower = (
+                (
+                    "{variants} has a higher {metric} than {first}, by {by} ({evidence}).",
+                    "{variants} has a lower {metric} than {first}, by {by} ({evidence}).",
+                )
+                if one
+                else (
+                    "{variants} have a higher {metric} than {first}, by {by} ({evidence}).",
+                    "{variants} have a lower {metric} than {first}, by {by} ({evidence}).",
+                )
+            )
             yield (higher if effect.mean > 0 else lower).format(
                 variants=listed([effect.variant for effect in group]),
                 metric=spoken(metric),
@@ -201,15 +226,15 @@ def explained(shares: Sequence[Share]) -> Iterator[str]:
     first = next((share.metric for metric in SPOKEN for share in shares if share.metric == metric), None)
     large = [share for share in shares if share.metric == first and share.share >= LEAST_SHARE][:MOST_SHARES]
     if first and any(share.settings != ("seed",) for share in large):
-        parts = [f"{f' {words.WITH} '.join(share.settings)} {share.share:.0%}" for share in large]
-        yield words.EXPLAINED.format(metric=spoken(first), parts=", ".join(parts))
+        parts = [f"{' with '.join(share.settings)} {share.share:.0%}" for share in large]
+        yield "Of all that varies in the {metric}: {parts}.".format(metric=spoken(first), parts=", ".join(parts))
 
 
 def in_variants(metric: str, names: Sequence[str], cube: Cube) -> str:
     """Say of a metric in which variants it is, unless in all."""
     if len(names) == len(cube.variants):
         return metric
-    return words.METRIC_IN.format(metric=metric, variants=listed(names))
+    return f"{metric} in {listed(names)}"
 
 
 def unit(metric: str) -> str:

@@ -49,8 +49,8 @@ def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
     settings = settings_table(asdict(a.config), asdict(b.config))
     shared = [name for name in a.traces if name in b.traces]
     partings = [parting(name, one, other) for name in shared]
-    alone = [words.IN_FIRST_ALONE.format(name=name) for name in a.traces if name not in b.traces]
-    alone += [words.IN_SECOND_ALONE.format(name=name) for name in b.traces if name not in a.traces]
+    alone = [f"{name} is in the first alone." for name in a.traces if name not in b.traces]
+    alone += [f"{name} is in the second alone." for name in b.traces if name not in a.traces]
     moved = bool(alone) or any(parting.word == DIFFERENT for parting in partings)
     sentences = (
         verdict(partings, bool(alone)),
@@ -75,7 +75,7 @@ def parting(name: str, one: Run, other: Run) -> Parting:
     far = next((stage for stage, word in near_by.items() if word == DIFFERENT), "")
     near = next((stage for stage, word in near_by.items() if word != IDENTICAL), "")
     if not near_by:
-        return Parting(name, DIFFERENT, "output", words.NO_STAGE_IN_BOTH)
+        return Parting(name, DIFFERENT, "output", "no stage is in both")
     if not near:
         return Parting(name, IDENTICAL, identical=same, stages=len(near_by))
     if not far:
@@ -93,7 +93,7 @@ def farthest(run: Run, trace: Trace, stage: str, other: Any) -> tuple[str, float
     """Return where two arrays of a stage are farthest apart, in the words of the report, and both numbers there."""
     array = dict(trace.stages())[stage]
     if array.shape != other.shape:
-        return words.SHAPES_DIFFER.format(first=list(array.shape), second=list(other.shape)), math.nan, math.nan
+        return f"shapes {list(array.shape)} and {list(other.shape)}", math.nan, math.nan
     with np.errstate(invalid="ignore"):
         apart = np.abs(np.asarray(array, float) - np.asarray(other, float))
     place = np.unravel_index(int(np.argmax(np.where(np.isnan(apart), np.inf, apart))), apart.shape)
@@ -107,31 +107,35 @@ def named(run: Run, stage: str, place: tuple[Any, ...], shape: tuple[int, ...]) 
     tokens = problem.key_tokens if stage in ("k", "v") else problem.tokens
     keys = problem.key_tokens if stage in OVER_KEYS else ()
     parts = [words.HEAD.format(number=head[-1] + 1)] if head else []
-    parts.append(tokens[row] if row < len(tokens) else words.ROW_NUMBER.format(number=row + 1))
-    return ", ".join([*parts, keys[column] if column < len(keys) else words.COLUMN_NUMBER.format(number=column + 1)])
+    parts.append(tokens[row] if row < len(tokens) else f"row {row + 1}")
+    return ", ".join([*parts, keys[column] if column < len(keys) else f"column {column + 1}"])
 
 
 def verdict(partings: list[Parting], alone: bool) -> str:
     """Say whether any number moved."""
     different = sum(parting.word == DIFFERENT for parting in partings)
-    variants = counted(len(partings), words.ONE_VARIANT, words.SO_MANY_VARIANTS)
+    variants = counted(len(partings), "1 variant", "{count:,} variants")
     if different or alone:
-        return words.NUMBERS_DIFFER.format(different=different, variants=variants)
+        return f"Numbers differ in {different} of {variants} that both have."
     if all(parting.word == IDENTICAL for parting in partings):
-        arrays = counted(sum(parting.stages for parting in partings), words.ONE_ARRAY, words.SO_MANY_ARRAYS)
-        return words.NO_ARRAY_MOVED.format(arrays=arrays, variants=variants)
+        arrays = counted(sum(parting.stages for parting in partings), "1 array", "{count:,} arrays")
+        return f"No number moved: {arrays} of {variants} are the same to the bit."
     return words.ONLY_ROUNDING.format(where=variants)
 
 
 def parting_line(parting: Parting) -> str:
     """Say how near a variant's stages are."""
     if parting.word == IDENTICAL:
-        return words.SAME_TO_THE_BIT.format(variant=parting.variant)
+        return f"{parting.variant}: the same to the bit."
     stage = spoken(parting.stage) or parting.stage
     if parting.word != DIFFERENT:
-        return words.SAME_UP_TO.format(variant=parting.variant, word=parting.word, stage=stage)
+        return f"{parting.variant}: {parting.word}, from the {stage} on; before that the same to the bit."
     numbers = not (math.isnan(parting.first) and math.isnan(parting.second))
-    text = words.DIFFERS_FROM_TO if numbers else words.DIFFERS_FROM
+    text = (
+        "{variant} first differs in the {stage}, most at {where}: {first} and {second}."
+        if numbers
+        else "{variant} first differs in the {stage}, most at {where}."
+    )
     first, second = (minus(f"{number:.6g}") for number in (parting.first, parting.second))
     return text.format(variant=parting.variant, stage=stage, where=parting.where, first=first, second=second)
 
@@ -145,9 +149,9 @@ def rows_table(one: Run, other: Run, near_by: dict[str, str]) -> Table:
         if name in second
         for column, *pair in cells(row, second[name], near_by.get(name, DIFFERENT) == DIFFERENT)
     ]
-    head = (words.VARIANT_HEAD, words.COLUMN, words.FIRST_ONE, words.SECOND_ONE)
+    head = (words.VARIANT_HEAD, "column", words.FIRST_ONE, words.SECOND_ONE)
     lines = tuple((name, column, *pair) for name, column, *pair in moved)
-    return Table("rows", words.CELLS_DIFFER, head, lines, deep_places(line[1] for line in moved))
+    return Table("rows", "Cells of the comparison that differ.", head, lines, deep_places(line[1] for line in moved))
 
 
 def cells(row: Any, other: Any, different: bool) -> Iterator[tuple[str, str, str]]:

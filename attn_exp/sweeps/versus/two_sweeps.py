@@ -75,7 +75,7 @@ def versus(one: Side, other: Side) -> Versus:
     return Versus(one.name, other.name, differs, tuple(filter(None, sentences)), shown, depth)
 
 
-ALONE = (words.ROWS_IN_FIRST_ALONE, words.ROWS_IN_SECOND_ALONE)
+ALONE = ("{count:,} rows are in the first alone.", "{count:,} rows are in the second alone.")
 
 
 def pairs(one: Side, other: Side) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
@@ -97,7 +97,7 @@ def metrics(one: Side, other: Side) -> list[str]:
 def settings_of(side: Side) -> dict[str, str]:
     """Return the settings of all points, and what was swept, by name."""
     fixed = dict(word.lstrip("+").partition("=")[::2] for word in side.about["fixed"])
-    return fixed | {axis["key"]: words.SWEPT_VALUES.format(count=axis["count"]) for axis in side.about["axes"]}
+    return fixed | {axis["key"]: "swept, {count:,} values".format(count=axis["count"]) for axis in side.about["axes"]}
 
 
 def taken(side: Side, shared: Sequence[str]) -> None:
@@ -154,29 +154,35 @@ def number(text: str) -> float:
 def verdict(keys: Sequence[Key], moves: Sequence[Move]) -> str:
     """Say whether any number moved."""
     if not keys:
-        return words.NO_ROW_IN_BOTH
+        return "No row is in both: they share no combination of settings, seed and variant."
     beyond = [move for move in moves if move.moved and move.metric not in ROUNDING]
-    rows = counted(len(keys), words.ONE_ROW, words.SO_MANY_ROWS)
+    rows = counted(len(keys), "1 row", "{count:,} rows")
     if beyond:
         most = max(beyond, key=lambda move: move.moved)
         names = ", ".join(move.metric for move in beyond)
-        return words.NUMBERS_MOVED.format(moved=most.moved, rows=rows, names=names)
+        return f"Numbers moved in {most.moved:,} of {rows} that both have: {names}."
     if all(move.identical == move.rows for move in moves):
-        return words.NO_ROW_MOVED.format(rows=rows)
-    return words.ONLY_ROUNDING.format(where=words.THAT_BOTH_HAVE.format(rows=rows))
+        return f"No number moved: {rows} in both are the same to the bit."
+    return words.ONLY_ROUNDING.format(where=f"{rows} that both have")
 
 
 def not_shared(one: Side, other: Side, shared: Sequence[str]) -> str:
     """Say which settings one side alone sweeps."""
     alone = [name for name in (*columns(one), *columns(other)) if name not in shared]
-    return words.SWEPT_ALONE.format(names=", ".join(alone)) if alone else ""
+    return (
+        ("Only one side sweeps {names}; of its points that are alike otherwise, the first is compared.").format(
+            names=", ".join(alone)
+        )
+        if alone
+        else ""
+    )
 
 
 def moves_table(moves: Sequence[Move]) -> Table:
     """Return how each metric moved, as a table."""
     head = (
-        words.METRIC, words.ROWS, words.SAME_BITS, words.MOVED, words.LARGEST, words.AT, words.FIRST_ONE,
-        words.SECOND_ONE, words.MEAN_DIFFERENCE,
+        words.METRIC, words.ROWS, "same bits", "moved", words.LARGEST, "at", words.FIRST_ONE,
+        words.SECOND_ONE, "mean difference",
     )  # fmt: skip
     lines = tuple(
         (
@@ -186,4 +192,6 @@ def moves_table(moves: Sequence[Move]) -> Table:
         for move in moves
     )  # fmt: skip
     deep = deep_places(move.metric for move in moves)
-    return Table("numbers", words.HOW_METRICS_MOVED, head, lines, deep)
+    return Table(
+        "numbers", "How each metric moved; the mean difference is the second minus the first.", head, lines, deep
+    )

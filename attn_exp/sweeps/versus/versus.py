@@ -27,7 +27,7 @@ def settings_table(first: Mapping[str, Any], second: Mapping[str, Any]) -> Table
     lines = tuple(
         (name, shown(one.get(name)), shown(other.get(name))) for name in names if one.get(name) != other.get(name)
     )
-    return Table("settings", words.SETTINGS_DIFFER, (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
+    return Table("settings", "Settings that differ.", (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
 
 
 def flat(settings: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, Any]]:
@@ -56,16 +56,20 @@ def origins(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str
             yield f"{name} {one.get(name, '-')} {words.AND} {other.get(name, '-')}"
     for name in ("version", "cpu"):
         if first.get(name) != second.get(name):
-            yield words.OTHER_VERSION if name == "version" else f"{first.get(name)} {words.AND} {second.get(name)}"
+            yield (
+                "another version of this program"
+                if name == "version"
+                else f"{first.get(name)} {words.AND} {second.get(name)}"
+            )
     one, other = ((about.get("git") or {}).get("commit", "") for about in (first, second))
     if one != other:
-        yield words.COMMITS.format(first=one[:10] or "-", second=other[:10] or "-")
+        yield "commits {first} and {second}".format(first=one[:10] or "-", second=other[:10] or "-")
 
 
 def made_by(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Say in a sentence what made the two otherwise, if anything did."""
     lines = list(origins(first, second))
-    return words.MADE_DIFFERENTLY.format(how="; ".join(lines)) if lines else ""
+    return "Made by different programs or machines: {how}.".format(how="; ".join(lines)) if lines else ""
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -76,7 +80,7 @@ def counted(count: int, one: str, many: str) -> str:
 def differing(table: Table) -> str:
     """Say how many settings differ."""
     if not table.lines:
-        return words.ALL_SETTINGS_SAME
+        return "All settings are the same."
     names = [line[0] for line in table.lines[:3]] + ["..."] * (len(table.lines) > 3)
-    text = words.ONE_SETTING_DIFFERS if len(table.lines) == 1 else words.SO_MANY_SETTINGS_DIFFER
+    text = "1 setting differs: {names}." if len(table.lines) == 1 else "{count:,} settings differ: {names}."
     return text.format(count=len(table.lines), names=", ".join(names))
