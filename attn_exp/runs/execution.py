@@ -84,7 +84,7 @@ def blas_asleep(config: Config) -> AbstractContextManager[object]:
         rows = len(config.model.text) // 3  # about three letters to a token
     if not FEWEST_ROWS <= rows <= MOST_ROWS:
         return nullcontext()
-    from attn_exp.forms._blocks.blas import one_blas_thread  # noqa: PLC0415 - small runs need no threads at all
+    from attn_exp.forms._blocks.threads import one_blas_thread  # noqa: PLC0415 - small runs need no threads at all
 
     return one_blas_thread(0, insist=True)
 
