@@ -8,8 +8,11 @@ a long sequence.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
+
+from attn_exp.arrays import Array
 from attn_exp.config.fields import own_kinds, read_own
 from attn_exp.config.kinds import Kind
 
@@ -38,3 +41,30 @@ class Rule:
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         """Say why the rule does not fit logits `[heads rows keys]`, in the user's words, or None where it does."""
         return None
+
+
+def grid_of(values: Any, name: str) -> Array:
+    """Return nested lists as an array.
+
+    Raises:
+        ValueError: rows of different lengths, or what are no numbers.
+    """
+    try:
+        array = np.asarray(values)
+        array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be rows of equal length, such as [[1,0],[1,1]]")
+    return array
+
+
+def broadcast_misfit(name: str, values: Array, heads: int, rows: int, keys: int) -> str | None:
+    """Say which axis of an array does not broadcast to `[heads rows keys]`, or None."""
+    for axis, size, what in ((-1, keys, "keys"), (-2, rows, "queries"), (-3, heads, "heads")):
+        if values.ndim >= -axis and values.shape[axis] not in (1, size):
+            return (
+                f"{name} of shape {list(values.shape)} does not broadcast to [heads, queries, keys] = "
+                f"[{heads}, {rows}, {keys}]: axis {axis} has {values.shape[axis]}, expected 1 or {size} for the {what}"
+            )
+    return None if values.ndim <= 4 else f"{name} has {values.ndim} axes; expected at most 4"

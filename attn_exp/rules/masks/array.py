@@ -11,7 +11,7 @@ from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid, at
 from attn_exp.rules.masks.mask import Mask
-from attn_exp.rules.settings import grid_of, misfit
+from attn_exp.rules.rule import broadcast_misfit, grid_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Allowed(Mask):
         object.__setattr__(self, "values", values.astype(np.bool_))
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
-        return misfit("mask", self.values, heads, rows, keys)
+        return broadcast_misfit("mask", self.values, heads, rows, keys)
 
     def turned(self) -> Mask:
         return Allowed(~self.values)

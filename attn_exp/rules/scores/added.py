@@ -10,8 +10,8 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid, at
+from attn_exp.rules.rule import broadcast_misfit, grid_of
 from attn_exp.rules.scores.score import Score
-from attn_exp.rules.settings import grid_of, misfit
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Added(Score):
         object.__setattr__(self, "values", values)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
-        return misfit("values", self.values, heads, rows, keys)
+        return broadcast_misfit("values", self.values, heads, rows, keys)
 
     def bias(self, grid: Grid) -> Array:
         return at(self.values, grid)

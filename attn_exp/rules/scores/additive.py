@@ -12,8 +12,8 @@ import numpy as np
 from attn_exp.arrays import Array, draw
 from attn_exp.config.kinds import at_least
 from attn_exp.rules.example import Example
+from attn_exp.rules.rule import grid_of
 from attn_exp.rules.scores.score import Score
-from attn_exp.rules.settings import grid_of
 
 
 @dataclass(frozen=True, eq=False)
