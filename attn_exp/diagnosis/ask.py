@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from attn_exp.diagnosis.asked import Asked
@@ -117,8 +116,9 @@ def with_its_mask(caller: Caller, function: Bound) -> Caller:
         return caller
     answer = caller(case)
     if answer.output is not None:
+        added = replace(caller, masking=replace(caller.masking, kind="added"))
         adding = predicted(replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed), case.given)
-        return in_kind(caller, "added") if adding and near(caller, answer, adding) else caller
+        return added if adding and near(caller, answer, adding) else caller
     others = [replace(caller, masking=masking) for masking in MASKINGS[1:]]
     answers = [(other, other(case)) for other in others]
     right = next((other for other, answer in answers if near(other, answer, expected(case))), None)
@@ -131,16 +131,12 @@ def near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
     return answer.output is not None and not differs(answer.output, stages, digits)
 
 
-def in_kind(caller: Caller, kind: str) -> Caller:
-    return replace(caller, masking=replace(caller.masking, kind=kind))
-
-
 def with_added_mask(caller: Caller, function: Bound) -> Caller | None:
     """Return the caller that gives masks to be added, where the function answers to them and was given booleans."""
     case = mask_case(caller, function)
     if case is None or caller.masking.kind == "added":
         return None
-    other = in_kind(caller, "added")
+    other = replace(caller, masking=replace(caller.masking, kind="added"))
     return other if other(case).output is not None else None
 
 
@@ -165,17 +161,10 @@ def is_half(caller: Caller) -> bool:
     return DIGITS[caller.dtype] < DIGITS["float32"]
 
 
-def ask(caller: Caller, function: Bound, quick: bool, most: int | None = None) -> Seen:
-    """Return every question with its answer; inputs are what the function's type holds."""
-    return [
-        (case, caller(case))
-        for case in islice((rounded(case, caller) for case in fitting(caller, function, quick)), most)
-    ]
-
-
-def fitting(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
-    """Yield the questions whose answers a function's type can tell."""
-    return (case for case in cases(caller, function, quick) if not beyond(caller, case))
+def ask(caller: Caller, function: Bound, quick: bool) -> Seen:
+    """Return every question that the function's type can tell, with its answer; inputs are what the type holds."""
+    fitting = (case for case in cases(caller, function, quick) if not beyond(caller, case))
+    return [(case, caller(case)) for case in (rounded(case, caller) for case in fitting)]
 
 
 def beyond(caller: Caller, case: Case) -> bool:

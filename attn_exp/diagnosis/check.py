@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from time import perf_counter
 
 import numpy as np
@@ -51,9 +50,9 @@ def check(own: Own, asked: Asked, quick: bool = False, tell: Tell = lambda rung:
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
-        verdict = judged(own, asked, quick, tell)
+        verdict = check_in_layout(own, asked, quick, tell)
         for layout in () if verdict.passed or verdict.mistakes or asked.layout else unlikely(own, asked):
-            other = judged(own, replace(asked, layout=layout), quick, tell)
+            other = check_in_layout(own, replace(asked, layout=layout), quick, tell)
             if other.mistakes:
                 return other
         return verdict
@@ -65,13 +64,13 @@ def unlikely(own: Own, asked: Asked) -> tuple[str, ...]:
     return (("bhtd", "bthd") if offer.takes("heads") else ("bthd",)) if offer.core else ()
 
 
-def judged(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
+def check_in_layout(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
     """Check a function, as `check` does, with all warnings off."""
     start = perf_counter()
     tell("how it is called")
     caller, function, tried = ask.how_to_call(own, asked)
     if tried.answer.output is None:
-        return silent(own, asked, tried, perf_counter() - start)
+        return verdict_of_silence(own, asked, tried, perf_counter() - start)
     if asked.device != "cpu" and caller.library.name != "torch":
         raise UserError(
             f"device={asked.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
@@ -92,7 +91,7 @@ def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Ver
     own, asked, function, tried = subject.own, subject.asked, subject.function, subject.tried
     tell("its values")
     seen = ask.ask(caller, function, quick)
-    digits, rounding = precise(caller, seen)
+    digits, rounding = bits_to_judge_by(caller, seen)
     lenient = function.inside is not None  # this check made the module's numbers float64, not its author
     wrong = failing(seen, digits)
     tell("how it behaves")
@@ -105,8 +104,8 @@ def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Ver
     right = [pair for pair in seen if pair[0] not in lost]
     found = explained(Answers(wrong + right, digits, DIGITS[caller.dtype], broken)) if wrong else Explained()
     findings = (
-        Finding("it can be called", HELD, manner(caller)),
-        *rungs(seen, wrong, caller, digits),
+        Finding("it can be called", HELD, said_of_call(caller)),
+        *findings_of_questions(seen, wrong, caller, digits),
         *(() if wrong else (accuracy(seen, digits, rounding, lenient),)),
         *(finding for finding, _ in behaved),
         again,
@@ -114,24 +113,24 @@ def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Ver
         gradients(caller, tried.case, digits),
     )
     passed = not any(finding.state == BROKEN for finding in findings)
-    names = remarked(edges) if passed else named(found, broken)
+    names = remarked(edges) if passed else names_found(found, broken)
     tell("the smallest input that fails")
     smallest = shrunk(own, caller, function, wrong, digits, names) if wrong else None
     tell("")
     return Verdict(
         name=own.name, passed=passed, mistakes=names,
-        computes=computed(found, seen, wrong) if wrong or passed else behaviour_of(names, findings),
+        computes=what_it_computes(found, seen, wrong) if wrong or passed else behaviour_of(names, findings),
         findings=findings, asked=asked.words, alike=found.alike, smallest=smallest,
         seconds=perf_counter() - subject.start,
     )  # fmt: skip
 
 
-def named(found: Explained, broken: tuple[str, ...]) -> tuple[str, ...]:
+def names_found(found: Explained, broken: tuple[str, ...]) -> tuple[str, ...]:
     """Return the mistakes of a function that did not pass: those that its numbers show, else those between calls."""
     return broken if broken and found.names in ((), OVERFLOWS) else found.names
 
 
-def computed(found: Explained, seen: Seen, wrong: Seen) -> str:
+def what_it_computes(found: Explained, seen: Seen, wrong: Seen) -> str:
     """Return what a function computes, in words."""
     if not wrong:
         return "attention as it was asked for"
@@ -149,14 +148,14 @@ def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
 REMARKS = ("dropout_on", "empty_row_nan", "nan_leaks")
 
 
-def silent(own: Own, asked: Asked, tried: Tried, seconds: float) -> Verdict:
+def verdict_of_silence(own: Own, asked: Asked, tried: Tried, seconds: float) -> Verdict:
     """Return the verdict on a function that answers nothing."""
-    said = f"{manner(tried.caller)}: {tried.answer.error}"
+    said = f"{said_of_call(tried.caller)}: {tried.answer.error}"
     finding = Finding("it can be called", BROKEN, said)
     return Verdict(own.name, False, (), "nothing: it could not be called", (finding,), asked.words, seconds=seconds)
 
 
-def manner(caller: Caller) -> str:
+def said_of_call(caller: Caller) -> str:
     """Say how a function is called."""
     what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
     masks = f", {caller.masking}" if str(caller.masking) else ""
@@ -175,7 +174,7 @@ def overridden(caller: Caller) -> str:
     return f"; its own {' and '.join(said)} only where asked for" if said else ""
 
 
-def precise(caller: Caller, seen: Seen) -> tuple[int, str]:
+def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
     """Return to how many bits the answers are judged, and what is to be said about it."""
     digits = min(ask.digits_of(caller, answer) for _, answer in seen if answer.output is not None)
     kept = next(answer.dtype for _, answer in seen if answer.output is not None)
@@ -189,11 +188,11 @@ def precise(caller: Caller, seen: Seen) -> tuple[int, str]:
     return digits, ""
 
 
-def rungs(seen: Seen, wrong: Seen, caller: Caller, digits: int) -> Iterator[Finding]:
+def findings_of_questions(seen: Seen, wrong: Seen, caller: Caller, digits: int) -> Iterator[Finding]:
     """Yield a finding for each kind of question."""
     lost = {case for case, _ in wrong}
-    for rung, group in groupby(sorted(seen, key=lambda pair: order(seen, pair[0])), key=lambda pair: pair[0].rung):
-        questions = list(group)
+    for rung in dict.fromkeys(case.rung for case, _ in seen):
+        questions = [pair for pair in seen if pair[0].rung == rung]
         refused = [answer.error for _, answer in questions if answer.output is None]
         failed = [answer for case, answer in questions if answer.output is None and not case.optional]
         bad = [(case, answer) for case, answer in questions if case in lost]
@@ -205,11 +204,6 @@ def rungs(seen: Seen, wrong: Seen, caller: Caller, digits: int) -> Iterator[Find
             yield Finding(rung, ABSENT, refused[0])
         else:
             yield Finding(rung, HELD)
-
-
-def order(seen: Seen, case: Case) -> int:
-    """Return where the first question of the case's rung stands."""
-    return next(place for place, (other, _) in enumerate(seen) if other.rung == case.rung)
 
 
 def how_wrong(pair: tuple[Case, Answer]) -> str:

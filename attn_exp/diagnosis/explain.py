@@ -34,7 +34,7 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
     start = perf_counter()
     _, problem, variants = prepared_with_code(config)
     sheet = filled_in(variants[0], problem, answers)
-    verdict = judged(sheet, {variant.name: variant for variant in variants})
+    verdict = verdict_on(sheet, {variant.name: variant for variant in variants})
     name = " and ".join(f"answer.{one.stage}" for one in sheet.boxes)
     return replace(verdict, name=name, asked=asked or variants[0].name, seconds=perf_counter() - start)
 
@@ -60,26 +60,26 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
     return Sheet(settled, problem, tuple(boxes))
 
 
-def judged(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
+def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
     """Return what becomes of a worksheet: right, a mistake, another setting, a slip, two mistakes, or none of these."""
     evidence = Numbers(sheet, cache(partial(catalogue, sheet)), variants=variants)
     found = explained(evidence)
     if found.reading is not None:
-        return all_right(found.reading)
+        return verdict_of_right(found.reading)
     if found.names or found.setting:
-        return mistaken(found)
+        return verdict_of_mistake(found)
     last = evidence.lenient[sheet] if found.view is None else found.view.sheet
-    return slipped(last, found.slips or every_slip(last))
+    return verdict_of_slips(last, found.slips or every_slip(last))
 
 
-def all_right(reading: Reading) -> Verdict:
+def verdict_of_right(reading: Reading) -> Verdict:
     """Return the verdict on numbers that are right, with what is to be remarked."""
     remarks = [Finding("a harmless difference", REMARK, reading.remark)] if reading.remark else []
     findings = [Finding(one.stage, HELD, one.counted) for one in reading.sheet.boxes]
     return Verdict("", True, (), "attention as it was asked for", (*findings, *remarks))
 
 
-def mistaken(found: Explained) -> Verdict:
+def verdict_of_mistake(found: Explained) -> Verdict:
     """Return the verdict on numbers that a mistake or another setting gives, all but a slip; one that may be chance is
     not claimed."""
     findings, tried = tuple(consequences(found.view.sheet)), len(found.view.known())
@@ -96,7 +96,7 @@ def mistaken(found: Explained) -> Verdict:
 TOO_FEW = "something else: no known mistake explains it for sure, as these numbers are too few, or have too few digits"
 
 
-def slipped(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
+def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
     """Return the verdict on numbers that no mistake explains: the cells that are wrong, and what follows from them."""
     bad = [slip for slip in slips if slip]
     findings = (*after_slips(sheet, slips), *sums(sheet))

@@ -64,10 +64,10 @@ def grade(paper: Paper, answers: Mapping[str, Array]) -> Grade:
     A number may lie half a unit of the last decimal that was asked from what is right, or from what follows from the
     rounded numbers in the boxes before it.
     """
-    boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
+    boxes = tuple(box_of(paper, stage, answers[stage]) for stage in stages_asked(paper) if stage in answers)
     boxes = tuple(box for box in boxes if box.given.any())
-    sheet = handed(paper, boxes)
-    counted = {box.stage: boxed(sheet, place, paper.exact) for place, box in enumerate(boxes)}
+    sheet = sheet_with(paper, boxes)
+    counted = {box.stage: counted_cells(sheet, place, paper.exact) for place, box in enumerate(boxes)}
     every = tuple(counted.get(blank.stage, Boxed(blank.stage, 0, 0, 0, blank.right.size)) for blank in paper.blanks)
     points = sum(box.right + box.follows for box in every)
     most = sum(blank.right.size for blank in paper.blanks)
@@ -78,18 +78,18 @@ def grade(paper: Paper, answers: Mapping[str, Array]) -> Grade:
     return Grade(every, points, most, first, names, said)
 
 
-def handed(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
+def sheet_with(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
     """Return the sheet with a student's boxes; those left empty were written elsewhere, if at all."""
     empty = {blank.stage for blank in paper.blanks} - {box.stage for box in boxes if box.given.any()}
     return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
 
 
-def order(paper: Paper) -> list[str]:
+def stages_asked(paper: Paper) -> list[str]:
     """Return the stages of a sheet, in order."""
     return [blank.stage for blank in paper.blanks]
 
 
-def filled(paper: Paper, stage: str, numbers: Array) -> Box:
+def box_of(paper: Paper, stage: str, numbers: Array) -> Box:
     """Return a student's numbers as a box, each exact to half a unit of the last decimal asked."""
     blank = next(blank for blank in paper.blanks if blank.stage == stage)
     values = numbers.reshape(paper.exact[stage].shape)
@@ -99,15 +99,15 @@ def filled(paper: Paper, stage: str, numbers: Array) -> Box:
 
 def states(paper: Paper, answers: Mapping[str, Array]) -> dict[str, Array]:
     """Return what each cell of the stages is `[h r c]`: right, following from a wrong one before, wrong, or empty."""
-    boxes = tuple(filled(paper, stage, answers[stage]) for stage in order(paper) if stage in answers)
-    sheet = handed(paper, boxes)
+    boxes = tuple(box_of(paper, stage, answers[stage]) for stage in stages_asked(paper) if stage in answers)
+    sheet = sheet_with(paper, boxes)
     return {
-        box.stage: judged(sheet, place, paper.exact).reshape(answers[box.stage].shape)
+        box.stage: states_of_cells(sheet, place, paper.exact).reshape(answers[box.stage].shape)
         for place, box in enumerate(boxes)
     }
 
 
-def judged(sheet: Sheet, place: int, exact: Stages) -> Array:
+def states_of_cells(sheet: Sheet, place: int, exact: Stages) -> Array:
     """Return what each cell of a box is."""
     box = sheet.boxes[place]
     missed = box.misses(exact.get(box.stage))
@@ -118,9 +118,9 @@ def judged(sheet: Sheet, place: int, exact: Stages) -> Array:
     return np.where(~box.given, EMPTY, np.where(followed, follows, np.where(missed, WRONG, RIGHT)))
 
 
-def boxed(sheet: Sheet, place: int, exact: Stages) -> Boxed:
+def counted_cells(sheet: Sheet, place: int, exact: Stages) -> Boxed:
     """Count the cells of a box: right, following, wrong and empty."""
-    cells = judged(sheet, place, exact)
+    cells = states_of_cells(sheet, place, exact)
     counts = (int((cells == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY))
     return Boxed(sheet.boxes[place].stage, *counts)
 

@@ -104,7 +104,7 @@ def made(own: Own, sizes: Sizes) -> Any:
         torch.manual_seed(sizes.seed)
         return own.function(**said)
     except Exception as error:
-        missing = [one.name for one in given if one.name not in said and one.default is one.empty and named(one)]
+        missing = [one.name for one in given if one.name not in said and one.default is one.empty and is_named(one)]
         hint = f"; give {missing[0]!r} a default, or check a module that is made: mine.py:layer" if missing else ""
         raise UserError(
             f"{own.name} cannot be made of {', '.join(said) or 'nothing'}: {error_line(error)}{hint}"
@@ -120,7 +120,7 @@ def value_of(given: inspect.Parameter, sizes: Sizes) -> Any:
     return None if kept else value
 
 
-def named(given: inspect.Parameter) -> bool:
+def is_named(given: inspect.Parameter) -> bool:
     return given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 

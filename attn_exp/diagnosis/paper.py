@@ -68,8 +68,9 @@ class Paper:
     @property
     def extra(self) -> list[float]:
         """One more logit in the sum of each head's weights; none where there is none."""
-        rules, heads = self.sheet.settled.rules, self.sheet.settled.head
-        extras = [[float(rule.extra(head)) for head in range(heads)] for rule in rules.scores if is_extra(rule)]
+        settled = self.sheet.settled
+        rules = [rule for rule in settled.rules.scores if type(rule).extra is not Score.extra]
+        extras = [[float(rule.extra(head)) for head in range(settled.head)] for rule in rules]
         return [float(logit) for logit in np.logaddexp.reduce(extras)] if extras else []
 
     @property
@@ -95,7 +96,7 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
     exact = stages(sheet, sheet.right)
     if settled.mistakes or settled.refused or exact is None or not follows_steps(settled, problem):
         raise UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
-    untold = [type(rule).__name__.lower() for rule in settled.rules.scores if not is_told(rule)]
+    untold = [type(rule).__name__.lower() for rule in settled.rules.scores if rule.pairs or not rule.bends_as_known()]
     if settled.rules.normalizer.name not in TOLD_NORMALIZERS:
         untold.append(settled.rules.normalizer.name)
     if untold:
@@ -118,22 +119,12 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
     return Paper(sheet, blanks, digits, turned)
 
 
-def is_extra(rule: Score) -> bool:
-    """Say whether a rule adds a logit of no key."""
-    return type(rule).extra is not Score.extra
-
-
-def is_told(rule: Score) -> bool:
-    """Say whether a sheet can tell what a score rule does: it adds numbers, or caps."""
-    return not rule.pairs and rule.bends_as_known()
-
-
 def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:
     """Return the stages that are not just the stage before them, or the input, again."""
     kept: list[str] = []
     for stage in formed:
         before = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in kept]
-        again = any(same(exact[stage], array) for array in before) or (stage == "context" and is_output(exact))
+        again = any(same_numbers(exact[stage], array) for array in before) or (stage == "context" and is_output(exact))
         if not again:
             kept.append(stage)
     return kept
@@ -142,10 +133,10 @@ def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None
 def is_output(exact: dict[str, Array]) -> bool:
     """Say whether the output is nothing but the heads' context, side by side."""
     context, output = exact["context"], exact.get("output")
-    return output is not None and same(np.concatenate(list(context), axis=-1), output)
+    return output is not None and same_numbers(np.concatenate(list(context), axis=-1), output)
 
 
-def same(one: Array, other: Array) -> bool:
+def same_numbers(one: Array, other: Array) -> bool:
     """Say whether two arrays hold the same numbers, heads of one apart."""
     one, other = np.squeeze(one), np.squeeze(other)
     return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-12)

@@ -48,52 +48,30 @@ def sloped(rates: Callable[[int], Array]) -> Change:
     return alibi(lambda grid: -rates(grid.heads)[grid.head] * abs(grid.query - grid.key))
 
 
-def powers_of_8(heads: int) -> Array:
-    return np.asarray(2.0 ** (-8.0 * np.arange(1, heads + 1) / heads))
+def powers_of_half(heads: int, first: int = 1) -> Array:
+    """Return `2^-i` for each head, i from `first` on."""
+    return np.asarray(2.0 ** -np.arange(float(first), heads + first))
 
 
-def powers_of_8_from_zero(heads: int) -> Array:
-    return np.asarray(2.0 ** (-8.0 * np.arange(heads) / heads))
+def up_to_8(heads: int, first: int = 1) -> Array:
+    """Return `2^(-8 i / h)`, which is right where h is a power of two, i from `first` on."""
+    return np.asarray(2.0 ** (-8.0 * np.arange(first, heads + first) / heads))
 
 
-def powers_of_2(heads: int) -> Array:
-    return np.asarray(2.0 ** -np.arange(1.0, heads + 1))
+def next_power(heads: int) -> int:
+    return 1 << (heads - 1).bit_length()
 
 
-def powers_of_2_from_zero(heads: int) -> Array:
-    return np.asarray(2.0 ** -np.arange(0.0, heads))
-
-
-def reversed_order(heads: int) -> Array:
-    return np.asarray(slopes(heads)[::-1])
-
-
-def rounded_up(heads: int) -> Array:
-    return powers_of_8(1 << (heads - 1).bit_length())[:heads]
-
-
-def rounded_up_from_zero(heads: int) -> Array:
-    return powers_of_8_from_zero(1 << (heads - 1).bit_length())[:heads]
-
-
-def fractions(heads: int) -> Array:
-    return np.asarray(1.0 / np.arange(1.0, heads + 1))
-
-
-def one_for_all(heads: int) -> Array:
-    return np.full(heads, slopes(heads)[0])
-
-
-SLOPES = (
-    powers_of_8,
-    powers_of_8_from_zero,
-    powers_of_2,
-    reversed_order,
-    rounded_up,
-    fractions,
-    one_for_all,
-    powers_of_2_from_zero,
-    rounded_up_from_zero,
+SLOPES: tuple[Callable[[int], Array], ...] = (
+    up_to_8,
+    lambda heads: up_to_8(heads, first=0),
+    powers_of_half,
+    lambda heads: np.asarray(slopes(heads)[::-1]),
+    lambda heads: up_to_8(next_power(heads))[:heads],
+    lambda heads: np.asarray(1.0 / np.arange(1.0, heads + 1)),
+    lambda heads: np.full(heads, slopes(heads)[0]),
+    lambda heads: powers_of_half(heads, first=0),
+    lambda heads: up_to_8(next_power(heads), first=0)[:heads],
 )
 """Wrong slopes that people take."""
 
