@@ -75,16 +75,6 @@ class OwnForm:
         return self.layer and self.caller.offer.takes("W_o")
 
     @property
-    def file(self) -> str:
-        """The file that it comes from; empty where that is not known."""
-        return self.own.file
-
-    @property
-    def sha256(self) -> str:
-        """The hash of that file; empty where there is none."""
-        return self.own.sha256
-
-    @property
     def bind(self) -> Bind:
         """What finds it once more, for a variant under other settings."""
         return bind
@@ -116,8 +106,8 @@ class OwnForm:
         usual = bool(np.isclose(rules.scale, q.shape[-1] ** -0.5, rtol=1e-12))
         case = Case("run", Recipe(rules, len(q), len(k)), Given(q[None], k[None], v[None]), not usual)
         answer = self.answer(case, kind=str(q.dtype))
-        context = self.shaped(answer, (1, len(q), q.shape[1], v.shape[-1]))[0].astype(q.dtype, copy=False)
-        stages = returned(answer, (len(q), q.shape[1], k.shape[1]), q.dtype)
+        context = self.output_of(answer, (1, len(q), q.shape[1], v.shape[-1]))[0].astype(q.dtype, copy=False)
+        stages = returned_stages(answer, (len(q), q.shape[1], k.shape[1]), q.dtype)
         return Trace(q=q, k=k, v=v, context=context).replace(**stages)
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
@@ -138,8 +128,10 @@ class OwnForm:
         case = Case("run", recipe, Given(x=problem.x[None], arrays=problem.projections), not usual)
         answer = self.answer(case, kind=str(problem.x.dtype))
         rows, width = len(problem.x), output_width(question, problem)
-        output = self.shaped(answer, (1, rows, width))[0].astype(problem.x.dtype, copy=False)
-        return Trace(output=output).replace(**returned(answer, (shares.query, rows, problem.keys), problem.x.dtype))
+        output = self.output_of(answer, (1, rows, width))[0].astype(problem.x.dtype, copy=False)
+        return Trace(output=output).replace(
+            **returned_stages(answer, (shares.query, rows, problem.keys), problem.x.dtype)
+        )
 
     def answer(self, case: Case, kind: str) -> Answer:
         """Return what the function says to one question, its input in a type that it takes."""
@@ -147,13 +139,13 @@ class OwnForm:
         caller = self.caller.in_type(kind) if known else self.caller
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
-            answers = [caller(part) for part in parts(case, caller)]
+            answers = [caller(part) for part in one_question_a_head(case, caller)]
         failed = next((answer.error for answer in answers if answer.output is None), "")
         if failed:
             raise OwnCodeError(f"{self.own.name}: {failed}")
-        return answers[0] if len(answers) == 1 else together(answers)
+        return answers[0] if len(answers) == 1 else join_heads(answers)
 
-    def shaped(self, answer: Answer, expected: tuple[int, ...]) -> Array:
+    def output_of(self, answer: Answer, expected: tuple[int, ...]) -> Array:
         """Return the output of an answer, if it has the shape that is expected."""
         assert answer.output is not None
         if answer.output.shape != expected:
@@ -211,7 +203,7 @@ def output_width(question: Question, problem: Problem) -> int:
     return int(problem.v.shape[-1]) // question.heads.given * question.heads.query
 
 
-def parts(case: Case, caller: Caller) -> list[Case]:
+def one_question_a_head(case: Case, caller: Caller) -> list[Case]:
     """Return the question, or one for each head where the function takes one head."""
     if not (caller.offer.core and caller.layout == "td"):
         return [case]
@@ -229,7 +221,7 @@ def parts(case: Case, caller: Caller) -> list[Case]:
     ]
 
 
-def together(answers: list[Answer]) -> Answer:
+def join_heads(answers: list[Answer]) -> Answer:
     """Return the answers to single heads as one."""
     outputs = [answer.output for answer in answers if answer.output is not None]
     same = [name for name in answers[0].stages if all(name in answer.stages for answer in answers)]
@@ -237,10 +229,10 @@ def together(answers: list[Answer]) -> Answer:
     return Answer(np.concatenate(outputs, axis=1), stages, answers[0].dtype)
 
 
-def returned(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
+def returned_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
     """Return the stages `[h t s]` that an answer holds beside its output, by the names of a trace."""
     stages: dict[str, Array] = {}
-    for name, array in named(answer.stages).items():
+    for name, array in stages_by_name(answer.stages).items():
         whole = array[0] if array.ndim == 4 and len(array) == 1 else array
         whole = whole[None] if whole.ndim == 2 and shape[0] == 1 else whole
         if whole.shape == shape:
@@ -248,7 +240,7 @@ def returned(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str
     return stages
 
 
-def named(arrays: Mapping[str, Array]) -> dict[str, Array]:
+def stages_by_name(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Return the arrays that have a name of a stage; the second of a tuple, which has none, holds the weights."""
     known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
     plain = {name.replace("_", "").replace(" ", "").lower(): array for name, array in arrays.items()}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
     from attn_exp.forms.form import Form
     from attn_exp.forms.trace import Trace
+    from attn_exp.own_code import Own
     from attn_exp.problem.problem import Problem
 
 
@@ -40,12 +41,8 @@ class OwnForm(Protocol):
         """Whether it is called with W_o, so that its answer is the output of a layer."""
 
     @property
-    def file(self) -> str:
-        """The file that it comes from; empty where that is not known."""
-
-    @property
-    def sha256(self) -> str:
-        """The hash of that file; empty where there is none."""
+    def own(self) -> Own:
+        """The function, and where it comes from."""
 
     @property
     def bind(self) -> Bind:

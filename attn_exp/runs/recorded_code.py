@@ -54,7 +54,7 @@ def binder(config: Config) -> Bind | None:
 
 def record_functions(variants: Iterable[Settled]) -> dict[str, Any]:
     """Return what a description on disk says of the functions that these variants ran; nothing where they ran none."""
-    functions = {variant.form: variant.own for variant in variants if variant.own is not None}
+    functions = {variant.form: variant.own.own for variant in variants if variant.own is not None}
     records = [{"form": str(form), "file": own.file, "sha256": own.sha256} for form, own in functions.items()]
     return {FUNCTIONS: records} if records else {}
 

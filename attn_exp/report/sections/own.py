@@ -2,59 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from attn_exp import mistakes
-from attn_exp.experiment.verdict import BROKEN, Cells, Stage, Verdict
+from attn_exp.experiment.verdict import BROKEN, Stage, Verdict
 from attn_exp.report import words
 from attn_exp.report.sections.section import Material, Section
 
+Matrix = tuple[tuple[str, ...], ...]
+Marked = list[list[tuple[str, bool]]]
+"""Cells with whether each differs from the one in its place on the other side."""
+
 
 class Pair(NamedTuple):
-    """One head of a stage: the function's own numbers, where they are known, beside the right ones.
-
-    A cell is its text and whether it differs from the other side's.
-    """
+    """One head of a stage: the function's own numbers, or none where they are not known, beside the right ones."""
 
     head: str
-    mine: tuple[tuple[tuple[str, bool], ...], ...]
-    right: tuple[tuple[tuple[str, bool], ...], ...]
+    mine: Marked
+    right: Marked
 
 
-class Story(NamedTuple):
-    """What the report says of one function."""
-
-    title: str
-    sentence: str
-    named: tuple[tuple[str, str, str], ...]
-    parting: str
-    broken: tuple[tuple[str, str], ...]
-    python: str
-    command: str
-    stages: tuple[tuple[str, bool, tuple[Pair, ...]], ...]
+def parts(material: Material) -> list[dict[str, Any]]:
+    """Return what there is to say of functions of the user's own, if there are any."""
+    verdicts = material.run.comparison.verdicts
+    return [
+        {"anchor": f"own-{place}", **story(variant, verdict)}
+        for place, (variant, verdict) in enumerate(verdicts.items(), start=1)
+    ]
 
 
-def stories(verdicts: Mapping[str, Verdict]) -> list[Story]:
-    """Return what there is to say of each function, by variant."""
-    return [one(variant, verdict) for variant, verdict in verdicts.items()]
-
-
-def one(variant: str, verdict: Verdict) -> Story:
+def story(variant: str, verdict: Verdict) -> dict[str, Any]:
     """Return what there is to say of one function."""
     small = verdict.smallest
-    return Story(
-        title=("Nothing is wrong with {variant}" if verdict.passed else "What is wrong with {variant}").format(
-            variant=variant
-        ),
-        sentence=f"{verdict.name} computes {computed(verdict)}.",
-        named=tuple(explained(name) for name in verdict.mistakes),
-        parting="" if small is None else parting(small.stages),
-        broken=tuple((finding.rung, finding.said) for finding in verdict.findings if finding.state == BROKEN),
-        python="" if small is None else small.python,
-        command="" if small is None else small.command,
-        stages=() if small is None else tuple((stage.name, stage.parts, pairs(stage)) for stage in small.stages),
-    )
+    return {
+        "title": f"{'Nothing' if verdict.passed else 'What'} is wrong with {variant}",
+        "sentence": f"{verdict.name} computes {computed(verdict)}.",
+        "named": [explained(name) for name in verdict.mistakes],
+        "parting": "" if small is None else parting(small.stages),
+        "broken": [(finding.rung, finding.said) for finding in verdict.findings if finding.state == BROKEN],
+        "python": "" if small is None else small.python,
+        "command": "" if small is None else small.command,
+        "stages": [] if small is None else [(stage.name, stage.parts, pairs(stage)) for stage in small.stages],
+    }
 
 
 def computed(verdict: Verdict) -> str:
@@ -78,48 +68,27 @@ def parting(stages: tuple[Stage, ...]) -> str:
     if first is None:
         return ""
     before = [stage for stage in stages[: stages.index(first)] if not stage.mine]
-    return (
-        "It first differs from the definition in the {stage} at the latest; what it forms before is not known."
-        if before
-        else "It first differs from the definition in the {stage}."
-    ).format(stage=first.name)
+    ending = " at the latest; what it forms before is not known" if before else ""
+    return f"It first differs from the definition in the {first.name}{ending}."
 
 
-def pairs(stage: Stage) -> tuple[Pair, ...]:
-    """Return the heads of a stage, own beside right; both alike where the function's own are not known."""
-    count = max(len(stage.right), len(stage.mine))
-    return tuple(
-        Pair(
-            words.HEAD.format(number=head + 1) if count > 1 else "",
-            marked(at(stage.mine, head), at(stage.right, head)),
-            marked(at(stage.right, head), at(stage.mine, head)),
-        )
-        for head in range(count)
-    )
+def pairs(stage: Stage) -> list[Pair]:
+    """Return the heads of a stage."""
+    heads = list(zip_longest(stage.mine, stage.right, fillvalue=()))
+    return [
+        Pair(words.HEAD.format(number=number) if len(heads) > 1 else "", marked(mine, right), marked(right, mine))
+        for number, (mine, right) in enumerate(heads, start=1)
+    ]
 
 
-def at(matrices: Cells, head: int) -> tuple[tuple[str, ...], ...]:
-    return matrices[head] if head < len(matrices) else ()
-
-
-def marked(
-    cells: tuple[tuple[str, ...], ...], others: tuple[tuple[str, ...], ...]
-) -> tuple[tuple[tuple[str, bool], ...], ...]:
-    """Return cells with whether each differs from the one in its place on the other side."""
-    return tuple(
-        tuple((cell, bool(others) and other(others, row, column) != cell) for column, cell in enumerate(line))
-        for row, line in enumerate(cells)
-    )
-
-
-def other(cells: tuple[tuple[str, ...], ...], row: int, column: int) -> str:
-    return cells[row][column] if row < len(cells) and column < len(cells[row]) else ""
-
-
-def parts(material: Material) -> list[dict[str, Any]]:
-    """Return what there is to say of functions of the user's own, if there are any."""
-    verdicts = material.run.comparison.verdicts
-    return [{"anchor": f"own-{place}", **story._asdict()} for place, story in enumerate(stories(verdicts), start=1)]
+def marked(cells: Matrix, others: Matrix) -> Marked:
+    """Return cells with whether each differs from the one in its place on the other side, if there is another side."""
+    if not others:
+        return [[(cell, False) for cell in line] for line in cells]
+    return [
+        [(cell, cell != other) for cell, other in zip_longest(line, beside[: len(line)], fillvalue="")]
+        for line, beside in zip_longest(cells, others[: len(cells)], fillvalue=())
+    ]
 
 
 HTML = """\
