@@ -153,29 +153,17 @@ def latex_cell(text: str) -> str:
 
 
 def html(table: Table) -> str:
-    """Return a table in HTML, without style."""
+    """Return a table in HTML, without style; `html.escape` and not Jinja says what an apostrophe is in such a file."""
+    head, *lines = ([html_text(cell, LONGEST) for cell in line] for line in (table.head, *table.lines))
+    heads = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    rows = [
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
+        for first, *others in lines
+    ]
+    caption = f"<caption>{html_text(table.caption, LONGEST)}</caption>"
     return "\n".join(
-        (
-            "<table>",
-            f"<caption>{html_text(table.caption, LONGEST)}</caption>",
-            f"<thead><tr>{''.join(html_head(head) for head in table.head)}</tr></thead>",
-            "<tbody>",
-            *(html_line(line) for line in table.lines),
-            "</tbody>",
-            "</table>",
-            "",
-        )
+        ("<table>", caption, f"<thead><tr>{heads}</tr></thead>", "<tbody>", *rows, "</tbody>", "</table>", "")
     )
-
-
-def html_head(text: str) -> str:
-    return f'<th scope="col">{html_text(text, LONGEST)}</th>'
-
-
-def html_line(line: Sequence[str]) -> str:
-    first, *others = (html_text(cell, LONGEST) for cell in line)
-    cells = "".join(f"<td>{cell}</td>" for cell in others)
-    return f'<tr><th scope="row">{first}</th>{cells}</tr>'
 
 
 FORMS = {"md": markdown, "tex": latex, "html": html}

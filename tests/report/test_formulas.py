@@ -11,7 +11,7 @@ import attn_exp
 from attn_exp.diagnosis.paper import Paper
 from attn_exp.errors import UserError
 from attn_exp.report import worksheet
-from attn_exp.report.formulas import formula
+from attn_exp.report.worksheet import formula
 from tests.report.browser import need_chromium
 from tests.report.tab import visit
 

@@ -14,7 +14,7 @@ from attn_exp.diagnosis.grading import Grade, grade
 from attn_exp.diagnosis.paper import Paper
 from attn_exp.diagnosis.worksheet import Sheet
 from attn_exp.errors import UserError
-from attn_exp.report import formulas, worksheet
+from attn_exp.report import worksheet
 from attn_exp.runs.classroom import answers, grades
 from attn_exp.runs.classroom.grades import grade_answers
 from attn_exp.runs.classroom.sheets import class_names, file_names, write_sheets
@@ -137,7 +137,7 @@ def test_students_of_the_same_name_get_a_sheet_each(home: Path) -> None:
 def test_a_formula_names_every_matrix_and_bias_that_is_given(home: Path) -> None:
     words = (*SMALL[:2], "embeddings.d_model=4", "variant=[multi_head]", "head=2", "bias=true", "seed=1")
     paper = handed(*words)
-    told = {blank.stage: formulas.formula(paper, blank) for blank in paper.blanks}
+    told = {blank.stage: worksheet.formula(paper, blank) for blank in paper.blanks}
     assert [told[side] for side in "qkv"] == [f"{side} = x W_{side} + b_{side}" for side in "qkv"]
     assert told["output"].endswith("times W_o + b_o")
 
