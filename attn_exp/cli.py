@@ -142,7 +142,7 @@ def members() -> Mapping[str, Sequence[str]]:
 
     conventions = tuple(name for name in library_conventions.CONVENTIONS if name != "none")
     chosen = {"normalizer": names("normalizer"), "convention": conventions, "check": checks.NAMES}
-    return chosen | {"engine": engines.NAMES, "generator": generators.NAMES, "preset": tuple(PRESETS)}
+    return chosen | {"engine": engines.NAMES, "generator": tuple(generators.GENERATORS), "preset": tuple(PRESETS)}
 
 
 def say(text: str) -> int:

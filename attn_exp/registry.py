@@ -171,3 +171,15 @@ def constant(package: str, name: str, kind: type[Kind]) -> Kind:
     if len(values) != 1:
         raise TypeError(f"{package}.{name} holds {len(values)} values of kind {kind.__name__}; expected one")
     return values[0]
+
+
+def members(package: str, kind: type[Kind], *, without: Sequence[str] = ()) -> dict[str, Kind]:
+    """Return every member of a package by its name, in order, where a file may hold several of them.
+
+    A file of several holds them by their names in a dict, such as `GENERATORS`; a file of one holds it as `GENERATOR`,
+    and the name of the file is its own."""
+    found: dict[str, Kind] = {}
+    for name in names(folder(package), without=without):
+        several = getattr(module(package, name), f"{kind.__name__.upper()}S", None)
+        found |= {name: constant(package, name, kind)} if several is None else several
+    return dict(sorted(found.items()))

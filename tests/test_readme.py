@@ -96,7 +96,7 @@ def test_ci_runs_the_long_tests_too() -> None:
 
 def test_the_table_of_settings_says_what_their_fields_say() -> None:
     """The rows that are settings have the field's meaning and default; the others are groups."""
-    named = dict.fromkeys(("normalizer", "convention", "check"), ("-",)) | {"generator": generators.NAMES}
+    named = dict.fromkeys(("normalizer", "convention", "check"), ("-",)) | {"generator": tuple(generators.GENERATORS)}
     lines = {line.name: line for line in help_page.lines(Config, named)}
     table = README.read_text(encoding="utf-8").split("\n## Settings\n")[1].strip().split("\n\n")[0]
     rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]

@@ -10,6 +10,7 @@ from attn_exp.config.inputs import Projections
 from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import files, names
 from attn_exp.problem.files.format import Held
+from attn_exp.problem.files.json import array_of_lists
 from attn_exp.problem.layouts import Sizes, laid_out, parted
 from attn_exp.problem.matrices import PRINTED, as_printed
 
@@ -142,4 +143,4 @@ def typed(given: Any, name: str, sizes: Sizes, turned: bool) -> Array:
     key = f"projections.given.{name}"
     if isinstance(given, str):
         return laid_out(one(given, key, name), name, sizes, turned, f"{key}={brief(given, files.LONGEST)}")
-    return laid_out(files.numbers(files.lists(given), key), name, sizes, turned, key)
+    return laid_out(files.numbers(array_of_lists(given), key), name, sizes, turned, key)

@@ -131,7 +131,7 @@ def test_a_class_of_ones_own_is_read_by_its_fields(settings: dict[str, Any], mes
     assert make(Plain, {"side": None, "anything": [1]}, "mask.plain") == Plain(anything=[1])
 
 
-@pytest.mark.parametrize("suffix", [*(f".{name}" for name in files.NAMES), *pickles.SUFFIXES])
+@pytest.mark.parametrize("suffix", [*(f".{name}" for name in files.FORMATS), *pickles.SUFFIXES])
 def test_every_file_that_is_read_or_refused_as_one_is_a_memory_in_short(suffix: str) -> None:
     memory = read_config({**NEEDED, "embeddings": {"memory": f"mine/x{suffix}"}}).embeddings.memory
     assert memory == Embeddings(file=f"mine/x{suffix}")

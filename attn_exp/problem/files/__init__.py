@@ -1,4 +1,4 @@
-"""Files of arrays: one format to a file, each read as numbers alone, so that nothing in one can run code.
+"""Files of arrays: alike formats to a file, each read as numbers alone, so that nothing in one can run code.
 
 A format is found by its suffix. `look` says what a file holds; numbers are read when they are asked for, and a header
 that lies, a file that is cut off, or one that is no regular file is one line.
@@ -7,7 +7,6 @@ that lies, a file that is cut off, or one that is no regular file is one line.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,9 +17,8 @@ from attn_exp.problem.files import pickles
 from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held
 from attn_exp.problem.input_files import INDEX
 
-NO_FORMATS = ("format", "pickles", "checkpoint", "llama2c", "tokenizer")
-NAMES: tuple[str, ...] = registry.names(__path__, without=NO_FORMATS)
-
+FORMATS: dict[str, Format] = registry.members(__name__, Format, without=("format", "pickles", "checkpoint"))
+"""How a file is read, by its suffix."""
 
 LONGEST = 150
 """Characters of a path that a line has room for."""
@@ -60,9 +58,9 @@ def text(file: str, key: str) -> str:
 def chosen(path: Path, said: str) -> Format:
     """Return the format that the suffix of a file names."""
     suffix = "safetensors" if path.name.endswith(INDEX) else path.suffix.lower().removeprefix(".")
-    if suffix not in NAMES:
-        raise UserError(f"{said}: expected a file of {', '.join(f'.{name}' for name in NAMES)}")
-    return registry.constant(__name__, suffix, Format)
+    if suffix not in FORMATS:
+        raise UserError(f"{said}: expected a file of {', '.join(f'.{name}' for name in FORMATS)}")
+    return FORMATS[suffix]
 
 
 def no_matrix(said: str, shape: tuple[int, ...], heads: bool = False) -> UserError:
@@ -100,8 +98,3 @@ def numbers(entry: Entry, said: str) -> Array:
         place = f"row {bad[0][0]}, column {bad[0][1]}" if wide.ndim == 2 else f"[{','.join(map(str, bad[0]))}]"
         raise UserError(f"{said}: {place} holds {wide[tuple(bad[0])]}; expected finite numbers")
     return wide
-
-
-def lists(value: Any) -> Entry:
-    """Return nested lists, as YAML and JSON have them, as an array."""
-    return registry.module(__name__, "json").listed(value)  # type: ignore[no-any-return] # of the module found by name

@@ -1,8 +1,13 @@
-"""A checkpoint on disk: config.json, and the tensors beside it, each read when it is asked for."""
+"""A checkpoint on disk: config.json, and the tensors beside it, each read when it is asked for; and its tokenizer.
+
+A file of llama2.c, such as stories15M.bin, is one too: seven whole numbers, then every array as float32, one after the
+other. Source: karpathy/llama2.c, `export.py` (`legacy_export`, version 0) and `run.c`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +17,24 @@ import numpy as np
 from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, first_line, shown, unknown
-from attn_exp.problem.files import llama2c, pickles, safetensors
+from attn_exp.problem.files import pickles, safetensors
+from attn_exp.problem.files.format import size_of
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+TOKENIZER = "tokenizer.json"
 EXPECTED = f"expected a folder with {CONFIG} and {WEIGHTS}, or a llama2.c file"
+
+HEADER = struct.Struct("<7i")
+SIZES = (
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+    "vocab_size", "max_position_embeddings",
+)  # fmt: skip
+"""What the seven numbers are, as config.json calls them; a vocabulary below 0 has an output layer of its own."""
+
+MOST_LAYERS = 10_000
+
+LEADING = ("\u0120", "\u2581")
+"""How byte-level tokenizers and SentencePiece write the space before a word."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +119,7 @@ def opened(path: Path, key: str) -> Checkpoint:
         if path.suffix == ".bin" and path.is_file():
             if pickles.is_pickle(path):
                 raise pickles.refusal(path, key)
-            return Checkpoint(path.parent, *llama2c.opened(path, key), key)
+            return Checkpoint(path.parent, *open_llama2c(path, key), key)
         folder = path if path.is_dir() else path.parent
         if not path.exists():
             raise UserError(f"{key}: not there; {EXPECTED}")
@@ -153,3 +172,99 @@ def rooted(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
         problem = unknown(anchor, sorted(checkpoint.tensors), "tensor") if not names else f"several end in {anchor}"
         raise UserError(f"{checkpoint.key}: {problem}")
     return replace(checkpoint, prefix=names[0].removesuffix(anchor))
+
+
+def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, safetensors.Tensor]]:
+    """Return the settings as a config.json would say them, and the tensors by the names of Llama checkpoints.
+
+    Raises:
+        UserError: sizes that do not go together, or a file of another length than they say.
+    """
+    with machine.opened(path) as file:
+        length = size_of(file)
+        header = file.read(HEADER.size)
+    if length < HEADER.size:
+        raise UserError(f"{key}: {length} bytes, too short for a llama2.c file")
+    config: dict[str, Any] = dict(zip(SIZES, HEADER.unpack(header), strict=True))
+    apart = config["vocab_size"] < 0
+    config["vocab_size"] = abs(config["vocab_size"])
+    check_sizes(config, key)
+    tensors, end = {}, HEADER.size
+    for name, shape in arrays_of_llama2c(config, apart):
+        tensors[name] = safetensors.Tensor(path, name, "F32", shape, end)
+        end += tensors[name].nbytes
+    if end != length:
+        raise UserError(f"{key}: its header describes {end:,} bytes, and the file has {length:,}: no llama2.c file?")
+    return {**config, "model_type": "llama2.c"}, tensors
+
+
+def check_sizes(config: dict[str, Any], key: str) -> None:
+    """Refuse sizes of no model."""
+    dim, layers, heads, groups = (config[SIZES[place]] for place in (0, 2, 3, 4))
+    even = min(config.values()) > 0 and dim % heads == 0 and heads % groups == 0 and dim // heads % 2 == 0
+    if not even or layers > MOST_LAYERS:
+        numbers = ", ".join(f"{name}={value}" for name, value in config.items())
+        raise UserError(f"{key}: no llama2.c file of version 0: {numbers}")
+
+
+def arrays_of_llama2c(config: dict[str, Any], apart: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield every array in the order of the file: each kind for all layers, then the next kind."""
+    dim, hidden, layers, heads, groups, vocabulary, longest = (config[name] for name in SIZES)
+    size = dim // heads
+    yield "model.embed_tokens.weight", (vocabulary, dim)
+    kinds = {
+        "input_layernorm": (dim,),
+        "self_attn.q_proj": (heads * size, dim),
+        "self_attn.k_proj": (groups * size, dim),
+        "self_attn.v_proj": (groups * size, dim),
+        "self_attn.o_proj": (dim, heads * size),
+        "post_attention_layernorm": (dim,),
+        "mlp.gate_proj": (hidden, dim),
+        "mlp.down_proj": (dim, hidden),
+        "mlp.up_proj": (hidden, dim),
+    }
+    for name, shape in kinds.items():
+        yield from ((f"model.layers.{number}.{name}.weight", shape) for number in range(layers))
+    yield "model.norm.weight", (dim,)
+    yield "cosines", (longest, size // 2)
+    yield "sines", (longest, size // 2)
+    if apart:
+        yield "lm_head.weight", (vocabulary, dim)
+
+
+def encode_text(folder: Path, text: str, key: str) -> tuple[list[int], tuple[str, ...]]:
+    """Return the ids of a text, with the marks that the model puts around it, and a name for each.
+
+    The space before a word is shown as `_`; nothing is cut off or filled up.
+
+    Raises:
+        UserError: no tokenizer, one that cannot be read, or a text of no tokens.
+    """
+    tokenizer = open_tokenizer(folder / TOKENIZER, key)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    encoding = tokenizer.encode(text)
+    if not encoding.ids:
+        raise UserError(f"model.text={text!r}: no token; write some words")
+    return list(encoding.ids), tuple(map(readable, encoding.tokens))
+
+
+def readable(token: str) -> str:
+    """Return a token with `_` for the space before it."""
+    return f"_{token[1:]}" if token.startswith(LEADING) else token
+
+
+def open_tokenizer(path: Path, key: str) -> Any:
+    """Open a tokenizer.json with the package `tokenizers`."""
+    try:
+        from tokenizers import Tokenizer  # noqa: PLC0415 - few runs need it
+    except ImportError as error:
+        raise UserError(
+            "model.text needs the package tokenizers: pip install 'attn-exp[models]'; or give model.tokens=[ids]"
+        ) from error
+    if not path.exists():
+        raise UserError(f"{key}: {TOKENIZER} is not there; it reads model.text; or give model.tokens=[ids]")
+    try:
+        return Tokenizer.from_str(machine.read_text(path, 512 * 2**20))
+    except Exception as error:  # the package raises plain Exceptions for what it cannot read
+        raise UserError(f"{key}: {TOKENIZER} cannot be read ({first_line(error)})") from error

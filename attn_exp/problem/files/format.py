@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, NoReturn
 
 from attn_exp.arrays import Array
 from attn_exp.errors import brief
@@ -15,6 +16,9 @@ MOST_BYTES = 2**31
 
 MOST_TEXT = 256 * 2**20
 """The largest file of text that is read."""
+
+TOKENS = ("tokens", "words", "names", "labels")
+"""Names under which the tokens of a file of several arrays lie."""
 
 
 class Entry(NamedTuple):
@@ -32,6 +36,23 @@ class Held(NamedTuple):
     tokens: tuple[str, ...] | None = None
 
 
+def no_array(reason: str) -> Entry:
+    """Return what stands in a file where an array should; asking for its numbers says why it is none."""
+    return Entry((), "what is no array", partial(refuse, reason))
+
+
+def refuse(reason: str) -> NoReturn:
+    """Say why an array cannot be read."""
+    raise ValueError(reason)
+
+
+def size_of(file: IO[bytes]) -> int:
+    """Return how many bytes a file has, and go back to its beginning."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    return size
+
+
 def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON.
 
@@ -47,6 +68,8 @@ def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 @dataclass(frozen=True)
 class Format:
     """A format of files; a file of this folder that is named as its suffix holds one, as `FORMAT`.
+
+    Where a file holds several, they stand by their suffixes in `FORMATS`.
 
     - `look`: returns what a file holds, and reads no more of it than that takes. It is given the file, and the setting
       that named it, with which errors begin; a ValueError of its own becomes one line.

@@ -10,26 +10,24 @@ from typing import Any
 import numpy as np
 
 from attn_exp import machine
-from attn_exp.arrays import Array
 from attn_exp.errors import brief, first_line
-from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held, once
-from attn_exp.problem.files.npz import TOKENS
+from attn_exp.problem.files.format import MOST_TEXT, TOKENS, Entry, Format, Held, no_array, once
 
 
 def look(path: Path, said: str) -> Held:
     """Return the arrays of the file. An object of vectors alone, `{"she": [1, 2], ...}`, is one array with tokens."""
     value = loaded(path)
     if isinstance(value, list):
-        return Held({}, texts(value)) if texts(value) else Held({"": listed(value)})
+        return Held({}, texts(value)) if texts(value) else Held({"": array_of_lists(value)})
     if not isinstance(value, Mapping):
         raise ValueError(f"it holds {brief(str(value), 40)}; expected arrays as lists of lists, by name or one alone")
     named = next((name for name in TOKENS if texts(value.get(name))), None)
     tokens = None if named is None else texts(value[named])
-    arrays = {name: listed(item) for name, item in value.items() if isinstance(item, list) and name != named}
+    arrays = {name: array_of_lists(item) for name, item in value.items() if isinstance(item, list) and name != named}
     if len(arrays) > 1 and len({entry.shape for entry in arrays.values() if len(entry.shape) == 1}) == 1:
         vectors = [item for name, item in value.items() if name in arrays]
         if all(len(entry.shape) == 1 for entry in arrays.values()):
-            return Held(arrays | {"": listed(vectors)}, tuple(arrays))
+            return Held(arrays | {"": array_of_lists(vectors)}, tuple(arrays))
     return Held(arrays, tokens)
 
 
@@ -51,18 +49,13 @@ def texts(value: Any) -> tuple[str, ...] | None:
     return tuple(value) if right else None
 
 
-def listed(value: list[Any]) -> Entry:
+def array_of_lists(value: list[Any]) -> Entry:
     """Return nested lists as an array; where they are none, asking for its numbers says why."""
     reason = fault(value)
     array = None if reason else np.array(value)
     if array is not None and array.dtype.kind in "iuf":
         return Entry(array.shape, str(array.dtype), lambda: array)
-    return Entry((), "what is no array", lambda: refuse(reason or "a number is too large, or is no number"))
-
-
-def refuse(reason: str) -> Array:
-    """Say why lists are no array."""
-    raise ValueError(reason)
+    return no_array(reason or "a number is too large, or is no number")
 
 
 def fault(value: list[Any], depth: int = 4) -> str:

@@ -1,6 +1,7 @@
 """Safetensors files: a header of names, types, shapes and places, then the numbers, which stay on disk until asked for.
 
-A model of several files comes with `model.safetensors.index.json`, which says in which file each tensor lies.
+The package `safetensors` stays out: it cannot read bfloat16 as NumPy arrays, and takes a header that names a tensor
+twice. A model of several files comes with `model.safetensors.index.json`, which says in which file each tensor lies.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, first_line, some, unknown
 from attn_exp.problem.files.format import Entry as Lazy
-from attn_exp.problem.files.format import Format, Held, once
+from attn_exp.problem.files.format import Format, Held, once, size_of
 
 SUFFIX, INDEX = ".safetensors", ".safetensors.index.json"
 MOST_HEADER = 100_000_000
@@ -101,8 +102,7 @@ def pick(known: Mapping[str, Tensor], name: str, key: str) -> Tensor:
 def whole(path: Path) -> dict[str, Tensor]:
     """Return the tensors of one file."""
     with machine.opened(path) as file:
-        size = file.seek(0, 2)
-        file.seek(0)
+        size = size_of(file)
         length = int.from_bytes(file.read(8), "little")
         if size < 8:
             raise ValueError(f"{size} bytes, too short for a safetensors file")

@@ -36,7 +36,7 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class Generator:
-    """A library's generator; a file holds one, as `GENERATOR`.
+    """A library's generator; a file holds one, as `GENERATOR`, or several by their names, as `GENERATORS`.
 
     - `begin`: returns its stream right after the seed.
     - `least`, `most`: the seeds that the library takes; None where it takes any above.

@@ -1,4 +1,8 @@
-"""JAX's generator: `key = jax.random.key(seed)`, then a key of its own for each draw.
+"""JAX's generator: `key = jax.random.key(seed)`, then a key for each draw, come by in one of three ways.
+
+- `jax`: a key of its own for each draw, split off just before it.
+- `jax_key`: one key for every array: `jax.random.normal(jax.random.key(seed), shape)`, again and again.
+- `jax_split`: the keys made all at once: `k1, k2, k3 = jax.random.split(jax.random.key(seed), 3)`.
 
 Keys, uniform and whole numbers are exact. Normal numbers go through a polynomial of the inverse error function, and
 the compiler chooses how its steps are rounded: about one number in eighty differs, by at most 4 units in the last
@@ -16,7 +20,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
-from attn_exp.problem.generators._bits import fused, polynomial
+from attn_exp.problem.generators._float32 import fused, polynomial
 from attn_exp.problem.generators.generator import Generator, Shape, Start
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -111,6 +115,28 @@ class Jax:
         return ((offset % span).astype(np.int64) + low).reshape(shape)
 
 
+class Key(Jax):
+    """Draws every array with the first key, as notebooks that forget to split: arrays of one shape are equal."""
+
+    def next_key(self) -> Array:
+        return self.key
+
+
+class Split(Jax):
+    """Draws the first array with the first of the keys, the second with the second.
+
+    How many keys there are does not matter: the i-th of any number of them is `fold_in(key, i)`.
+    """
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        self.drawn = 0
+
+    def next_key(self) -> Array:
+        place, self.drawn = self.drawn, self.drawn + 1
+        return fold_in(self.key, place)
+
+
 def uniform(key: Array, shape: Shape, low: np.float32, high: np.float32) -> Array:
     """Return float32 from `low` to `high`: 23 bits of a word each."""
     words = bits(key, math.prod(shape)) >> np.uint32(9) | np.uint32(0x3F800000)
@@ -132,4 +158,8 @@ def inverse_error_function(x: Array) -> Array:
     return np.asarray(np.where(w < 5, centre, tail) * x)
 
 
-GENERATOR = Generator(Jax, LEAST, MOST)
+GENERATORS = {
+    "jax": Generator(Jax, LEAST, MOST),
+    "jax_key": Generator(Key, LEAST, MOST),
+    "jax_split": Generator(Split, LEAST, MOST),
+}

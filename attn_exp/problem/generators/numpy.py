@@ -1,4 +1,8 @@
-"""NumPy's generator: `rng = np.random.default_rng(seed)`."""
+"""NumPy's generators.
+
+- `numpy`: `rng = np.random.default_rng(seed)`.
+- `legacy`: the older one, `np.random.seed(seed)`, then `np.random.rand`, `randn`, `randint` and their like.
+"""
 
 from __future__ import annotations
 
@@ -24,4 +28,20 @@ class Numpy:
         return self.rng.integers(low, high, shape)
 
 
-GENERATOR = Generator(Numpy)
+class Legacy:
+    """`np.random.uniform` (and `rand`, `random`), `normal` (and `randn`), `randint`, by the Mersenne Twister."""
+
+    def __init__(self, start: Start) -> None:
+        self.state = np.random.RandomState(start.seed)
+
+    def uniform(self, shape: Shape, low: float, high: float) -> Array:
+        return self.state.uniform(low, high, shape)
+
+    def normal(self, shape: Shape, mean: float, spread: float) -> Array:
+        return self.state.normal(mean, spread, shape)
+
+    def integers(self, shape: Shape, low: int, high: int) -> Array:
+        return self.state.randint(low, high, shape)
+
+
+GENERATORS = {"numpy": Generator(Numpy), "legacy": Generator(Legacy, most=2**32 - 1)}

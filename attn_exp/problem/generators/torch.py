@@ -16,8 +16,7 @@ import math
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.problem.generators._bits import fused
-from attn_exp.problem.generators._cephes import log, sine_and_cosine
+from attn_exp.problem.generators._float32 import fused, log, sine_and_cosine
 from attn_exp.problem.generators.generator import Generator, Shape, Start
 
 BLOCK = 16

@@ -21,9 +21,7 @@ from attn_exp.config.inputs import LEFT, PLAIN, Embeddings, Model, Projections
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief, first_line, unknown
 from attn_exp.problem.files import checkpoint as checkpoints
-from attn_exp.problem.files.checkpoint import Checkpoint
-from attn_exp.problem.files.tokenizer import NAME as TOKENIZER
-from attn_exp.problem.files.tokenizer import encoded
+from attn_exp.problem.files.checkpoint import TOKENIZER, Checkpoint, encode_text
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models.model import Layer
 from attn_exp.problem.passing import Pass
@@ -205,7 +203,7 @@ def given(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tu
         if max(settings.tokens) >= count:
             raise UserError(f"model.tokens: token id {max(settings.tokens)}, {knows} ({checkpoint.key})")
         return np.array(settings.tokens), tuple(map(str, settings.tokens))
-    ids, tokens = encoded(checkpoint.folder, str(settings.text), checkpoint.key)
+    ids, tokens = encode_text(checkpoint.folder, str(settings.text), checkpoint.key)
     stranger = next((place for place, number in enumerate(ids) if number >= count), None)
     if stranger is not None:
         word = brief(tokens[stranger])

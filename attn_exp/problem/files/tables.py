@@ -1,4 +1,8 @@
-"""Tables: comma-separated values; the first column may hold the names of tokens, the first line those of columns."""
+"""Tables of text: cells parted by commas, .csv, by tabs, .tsv, or by spaces or commas, .txt.
+
+The first column may hold the names of tokens, the first line those of columns. pandas stays out: loading it takes as
+long as a whole run, and what is no number becomes a text there, without a word about its row and column.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,34 @@ from io import StringIO
 from pathlib import Path
 
 from attn_exp import machine
-from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, first_line
 from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held
 from attn_exp.problem.matrices import array
 
 
-def look(path: Path, said: str) -> Held:
+def look_at_csv(path: Path, said: str) -> Held:
     """Return the one array of a table, and the names in its first column where those are no numbers."""
-    rows = split(text(path))
+    rows = split_cells(read_text(path))
     if rows and len(rows[0]) == 1 and len(rows[0][0].replace(";", " ").split()) > 1:
         raise UserError(f"{said}: its first line has no comma, {brief(rows[0][0], 40)!r}; put one after each number")
     return table(rows, said)
 
 
-def text(path: Path) -> str:
+def look_at_tsv(path: Path, said: str) -> Held:
+    """Return the one array of a table, and the names in its first column where those are no numbers."""
+    return table([line.split("\t") for line in read_text(path).splitlines() if line.strip()], said)
+
+
+def look_at_txt(path: Path, said: str) -> Held:
+    """Return the one array of a text, as `np.savetxt` writes it, or with a word before each vector; # is a remark."""
+    content = read_text(path)
+    if "," in content.partition("\n")[0]:
+        return table(split_cells(content), said)
+    lines = [line for line in content.splitlines() if line.strip() and not line.startswith("# ")]
+    return table([line.split() for line in lines], said)
+
+
+def read_text(path: Path) -> str:
     """Return a file of text; the mark that some programs begin one with is left out."""
     try:
         return machine.read_text(path, MOST_TEXT).removeprefix("\ufeff")
@@ -31,7 +48,7 @@ def text(path: Path) -> str:
         raise ValueError(f"it is no UTF-8 text: byte {error.object[error.start]:#x} at {error.start}") from error
 
 
-def split(content: str) -> list[list[str]]:
+def split_cells(content: str) -> list[list[str]]:
     """Return the cells of each line that has any."""
     try:
         reader = csv.reader(StringIO(content, newline=""), skipinitialspace=True)
@@ -47,12 +64,7 @@ def table(rows: Sequence[Sequence[str]], said: str) -> Held:
     tokens = tuple(row[0].strip() for row in rows) if named else None
     cells = [[float(cell) if is_number(cell) else cell for cell in row[named:]] for row in rows]
     shape = (len(cells), len(cells[0])) if cells and cells[0] else ()  # reading says what is wrong with an empty one
-    return Held({"": Entry(shape, "float64", partial(numbers, cells, said))}, tokens)
-
-
-def numbers(cells: list[list[float | str]], said: str) -> Array:
-    """Return cells as an array, or say which is no number."""
-    return array(cells, said)
+    return Held({"": Entry(shape, "float64", partial(array, cells, said))}, tokens)
 
 
 def below_head(rows: Sequence[Sequence[str]]) -> tuple[Sequence[Sequence[str]], bool]:
@@ -94,4 +106,4 @@ def is_number(cell: str) -> bool:
     return True
 
 
-FORMAT = Format(look)
+FORMATS = {"csv": Format(look_at_csv), "tsv": Format(look_at_tsv), "txt": Format(look_at_txt)}

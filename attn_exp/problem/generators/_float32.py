@@ -1,16 +1,18 @@
-"""The logarithm, sine and cosine of float32 that PyTorch draws normal numbers with, bit for bit.
+"""Arithmetic of 32-bit floats as a processor does it, a product and a sum rounded once; and functions made of it.
 
-They are Moshier's Cephes polynomials, fused as processors with AVX2 fuse them.
+The logarithm, sine and cosine are those that PyTorch draws normal numbers with, bit for bit: Moshier's Cephes
+polynomials, fused as processors with AVX2 fuse them.
 
 Source: Moshier, Cephes, `single/logf.c` and `single/sinf.c`; PyTorch, `aten/src/ATen/native/cpu/avx_mathfun.h`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.problem.generators._bits import fused, polynomial
 
 LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
        -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)  # fmt: skip
@@ -19,6 +21,33 @@ SINE = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 COSINE = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 QUARTER = (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
 """A quarter of pi in three parts, each exact times a small whole number."""
+
+
+def fused(left: Any, right: Any, added: Any) -> Array:
+    """Return `left * right + added` in float32, rounded once, as a fused multiply-add does it.
+
+    The product of two 24-bit numbers is exact in float64. Their sum with a third may not be; it is then rounded to an
+    odd last bit, so that rounding it once more, to float32, gives what a single rounding would have given.
+
+    Source: Boldo and Melquiond 2008, "Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding
+    to Odd", theorem 1.
+    """
+    left, right, added = (np.asarray(side, np.float32).astype(np.float64) for side in (left, right, added))
+    product = left * right
+    total = np.asarray(product + added)
+    swapped = total - product
+    error = (product - (total - swapped)) + (added - swapped)
+    even = (total.view(np.uint64) & np.uint64(1)) == 0
+    odd = np.nextafter(total, np.copysign(np.inf, error))
+    return np.asarray(np.where((error != 0) & even, odd, total).astype(np.float32))
+
+
+def polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
+    """Return `(...(c0 x + c1) x + ...) x + cn`, each step fused."""
+    total: Array = np.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        total = fused(total, x, coefficient)
+    return total
 
 
 def log(x: Array) -> Array:
