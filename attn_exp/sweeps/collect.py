@@ -155,7 +155,8 @@ def show_status(words: Sequence[str]) -> str:
     """
     folder = machine.folder(words[0])
     about = manifest.load_manifest(folder)
-    sizes = {name: points_of_part(about, place) for place, name in enumerate(about["parts"])}
+    points, chunk = int(about["points"]), int(about["chunk"])
+    sizes = {name: min(chunk, points - place * chunk) for place, name in enumerate(about["parts"])}
     inventory = shelf_of(folder, about).find(sizes)
     present = [inventory.whole[name] for name in sizes if name in inventory.whole]
     done = sum(sizes[name] for name in sizes if name in inventory.whole)
@@ -172,11 +173,6 @@ def show_status(words: Sequence[str]) -> str:
         rate = len(fresh) * about["chunk"] / max(1e-3, time.time() - about["clock"])
         lines.append(f"{rate:,.0f}/s" + (f", {spoken_time((about['points'] - done) / rate)} left" if rate else ""))
     return "\n".join(lines)
-
-
-def points_of_part(about: dict[str, Any], place: int) -> int:
-    """Return how many points a part holds: all as many, but for the last."""
-    return min(int(about["chunk"]), int(about["points"]) - place * int(about["chunk"]))
 
 
 def how_it_ended(about: dict[str, Any], done: int) -> str:

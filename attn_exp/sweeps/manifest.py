@@ -47,6 +47,8 @@ KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, floa
 
 def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any]:
     """Return all that a reader of the folder needs: the axes, and the parts in order."""
+    titles = {str(base["title"]) for base in plan.space.bases.values()}
+    listed = [axis for axis in plan.space.axes if not isinstance(axis.values, range)]
     return {
         "status": "running",
         "command": command.line,
@@ -54,7 +56,7 @@ def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, An
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "clock": time.time(),
         "folders": [str(Path(folder).resolve()) for folder in command.folders],
-        "title": shared_title(plan),
+        "title": titles.pop() if len(titles) == 1 else "",
         "points": plan.points,
         "chunk": plan.chunk,
         "fixed": list(plan.space.fixed),
@@ -73,19 +75,8 @@ def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, An
         "parts": list(plan.names),
         **recorded_code.record_functions_by_name(plan.code),
         **recorded_code.record_members(config),
-        **input_files.recorded(config, [(axis.key, value) for axis in plan.space.axes for value in texts_of(axis)]),
+        **input_files.recorded(config, [(axis.key, value) for axis in listed for value in axis.values]),
     }
-
-
-def texts_of(axis: Axis) -> Sequence[Any]:
-    """Return the values of an axis that may be texts."""
-    return () if isinstance(axis.values, range) else axis.values
-
-
-def shared_title(plan: Plan) -> str:
-    """Return the title that all points share, if they do."""
-    titles = {str(base["title"]) for base in plan.space.bases.values()}
-    return titles.pop() if len(titles) == 1 else ""
 
 
 def described_axis(axis: Axis) -> dict[str, Any]:
@@ -165,9 +156,10 @@ def check_manifest(about: Mapping[str, Any]) -> None:
     """
     axes, columns = about["axes"], about["columns"]
     places = [place for together in about["dimensions"] for place in together]
+    # a run of numbers that is none, or runs backwards, is as long as no plan
+    counts = [run[1] - run[0] if len(run) == 2 and run[0] <= run[1] else -1 for run in about["kept"]]
     fits = {
-        "points": about["points"] >= 0
-        and about["points"] == sum(stop - first for first, stop in kept_runs(about["kept"])),
+        "points": about["points"] >= 0 and about["points"] == sum(counts),
         "chunk": about["chunk"] > 0 and len(about["parts"]) == -(-about["points"] // max(1, about["chunk"])),
         "parts": all(re.fullmatch("[0-9a-f]{24}", name) for name in about["parts"]),
         "dimensions": sorted(places) == list(range(len(axes))) and all(about["dimensions"]),
@@ -178,11 +170,6 @@ def check_manifest(about: Mapping[str, Any]) -> None:
     for name, fine in fits.items():
         if not fine:
             raise DamagedError(f"{name} does not fit the rest")
-
-
-def kept_runs(kept: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Return runs of numbers as pairs; one that is none, or runs backwards, is as long as no plan."""
-    return [(run[0], run[1]) if len(run) == 2 and run[0] <= run[1] else (0, -1) for run in kept]
 
 
 def axis_fits(axis: Mapping[str, Any]) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import TextWrapper
 from typing import Any
 
 import numpy as np
@@ -45,28 +45,15 @@ class Line:
     command: str
 
 
-@dataclass(frozen=True)
-class Extreme:
-    """Where a metric is least or largest, and whether it is left out for reading."""
-
-    metric: str
-    which: str
-    number: str
-    variant: str
-    settings: str
-    command: str
-    deep: bool
-
-
 def closing(about: Mapping[str, Any], summary: Summary) -> str:
     """Say how many points there are, how many failed, how long it took, and whether anything is missing."""
-    points = "{points:,} of {all:,} points" if partial(about, summary) else "{points:,} points"
-    parts = [points.format(points=summary.points, all=about["points"]), f"{summary.failed:,} failed"]
+    missing = f" of {about['points']:,}" if partial(about, summary) else ""
+    parts = [f"{summary.points:,}{missing} points", f"{summary.failed:,} failed"]
     if "seconds" in about:
         parts.append(spoken_time(about["seconds"]) if about["seconds"] >= 10 else f"{about['seconds']:.1f} s")
     text = ", ".join(parts)
-    if partial(about, summary):
-        text = "Partial ({status}): {text}. The same command continues it".format(status=about["status"], text=text)
+    if missing:
+        text = f"Partial ({about['status']}): {text}. The same command continues it"
     return " ".join([f"{text}.", *agreement(summary)])
 
 
@@ -75,12 +62,8 @@ def agreement(summary: Summary) -> Iterator[str]:
     if summary.tally.printed:
         yield words.PUBLISHED_AGREE.format(tally=summary.tally)
     if summary.disagreeing:
-        text = (
-            "1 point disagrees with a published result."
-            if summary.disagreeing == 1
-            else "{points:,} points disagree with a published result."
-        )
-        yield text.format(points=summary.disagreeing)
+        points = "1 point disagrees" if summary.disagreeing == 1 else f"{summary.disagreeing:,} points disagree"
+        yield f"{points} with a published result."
 
 
 def partial(about: Mapping[str, Any], summary: Summary) -> bool:
@@ -161,16 +144,21 @@ def seed_word(axis: Mapping[str, Any]) -> str:
     return f"seed=range({start},{stop})" if step == 1 else f"seed=range({start},{stop},{step})"
 
 
-def extremes(about: Mapping[str, Any], summary: Summary) -> Iterator[Extreme]:
-    """Yield where each metric is least and largest, with the command that repeats the point."""
-    for name in metrics(summary):
+def extremes(about: Mapping[str, Any], summary: Summary, depth: str) -> Iterator[dict[str, Any]]:
+    """Yield where each metric that is read at a depth is least and largest, with the command that repeats the point."""
+    for name in metrics(summary, depth):
         for which, rows in (("smallest", summary.least[name]), (words.LARGEST, summary.most[name])):
             number, point, variant = rows[0]
             if summary.least[name][0][0] != summary.most[name][0][0]:
-                settings = " ".join(swept_words(about, point))
-                yield Extreme(
-                    name, which, brief(number), variant, settings, point_command(about, point).line, is_deep(name)
-                )
+                yield {
+                    "metric": titled(name),
+                    "which": which,
+                    "number": brief(number),
+                    "variant": variant,
+                    "settings": " ".join(swept_words(about, point)),
+                    "command": point_command(about, point).line,
+                    "deep": is_deep(name),
+                }
 
 
 def swept_words(about: Mapping[str, Any], point: int) -> list[str]:
@@ -198,7 +186,10 @@ def failures(about: Mapping[str, Any], summary: Summary) -> Iterator[tuple[str, 
 def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     """Return what a sweep prints: one table, the failures, what disagrees with printed results, one sentence."""
     shown = table(about, summary, IN_TERMINAL, depth_of(about))
-    parts = ["\n".join(wrapped(sentence) for sentence in summary.answers.sentences)] * bool(summary.answers.sentences)
+    parts = []
+    if summary.answers.sentences:
+        wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        parts.append("\n".join(wrapped.fill(plain(sentence, 500)) for sentence in summary.answers.sentences))
     if shown.lines:
         rows = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
         parts.append(drawn(list(shown.heads), rows))
@@ -219,11 +210,6 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     return "\n\n".join([*parts, closing(about, summary)])
 
 
-def wrapped(sentence: str) -> str:
-    """Break a sentence into lines that a terminal shows."""
-    return textwrap.fill(plain(sentence, 500), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-
-
 def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
     """Return up to four metrics that differ by more than rounding, between the cells or over the seeds of the only."""
     chosen = []
@@ -240,8 +226,9 @@ def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str
     """Return what the page and the Markdown report of a sweep both say to a reader of this depth."""
     shown = table(about, summary, IN_REPORT, depth)
     answers = summary.answers
+    swept = ", ".join(axis["key"] for axis in about["axes"]) or "one point"
     return {
-        "title": about["title"] or swept_over(about["axes"]),
+        "title": about["title"] or f"Sweep over {swept}",
         "sentence": closing(about, summary),
         "partial": partial(about, summary),
         "command": about["command"],
@@ -259,11 +246,7 @@ def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str
         ],
         "cells": shown.count,
         "seeds": summary.seeds,
-        "extremes": [
-            vars(extreme) | {"metric": titled(extreme.metric)}
-            for extreme in extremes(about, summary)
-            if depth == "all" or not extreme.deep
-        ],
+        "extremes": list(extremes(about, summary, depth)),
         "failures": list(failures(about, summary)),
         "disagreements": list(disagreements(about, summary)),
         "disagreeing": summary.disagreeing,
@@ -272,17 +255,10 @@ def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str
     }
 
 
-def swept_over(axes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the title of a sweep that has none of its own."""
-    return "Sweep over {settings}".format(settings=", ".join(axis["key"] for axis in axes) or "one point")
-
-
 def axis_told(axis: Mapping[str, Any]) -> str:
     """Say in a few words what an axis is."""
     if "range" in axis:
-        return "{key}: {count} values from {low} to {high}".format(
-            key=axis["key"], count=f"{axis['count']:,}", low=axis["low"], high=axis["high"]
-        )
+        return f"{axis['key']}: {axis['count']:,} values from {axis['low']} to {axis['high']}"
     values = axis["words"]
     shown = ", ".join(values if len(values) <= 8 else [*values[:7], "...", values[-1]])
     return f"{axis['key']}: {shown}"

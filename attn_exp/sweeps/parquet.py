@@ -14,19 +14,19 @@ from attn_exp.experiment.row import Row
 from attn_exp.runs.records import cell
 from attn_exp.sweeps.task import row_columns
 
-MISSING = "sweep.format=parquet is not installed; pip install 'attn-exp[parquet]'"
 
-
-def check() -> None:
-    """Refuse the format, before anything starts, where its library is missing.
+def library() -> Any:
+    """Return `pyarrow` with its readers of CSV and Parquet: an extra, which is slow to import.
 
     Raises:
-        UserError: there is no pyarrow.
+        UserError: there is none; said before anything starts, where a sweep asks for the format.
     """
     try:
-        import pyarrow.parquet  # noqa: F401, PLC0415 - an extra
+        import pyarrow.csv  # noqa: PLC0415 - see above
+        import pyarrow.parquet  # noqa: PLC0415
     except ImportError as error:
-        raise UserError(MISSING) from error
+        raise UserError("sweep.format=parquet is not installed; pip install 'attn-exp[parquet]'") from error
+    return pyarrow
 
 
 def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, str]:
@@ -45,15 +45,9 @@ def kinds(columns: Sequence[str], axes: Sequence[Mapping[str, Any]], metrics: Se
 
 def encoded(text: bytes, types: Mapping[str, str]) -> bytes:
     """Turn CSV into Parquet; only an empty cell is null."""
-    import pyarrow  # noqa: PLC0415
-    from pyarrow import csv, parquet  # noqa: PLC0415
-
-    aliases = {
-        "string": pyarrow.string(),
-        "int64": pyarrow.int64(),
-        "double": pyarrow.float64(),
-        "bool": pyarrow.bool_(),
-    }
+    arrow = library()
+    csv = arrow.csv
+    aliases = {"string": arrow.string(), "int64": arrow.int64(), "double": arrow.float64(), "bool": arrow.bool_()}
     convert = csv.ConvertOptions(
         column_types={name: aliases[kind] for name, kind in types.items()}, null_values=[""], strings_can_be_null=False
     )
@@ -61,7 +55,7 @@ def encoded(text: bytes, types: Mapping[str, str]) -> bytes:
     parse = csv.ParseOptions(newlines_in_values=True)
     table = csv.read_csv(BytesIO(text), convert_options=convert, read_options=read, parse_options=parse)
     stream = BytesIO()
-    parquet.write_table(table, stream)
+    arrow.parquet.write_table(table, stream)
     return stream.getvalue()
 
 
@@ -71,10 +65,8 @@ def is_table(path: Path, head: Sequence[str]) -> bool:
     Raises:
         OSError, ValueError: it cannot.
     """
-    from pyarrow import parquet  # noqa: PLC0415
-
     with machine.opened(path) as file:
-        return bool(parquet.read_table(file).column_names == list(head))
+        return bool(library().parquet.read_table(file).column_names == list(head))
 
 
 def lines(paths: Sequence[Path]) -> Iterator[list[str]]:

@@ -171,21 +171,17 @@ def make_plan(space: Space, sweep: Sweep, metrics: tuple[str, ...] = ()) -> Plan
     """
     own = tuple(origin for origin in registry.origins() if origin.name)
     kept: Sequence[int] = points_left(space, sweep.skip) if sweep.skip else range(space.size)
-    return Plan(
-        space,
-        kept,
-        sweep.chunk or chunk_size(space, len(kept)),
-        task_version(),
-        sweep.fail_fast,
-        metrics,
-        own,
-    )
+    chunk = sweep.chunk or chunk_size(space, len(kept))
+    return Plan(space, kept, chunk, task_version(), sweep.fail_fast, metrics, own)
 
 
 def chunk_size(space: Space, points: int) -> int:
     """Return how many points a chunk gets, of so many that are left of a space."""
     usual = max(USUAL, min(MOST, SEEDS * seed_stride(space)))
-    return max(1, -(-points // FILES), min(usual, points // SHARES), least_for_layers(space))
+    last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
+    # at least a quarter of a model's layers, where neighbours differ in them alone and share one pass through it
+    layers = -(-len(last.values) // 4) if last is not None and last.key == "model.layer" else 1
+    return max(1, -(-points // FILES), min(usual, points // SHARES), layers)
 
 
 def seed_stride(space: Space) -> int:
@@ -196,13 +192,6 @@ def seed_stride(space: Space) -> int:
         if len(together) == 1 and space.axes[together[0]].key == "seed":
             return stride
     return 0
-
-
-def least_for_layers(space: Space) -> int:
-    """Return how many points a chunk should have at least: a quarter of a model's layers, where neighbours differ in
-    them alone and share one pass through it."""
-    last = space.axes[space.dimensions[-1][-1]] if space.dimensions else None
-    return -(-len(last.values) // 4) if last is not None and last.key == "model.layer" else 1
 
 
 def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:

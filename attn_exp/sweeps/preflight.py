@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attn_exp.config.schema import Config, read_config
 from attn_exp.errors import UserError
-from attn_exp.experiment import checks, metrics
+from attn_exp.experiment import checks, metrics, patterns
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.progress import spoken_time
 from attn_exp.problem.left_to_model import ask_model
@@ -43,7 +43,7 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     engine.chosen(config.sweep)
     refuse_plots(config.sweep.plot, [manifest.described_axis(axis) for axis in plan.space.axes])
     if config.sweep.format == "parquet":
-        parquet.check()
+        parquet.library()
     if not plan.points:
         raise UserError("no point is left to run: sweep.skip holds for every combination")
     check_writable(folder.parent.parent)
@@ -76,8 +76,6 @@ def head_columns(space: Space) -> tuple[str, ...]:
     config = read_config(space.settings(0))
     if LAYER not in keys or "head" in keys or config.model.family is None:
         return ()
-    from attn_exp.experiment import patterns  # noqa: PLC0415 - few sweeps are of models
-
     try:
         heads = ask_model(config).head
     except UserError:

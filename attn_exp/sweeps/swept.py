@@ -12,6 +12,8 @@ import numpy as np
 
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.row import COLUMNS, Row
+from attn_exp.report import papers
+from attn_exp.report.notebook import Drawing, html
 from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.answers.answers import EFFECT, SHARE, effect_records, effects_table, share_records, shares_table
 from attn_exp.sweeps.answers.totals import Summary, summarized
@@ -21,10 +23,7 @@ from attn_exp.sweeps.task import row_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-    from attn_exp.report.notebook import Drawing
-    from attn_exp.report.papers import Table
-
-TYPES = {"int64": "Int64", "bool": "boolean", "string": "string"}
+TYPES: dict[str, Any] = {"int64": "Int64", "bool": "boolean", "string": "string"}
 """Types of pandas that know what is missing, by the kind of a column."""
 
 
@@ -64,7 +63,13 @@ class Swept:
         columns = self.about["columns"]
         cells = list(zip(*(line[: len(columns)] for line in shelf.lines(parts)), strict=True)) or [()] * len(columns)
         types = kinds(columns, self.about["axes"], self.about["metrics"])
-        frame = pd.DataFrame({name: typed(texts, types[name]) for name, texts in zip(columns, cells, strict=True)})
+        held = {name: (read_cells(texts, types[name]), types[name]) for name, texts in zip(columns, cells, strict=True)}
+        frame = pd.DataFrame(
+            {
+                name: pd.array(values, dtype=TYPES[kind]) if kind in TYPES else np.array(values)
+                for name, (values, kind) in held.items()
+            }
+        )
         named = zip(row_columns(), (field.name for field in fields(Row)), strict=True)
         units = {name: COLUMNS[field].unit for name, field in named if name in frame}
         frame.attrs["units"] = {name: unit for name, unit in units.items() if unit}
@@ -73,16 +78,12 @@ class Swept:
     @property
     def effects(self) -> pd.DataFrame:
         """The paired effect of each setting on each metric of each variant, in full digits."""
-        import pandas as pd  # noqa: PLC0415
-
-        return pd.DataFrame(effect_records(self.summary.answers), columns=list(EFFECT))
+        return frame_of(effect_records(self.summary.answers), EFFECT)
 
     @property
     def shares(self) -> pd.DataFrame:
         """The share of each metric's variance that each setting, and each pair of settings, explains."""
-        import pandas as pd  # noqa: PLC0415
-
-        return pd.DataFrame(share_records(self.summary.answers), columns=list(SHARE))
+        return frame_of(share_records(self.summary.answers), SHARE)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -95,11 +96,9 @@ class Swept:
         Raises:
             UserError: there is no such table.
         """
-        from attn_exp.report import papers  # noqa: PLC0415
-
         return papers.latex(self.paper(name))
 
-    def paper(self, name: str) -> Table:
+    def paper(self, name: str) -> papers.Table:
         """Return a table for papers.
 
         Raises:
@@ -116,7 +115,6 @@ class Swept:
         Raises:
             UserError: this sweep has no such plot.
         """
-        from attn_exp.report.notebook import Drawing  # noqa: PLC0415
         from attn_exp.report.sweep import plots  # noqa: PLC0415 - Matplotlib is slow to import
 
         drawn = plots.draw(overview.plotted(self.about, self.summary, overview.depth_of(self.about)))
@@ -128,22 +126,24 @@ class Swept:
         return overview.terminal(self.about, self.summary)
 
     def _repr_html_(self) -> str:
-        from attn_exp.report.notebook import html  # noqa: PLC0415 - only notebooks ask for it
-
         shown = overview.table(self.about, self.summary, overview.IN_TERMINAL, overview.depth_of(self.about))
         lines = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
         return html("sweep", self.sentences, shown.titles, lines, overview.closing(self.about, self.summary))
 
 
-def typed(texts: Sequence[str], kind: str) -> Any:
-    """Return the cells of a column as what they hold, in the types of pandas that know what is missing."""
-    import pandas as pd  # noqa: PLC0415
-
+def read_cells(texts: Sequence[str], kind: str) -> list[Any]:
+    """Return the cells of a column as what they hold, None or NaN for empty ones."""
     if kind == "double":  # Python reads every digit that was written
-        return np.array([float(text) if text else np.nan for text in texts])
+        return [float(text) if text else np.nan for text in texts]
     read: dict[str, Callable[[str], Any]] = {"int64": int, "bool": lambda text: text == "true", "string": str}
-    dtype: Any = TYPES[kind]
-    return pd.array([read[kind](text) if text else None for text in texts], dtype=dtype)
+    return [read[kind](text) if text else None for text in texts]
+
+
+def frame_of(lines: Sequence[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Return lines as a frame."""
+    import pandas as pd  # noqa: PLC0415 - slow to import
+
+    return pd.DataFrame(lines, columns=list(columns))
 
 
 def load(folder: Path) -> Swept:

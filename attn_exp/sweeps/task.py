@@ -12,10 +12,11 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from attn_exp import registry
+from attn_exp import plugins, registry
 from attn_exp.config.schema import Config, read_settings
 from attn_exp.config.spelling import bare
 from attn_exp.errors import UserError
+from attn_exp.experiment import patterns
 from attn_exp.experiment.checks import measures
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
@@ -106,11 +107,8 @@ def grouped(plan: Plan, job: Job, bases: Mapping[tuple[int, ...], Config]) -> di
 
 def known(own: Sequence[Origin]) -> AbstractContextManager[object]:
     """Let a worker know members from outside the package; one that the driver has forked knows them already."""
-    if all(origin in registry.origins() for origin in own):
-        return nullcontext()
-    from attn_exp.plugins import members_known_again  # noqa: PLC0415 - few sweeps name any
-
-    return members_known_again(own)
+    here = all(origin in registry.origins() for origin in own)
+    return nullcontext() if here else plugins.members_known_again(own)
 
 
 def config_of(plan: Plan, index: int, bases: Mapping[tuple[int, ...], Config]) -> Config:
@@ -171,8 +169,6 @@ def head_numbers(comparison: Comparison, names: Sequence[str]) -> dict[tuple[str
     wanted = {name: place for name in names if (place := head_and_pattern(name))}
     if not wanted:
         return {}
-    from attn_exp.experiment import patterns  # noqa: PLC0415 - few sweeps are of models
-
     problem, values = comparison.problem, {}
     for variant in comparison.variants:
         weights = comparison.traces[variant.name].weights

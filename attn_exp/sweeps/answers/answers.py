@@ -107,23 +107,12 @@ def effects_table(answers: Answers) -> Table:
     shown = moving(answers)
     lines = [effect_line(effect) for effect in shown]
     if len({effect.variant for effect in (*answers.effects, *answers.variants)}) == 1:  # then its column says nothing
-        head, lines = without(head, 3), [without(line, 3) for line in lines]
-    return Table(
-        "effects",
-        (
-            "Paired effects: the mean over seeds of the differences between rows that share all "
-            "but one setting, its 95% bootstrap interval, and the share of the seeds whose "
-            "difference has the sign of the mean."
-        ),
-        head,
-        tuple(lines),
-        deep_places(effect.metric for effect in shown),
+        head, lines = head[:3] + head[4:], [line[:3] + line[4:] for line in lines]
+    caption = (
+        "Paired effects: the mean over seeds of the differences between rows that share all but one setting, its 95% "
+        "bootstrap interval, and the share of the seeds whose difference has the sign of the mean."
     )
-
-
-def without(cells: tuple[str, ...], place: int) -> tuple[str, ...]:
-    """Return a line without one of its cells."""
-    return cells[:place] + cells[place + 1 :]
+    return Table("effects", caption, head, tuple(lines), deep_places(effect.metric for effect in shown))
 
 
 EFFECT = ("setting", "start", "end", "variant", "metric", "mean", "low", "high", "share", "seeds", "pairs")
@@ -145,10 +134,9 @@ def effect_line(effect: Effect) -> tuple[str, ...]:
     shown = ", ".join(map(signed, effect.differences))
     if is_number(str(effect.low)):
         shown = words.LOW_TO_HIGH.format(low=signed(effect.low), high=signed(effect.high))
-    share = f"{effect.share:.0%}"
     return (
         effect.setting, effect.start, effect.end, effect.variant, titled(effect.metric), signed(effect.mean), shown,
-        f"{effect.seeds}", share, f"{effect.pairs}",
+        f"{effect.seeds}", f"{effect.share:.0%}", f"{effect.pairs}",
     )  # fmt: skip
 
 
@@ -157,13 +145,8 @@ def shares_table(answers: Answers) -> Table:
     large = [share for share in answers.shares if share.share >= 0.01]
     lines = tuple((titled(share.metric), " × ".join(share.settings), f"{share.share:.1%}") for share in large)
     head = (words.METRIC, "explained by", words.SHARE)
-    return Table(
-        "shares",
-        "The share of each metric's variance that each setting explains, and each pair beyond both alone.",
-        head,
-        lines,
-        deep_places(share.metric for share in large),
-    )
+    caption = "The share of each metric's variance that each setting explains, and each pair beyond both alone."
+    return Table("shares", caption, head, lines, deep_places(share.metric for share in large))
 
 
 SHARES = (5, 25, 50, 75, 95)
@@ -176,13 +159,8 @@ def percentiles_table(cube: Cube | None) -> Table:
     names = () if cube is None else cube.names
     head = (*names, words.VARIANT_HEAD, words.METRIC, words.SEEDS, *(f"{share}%" for share in SHARES))
     lines, deep = tuple(line for _, line in pairs), deep_places(metric for metric, _ in pairs)
-    return Table(
-        "percentiles",
-        "Percentiles over the seeds, of every combination and metric that differs over them.",
-        head,
-        lines,
-        deep,
-    )
+    caption = "Percentiles over the seeds, of every combination and metric that differs over them."
+    return Table("percentiles", caption, head, lines, deep)
 
 
 def lines_of(cube: Cube) -> Iterator[tuple[str, tuple[str, ...]]]:

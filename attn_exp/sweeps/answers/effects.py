@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -81,16 +81,12 @@ def effects(cube: Cube) -> Iterator[Effect]:
     for place, (name, levels) in enumerate(zip(cube.names, cube.levels, strict=True)):
         for metric in cube.numbers:
             for variant, label in enumerate(cube.variants):
-                moved, start = cube.moved(metric, place, variant), first_level(levels)
+                moved = cube.moved(metric, place, variant)
+                start = levels.index("false") if set(levels) == {"true", "false"} else 0
                 for level in [level for level in range(len(levels)) if level != start]:
                     difference = compared(moved[start], moved[level], drawn)
                     if difference is not None:
                         yield Effect(name, levels[start], levels[level], label, metric, *difference)
-
-
-def first_level(levels: Sequence[str]) -> int:
-    """Return the place of the value that the others are held against: the first, or false."""
-    return levels.index("false") if set(levels) == {"true", "false"} else 0
 
 
 def between_variants(cube: Cube) -> Iterator[Effect]:

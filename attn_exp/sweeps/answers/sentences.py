@@ -45,7 +45,9 @@ def sentences(
     `still` names, for each setting, the variants in which it changes nothing.
     """
     for group in same_functions(cube):
-        yield f"{listed(group)} compute the same function in {points(cube)}."
+        count = int((cube.resolved >= 0).any(axis=-1).sum())
+        points = "the one point" if count == 1 else f"all {count:,} points"
+        yield f"{listed(group)} compute the same function in {points}."
     for setting, names in still.items():
         if names:
             yield of_inert(cube, setting, names)
@@ -59,31 +61,15 @@ def sentences(
         yield f"These sentences compare the first {seeds:,} of {seeds + cube.left_out:,} seeds."
 
 
-def points(cube: Cube) -> str:
-    """Say in how many points."""
-    count = int((cube.resolved >= 0).any(axis=-1).sum())
-    return ("the one point" if count == 1 else "all {count:,} points").format(count=count)
-
-
 def of_inert(cube: Cube, setting: str, names: Sequence[str]) -> str:
     """Say that a setting changes nothing, in which variants, and which value they always have where that is why."""
     pins = {cube.pinned(setting, name) for name in names}
     value = pins.pop() if len(pins) == 1 else ""
     if len(names) == len(cube.variants):
-        text = (
-            "{setting} changes nothing in any variant: it is always {value} there."
-            if value
-            else "{setting} changes nothing."
-        )
-    elif value:
-        text = (
-            "{setting} changes nothing in {variants}, which always has {setting}={value}."
-            if len(names) == 1
-            else "{setting} changes nothing in {variants}, which always have {setting}={value}."
-        )
-    else:
-        text = "{setting} changes nothing in {variants}."
-    return text.format(setting=setting, variants=listed(names), value=value)
+        everywhere = f" in any variant: it is always {value} there" if value else ""
+        return f"{setting} changes nothing{everywhere}."
+    always = f", which always {'has' if len(names) == 1 else 'have'} {setting}={value}" if value else ""
+    return f"{setting} changes nothing in {listed(names)}{always}."
 
 
 def of_setting(cube: Cube, effects: Sequence[Effect]) -> Iterator[str]:
@@ -115,20 +101,14 @@ def alike(effects: Sequence[Effect]) -> list[list[Effect]]:
 def of_group(cube: Cube, group: Sequence[Effect]) -> str:
     """Say one effect, for the variants that share it."""
     effect = group[0]
-    metric = in_variants(spoken(effect.metric), [effect.variant for effect in group], cube)
-    filled = {"change": change(effect), "metric": metric, "evidence": evidence(effect)}
+    where = "" if len(group) == len(cube.variants) else f" in {listed([effect.variant for effect in group])}"
+    metric, units = f"{spoken(effect.metric)}{where}", f"{unit(effect.metric)} ({evidence(effect)})"
     if not effect.sure and effect.seeds > 1:
-        return "It is not sure what {change} does to the {metric}: {by} ({evidence}).".format(
-            by=f"{signed(effect.mean)}{unit(effect.metric)}", **filled
-        )
-    text = (
-        "{change} raises the {metric} by {by} ({evidence})"
-        if effect.mean > 0
-        else "{change} lowers the {metric} by {by} ({evidence})"
-    )
+        return f"It is not sure what {change(effect)} does to the {metric}: {signed(effect.mean)}{units}."
     other = dependence(cube, effect)
     more = f", {depends(other)}" if other else ""
-    return f"{text.format(by=f'{size(effect.mean)}{unit(effect.metric)}', **filled)}{more}."
+    does = "raises" if effect.mean > 0 else "lowers"
+    return f"{change(effect)} {does} the {metric} by {size(effect.mean)}{units}{more}."
 
 
 def change(effect: Effect) -> str:
@@ -143,9 +123,7 @@ def evidence(effect: Effect) -> str:
     if effect.seeds == 1:
         return "one seed: more would say how sure this is"
     if effect.differences:
-        return "{seeds} seeds: {differences}".format(
-            seeds=effect.seeds, differences=", ".join(map(signed, effect.differences))
-        )
+        return f"{effect.seeds} seeds: {', '.join(map(signed, effect.differences))}"
     agreeing = f"{round(effect.share * effect.seeds):,} of {effect.seeds:,} seeds"
     ends = (effect.low, effect.high) if not effect.sure else sorted((abs(effect.low), abs(effect.high)))
     low, high = map(signed if not effect.sure else size, ends)
@@ -188,8 +166,7 @@ def depends(dependence: Dependence) -> str:
         order = np.argsort([float(level) for level in dependence.levels])
         steps = np.diff(sizes[order])
         if (steps > 0).all() or (steps < 0).all():
-            text = "more as {setting} grows: {pairs}" if steps[0] > 0 else "less as {setting} grows: {pairs}"
-            return text.format(setting=dependence.setting, pairs=pairs)
+            return f"{'more' if steps[0] > 0 else 'less'} as {dependence.setting} grows: {pairs}"
     return f"and it depends on {dependence.setting}: {pairs}"
 
 
@@ -198,25 +175,12 @@ def of_variants(effects: Sequence[Effect]) -> Iterator[str]:
     for metric in SPOKEN[:2]:
         changes = [effect for effect in effects if effect.metric == metric and not effect.nothing and effect.sure]
         for group in alike(changes):
-            effect, one = group[0], len(group) == 1
-            higher, lower = (
-                (
-                    "{variants} has a higher {metric} than {first}, by {by} ({evidence}).",
-                    "{variants} has a lower {metric} than {first}, by {by} ({evidence}).",
-                )
-                if one
-                else (
-                    "{variants} have a higher {metric} than {first}, by {by} ({evidence}).",
-                    "{variants} have a lower {metric} than {first}, by {by} ({evidence}).",
-                )
-            )
-            yield (higher if effect.mean > 0 else lower).format(
-                variants=listed([effect.variant for effect in group]),
-                metric=spoken(metric),
-                first=effect.start,
-                by=f"{size(effect.mean)}{unit(metric)}",
-                evidence=evidence(effect),
-            )
+            effect = group[0]
+            have = "has" if len(group) == 1 else "have"
+            way = "higher" if effect.mean > 0 else "lower"
+            variants = listed([effect.variant for effect in group])
+            by = f"{size(effect.mean)}{unit(metric)} ({evidence(effect)})"
+            yield f"{variants} {have} a {way} {spoken(metric)} than {effect.start}, by {by}."
         if changes:
             return
 
@@ -226,15 +190,8 @@ def explained(shares: Sequence[Share]) -> Iterator[str]:
     first = next((share.metric for metric in SPOKEN for share in shares if share.metric == metric), None)
     large = [share for share in shares if share.metric == first and share.share >= LEAST_SHARE][:MOST_SHARES]
     if first and any(share.settings != ("seed",) for share in large):
-        parts = [f"{' with '.join(share.settings)} {share.share:.0%}" for share in large]
-        yield "Of all that varies in the {metric}: {parts}.".format(metric=spoken(first), parts=", ".join(parts))
-
-
-def in_variants(metric: str, names: Sequence[str], cube: Cube) -> str:
-    """Say of a metric in which variants it is, unless in all."""
-    if len(names) == len(cube.variants):
-        return metric
-    return f"{metric} in {listed(names)}"
+        parts = ", ".join(f"{' with '.join(share.settings)} {share.share:.0%}" for share in large)
+        yield f"Of all that varies in the {spoken(first)}: {parts}."
 
 
 def unit(metric: str) -> str:

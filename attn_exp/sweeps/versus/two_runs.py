@@ -114,11 +114,11 @@ def named(run: Run, stage: str, place: tuple[Any, ...], shape: tuple[int, ...]) 
 def verdict(partings: list[Parting], alone: bool) -> str:
     """Say whether any number moved."""
     different = sum(parting.word == DIFFERENT for parting in partings)
-    variants = counted(len(partings), "1 variant", "{count:,} variants")
+    variants = counted(len(partings), "variant")
     if different or alone:
         return f"Numbers differ in {different} of {variants} that both have."
     if all(parting.word == IDENTICAL for parting in partings):
-        arrays = counted(sum(parting.stages for parting in partings), "1 array", "{count:,} arrays")
+        arrays = counted(sum(parting.stages for parting in partings), "array")
         return f"No number moved: {arrays} of {variants} are the same to the bit."
     return words.ONLY_ROUNDING.format(where=variants)
 
@@ -130,28 +130,24 @@ def parting_line(parting: Parting) -> str:
     stage = spoken(parting.stage) or parting.stage
     if parting.word != DIFFERENT:
         return f"{parting.variant}: {parting.word}, from the {stage} on; before that the same to the bit."
-    numbers = not (math.isnan(parting.first) and math.isnan(parting.second))
-    text = (
-        "{variant} first differs in the {stage}, most at {where}: {first} and {second}."
-        if numbers
-        else "{variant} first differs in the {stage}, most at {where}."
-    )
+    text = f"{parting.variant} first differs in the {stage}, most at {parting.where}"
+    if math.isnan(parting.first) and math.isnan(parting.second):
+        return f"{text}."
     first, second = (minus(f"{number:.6g}") for number in (parting.first, parting.second))
-    return text.format(variant=parting.variant, stage=stage, where=parting.where, first=first, second=second)
+    return f"{text}: {first} and {second}."
 
 
 def rows_table(one: Run, other: Run, near_by: dict[str, str]) -> Table:
     """Return the cells of the comparison table that differ; rounding is left out where a variant is the same."""
     first, second = ({row.variant: row for row in run.comparison.rows} for run in (one, other))
-    moved = [
-        (name, column, *pair)
+    head = (words.VARIANT_HEAD, "column", words.FIRST_ONE, words.SECOND_ONE)
+    lines = tuple(
+        (name, *moved)
         for name, row in first.items()
         if name in second
-        for column, *pair in cells(row, second[name], near_by.get(name, DIFFERENT) == DIFFERENT)
-    ]
-    head = (words.VARIANT_HEAD, "column", words.FIRST_ONE, words.SECOND_ONE)
-    lines = tuple((name, column, *pair) for name, column, *pair in moved)
-    return Table("rows", "Cells of the comparison that differ.", head, lines, deep_places(line[1] for line in moved))
+        for moved in cells(row, second[name], near_by.get(name, DIFFERENT) == DIFFERENT)
+    )
+    return Table("rows", "Cells of the comparison that differ.", head, lines, deep_places(line[1] for line in lines))
 
 
 def cells(row: Any, other: Any, different: bool) -> Iterator[tuple[str, str, str]]:

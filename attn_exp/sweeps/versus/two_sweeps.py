@@ -61,11 +61,15 @@ def versus(one: Side, other: Side) -> Versus:
     keys = [key for key in one.points if key in other.points]
     moves = [move for name in metrics(one, other) if (move := moved(name, shared, keys, one, other)) is not None]
     settings = settings_table(settings_of(one), settings_of(other))
-    alone = [sum(key not in theirs for key in ours) for ours, theirs in pairs(one, other)]
+    alone = [sum(key not in theirs.points for key in ours.points) for ours, theirs in ((one, other), (other, one))]
     differs = any(move.moved for move in moves if move.metric not in ROUNDING) or any(alone) or not keys
     sentences = (
         verdict(keys, moves),
-        *(text.format(count=count) for text, count in zip(ALONE, alone, strict=True) if count),
+        *(
+            f"{count:,} rows are in the {which} alone."
+            for which, count in zip(("first", "second"), alone, strict=True)
+            if count
+        ),
         not_shared(one, other, shared),
         differing(settings),
         made_by(one.about, other.about),
@@ -73,14 +77,6 @@ def versus(one: Side, other: Side) -> Versus:
     tables = (moves_table([move for move in moves if move.largest]), settings)
     depth, shown = common(depth_of(one.about), depth_of(other.about)), tuple(table for table in tables if table.lines)
     return Versus(one.name, other.name, differs, tuple(filter(None, sentences)), shown, depth)
-
-
-ALONE = ("{count:,} rows are in the first alone.", "{count:,} rows are in the second alone.")
-
-
-def pairs(one: Side, other: Side) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Return the points of each side with those of the other."""
-    return (one.points, other.points), (other.points, one.points)
 
 
 def columns(side: Side) -> list[str]:
@@ -97,7 +93,7 @@ def metrics(one: Side, other: Side) -> list[str]:
 def settings_of(side: Side) -> dict[str, str]:
     """Return the settings of all points, and what was swept, by name."""
     fixed = dict(word.lstrip("+").partition("=")[::2] for word in side.about["fixed"])
-    return fixed | {axis["key"]: "swept, {count:,} values".format(count=axis["count"]) for axis in side.about["axes"]}
+    return fixed | {axis["key"]: f"swept, {axis['count']:,} values" for axis in side.about["axes"]}
 
 
 def taken(side: Side, shared: Sequence[str]) -> None:
@@ -156,7 +152,7 @@ def verdict(keys: Sequence[Key], moves: Sequence[Move]) -> str:
     if not keys:
         return "No row is in both: they share no combination of settings, seed and variant."
     beyond = [move for move in moves if move.moved and move.metric not in ROUNDING]
-    rows = counted(len(keys), "1 row", "{count:,} rows")
+    rows = counted(len(keys), "row")
     if beyond:
         most = max(beyond, key=lambda move: move.moved)
         names = ", ".join(move.metric for move in beyond)
@@ -169,13 +165,9 @@ def verdict(keys: Sequence[Key], moves: Sequence[Move]) -> str:
 def not_shared(one: Side, other: Side, shared: Sequence[str]) -> str:
     """Say which settings one side alone sweeps."""
     alone = [name for name in (*columns(one), *columns(other)) if name not in shared]
-    return (
-        ("Only one side sweeps {names}; of its points that are alike otherwise, the first is compared.").format(
-            names=", ".join(alone)
-        )
-        if alone
-        else ""
-    )
+    if not alone:
+        return ""
+    return f"Only one side sweeps {', '.join(alone)}; of its points that are alike otherwise, the first is compared."
 
 
 def moves_table(moves: Sequence[Move]) -> Table:
@@ -192,6 +184,5 @@ def moves_table(moves: Sequence[Move]) -> Table:
         for move in moves
     )  # fmt: skip
     deep = deep_places(move.metric for move in moves)
-    return Table(
-        "numbers", "How each metric moved; the mean difference is the second minus the first.", head, lines, deep
-    )
+    caption = "How each metric moved; the mean difference is the second minus the first."
+    return Table("numbers", caption, head, lines, deep)

@@ -56,25 +56,22 @@ def origins(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str
             yield f"{name} {one.get(name, '-')} {words.AND} {other.get(name, '-')}"
     for name in ("version", "cpu"):
         if first.get(name) != second.get(name):
-            yield (
-                "another version of this program"
-                if name == "version"
-                else f"{first.get(name)} {words.AND} {second.get(name)}"
-            )
+            both = f"{first.get(name)} {words.AND} {second.get(name)}"
+            yield "another version of this program" if name == "version" else both
     one, other = ((about.get("git") or {}).get("commit", "") for about in (first, second))
     if one != other:
-        yield "commits {first} and {second}".format(first=one[:10] or "-", second=other[:10] or "-")
+        yield f"commits {one[:10] or '-'} and {other[:10] or '-'}"
 
 
 def made_by(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Say in a sentence what made the two otherwise, if anything did."""
     lines = list(origins(first, second))
-    return "Made by different programs or machines: {how}.".format(how="; ".join(lines)) if lines else ""
+    return f"Made by different programs or machines: {'; '.join(lines)}." if lines else ""
 
 
-def counted(count: int, one: str, many: str) -> str:
-    """Write how many there are of something."""
-    return (one if count == 1 else many).format(count=count)
+def counted(count: int, thing: str) -> str:
+    """Write how many there are of a thing."""
+    return f"1 {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def differing(table: Table) -> str:
@@ -82,5 +79,5 @@ def differing(table: Table) -> str:
     if not table.lines:
         return "All settings are the same."
     names = [line[0] for line in table.lines[:3]] + ["..."] * (len(table.lines) > 3)
-    text = "1 setting differs: {names}." if len(table.lines) == 1 else "{count:,} settings differ: {names}."
-    return text.format(count=len(table.lines), names=", ".join(names))
+    count = "1 setting differs" if len(table.lines) == 1 else f"{len(table.lines):,} settings differ"
+    return f"{count}: {', '.join(names)}."
