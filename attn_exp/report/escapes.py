@@ -1,11 +1,34 @@
-"""Texts that a format shows and never obeys: one function each for Markdown, HTML and LaTeX."""
+"""Texts of users as a reader sees them: on one line, and nothing in them is obeyed or hidden.
+
+A terminal and a label show a text `plain`; Markdown, HTML and LaTeX have a function each for what they would obey.
+"""
 
 from __future__ import annotations
 
 import re
-from html import escape
 
-from attn_exp.report.plain import plain, visible
+
+def visible(text: str) -> str:
+    """Return a text on one line, with every character that is no letter, mark or space as its number."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def plain(text: str, most: int = 48) -> str:
+    """Return a text that a terminal shows and never obeys: on one line, cut to `most` characters, controls escaped."""
+    safe = visible(text[: most + 1])
+    return safe if len(safe) <= most else safe[: most - 3] + "..."
+
+
+def label(token: str, most: int = 18) -> str:
+    """Return a token as a label: on one line, controls escaped, the middle left out where it is long."""
+    safe = visible(token[:200])
+    if len(safe) <= most and len(token) <= 200:
+        return safe
+    ending = "".join(letter if letter.isprintable() else "?" for letter in token[-5:])
+    return f"{safe[: most - 6]}…{ending}"
+
 
 MARKS = re.compile(r"([\\`*{}\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^ *[#+=-])")
 """What Markdown would obey: marks anywhere, `_` beside a word, and what begins a heading, a list or a rule."""
@@ -37,9 +60,13 @@ def md(text: str) -> str:
     return line.replace("&", "&amp;")
 
 
+ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+"""As `html.escape` has it, whose module every run would wait for: it brings all names that HTML has for letters."""
+
+
 def html(text: str, most: int = 80) -> str:
     """Return a text that HTML shows as it is: on one line, cut to `most` characters, marks escaped."""
-    return escape(plain(text, most))
+    return plain(text, most).translate(ESCAPED)
 
 
 def latex(text: str) -> str:
@@ -47,19 +74,11 @@ def latex(text: str) -> str:
 
     Characters that pdfLaTeX's fonts lack stand there by their numbers; LuaLaTeX and XeLaTeX set them.
     """
-    return "".join(
-        letters(piece) if EVERY_LATEX.fullmatch(piece) else other_letters(piece)
-        for piece in re.split(f"({EVERY_LATEX.pattern})", plain(text, most=200))
-        if piece
-    )
-
-
-def letters(text: str) -> str:
-    """Escape letters, and keep two hyphens, commas or apostrophes from becoming one sign."""
-    return re.sub(r"([-,'])(?=\1)", r"\1{}", "".join(LATEX.get(letter, letter) for letter in text))
-
-
-def other_letters(text: str) -> str:
-    """Return letters that only some engines know, and their numbers for the others."""
-    codes = " ".join(f"U+{ord(letter):04X}" for letter in text)
-    return rf"\ifdefined\Umathchar {text}\else {codes}\fi{{}}"
+    parts = list[str]()
+    for piece in filter(None, re.split(f"({EVERY_LATEX.pattern})", plain(text, most=200))):
+        if EVERY_LATEX.fullmatch(piece):  # two hyphens, commas or apostrophes would become one sign
+            parts.append(re.sub(r"([-,'])(?=\1)", r"\1{}", "".join(LATEX.get(letter, letter) for letter in piece)))
+        else:
+            codes = " ".join(f"U+{ord(letter):04X}" for letter in piece)
+            parts.append(rf"\ifdefined\Umathchar {piece}\else {codes}\fi{{}}")
+    return "".join(parts)

@@ -13,12 +13,10 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from attn_exp.report import words
+from attn_exp.report.escapes import html
 from attn_exp.report.inline import inline, policy, scripts, template_text
-from attn_exp.report.plain import plain
 
 MOST_COLUMNS = 6
-ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
-"""As `html.escape` has it, whose module every run would wait for: it brings all names that HTML has for letters."""
 
 
 class Listed(NamedTuple):
@@ -68,7 +66,7 @@ def index_page(listed: Sequence[Listed]) -> str:
         title="Runs and sweeps",
         filter="Filter by words, all of which must occur",
         count="{shown} of {all}.".format(shown=f'<output id="shown">{len(listed):,}</output>', all=f"{len(listed):,}"),
-        common=safe(remark, 1000),
+        common=html(remark, 1000),
         heads="".join(map(head_of, heads)),
         rows="\n".join(rows),
     )
@@ -104,21 +102,21 @@ def differing(settings: Sequence[Mapping[str, str]], common: Mapping[str, str]) 
 def head_of(name: str) -> str:
     """Return one head of the table, which begins in the order of `started`."""
     order = ' aria-sort="descending"' if name == "started" else ""
-    return f'<th scope="col"{order}>{breakable(safe(name))}</th>'
+    return f'<th scope="col"{order}>{breakable(html(name))}</th>'
 
 
 def line_of(entry: Listed, values: Mapping[str, str], columns: Sequence[str], titled: bool) -> str:
     """Return one row of the table; every text in it is escaped."""
     address = quote(entry.page, errors="backslashreplace")
-    link = f'<a href="{address}">{safe(entry.name)}</a>'
-    ended = f" ({safe(entry.ended)})" if entry.ended else ""
+    link = f'<a href="{address}">{html(entry.name)}</a>'
+    ended = f" ({html(entry.ended)})" if entry.ended else ""
     others = entry.problem or " ".join(word(setting) for setting in values.items() if setting[0] not in columns)
     cells = [
         f'<th scope="row">{link} <small>{entry.kind}{ended}</small></th>',
-        *[f'<td class="wide">{safe(entry.title, 200)}</td>'] * titled,
-        *(f"<td>{breakable(safe(values.get(column, '')))}</td>" for column in columns),
-        f'<td class="wide">{breakable(safe(others, 200))}</td>' if others else "<td></td>",
-        f"<td>{safe(entry.when[:19].replace('T', ' '))}</td>",
+        *[f'<td class="wide">{html(entry.title, 200)}</td>'] * titled,
+        *(f"<td>{breakable(html(values.get(column, '')))}</td>" for column in columns),
+        f'<td class="wide">{breakable(html(others, 200))}</td>' if others else "<td></td>",
+        f"<td>{html(entry.when[:19].replace('T', ' '))}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"
 
@@ -126,9 +124,3 @@ def line_of(entry: Listed, values: Mapping[str, str], columns: Sequence[str], ti
 def breakable(text: str) -> str:
     """Let a line end after marks within words, and before the dots between words, of escaped text."""
     return re.sub(r"[,=_(]|(?<=[a-z])(?=\.[a-z])", r"\g<0><wbr>", text)
-
-
-def safe(text: str, most: int = 80) -> str:
-    """Return a text as HTML shows it: on one line, cut, controls and marks escaped."""
-    shown = text if text.isascii() and text.isprintable() and len(text) <= most else plain(text, most)
-    return shown.translate(ESCAPED)

@@ -10,8 +10,8 @@ from attn_exp.experiment.column import at_depth
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.report import sentences, words
+from attn_exp.report.escapes import plain, visible
 from attn_exp.report.numbers import brief
-from attn_exp.report.plain import plain, visible
 from attn_exp.report.sentences import agreed, who_agrees
 
 if TYPE_CHECKING:

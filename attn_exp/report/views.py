@@ -16,7 +16,7 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
 from attn_exp.report.charts.widths import BY_TABLE, Lettering
-from attn_exp.report.plain import label
+from attn_exp.report.escapes import label
 
 FINE = 32
 """Maps of block means with more rows or columns are shown wider."""

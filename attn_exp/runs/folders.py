@@ -19,8 +19,8 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.errors import UserError
+from attn_exp.report.escapes import plain
 from attn_exp.report.index import Listed, index_page
-from attn_exp.report.plain import plain
 from attn_exp.report.terminal import table
 from attn_exp.runs import trust
 from attn_exp.runs.trust import DamagedError

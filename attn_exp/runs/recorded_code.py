@@ -19,7 +19,7 @@ from attn_exp.errors import UserError, brief
 from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.own_code import Named, any_named, fingerprint, fingerprint_of_function, is_code
 from attn_exp.registry import ABSENT, Origin
-from attn_exp.report.plain import plain
+from attn_exp.report.escapes import plain
 from attn_exp.runs.trust import DamagedError, check_shape, read_json
 
 if TYPE_CHECKING:

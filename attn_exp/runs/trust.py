@@ -17,7 +17,7 @@ from typing import Any
 
 from attn_exp import machine
 from attn_exp.errors import UserError
-from attn_exp.report.plain import plain
+from attn_exp.report.escapes import plain
 
 MOST_NUMBER = 2**63
 """Whole numbers are smaller: counts, and times in nanoseconds."""

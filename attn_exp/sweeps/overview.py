@@ -14,8 +14,8 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.progress import spoken_time
 from attn_exp.experiment.row import COLUMNS, is_deep, titled
 from attn_exp.report import words
+from attn_exp.report.escapes import plain
 from attn_exp.report.numbers import brief
-from attn_exp.report.plain import plain
 from attn_exp.report.sentences import origin
 from attn_exp.report.sweep.explorer import explored
 from attn_exp.report.sweep.plotted import Plotted, in_order

@@ -18,7 +18,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.sharpness import curves
 from attn_exp.report import notebook
 from attn_exp.report.charts.matplotlib_figure import SCALE, encoded, figure_of
-from attn_exp.report.figures._maps import Named, short_title, weight_maps
+from attn_exp.report.figures._layouts import Named, short_title, weight_maps
 from attn_exp.report.views import Head, same, seen
 from tests.compose import comparison
 from tests.long import each_once, thinned

@@ -19,8 +19,8 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.timing import measure
 from attn_exp.report import escapes, markdown, pixels, sentences, tables, views
-from attn_exp.report.cells import unbroken
 from attn_exp.report.numbers import kinds, minus
+from attn_exp.report.page import unbroken
 from attn_exp.report.sections import comparison as comparison_section
 from attn_exp.report.views import Shown
 from attn_exp.report.walk import sums

@@ -11,8 +11,8 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.row import Row
 from attn_exp.report import sentences, terminal
+from attn_exp.report.escapes import plain
 from attn_exp.report.numbers import brief
-from attn_exp.report.plain import plain
 from attn_exp.runs.execution import run
 from tests.compose import comparison
 from tests.runs.test_store import config

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from attn_exp.report import plain, words
+from attn_exp.report import escapes, words
 from tests import ROOT
 from tests.long import thinned
 from tools.fuzz.words import WORDS, Shape, attempt
@@ -22,8 +22,8 @@ def test_no_document_obeys_a_word_or_loses_its_shape(seed: int) -> None:
 
 @pytest.mark.parametrize("word", WORDS, ids=ascii)
 def test_a_label_is_short_and_visible(word: str) -> None:
-    assert len(plain.label(word)) <= 18
-    assert plain.label(word).isprintable() and plain.plain(word).isprintable()
+    assert len(escapes.label(word)) <= 18
+    assert escapes.label(word).isprintable() and escapes.plain(word).isprintable()
 
 
 def test_the_shape_of_a_page_tells_an_injected_element() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from attn_exp.errors import UserError
 from attn_exp.report import index as pages
+from attn_exp.report.escapes import html
 from attn_exp.runs import folders
 from tests.test_house import loaded
 
@@ -42,7 +43,7 @@ def table(text: str) -> list[list[str]]:
 
 def test_texts_are_escaped_as_the_standard_library_has_it() -> None:
     text = """<a href="x" title='y'>&amp; &lt;"""
-    assert pages.safe(text) == escape(text)
+    assert html(text) == escape(text)
 
 
 def test_runs_show_the_settings_in_which_they_differ_newest_first(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from attn_exp.report.charts.chart import (
     Ticks,
     Words,
 )
-from attn_exp.report.plain import label, visible
+from attn_exp.report.escapes import label, visible
 
 SCALE = "scale"
 """The label of the axes that explain the colours."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from attn_exp.report.plain import label, visible
+from attn_exp.report.escapes import label, visible
 
 ALIKE = {
     250: "′", 275: "'", 300: "IJijlıłʹΙϳІЈіј", 325: " ,.··‘’‚‛‧", 350: "/:;\\|¦ι․", 375: "-fſ‐‑", 400: "()[]tŧᵀ",

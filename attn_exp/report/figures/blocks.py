@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn_exp.report.charts.chart import Chart
-from attn_exp.report.figures._maps import Named, Reading, heads_in, weight_maps
+from attn_exp.report.figures._layouts import Named, Reading, heads_in, weight_maps
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.sentences import name_of_columns
 from attn_exp.report.views import Views, colours

@@ -7,7 +7,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, name_ticks
-from attn_exp.report.figures._maps import form_of_numbers
+from attn_exp.report.figures._layouts import form_of_numbers
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
 

@@ -12,7 +12,7 @@ from attn_exp.experiment.metrics.spread import share_out
 from attn_exp.forms.trace import entropy
 from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks, number_ticks
 from attn_exp.report.charts.widths import Lettering
-from attn_exp.report.figures._plots import below_legend, inside
+from attn_exp.report.figures._layouts import below_legend, inside
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Panel, Views
 

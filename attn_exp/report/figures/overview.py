@@ -9,7 +9,7 @@ from attn_exp.experiment import patterns
 from attn_exp.experiment.comparison import settled_as
 from attn_exp.report import words
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Words
-from attn_exp.report.figures._maps import BAR, COLOURS, closed_in, colour_scale
+from attn_exp.report.figures._layouts import BAR, COLOURS, closed_in, colour_scale
 from attn_exp.report.figures.figure import Figure, best_of, extent_of
 from attn_exp.report.pixels import coarse
 from attn_exp.report.views import MANY, Panel, Views, colours, maps_in, top

@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_exp.experiment.sharpness import Curve, curves
 from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke, number_ticks, power_ticks
-from attn_exp.report.figures._plots import below_legend, beyond, inside
+from attn_exp.report.figures._layouts import below_legend, beyond, inside
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
 

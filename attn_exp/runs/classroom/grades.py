@@ -19,7 +19,7 @@ from attn_exp.diagnosis.grading import Grade, grade
 from attn_exp.diagnosis.paper import Paper
 from attn_exp.errors import UserError
 from attn_exp.report import words, worksheet
-from attn_exp.report.plain import plain
+from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.classroom.sheets import Key, composer, read_key

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attn_exp.report import words
+from attn_exp.report.escapes import plain
 from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table
-from attn_exp.report.plain import plain
 
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""

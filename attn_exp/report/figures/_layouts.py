@@ -1,21 +1,27 @@
-"""Maps of weights side by side, on one scale of colours."""
+"""How charts of several figures are laid out: maps of weights side by side, and axes below a legend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import settled_as
 from attn_exp.report import words
 from attn_exp.report.charts.chart import (
     LINE,
+    NARROW,
     NO_TICKS,
+    Axis,
     Box,
     Chart,
     Heat,
     Part,
+    Plot,
     Scale,
+    Stroke,
     Ticks,
     Words,
     name_ticks,
@@ -152,16 +158,14 @@ def beside(ticks: Ticks) -> float:
 
 
 def heads_in(views: Views, panels: Iterable[Panel]) -> list[Head]:
-    """Return the heads of some panels, with the names of their variants as they can be drawn."""
-    heads = [head for panel in panels for head in with_closed(views, panel)]
-    return [head._replace(variants=views.lettering.letters(head.variants)) for head in heads]
-
-
-def with_closed(views: Views, panel: Panel) -> list[Head]:
-    """Return the heads of a panel, with what a mask hides where their weights are whole."""
-    shut = closed_in(views, panel)
-    heads = heads_of(panel)
-    return heads if shut is None else [head._replace(closed=one) for head, one in zip(heads, shut, strict=True)]
+    """Return the heads of some panels, their variants' names as they can be drawn, with what a mask hides of each."""
+    heads = list[Head]()
+    for panel in panels:
+        shut = closed_in(views, panel)
+        for place, head in enumerate(heads_of(panel)):
+            drawn = head._replace(variants=views.lettering.letters(head.variants))
+            heads.append(drawn if shut is None else drawn._replace(closed=shut[place]))
+    return heads
 
 
 def closed_in(views: Views, panel: Panel) -> Array | None:
@@ -186,3 +190,47 @@ def fewer(variants: str, width: float, lettering: Lettering) -> str:
         names.pop()
         said = " = ".join([*names, "…"])
     return said if lettering.width(said) <= width else lettering.fitted(variants, width)
+
+
+HIGH, LEAST = 1.85, 1.0
+"""Inches: the usual height of axes, and the least."""
+
+KEY = 0.4
+"""Inches that an entry of a legend takes beside its letters."""
+
+
+def inside(entries: int, bottom: float, width: float, height: float | None) -> Box:
+    """Return where axes stand, as high as is usual or as the height leaves, below a legend of so many entries."""
+    around = bottom + 0.1 + LINE * -(-entries // (2 if width > NARROW else 1))
+    return Box(0.55, bottom, width - 0.7, HIGH if height is None else max(LEAST, height - around))
+
+
+def below_legend(strokes: Sequence[Stroke], x: Axis, y: Axis, box: Box, width: float, lettering: Lettering) -> Chart:
+    """Return a chart of strokes between two axes in their box, with the legend above.
+
+    Its columns are as wide as they need where all fit side by side; else each label has an equal part of the width.
+    """
+    columns = 2 if width > NARROW else 1
+    labels = [stroke.label for stroke in strokes if stroke.label]
+    needed = [
+        lettering.widest(labels[place] for place in part) for part in np.array_split(np.arange(len(labels)), columns)
+    ]
+    fit = sum(needed) + KEY * columns <= box.width
+    room = max(needed) if fit else box.width / columns - KEY
+    shown = tuple(
+        stroke._replace(label=lettering.fitted(stroke.label, room)) if stroke.label else stroke for stroke in strokes
+    )
+    lines = -(-len(labels) // columns)
+    height = box.bottom + box.height + 0.1 + LINE * lines
+    return Chart(width, height, (Plot(box, shown, x, y, columns),))
+
+
+def beyond(strokes: Sequence[Stroke]) -> float:
+    """Return where an upward axis ends: a twentieth above what is drawn, as Matplotlib leaves it."""
+    values = np.concatenate([stroke.y for stroke in strokes])
+    values = values[np.isfinite(values)]
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+    if high - low <= abs(high) * 1e-15:
+        spread = 0.05 * abs(high) or 0.05
+        low, high = low - spread, high + spread
+    return high + 0.05 * (high - low)
