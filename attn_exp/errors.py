@@ -85,6 +85,11 @@ def some(names: Sequence[str], most: int = 150) -> str:
     return ", ".join(names) if count == len(names) else ", ".join([*names[: max(1, count)], "..."])
 
 
+def count_of(count: int, one: str, several: str = "") -> str:
+    """Return a number with its word, such as `1 token` or `3 tokens`."""
+    return f"{count} {one if count == 1 else several or one + 's'}"
+
+
 def shown(value: Any) -> str:
     """Write a value as the user would have typed it."""
     if value is None or isinstance(value, bool):

@@ -12,9 +12,9 @@ from attn_exp.config.inputs import Draw
 from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError
 from attn_exp.problem import drawing, sources
-from attn_exp.problem import memory as asked_memory
+from attn_exp.problem.draw_order import widths
+from attn_exp.problem.embeddings import memory_size
 from attn_exp.problem.matrices import MATRICES
-from attn_exp.problem.orders import widths
 
 NUMBER = 8
 """Bytes of a float64."""
@@ -52,7 +52,7 @@ def check_drawn(config: Config) -> None:
             f"embeddings.d_model={width} needs {gib(projections)} for its projections, "
             f"and {gib(free())} are free; choose fewer numbers"
         )
-    beside = asked_memory.size(config, size)
+    beside = memory_size(config, size)
     keys, source = size if beside is None else beside
     if too_large(needed := INPUTS * NUMBER * keys * source):
         raise UserError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,10 +23,10 @@ EXACT = 2**53
 """Up to here every whole number is a float64."""
 
 
-class Kind(NamedTuple):
+class Distribution(NamedTuple):
     """Which random numbers: `spread * numbers + mean`, with bounds for uniform and whole ones; `key` says them."""
 
-    distribution: str
+    name: str
     low: float | None = None
     high: float | None = None
     spread: float = 1.0
@@ -37,10 +36,14 @@ class Kind(NamedTuple):
     def bounds(self, lowest: float = 0.0) -> tuple[float, float]:
         """Return the bounds: from 0, or `lowest` for uniform numbers, to 1, or for whole numbers what is said.
 
+        Normal numbers have none; what is returned for them is of no use.
+
         Raises:
             UserError: bounds that are missing, in no order, too far apart, or no whole numbers where those are drawn.
         """
-        whole = self.distribution == "integers"
+        if self.name == "normal":
+            return lowest, 1.0
+        whole = self.name == "integers"
         if whole and self.high is None:
             raise UserError(f"{self.key}distribution=integers needs {self.key}high, the number that they stay below")
         usual = 0.0 if whole else lowest
@@ -61,17 +64,12 @@ class Numbers(NamedTuple):
     seed: int
     stream: Stream | None
 
-    def array(self, name: str, kind: Kind, shape: Shape) -> Array:
+    def array(self, name: str, distribution: Distribution, shape: Shape) -> Array:
         """Return the array of that name, or the next of the generator."""
         if self.stream is not None:
-            return next_array(self.stream, kind, shape)
-        numbers = draw(self.seed, name, kind.distribution, shape, bounds(kind, -1.0))
-        return kind.spread * numbers + kind.mean
-
-
-def bounds(kind: Kind, lowest: float) -> tuple[float, float]:
-    """Return the bounds of a kind; normal numbers have none."""
-    return (lowest, 1.0) if kind.distribution == "normal" else kind.bounds(lowest)
+            return next_array(self.stream, distribution, shape)
+        numbers = draw(self.seed, name, distribution.name, shape, distribution.bounds(-1.0))
+        return distribution.spread * numbers + distribution.mean
 
 
 def begun(generator: str, seed: int, key: str = "seed", alone: bool = False) -> Numbers:
@@ -90,22 +88,22 @@ def begun(generator: str, seed: int, key: str = "seed", alone: bool = False) -> 
     return Numbers(generator, seed, generators.begin(generator, Start(seed, alone), key))
 
 
-def next_array(stream: Stream, kind: Kind, shape: Shape) -> Array:
+def next_array(stream: Stream, distribution: Distribution, shape: Shape) -> Array:
     """Return the next array of a generator, multiplied and added to in the type in which its library draws."""
-    numbers = next_numbers(stream, kind, shape)
+    numbers = next_numbers(stream, distribution, shape)
     if numbers.dtype.kind == "f":
-        return np.asarray(numbers * numbers.dtype.type(kind.spread) + numbers.dtype.type(kind.mean))
-    return np.asarray(kind.spread * numbers + kind.mean)
+        return np.asarray(numbers * numbers.dtype.type(distribution.spread) + numbers.dtype.type(distribution.mean))
+    return np.asarray(distribution.spread * numbers + distribution.mean)
 
 
-def next_numbers(stream: Stream, kind: Kind, shape: Shape) -> Array:
+def next_numbers(stream: Stream, distribution: Distribution, shape: Shape) -> Array:
     """Return the next numbers of a generator as they are drawn."""
-    if kind.distribution == "normal":
+    if distribution.name == "normal":
         return stream.normal(shape, 0.0, 1.0)
-    low, high = kind.bounds()
+    low, high = distribution.bounds()
     return (
         stream.integers(shape, int(low), int(high))
-        if kind.distribution == "integers"
+        if distribution.name == "integers"
         else stream.uniform(shape, low, high)
     )
 
@@ -125,15 +123,15 @@ def drawn(given: Draw, key: str, source: Numbers) -> Array:
     Raises:
         UserError: a generator or seed that does not fit, or an entry or row beyond the shape.
     """
-    kind = Kind(given.distribution, given.low, given.high, given.spread, given.mean, f"{key}.")
+    distribution = Distribution(given.distribution, given.low, given.high, given.spread, given.mean, f"{key}.")
     last = key.rpartition(".")[2]
     name = "x" if last == "vectors" else last
     numbers = source_of(given, key, source)
     if given.by_row:
-        lines = [numbers.array(name, kind, given.shape[-1:]) for _ in range(math.prod(given.shape[:-1]))]
+        lines = [numbers.array(name, distribution, given.shape[-1:]) for _ in range(math.prod(given.shape[:-1]))]
         matrices = np.stack(lines).reshape(-1, *given.shape[-2:])
     else:
-        matrices = numbers.array(name, kind, given.shape).reshape(-1, *given.shape[-2:])
+        matrices = numbers.array(name, distribution, given.shape).reshape(-1, *given.shape[-2:])
     if given.entry >= len(matrices):
         raise UserError(f"{key}.entry={given.entry}: shape={list(given.shape)} has {len(matrices)}, counted from 0")
     matrix = matrices[given.entry].astype(np.float64)
@@ -157,11 +155,6 @@ def own_source(generator: str | None, seed: int | None, key: str, source: Number
     if seed is None and name == source.generator:
         return source
     return begun(name, source.seed if seed is None else seed, "seed" if seed is None else key, alone)
-
-
-def all_drawn(draws: Mapping[str, Draw], source: Numbers) -> dict[str, Array]:
-    """Return the arrays of a list of draws by their names, drawn in its order."""
-    return {name: drawn(given, f"draws.{name}", source) for name, given in draws.items()}
 
 
 def size(given: Draw) -> tuple[int, int]:

@@ -10,13 +10,11 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError
+from attn_exp.errors import UserError, count_of
 from attn_exp.forms.steps import project as project_side
-from attn_exp.problem import past
-from attn_exp.problem.drawing import all_drawn, begun
-from attn_exp.problem.embeddings import Start, start, token_names
+from attn_exp.problem.drawing import begun, drawn
+from attn_exp.problem.embeddings import Start, key_names, start, token_names
 from attn_exp.problem.matrices import BIASES, MATRICES
-from attn_exp.problem.memory import key_names
 from attn_exp.problem.projections import Inputs, project
 
 
@@ -82,15 +80,15 @@ def check_size(problem: Problem) -> None:
 def assembled(config: Config) -> Problem:
     """Return the problem of a configuration, its numbers as large as they are."""
     source = begun(config.generator, config.seed)
-    drawn = all_drawn(config.draws or {}, source)
-    given = start(config.embeddings, source, drawn)
-    past.check(config, 0 if given.x is None else len(given.x))
+    draws = {name: drawn(said, f"draws.{name}", source) for name, said in (config.draws or {}).items()}  # in its order
+    given = start(config.embeddings, source, draws)
+    check_past(config, 0 if given.x is None else len(given.x))
     if given.x is None:
         return starting_late(config, given)
     if config.projections.source == "none":
         raise UserError("projections=none, but the input is x; give embeddings.q, k and v, or choose other projections")
     memory, keys = (None, given.tokens) if given.memory is None else given.memory
-    named = {name: array for name, array in drawn.items() if name in MATRICES + BIASES}
+    named = {name: array for name, array in draws.items() if name in MATRICES + BIASES}
     inputs = Inputs(given.x, given.x if memory is None else memory)
     arrays = project(config.projections, inputs, config.head, config.bias, source, named)
     new = given.tokens[config.past :]
@@ -128,7 +126,7 @@ def starting_late(config: Config, given: Start) -> Problem:
     keys = weights.shape[1] if weights is not None else len(k) if k is not None else 0
     if v is not None and len(v) != keys:
         raise UserError(f"embeddings.v has {len(v)} rows; expected one for each of {keys} keys")
-    first = past.first_query(config.past, len(weights if q is None else q), keys)  # type: ignore[arg-type] # one is there
+    first = first_new_query(config.past, len(weights if q is None else q), keys)  # type: ignore[arg-type] # one is there
     q, weights = (None if side is None else side[first:] for side in (q, weights))
     rows = len(weights if q is None else q)  # type: ignore[arg-type] # as above
     return Problem(*late_names(config, given.named, rows, keys), None, q, k, v, weights, past=config.past)
@@ -139,10 +137,55 @@ def late_names(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the queries' tokens and of the keys', where neither came with x."""
     if config.past:
-        past.check(config, keys)
-        tokens = past.names(named, config.past, keys)
+        check_past(config, keys)
+        tokens = names_with_past(named, config.past, keys)
         return tokens[config.past :], tokens
     tokens, memory = token_names(named, rows), config.embeddings.memory
     if memory is not None:
         return tokens, key_names(memory, keys)
     return tokens, tokens if keys == rows else tuple(f"k{place}" for place in range(keys))
+
+
+def check_past(config: Config, count: int) -> None:
+    """Refuse a past of all of so many tokens, or beside a memory.
+
+    The past are tokens whose keys and values are in a cache already: only those after them have queries.
+
+    Raises:
+        UserError: which it is.
+    """
+    if config.past and config.embeddings.memory is not None:
+        raise UserError(
+            f"past={config.past} and embeddings.memory: keys are those of earlier tokens or of a memory; give one"
+        )
+    if config.past >= count > 0:
+        most = f"choose at most {count - 1}" if count > 1 else "leave past out"
+        raise UserError(f"past={config.past}: the input has {count_of(count, 'token')}, and one must be new; {most}")
+
+
+def first_new_query(past: int, rows: int, keys: int) -> int:
+    """Return which of the given queries is the first new one: all tokens may have theirs, or the new ones alone.
+
+    Raises:
+        UserError: neither is so.
+    """
+    if past and rows not in (keys, keys - past):
+        new = f"{keys - past} for the new tokens" if keys > past else f"more than {past} keys"
+        raise UserError(
+            f"past={past}: {count_of(rows, 'query', 'queries')} and {count_of(keys, 'key')}; expected {new}"
+        )
+    return past if rows == keys else 0
+
+
+def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) -> tuple[str, ...]:
+    """Return the names of all tokens, past and new; names of the new ones alone leave the past without any.
+
+    Raises:
+        UserError: neither as many names as tokens, nor as new ones.
+    """
+    count = tokens if isinstance(tokens, int) else keys if tokens is None else len(tokens)
+    if count not in (keys, keys - past):
+        raise UserError(f"embeddings.tokens says {count}, but there are {count_of(keys, 'key')}, {past} of them past")
+    if not isinstance(tokens, tuple):
+        return tuple(f"x{place}" for place in range(keys))
+    return (*(f"past{place}" for place in range(keys - count)), *tokens)

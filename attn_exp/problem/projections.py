@@ -11,9 +11,9 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.inputs import Projections
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem.drawing import Kind, Numbers, array_or_drawn
+from attn_exp.problem.draw_order import ordered, widths
+from attn_exp.problem.drawing import Distribution, Numbers, array_or_drawn
 from attn_exp.problem.matrices import BIASES, MATRICES, Widths, grouped
-from attn_exp.problem.orders import ordered, widths
 
 
 class Inputs(NamedTuple):
@@ -49,7 +49,9 @@ def project(
     for name in drawn:
         if name in named:
             raise UserError(f"projections.given.{name} and draws.{name} both say what {name} is; give one of them")
-    check_used(settings, named, bias)
+    unused = [name for name in named if name in BIASES and name not in (*settings.order, *settings.order_per_head)]
+    if unused and not bias:
+        raise UserError(f"projections: {' and '.join(unused)} given, but bias=false adds none; write bias=true")
     named |= drawn
     named |= ordered(settings, named, inputs.widths, head, bias, source)
     arrays: dict[str, Array] = {}
@@ -58,13 +60,6 @@ def project(
         arrays[name] = named[name] if name in named else made(settings, name, shape, source)
     check(arrays, inputs, head)
     return {name: matrix.reshape(-1) if name in BIASES else matrix for name, matrix in arrays.items()}
-
-
-def check_used(settings: Projections, named: Mapping[str, Array], bias: bool) -> None:
-    """Refuse biases that are given where none is added: nothing that a user gives is left out without a word."""
-    given = [name for name in named if name in BIASES and name not in (*settings.order, *settings.order_per_head)]
-    if given and not bias:
-        raise UserError(f"projections: {' and '.join(given)} given, but bias=false adds none; write bias=true")
 
 
 def from_document(settings: Projections, inputs: Inputs, head: int, source: Numbers) -> dict[str, Array]:
@@ -86,9 +81,10 @@ def by_file_or_head(settings: Projections, inputs: Inputs, head: int) -> dict[st
     if settings.file is None and all(map(is_plain, settings.given.values())):
         return {}
     from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
-    from attn_exp.problem.layouts import Sizes  # noqa: PLC0415
 
-    sizes = Sizes(inputs.x.shape[1], head, memory=None if inputs.source is inputs.x else inputs.source.shape[1])
+    sizes = from_files.Sizes(
+        inputs.x.shape[1], head, memory=None if inputs.source is inputs.x else inputs.source.shape[1]
+    )
     others = {name: given for name, given in settings.given.items() if not is_plain(given)}
     return from_files.projections(settings, sizes) | {
         name: from_files.typed(given, name, sizes, settings.columns or settings.turned)
@@ -124,12 +120,12 @@ def made(settings: Projections, name: str, shape: tuple[int, int], source: Numbe
 
 def drawn_alone(settings: Projections, name: str, shape: tuple[int, int], source: Numbers) -> Array:
     """Draw an array from its own stream, as large as keeps the size of what it is multiplied with."""
-    return factor(settings, name, shape) * source._replace(stream=None).array(name, kind(settings), shape)
+    return factor(settings, name, shape) * source._replace(stream=None).array(name, distribution_of(settings), shape)
 
 
-def kind(settings: Projections) -> Kind:
+def distribution_of(settings: Projections) -> Distribution:
     """Return which random numbers an array is drawn from that has a stream of its own."""
-    return Kind(settings.source, settings.low, settings.high, key="projections.")
+    return Distribution(settings.source, settings.low, settings.high, key="projections.")
 
 
 def factor(settings: Projections, name: str, shape: tuple[int, int]) -> float:

@@ -21,10 +21,10 @@ from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Draw, Projections
 from attn_exp.config.schema import Config
 from attn_exp.forms.trace import ApartError, pile
 from attn_exp.problem import sources
-from attn_exp.problem.drawing import Kind, Shape, bounds
+from attn_exp.problem.drawing import Distribution, Shape
 from attn_exp.problem.matrices import BIASES
 from attn_exp.problem.problem import Problem, build, check_size, with_sides
-from attn_exp.problem.projections import factor, kind
+from attn_exp.problem.projections import distribution_of, factor
 
 ARRAYS = ("x", "q", "k", "v", "weights", "memory")
 
@@ -51,7 +51,7 @@ def redrawn(config: Config, first: Problem, numbers: ManyNumbers) -> Problem:
     if given.distribution is None:
         x = np.broadcast_to(x, (len(numbers.seeds), *x.shape))
     else:
-        drawn = Kind(given.distribution, given.low, given.high, key="embeddings.")
+        drawn = Distribution(given.distribution, given.low, given.high, key="embeddings.")
         x = numbers.array("x", drawn, x.shape).astype(float)
     arrays = {name: remade(config.projections, name, array, numbers) for name, array in first.projections.items()}
     return with_sides(replace(first, x=x, projections=arrays))
@@ -80,7 +80,7 @@ def remade(settings: Projections, name: str, array: Array, numbers: ManyNumbers)
     if settings.source not in DISTRIBUTIONS:
         return np.broadcast_to(array, (len(numbers.seeds), *array.shape))
     shape = (1, array.size) if name in BIASES else array.shape
-    drawn = factor(settings, name, shape) * numbers.array(name, kind(settings), shape)
+    drawn = factor(settings, name, shape) * numbers.array(name, distribution_of(settings), shape)
     return drawn.reshape(len(drawn), -1) if name in BIASES else drawn
 
 
@@ -139,10 +139,10 @@ class ManyNumbers:
 
     seeds: Sequence[int]
 
-    def array(self, name: str, kind: Kind, shape: Shape) -> Array:
+    def array(self, name: str, distribution: Distribution, shape: Shape) -> Array:
         """Return the arrays of that name, `[n *shape]`."""
-        numbers = draw_many(self.seeds, name, kind.distribution, shape, bounds(kind, -1.0))
-        return kind.spread * numbers + kind.mean
+        numbers = draw_many(self.seeds, name, distribution.name, shape, distribution.bounds(-1.0))
+        return distribution.spread * numbers + distribution.mean
 
 
 def draw_many(

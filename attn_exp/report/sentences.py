@@ -16,12 +16,12 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
+from attn_exp.errors import count_of
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.experiment.settling import pinned_or_run
-from attn_exp.problem.past import many
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
 
@@ -112,7 +112,7 @@ def whose_tokens(problem: Problem) -> str:
     """Say whose tokens ask and whose are looked at; nothing where they are the same."""
     queries, keys = len(problem.tokens), problem.keys
     if problem.memory is not None:
-        asking, asked = many(queries, words.TOKEN), many(keys, words.TOKEN)
+        asking, asked = count_of(queries, words.TOKEN), count_of(keys, words.TOKEN)
         return f"Queries come from x ({asking}), keys and values from the memory ({asked})."
     if problem.past:
         last = ("the last has a query" if queries == 1 else "the last {queries} have queries").format(queries=queries)
@@ -127,7 +127,7 @@ def whose_tokens(problem: Problem) -> str:
 
 def usual_title(problem: Problem) -> str:
     """Return the heading of a report without one of its own."""
-    tokens = many(len(problem.tokens), words.TOKEN)
+    tokens = count_of(len(problem.tokens), words.TOKEN)
     if problem.memory is not None:
         return f"Attention of {tokens} over a memory of {problem.keys}"
     return ("Attention of {tokens} after {past} past" if problem.past else "Attention over {tokens}").format(

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from attn_exp.problem.draw_order import bias_of_linear, multi_head_attention, weight_of_linear
 from attn_exp.problem.generators.generator import Start
 from attn_exp.problem.generators.torch import Torch
-from attn_exp.problem.torch_layers import bias, embedding, multi_head_attention, weight
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
@@ -100,10 +100,11 @@ def test_layers_one_after_another_hold_what_new_layers_hold(seed: int) -> None:
     mine = begun(seed)
     for inputs, outputs, has_bias in ((3, 2, False), (1, 1, True), (7, 4, True), (512, 64, True), (2, 2, True)):
         layer = nn.Linear(inputs, outputs, bias=has_bias)
-        assert_array_equal(weight(mine, inputs, outputs), layer.weight.detach().numpy().T)
+        assert_array_equal(weight_of_linear(mine, inputs, outputs), layer.weight.detach().numpy().T)
         if has_bias:
-            assert_array_equal(bias(mine, inputs, outputs), layer.bias.detach().numpy())
-        assert_array_equal(embedding(mine, inputs, outputs), nn.Embedding(inputs, outputs).weight.detach().numpy())
+            assert_array_equal(bias_of_linear(mine, inputs, outputs), layer.bias.detach().numpy())
+        table = mine.normal((inputs, outputs), 0.0, 1.0)
+        assert_array_equal(table, nn.Embedding(inputs, outputs).weight.detach().numpy())
 
 
 @pytest.mark.parametrize(("size", "heads", "has_bias"), [(4, 2, True), (6, 3, False), (64, 8, True), (1, 1, True)])

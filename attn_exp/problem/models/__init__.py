@@ -22,9 +22,9 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief, first_line, unknown
 from attn_exp.problem.files import checkpoint as checkpoints
 from attn_exp.problem.files.checkpoint import TOKENIZER, Checkpoint, encode_text
+from attn_exp.problem.left_to_model import Pass
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models.model import Layer
-from attn_exp.problem.passing import Pass
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
 

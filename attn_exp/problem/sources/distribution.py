@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attn_exp.problem.drawing import Kind, own_source
+from attn_exp.problem.drawing import Distribution, own_source
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 
@@ -12,9 +12,9 @@ def read(asked: Asked) -> Vectors:
     They come from the stream `x` of the seed, or from a generator, whose uniform numbers are U(0, 1).
     """
     settings = asked.settings
-    kind = Kind(asked.own, settings.low, settings.high, key=f"{asked.path}.")
+    distribution = Distribution(asked.own, settings.low, settings.high, key=f"{asked.path}.")
     source = own_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)
-    return Vectors(source.array(asked.stream, kind, (asked.rows, settings.d_model or 0)).astype(float))
+    return Vectors(source.array(asked.stream, distribution, (asked.rows, settings.d_model or 0)).astype(float))
 
 
 SOURCE = Source(read=read, needs=("tokens", "d_model"))

@@ -6,7 +6,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, unknown
-from attn_exp.problem import files, names
+from attn_exp.problem import array_names, files
 from attn_exp.problem.files.format import Held
 from attn_exp.problem.from_files import listed
 from attn_exp.problem.sources.source import Asked, Source, Vectors
@@ -49,7 +49,7 @@ def chosen(held: Held, array: str | None, said: str) -> dict[str, str]:
         raise UserError(f"{said}: {unknown(array, known, 'embeddings.array')}")
     if array is not None or "" in held.arrays or len(known) == 1:
         return {"x": array if array is not None else "" if "" in held.arrays else known[0]}
-    called = names.stages(known)
+    called = array_names.by_start(known)
     wanted = next(
         (stages for stages in (("x",), ("q", "k", "v"), ("q", "k"), ("weights", "v")) if set(stages) <= set(called)), ()
     )

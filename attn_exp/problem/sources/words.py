@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, brief
-from attn_exp.problem.drawing import Kind, own_source
+from attn_exp.problem.drawing import Distribution, own_source
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 MARKED = re.compile(r"\[\w+\]|<\|?/?\w+\|?>")
@@ -29,13 +29,13 @@ def read(asked: Asked) -> Vectors:
     if not words:
         raise UserError(f"{asked.path}.text={brief(spelled(asked.own))}: expected at least one word")
     settings, width = asked.settings, asked.settings.d_model or 0
-    kind = Kind(settings.distribution or "normal", settings.low, settings.high, key=f"{asked.path}.")
+    distribution = Distribution(settings.distribution or "normal", settings.low, settings.high, key=f"{asked.path}.")
     source = own_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)
     if source.stream is not None:
         table = sorted(set(words))
-        rows = source.array(asked.stream, kind, (len(table), width)).astype(np.float64)
+        rows = source.array(asked.stream, distribution, (len(table), width)).astype(np.float64)
         return Vectors(rows[[table.index(word) for word in words]], words)
-    vectors = {word: source.array(f"word {word}", kind, (width,)) for word in dict.fromkeys(words)}
+    vectors = {word: source.array(f"word {word}", distribution, (width,)) for word in dict.fromkeys(words)}
     return Vectors(np.stack([vectors[word] for word in words]), words)
 
 

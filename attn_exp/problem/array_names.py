@@ -34,7 +34,7 @@ BIAS = {
 X = re.compile(r"x|embeddings?|vectors?|inputs?|input_embeddings|hidden_states?")
 
 
-def parts(name: str) -> list[str]:
+def parts_of(name: str) -> list[str]:
     """Return the parts of a name that say something, in small letters: numbers of layers at its end are none."""
     several = [part for part in re.split(r"[./\s]+", name.strip().lower()) if part]
     kinds = ("weight", "weights", "kernel", "bias", "w", "b")
@@ -43,9 +43,9 @@ def parts(name: str) -> list[str]:
     return several
 
 
-def projection(name: str) -> tuple[str, int] | None:
+def meant_projection(name: str) -> tuple[str, int] | None:
     """Return which array a name means, `W_q` or `b_qkv` and so on, and how sure that is: 0 before 1; None for none."""
-    several = parts(name)
+    several = parts_of(name)
     if not several:
         return None
     last, before = several[-1], several[-2] if len(several) > 1 else ""
@@ -60,19 +60,19 @@ def projection(name: str) -> tuple[str, int] | None:
     return None
 
 
-def named(names: Iterable[str]) -> dict[str, list[str]]:
+def by_projection(names: Iterable[str]) -> dict[str, list[str]]:
     """Return, for each array of projections, the names that mean it; a sure one leaves out the others."""
     roles: dict[str, dict[int, list[str]]] = {}
     for name in names:
-        meaning = projection(name)
+        meaning = meant_projection(name)
         if meaning:
             roles.setdefault(meaning[0], {}).setdefault(meaning[1], []).append(name)
     return {role: several[min(several)] for role, several in roles.items()}
 
 
-def stage(name: str) -> str | None:
+def meant_start(name: str) -> str | None:
     """Return which start of a run a name means: `x`, `q`, `k`, `v` or `weights`."""
-    several = parts(name) or [""]
+    several = parts_of(name) or [""]
     last = several[-2] if several[-1] in ("weight", "kernel") and len(several) > 1 else several[-1]
     if X.fullmatch(last):
         return "x"
@@ -81,11 +81,11 @@ def stage(name: str) -> str | None:
     return next((letter for letter in "qkv" if BARE[letter].fullmatch(last)), None)
 
 
-def stages(names: Iterable[str]) -> Mapping[str, list[str]]:
+def by_start(names: Iterable[str]) -> Mapping[str, list[str]]:
     """Return, for each start of a run, the names that mean it."""
     roles: dict[str, list[str]] = {}
     for name in names:
-        meaning = stage(name)
+        meaning = meant_start(name)
         if meaning:
             roles.setdefault(meaning, []).append(name)
     return roles

@@ -1,7 +1,15 @@
-"""Projections drawn one after another, in the order in which a notebook makes them."""
+"""Projections drawn one after another, in the order in which a notebook makes them; and those of PyTorch's new layers.
+
+A layer of PyTorch makes its calls of the generator in an order of its own. A `Linear` stores its weight `[outputs
+inputs]` and computes `x W^T + b`; what is returned here is turned, `[inputs outputs]`, as the projections of a run
+have it.
+
+Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activation.py`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -10,8 +18,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Projections
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem import torch_layers
-from attn_exp.problem.drawing import Kind, Numbers, begun, next_array
+from attn_exp.problem.drawing import Distribution, Numbers, begun, next_array
 from attn_exp.problem.matrices import BIASES, MATRICES, Widths, check_divides, grouped
 
 if TYPE_CHECKING:
@@ -36,7 +43,7 @@ def ordered(
     if stream is None:
         return {}
     if settings.source == "torch_mha":
-        return multi_head(settings, stream, inputs, bias)
+        return arrays_of_mha(settings, stream, inputs, bias)
     parts: dict[str, list[Array]] = {}
     for name, heads in calls(settings, known, bias, head):
         rows, columns = shape(settings, known, name, inputs, (head, heads))
@@ -107,20 +114,50 @@ def widths(settings: Projections, d_model: int) -> dict[str, int]:
 def one(settings: Projections, stream: Stream, name: str, rows: int, columns: int) -> Array:
     """Draw one array, a bias as one row; a document with tokens in columns draws it turned."""
     if settings.source == "torch_linear":
-        layer = torch_layers.bias if name in BIASES else torch_layers.weight
+        layer = bias_of_linear if name in BIASES else weight_of_linear
         return np.atleast_2d(layer(stream, rows, columns)).astype(np.float64)
-    distribution = settings.distribution or (settings.source if settings.source in DISTRIBUTIONS else "normal")
+    named = settings.distribution or (settings.source if settings.source in DISTRIBUTIONS else "normal")
     spread = 1.0 if settings.spread is None else settings.spread
-    kind = Kind(distribution, settings.low, settings.high, spread, key="projections.")
+    distribution = Distribution(named, settings.low, settings.high, spread, key="projections.")
     size = (1 if name in BIASES else rows, columns)
-    array = next_array(stream, kind, size[::-1] if settings.columns else size)
+    array = next_array(stream, distribution, size[::-1] if settings.columns else size)
     return (array.T if settings.columns else array).astype(np.float64)
 
 
-def multi_head(settings: Projections, stream: Stream, inputs: Widths, bias: bool) -> dict[str, Array]:
+def arrays_of_mha(settings: Projections, stream: Stream, inputs: Widths, bias: bool) -> dict[str, Array]:
     """Return the arrays of a new `nn.MultiheadAttention`, biases as one row; `kdim` and `vdim` are a memory's width."""
     sizes = (settings.width, settings.key_width, settings.value_width, settings.output_width)
     if any(size not in (None, inputs.x) for size in sizes) or settings.order or settings.order_per_head:
         raise UserError("projections.source=torch_mha has the sizes and the order of nn.MultiheadAttention; set none")
-    arrays = torch_layers.multi_head_attention(stream, inputs.x, bias, inputs.source)
+    arrays = multi_head_attention(stream, inputs.x, bias, inputs.source)
     return {name: np.atleast_2d(array).astype(np.float64) for name, array in arrays.items()}
+
+
+def weight_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
+    """Return the matrix `[inputs outputs]` of a new `nn.Linear(inputs, outputs)`: uniform within `1 / sqrt(inputs)`."""
+    spread = math.sqrt(2 / (1 + math.sqrt(5) ** 2)) / math.sqrt(inputs)  # the gain of a leaky ReLU of slope sqrt(5)
+    return stream.uniform((outputs, inputs), -math.sqrt(3) * spread, math.sqrt(3) * spread).T
+
+
+def bias_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
+    """Return the bias `[outputs]` of a new `nn.Linear(inputs, outputs)`, drawn right after its matrix."""
+    return stream.uniform((outputs,), -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
+
+
+def multi_head_attention(stream: Stream, size: int, biases: bool, source: int | None = None) -> dict[str, Array]:
+    """Return the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
+
+    Its output projection is drawn first, as any `Linear`; then one matrix `[3 size, size]` of queries, keys and
+    values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, that of the output too, though it is drawn.
+    With keys and values of another size, `kdim=source, vdim=source`, the three are drawn one after another.
+    """
+    output = weight_of_linear(stream, size, size)
+    if biases:
+        bias_of_linear(stream, size, size)
+    together = source in (None, size)
+    shapes = [(3 * size, size)] if together else [(size, inputs) for inputs in (size, source or 0, source or 0)]
+    within = [math.sqrt(3) * math.sqrt(2 / sum(shape)) for shape in shapes]
+    drawn = [stream.uniform(shape, -most, most) for shape, most in zip(shapes, within, strict=True)]
+    sides = np.split(drawn[0], 3) if together else drawn
+    zeros = {f"b_{letter}": np.zeros(size, np.float32) for letter in "qkvo"} if biases else {}
+    return {f"W_{letter}": side.T for letter, side in zip("qkv", sides, strict=True)} | {"W_o": output} | zeros
