@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from attn_exp.runs import execution, recorded_code, store
 from attn_exp.runs.result import Result
 from attn_exp.runs.stored_arrays import (
     as_plain,
-    is_array_name,
     named_or_spelled,
     split_arrays,
     with_arrays,
@@ -43,9 +43,8 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
     from attn_exp.config.compose import repeat_command, values  # noqa: PLC0415 - most imports need none
 
     input_arrays, projections = split_arrays(settings)
-    chosen = [f"{key}={spelled(as_plain(value))}" for key, value in settings.items() if not is_array_name(key)]
-    all_words = [*words_to_start(input_arrays), *worded(words), *chosen]
-    folders = folders_of(config_dir)
+    plain = {key: value for key, value in settings.items() if key not in (*input_arrays, *projections)}
+    all_words, folders = [*words_to_start(input_arrays), *as_words(words, plain)], folders_of(config_dir)
     config = read_config(with_arrays(values(all_words, folders), input_arrays, projections))
     given = [f"embeddings.{key}={named_or_spelled(value)}" for key, value in input_arrays.items()]
     given += [f"++projections.given.{key}={named_or_spelled(value)}" for key, value in projections.items()]
@@ -63,14 +62,8 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
             `sweep.dry_run=true`, which computes nothing that could be returned.
     """
     from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
-    from attn_exp.sweeps.sweep import sweep as computed  # noqa: PLC0415
 
-    chosen = [f"{key}={spelled(as_plain(value))}" for key, value in settings.items()]
-    outcome = computed([*worded(words), *chosen], folders_of(config_dir))
-    if not outcome.kept:
-        dry = "sweep.dry_run=true computes nothing; python -m attn_exp -m prints its plan"
-        raise UserError(dry if outcome.text else f"{outcome.folder}: cannot be written to")
-    return swept.load(outcome.folder)
+    return swept.compute(as_words(words, settings), folders_of(config_dir))
 
 
 def load(folder: str | Path) -> Result | Swept:
@@ -104,9 +97,7 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
 
     if not isinstance(quick, bool):
         raise UserError(f"quick is {value_given(quick)}; expected True or False")
-    question = command.understood(
-        [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
-    )
+    question = command.understood(as_words(words, settings))
     subject = find_function(function) if isinstance(function, str) else function_at_hand(function)
     return checking.check(subject, question, quick=quick)
 
@@ -126,9 +117,8 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
     from attn_exp.experiment.recipes import STAGES  # noqa: PLC0415
 
     answers = {key: value for key, value in given.items() if key in STAGES}
-    settings = [f"{key}={spelled(as_plain(value))}" for key, value in given.items() if key not in STAGES]
-    folders = folders_of(config_dir)
-    return explaining.explain(composed([*worded(words), *settings], folders), answers, " ".join([*words, *settings]))
+    all_words = as_words(words, {key: value for key, value in given.items() if key not in STAGES})
+    return explaining.explain(composed(all_words, folders_of(config_dir)), answers, " ".join(all_words))
 
 
 def sheet(*words: str, **settings: Any) -> Exercise:
@@ -141,9 +131,7 @@ def sheet(*words: str, **settings: Any) -> Exercise:
     """
     from attn_exp.runs.classroom import exercise  # noqa: PLC0415 - most imports need none
 
-    return exercise.exercise(
-        [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
-    )
+    return exercise.exercise(as_words(words, settings))
 
 
 def assert_attention(function: Any, *words: str, **settings: Any) -> None:
@@ -156,6 +144,11 @@ def assert_attention(function: Any, *words: str, **settings: Any) -> None:
     verdict = check(function, *words, **settings)
     if not verdict.passed:
         raise AssertionError(str(verdict))
+
+
+def as_words(words: Sequence[Any], settings: Mapping[str, Any]) -> list[str]:
+    """Return words and settings as the words of a command line."""
+    return [*worded(words), *(f"{key}={spelled(as_plain(value))}" for key, value in settings.items())]
 
 
 def folders_of(config_dir: str | Path | None) -> list[str]:

@@ -11,10 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from attn_exp.errors import UserError, brief, printable
+from attn_exp.errors import UserError, brief, printable, unknown
 
 if TYPE_CHECKING:
-    from attn_exp.config.command_line import Asked
     from attn_exp.config.schema import Config
     from attn_exp.config.spelling import Repeat
 
@@ -69,14 +68,10 @@ def obeyed(words: Sequence[str]) -> int:
     if words and words[0] in COMMANDS:
         return command(COMMANDS[words[0]], words)
     if words and not set(words[0]) & set("=~-+"):
-        from attn_exp.config import hints  # noqa: PLC0415 - as below
-
-        raise UserError(hints.unknown_command(words[0], list(COMMANDS)))
-    if "--version" in words:
-        return say(f"attn-exp {version()}")
-    from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
-
-    return answer(command_line.understood(words))
+        if words[0] in COMMANDS_ELSEWHERE:
+            raise UserError(f"unknown command {words[0]!r}; did you mean {COMMANDS_ELSEWHERE[words[0]]}?")
+        raise UserError(f"{unknown(words[0], list(COMMANDS), 'command')}; settings are written key=value")
+    return say(f"attn-exp {version()}") if "--version" in words else answer(words)
 
 
 def version() -> str:
@@ -89,10 +84,11 @@ def version() -> str:
         return "from a checkout that is not installed"
 
 
-def answer(asked: Asked) -> int:
-    """Do what a command line asks for, and return the exit code."""
-    from attn_exp.config import command_line  # noqa: PLC0415 - as above
+def answer(words: Sequence[str]) -> int:
+    """Do what settings and options ask for, and return the exit code."""
+    from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
 
+    asked = command_line.understood(words)
     match asked:
         case command_line.Once(config, repeat):
             return execute(config, repeat)
@@ -134,15 +130,14 @@ def execute_many(words: Sequence[str], folders: Sequence[str]) -> int:
 
 def members() -> Mapping[str, Sequence[str]]:
     """Return the names that some settings may have: those of files of the project."""
-    from attn_exp.config.schema import PRESETS  # noqa: PLC0415 - `--help` alone asks
-    from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415
+    from attn_exp.experiment import checks, library_conventions  # noqa: PLC0415 - `--help` alone asks
     from attn_exp.problem import generators  # noqa: PLC0415
     from attn_exp.rules import names  # noqa: PLC0415
     from attn_exp.sweeps import engines  # noqa: PLC0415
 
     conventions = tuple(name for name in library_conventions.CONVENTIONS if name != "none")
     chosen = {"normalizer": names("normalizer"), "convention": conventions, "check": checks.NAMES}
-    return chosen | {"engine": engines.NAMES, "generator": tuple(generators.GENERATORS), "preset": tuple(PRESETS)}
+    return chosen | {"engine": engines.NAMES, "generator": tuple(generators.GENERATORS)}
 
 
 def say(text: str) -> int:
@@ -237,3 +232,6 @@ COMMANDS = {
     "rerun": Command("sweeps.rerun:rerun", 1, 3, RERUN, "a run again, or a sweep's point as a run"),
 }
 """What `attn-exp NAME` does. A new command is a function in its room, and its line here."""
+
+COMMANDS_ELSEWHERE = {"list": "runs", "ls": "runs", "show": "open", "diff": "compare", "sweep": "-m"}
+"""What other programs call a command, and what is written here."""

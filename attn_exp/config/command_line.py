@@ -192,25 +192,18 @@ def shown_by_hydra(given: Namespace, folders: Sequence[str]) -> str:
     """Return what an option of Hydra's own prints."""
     words = given.overrides
     register_schema()
-    with (
-        what_hydra_stumbles_over(),
-        opened(folders, words, whole=True) as hydra,
-        environment(any("oc.env" in word for word in words)),
-    ):
+    with what_hydra_stumbles_over(), opened(folders, words, whole=True) as hydra, environment(words):
         if given.shell_completion:
             return printed(lambda: hydra.shell_completion("config", words))
         check_choices(words, folders)
         composed = composed_once(words)
         if given.cfg:
-            return configuration(hydra.get_sanitized_cfg(with_hydra(composed), given.cfg), given.package, given.resolve)
+            HydraConfig.instance().set_config(composed)  # whose interpolations may ask for Hydra's own settings
+            OmegaConf.set_readonly(composed.hydra, None)
+            return configuration(hydra.get_sanitized_cfg(composed, given.cfg), given.package, given.resolve)
         if given.info:
             return printed(lambda: hydra.show_info(given.info, "config", words))
         return printed(lambda: hydra.hydra_help("config", option_parser(_get_completion_help()), given))
-
-
-def reads(words: Sequence[str]) -> bool:
-    """Say whether words that the user typed read the environment."""
-    return any("oc.env" in word for word in words)
 
 
 def printed(print_it: Callable[[], None]) -> str:
@@ -221,13 +214,6 @@ def printed(print_it: Callable[[], None]) -> str:
         except ValueError as error:
             raise UserError(str(error)) from error
     return output.getvalue().removesuffix("\n")
-
-
-def with_hydra(composed: DictConfig) -> DictConfig:
-    """Return a configuration whose interpolations may ask for Hydra's own settings."""
-    HydraConfig.instance().set_config(composed)
-    OmegaConf.set_readonly(composed.hydra, None)
-    return composed
 
 
 def configuration(composed: DictConfig, package: str | None, resolve: bool) -> str:
@@ -264,11 +250,7 @@ def launch(asked: ManyByHydra, check: Callable[[Config], object], run: Callable[
 
     words = [*map(known_to_hydra, asked.words), "hydra.mode=MULTIRUN"]
     register_schema()
-    with (
-        in_users_words(),
-        opened(asked.folders, asked.words) as hydra,
-        environment(any("oc.env" in word for word in words)),
-    ):
+    with in_users_words(), opened(asked.folders, asked.words) as hydra, environment(words):
         check_choices(asked.words, asked.folders)
         check(settings(composed_once(first_job(asked.words, hydra.config_loader))))  # before Hydra makes a folder
         composed_once(words, RunMode.MULTIRUN)

@@ -31,7 +31,6 @@ from attn_exp.config.spelling import Repeat, known_to_hydra, quoted
 from attn_exp.errors import UserError, brief
 
 NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"
-ENVIRONMENT = "oc.env"
 SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and marks mean nothing."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
@@ -54,7 +53,7 @@ def values(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) 
     """Return the plain values of a configuration, before anything checks them."""
     check_folders(folders)
     register_schema()
-    with opened(folders, words), environment(typed and any(ENVIRONMENT in word for word in words)):
+    with opened(folders, words), environment(words if typed else ()):
         check_choices(words, folders)
         settings = plain(composed_once(words))
         return own_code.mark_named(settings, words) if typed else settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -34,13 +34,9 @@ def check_keys(schema: type, values: Any, path: str) -> None:
             choices = [f"{path}{name}" for name in names]
             raise UserError(unknown(f"{path}{key}", choices, "setting") if names else f"{path[:-1]} has no settings")
     for field in fields(schema):
-        if is_needed(field) and field.name not in values:
+        needed = field.default is MISSING and field.default_factory is MISSING
+        if needed and field.name not in values:
             raise UserError(f"{path}{field.name} is missing")
-
-
-def is_needed(field: Field[Any]) -> bool:
-    """Say whether a field has no default."""
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def kind_of(annotation: Any) -> Kind:

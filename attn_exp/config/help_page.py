@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from attn_exp import registry
 from attn_exp.config.choices import OPEN, default_settings, groups
 from attn_exp.config.kinds import Says
-from attn_exp.config.schema import Config, Figures, Report, Sweep
+from attn_exp.config.schema import PRESETS, Config, Figures, Report, Sweep
 from attn_exp.errors import shown
 
 PAGE = """attn_exp: attention, computed in several forms, each checked against a reference, and told apart.
@@ -46,6 +46,7 @@ class Line:
 
 def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands: Sequence[str]) -> str:
     """Return the whole page; `members` are the names that a setting may have, where they are files of the project."""
+    members = {**members, "preset": tuple(PRESETS)}
     settings = [line for line in lines(Config, members) if line.name not in groups()]
     figures = [*lines(Report, members, "report."), *lines(Figures, members, "figures.")]
     return PAGE.format(
@@ -70,24 +71,20 @@ def member_lines(package: str, name: str, member: registry.Member) -> Iterator[L
     kind = next(kind for kind, home in registry.PACKAGES.items() if home == package)
     group = "variant" if kind == "form" else kind
     if not member.alias:
-        documented = (member.value.__doc__ or "") if isinstance(member.value, type) else ""
-        yield Line(f"{group}={name}", first_sentence(documented) or f"from {member.origin.name}", "")
+        line = ((member.value.__doc__ or "") if isinstance(member.value, type) else "").strip().partition("\n")[0]
+        own = "" if re.fullmatch(r"\w+\(.*\)", line) else line  # a dataclass makes that one of its fields
+        yield Line(f"{group}={name}", own or f"from {member.origin.name}", "")
         for key, value in default_settings(member.value).items() if isinstance(member.value, type) else ():
             default = "" if value == OPEN else shown(value)
             yield Line(f"{group}.{name}.{key}", "a setting of it" if default else "must be given", default)
 
 
-def first_sentence(text: str) -> str:
-    """Return the first line of a docstring; nothing of one that a dataclass makes of its fields."""
-    line = text.strip().partition("\n")[0]
-    return "" if re.fullmatch(r"\w+\(.*\)", line) else line
-
-
 def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") -> list[Line]:
     """Return a line for each field of a schema that says what it means."""
     hints = get_type_hints(schema, include_extras=True)
+    spoken = {setting: " or ".join([", ".join(names[:-1]), names[-1]]) for setting, names in members.items()}
     return [
-        Line(path + field.name, says.meaning.format(**spoken(members)), default(field, says))
+        Line(path + field.name, says.meaning.format(**spoken), default(field, says))
         for field in fields(schema)
         for says in meanings(hints[field.name])
     ]
@@ -107,11 +104,6 @@ def default(field: Field[Any], says: Says) -> str:
     if says.unset or field.default is MISSING or is_dataclass(field.default):
         return says.unset
     return shown(field.default) if field.default not in (None, "", ()) else ""
-
-
-def spoken(members: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the names of each setting's members as a reader says them: one, another or a third."""
-    return {setting: " or ".join([", ".join(names[:-1]), names[-1]]) for setting, names in members.items()}
 
 
 def listed(several: Sequence[Line]) -> str:

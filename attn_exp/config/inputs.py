@@ -177,6 +177,3 @@ class Model:
     tokens: Annotated[tuple[int, ...], list_of_numbers(at_least(0), "token ids, such as [101,7592,102]")] | None = None
     patches: str | None = None
     layer: Annotated[int, at_least(0)] = 0
-
-
-# Annotations are read when the class is made, not kept as text, as in `schema`.

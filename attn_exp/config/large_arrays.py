@@ -17,11 +17,7 @@ MARK = "array"
 
 def name_of(array: Array) -> str:
     """Return what tells an array from all others: a hash of its type, its shape and its numbers."""
-    import numpy as np  # noqa: PLC0415 - few settings hold a large array, and `--cfg` needs NumPy for nothing else
-
-    digest = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:32]
+    return hashlib.sha256(f"{array.dtype.str} {array.shape}".encode() + array.tobytes()).hexdigest()[:32]
 
 
 def as_numbers(value: Any) -> Array | None:
@@ -29,7 +25,7 @@ def as_numbers(value: Any) -> Array | None:
     listed = isinstance(value, list | tuple)
     if (listed and count(value) <= MOST_NUMBERS) or not (listed or hasattr(value, "shape")):
         return None
-    import numpy as np  # noqa: PLC0415 - as above
+    import numpy as np  # noqa: PLC0415 - few settings hold a large array, and `--cfg` needs NumPy for nothing else
 
     if not listed:
         return value if isinstance(value, np.ndarray) and value.size > MOST_NUMBERS else None

@@ -293,15 +293,15 @@ def from_outside(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]
 
 
 @contextmanager
-def environment(readable: bool) -> Iterator[None]:
-    """Let `${oc.env:NAME}` be what it says only where `readable`; a file of somebody else's must not read it."""
+def environment(words: Sequence[str]) -> Iterator[None]:
+    """Let `${oc.env:NAME}` be what it says only where words name it; a file of somebody else's must not read it."""
 
     def refuse(*names: str) -> str:
         raise UserError(
             f"${{{ENVIRONMENT}:{names[0]}}}: the environment is read where you write so yourself, not from a file"
         )
 
-    if not readable:
+    if not any(ENVIRONMENT in word for word in words):
         OmegaConf.register_new_resolver(ENVIRONMENT, refuse, replace=True)
     try:
         yield

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from attn_exp import forms
 from attn_exp.config.schema import Config
@@ -16,16 +15,13 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import embedded_once, keep
 from attn_exp.experiment.measuring import distance, make_rows
 from attn_exp.experiment.progress import Progress
-from attn_exp.experiment.row import Distance
+from attn_exp.experiment.row import Agreement, Distance
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.left_to_model import Pass, ask_model
 from attn_exp.problem.problem import Problem, build
 from attn_exp.reference import oracle
-
-if TYPE_CHECKING:
-    from attn_exp.experiment.documents.agreement import Agreement
 
 
 def compare(config: Config, bind: Bind | None = None) -> Comparison:

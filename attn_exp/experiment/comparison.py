@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attn_exp.config.schema import Config
-from attn_exp.experiment.row import Distance, Row
+from attn_exp.experiment.row import Agreement, Distance, Row
 from attn_exp.experiment.timing import Timing
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
@@ -15,7 +15,6 @@ from attn_exp.problem.problem import Problem
 
 if TYPE_CHECKING:
     from attn_exp.experiment.checks.check import Finding
-    from attn_exp.experiment.documents.agreement import Agreement
     from attn_exp.experiment.verdict import Verdict
 
 

@@ -184,3 +184,21 @@ class Distance:
     cosine: float
     sameness: str = ""
     differs_at: str = ""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One printed quantity beside the computed one: `agrees` iff the largest difference is within the tolerance.
+
+    Where the numbers have tolerances of their own, the difference and tolerance shown are those of the number whose
+    difference is largest in units of its tolerance. Both are NaN where another count of numbers is printed, which
+    `computed` says.
+    """
+
+    quantity: str
+    printed: str
+    computed: str
+    largest_difference: float
+    tolerance: float
+    agrees: bool
+    note: str

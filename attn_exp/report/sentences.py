@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +19,11 @@ from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.row import Row
+from attn_exp.experiment.row import Agreement, Row
 from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.experiment.settling import pinned_or_run
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
-
-if TYPE_CHECKING:
-    from attn_exp.experiment.documents.agreement import Agreement
 
 
 def who_agrees(rows: Sequence[Row]) -> str:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from attn_exp.experiment.column import at_depth
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.row import COLUMNS
+from attn_exp.experiment.row import COLUMNS, Agreement
 from attn_exp.report import sentences, words
 from attn_exp.report.escapes import plain, visible
 from attn_exp.report.numbers import brief
 from attn_exp.report.sentences import agreed, who_agrees
-
-if TYPE_CHECKING:
-    from attn_exp.experiment.documents.agreement import Agreement
 
 NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in column.shown}
 """Fields of a row that a terminal shows side by side; the type is left out where it is float64."""

@@ -89,7 +89,8 @@ def entries(output_dir: Path, there: Folders) -> list[Entry]:
     every = [*kept.values(), *(entry for entry in fresh if entry is not None)]
     complete = [entry for entry in every if entry.status == COMPLETE]
     if {entry.folder: entry for entry in complete} != known:
-        remember(output_dir, complete)
+        records = {"entries": [vars(entry) for entry in complete]}
+        machine.write(output_dir / REMEMBERED, json.dumps(records, separators=(",", ":")).encode())
     return sorted(every, key=lambda entry: (entry.when, entry.folder), reverse=True)
 
 
@@ -153,12 +154,6 @@ def remembered(output_dir: Path) -> dict[str, Entry]:
     names = [field.name for field in fields(Entry)]
     entries = [Entry(**{name: record[name] for name in names} | {"words": tuple(record["words"])}) for record in known]
     return {entry.folder: entry for entry in entries if entry.page in ("", *PAGES)}
-
-
-def remember(output_dir: Path, complete: Sequence[Entry]) -> None:
-    """Keep what complete runs and sweeps say of themselves, for the next look."""
-    records = {"entries": [vars(entry) for entry in complete]}
-    machine.write(output_dir / REMEMBERED, json.dumps(records, separators=(",", ":")).encode())
 
 
 def named_output_dir(words: Sequence[str]) -> Path:

@@ -23,7 +23,7 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, reason
 from attn_exp.experiment import checks
 from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.experiment.row import Distance, Row
+from attn_exp.experiment.row import Agreement, Distance, Row
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing
 from attn_exp.experiment.variant import Settled
@@ -137,7 +137,7 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
         rows=rows,
         distances=table(folder, "distances.csv", Distance),
         traces={name: stored_arrays.trace_from(stored, name) for name in config.variant},
-        published=table(folder, "published.csv", agreement()) if config.published else (),
+        published=table(folder, "published.csv", Agreement) if config.published else (),
         verdicts=recorded_code.read_verdicts(folder),
         checks=tuple(
             checks.restored(name, table(folder, f"{name}.csv", checks.load(name).record))
@@ -145,13 +145,6 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
             if not registry.is_absent(checks.__name__, name)
         ),
     )
-
-
-def agreement() -> type:
-    """Return what a line of `published.csv` is."""
-    from attn_exp.experiment.documents.agreement import Agreement  # noqa: PLC0415 - most runs repeat no document
-
-    return Agreement
 
 
 def variants_from(config: Config, problem: Problem, rows: Sequence[Row]) -> tuple[Settled, ...]:
@@ -185,7 +178,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
         "timings.csv": (Timing, run.timings),
     }
     if comparison.config.published:
-        tables["published.csv"] = (agreement(), comparison.published)
+        tables["published.csv"] = (Agreement, comparison.published)
     tables |= {f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks}
     for name, (schema, rows) in tables.items():
         rendering.write_text(folder / name, records.written(schema, rows))

@@ -34,10 +34,6 @@ LONGEST_WORD = 2000
 """A word of more characters names its array, if it holds one."""
 
 
-def is_array_name(key: str) -> bool:
-    return key in (*INPUTS, *MATRICES, *BIASES)
-
-
 def split_arrays(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the input's arrays and the projections', as plain lists."""
     inputs = {key: as_plain(value) for key, value in settings.items() if key in INPUTS}

@@ -49,7 +49,7 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         UserError: a value of the wrong kind, an interval, or settings that cannot be swept.
     """
     register_schema()
-    with in_users_words(), opened(folders, words) as hydra, environment(any("oc.env" in word for word in words)):
+    with in_users_words(), opened(folders, words) as hydra, environment(words):
         loader = hydra.config_loader
         composer = Composer(loader, words)
         given = {override.get_key_element(): override for override in typed_settings(words, loader)}

@@ -18,6 +18,7 @@ from attn_exp.sweeps import collect, manifest, overview
 from attn_exp.sweeps.answers.answers import EFFECT, SHARE, effect_records, effects_table, share_records, shares_table
 from attn_exp.sweeps.answers.totals import Summary, summarized
 from attn_exp.sweeps.parquet import kinds
+from attn_exp.sweeps.sweep import sweep
 from attn_exp.sweeps.task import row_columns
 
 if TYPE_CHECKING:
@@ -144,6 +145,19 @@ def frame_of(lines: Sequence[Sequence[Any]], columns: Sequence[str]) -> pd.DataF
     import pandas as pd  # noqa: PLC0415 - slow to import
 
     return pd.DataFrame(lines, columns=list(columns))
+
+
+def compute(words: Sequence[str], folders: Sequence[str]) -> Swept:
+    """Run the sweep that the words of `-m` describe, and return what it found.
+
+    Raises:
+        UserError: as `sweep`; a folder that cannot be written to; or a sweep that only shows its plan.
+    """
+    outcome = sweep(words, folders)
+    if not outcome.kept:
+        dry = "sweep.dry_run=true computes nothing; python -m attn_exp -m prints its plan"
+        raise UserError(dry if outcome.text else f"{outcome.folder}: cannot be written to")
+    return load(outcome.folder)
 
 
 def load(folder: Path) -> Swept:

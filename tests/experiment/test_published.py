@@ -14,8 +14,8 @@ import pytest
 from attn_exp.config.schema import Published, read_config
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
-from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.documents.published import hold
+from attn_exp.experiment.row import Agreement
 from attn_exp.report.terminal import summary
 from tests.compose import comparison
 

@@ -16,7 +16,7 @@ from PIL import Image
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.experiment.documents.agreement import Agreement
+from attn_exp.experiment.row import Agreement
 from attn_exp.experiment.timing import measure
 from attn_exp.report import escapes, markdown, pixels, sentences, tables, views
 from attn_exp.report.numbers import kinds, minus

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp.config.spelling import Repeat
-from attn_exp.experiment.documents.agreement import Agreement
-from attn_exp.experiment.row import Row
+from attn_exp.experiment.row import Agreement, Row
 from attn_exp.report import sentences, terminal
 from attn_exp.report.escapes import plain
 from attn_exp.report.numbers import brief

@@ -18,9 +18,9 @@ from attn_exp.config.inputs import Embeddings, Projections
 from attn_exp.config.schema import Config, Published
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.experiment.documents import intervals
-from attn_exp.experiment.documents.agreement import Agreement
 from attn_exp.experiment.documents.printed import read, rewritten
 from attn_exp.experiment.executing import execute
+from attn_exp.experiment.row import Agreement
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace

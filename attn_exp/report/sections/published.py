@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from attn_exp.experiment.row import Agreement
 from attn_exp.report import words
 from attn_exp.report.numbers import brief
-from attn_exp.report.sentences import agreed
-
-if TYPE_CHECKING:
-    from attn_exp.experiment.documents.agreement import Agreement
-
 from attn_exp.report.sections.section import Material, Section
+from attn_exp.report.sentences import agreed
 
 PUBLISHED = (
     words.QUANTITY, "printed", "computed", words.LARGEST_DIFFERENCE, words.TOLERANCE, words.AGREES, "note",

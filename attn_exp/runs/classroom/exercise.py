@@ -103,9 +103,7 @@ class Exercise:
             rows = matrix["rows"] or [""] * len(matrix["cells"])
             heads = [matrix["name"], *(matrix["columns"] or [""] * len(matrix["cells"][0]))]
             parts.append(table(heads, [[row, *cells] for row, cells in zip(rows, matrix["cells"], strict=True)]))
-        wanted = "to fill in: {stages}, to {digits} decimals".format(
-            stages=", ".join(self.stages), digits=self.paper.digits
-        )
+        wanted = f"to fill in: {', '.join(self.stages)}, to {self.paper.digits} decimals"
         return "\n\n".join([*parts, wanted])
 
     def _repr_html_(self) -> str:

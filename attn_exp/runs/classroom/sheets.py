@@ -101,8 +101,7 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     first = asked.to / ("sheet.html" if len(keys) == 1 else "sheets")
     handed = asked.to / ("answers.csv" if len(keys) == 1 else "answers")
     count = f"{len(keys)} sheets" if len(keys) > 1 else "1 sheet"
-    grading = "to grade: attn-exp grade {answers} {key}".format(answers=handed, key=asked.to / "key")
-    return f"{count}\n{first}\n\n{grading}"
+    return f"{count}\n{first}\n\nto grade: attn-exp grade {handed} {asked.to / 'key'}"
 
 
 def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool) -> None:
