@@ -1,13 +1,15 @@
-"""The command line in this process: what it says to a user's mistake."""
+"""What is said to a user's mistake: by the command line in this process, or by a call."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from attn_exp import cli
+from attn_exp.errors import UserError
 
 
 def refused(words: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
@@ -20,3 +22,12 @@ def refused(words: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert printed.err.startswith("attn_exp: error: ")
     assert printed.err.count("\n") == 1
     return printed.err
+
+
+def refusal(call: Callable[..., object], *given: Any, **settings: Any) -> str:
+    """Return the one line that a call refuses what it is given with."""
+    with pytest.raises(UserError) as error:
+        call(*given, **settings)
+    message = str(error.value)
+    assert "\n" not in message
+    return message

@@ -12,6 +12,7 @@ from attn_exp import cli
 from attn_exp.config.compose import composed
 from attn_exp.config.inputs import PROJECTIONS
 from attn_exp.experiment.compare import compare
+from tests.refusal import refused
 
 
 @pytest.fixture(autouse=True)
@@ -89,12 +90,6 @@ def test_what_it_refuses_is_one_line_and_leaves_nothing(
     (place / "linked").mkdir()
     (place / "linked/experiment").symlink_to(place / "mine/experiment")
     before = sorted(place.rglob("*"))
-    monkeypatch.setattr("sys.argv", ["attn-exp", "new", *words.split()])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    printed = capsys.readouterr()
-    assert stop.value.code == cli.USAGE
-    assert (printed.out, printed.err.count("\n")) == ("", 1)
-    assert message in printed.err
+    assert message in refused(["new", *words.split()], monkeypatch, capsys)
     assert sorted(place.rglob("*")) == before
     assert (place / "mine/experiment/there.yaml").read_text(encoding="utf-8") == "head: 2\n"

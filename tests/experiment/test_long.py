@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from attn_exp.config.spelling import Repeat
-from attn_exp.errors import UserError
 from attn_exp.experiment import memory
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.progress import Progress
@@ -22,6 +21,7 @@ from attn_exp.forms import blockwise
 from attn_exp.runs import execution, store
 from tests import ROOT
 from tests.compose import config
+from tests.refusal import refusal
 from tests.report.render import drawings_of
 
 LONG = ("embeddings=random", "embeddings.tokens=300", "mask=causal", "report=none")
@@ -66,10 +66,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn(
 ) -> None:
     monkeypatch.setattr(memory, "free", lambda: 2 << 30)
     monkeypatch.setattr("attn_exp.experiment.compare.build", lambda config: pytest.fail("drawn"))
-    with pytest.raises(UserError) as error:
-        tabulate(config("embeddings=random", "embeddings.tokens=65536", *words))
-    assert told in str(error.value)
-    assert "2 GiB are free" in str(error.value) and "\n" not in str(error.value)
+    said = refusal(tabulate, config("embeddings=random", "embeddings.tokens=65536", *words))
+    assert told in said and "2 GiB are free" in said
 
 
 def test_free_memory_is_what_the_system_says() -> None:

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 import pytest
 
+from attn_exp.config.choices import choices
 from attn_exp.config.schema import Published, read_config
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
@@ -19,11 +20,6 @@ from attn_exp.experiment.row import Agreement
 from attn_exp.report.terminal import summary
 from tests.compose import comparison
 
-EXPERIMENTS = (
-    "attention_basics", "attention_flow", "attention_times_value", "classroom", "qk_transpose", "she_likes_coffee",
-    "the_cat_sat", "udl_multi_head", "udl_self_attention", "alibi_figure", "gpt_lecture", "journey_heads",
-    "journey_linear", "journey_multi_head", "journey_rand", "journey_simple",
-)  # fmt: skip
 NUMBER = re.compile(r"[-+]?\d*\.?\d+\.?(e-?\d+)?")
 
 run = functools.cache(comparison)
@@ -44,7 +40,7 @@ def broken(text: str, units: int) -> Iterator[str]:
         yield text[: found.start()] + written + text[found.end() :]
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.parametrize("experiment", choices("experiment"))
 def test_any_number_off_by_one_in_its_last_digit_disagrees(experiment: str) -> None:
     """Where the inputs are rounded, the last digit is no longer certain: then a number beyond twice the tolerance."""
     found = run(f"experiment={experiment}")

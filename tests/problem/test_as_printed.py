@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from attn_exp.config.compose import composed
-from attn_exp.errors import UserError
 from attn_exp.problem import input_files
 from attn_exp.problem.matrices import as_printed
 from attn_exp.problem.problem import build
+from tests.refusal import refusal
 
 X = np.random.default_rng(0).standard_normal((3, 4)).round(4)
 
@@ -71,6 +71,4 @@ def test_yaml_holds_it_as_a_block_of_text(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_matrix_is_told(text: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        as_printed(text, "embeddings.vectors")
-    assert message in str(error.value)
+    assert message in refusal(as_printed, text, "embeddings.vectors")

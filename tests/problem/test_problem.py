@@ -9,6 +9,7 @@ from attn_exp.arrays import draw
 from attn_exp.errors import UserError
 from attn_exp.problem.problem import Problem, build
 from tests.compose import config
+from tests.refusal import refusal
 
 
 def problem(*overrides: str) -> Problem:
@@ -109,6 +110,4 @@ def test_an_input_whose_scores_overflow_is_refused(largest: str) -> None:
     ],
 )
 def test_what_is_no_matrix_is_told_in_one_line(words: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        problem(*words.split())
-    assert message in str(error.value)
+    assert message in refusal(problem, *words.split())

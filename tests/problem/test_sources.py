@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.errors import UserError
 from attn_exp.experiment import memory
 from attn_exp.problem import sources
 from attn_exp.problem.problem import build
 from tests.compose import comparison, config
+from tests.refusal import refusal
 
 WAVES = '''
 """Waves: token t holds sin(t), sin(2 t), ... as often as there are columns."""
@@ -55,10 +55,8 @@ def waves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def refused(*words: str, act: Callable[..., object] = comparison) -> str:
-    with pytest.raises(UserError) as error:
-        act(*words)
-    message = str(error.value)
-    assert "\n" not in message and len(message) < 300
+    message = refusal(act, *words)
+    assert len(message) < 300
     return message
 
 

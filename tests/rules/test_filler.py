@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks._holes import Holes
 from attn_exp.rules.masks.padding import Padding
 from tests.compose import comparison
+from tests.refusal import refusal
 
 TEXT = ("embeddings=words", "embeddings.text=[CLS] she [PAD] likes tea [PAD] [PAD]", "mask=padding")
 KEPT = [0, 1, 3, 4]
@@ -83,9 +83,7 @@ def test_the_table_says_what_decides() -> None:
     ],
 )
 def test_what_names_no_filler_is_refused(words: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        comparison(*TEXT, words)
-    assert message in str(error.value)
+    assert message in refusal(comparison, *TEXT, words)
 
 
 def test_the_last_query_stands_beside_the_last_key_that_is_no_filler() -> None:

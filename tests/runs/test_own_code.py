@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import attn_exp
-from attn_exp import cli, own_code
+from attn_exp import cli, own_code, registry
 from attn_exp.config.compose import composed
 from attn_exp.errors import UserError
 from attn_exp.own_code import Named
 from attn_exp.runs import trust
+from tests.refusal import refusal
+from tests.runs.test_own_members import ALL, WITH
+from tests.runs.test_own_members import SPY as MEMBERS
 
 SPY = """
 from pathlib import Path
@@ -34,95 +39,114 @@ def attention(q, k, v):
 NAMED = ("variant=[matrix,mine]", "variant.mine.form=mine.py:attention")
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(SPY)
-    return tmp_path
-
-
-@pytest.fixture
-def ran(here: Path) -> Callable[[], bool]:
-    """Say whether the code ran since it was asked for the last time."""
-
-    def asked() -> bool:
-        mark = here / "ran"
-        was_there = mark.exists()
-        mark.unlink(missing_ok=True)
-        return was_there
-
-    return asked
+@pytest.fixture(autouse=True)
+def spy(here: Path) -> None:
+    (here / "mine.py").write_text(SPY)
 
 
 def newest(here: Path) -> Path:
     return (here / "outputs" / "latest").resolve()
 
 
-def a_run(*words: str) -> None:
-    assert cli.obey([*NAMED, "report=none", *words]) == 0
+@dataclass(frozen=True)
+class Kind:
+    """What `mine.py` brings: its text, the words and messages that name it, and what changes its numbers."""
+
+    text: str
+    words: tuple[str, ...]
+    name: str
+    change: tuple[str, str]
+
+
+KINDS = {
+    "function": Kind(SPY, NAMED, "mine.py:attention", ("/ np.sqrt(q.shape[-1])", "")),
+    "members": Kind(MEMBERS, (*WITH, *ALL), "mine.py", ("% self.step == 0", "> 99")),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, spy: None, here: Path) -> Kind:
+    """Write each kind of code as `mine.py`."""
+    found = KINDS[request.param]
+    (here / "mine.py").write_text(found.text)
+    return found
+
+
+def swept(kind: Kind, engine: str = "serial") -> list[str]:
+    sweep = ("-m", "seed=0,1", "sweep.name=s", f"sweep.engine={engine}", "sweep.workers=2", "report=none")
+    return [*kind.words, *sweep]
+
+
+def test_what_is_on_disk_is_shown_without_any_code(here: Path, ran: Callable[[], bool], kind: Kind) -> None:
+    assert cli.obey([*kind.words, "report=tables"]) == 0
+    assert ran()
+    folder = newest(here)
+    before = (folder / "report.md").read_text()
+    assert "mine" in before
+    for _ in range(2):
+        for words in (["report", str(folder)], ["index"], ["runs"]):
+            cli.obey(words)
+            assert not ran()
+        assert (folder / "report.md").read_text() == before
+        (here / "mine.py").unlink(missing_ok=True)
+    assert not registry.OUTSIDE
+
+
+def test_a_run_is_repeated_where_its_code_is_asked_for(
+    here: Path, ran: Callable[[], bool], kind: Kind, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.obey([*kind.words, "report=none"]) == 0
+    assert ran()
+    folder, table = str(newest(here)), (newest(here) / "comparison.csv").read_bytes()
+    with pytest.raises(UserError, match=f"it runs code, {re.escape(kind.name)}; look at it, then add --own-code"):
+        cli.obey(["rerun", folder])
+    assert not ran()
+    cli.obey(["rerun", folder, "--own-code"])
+    assert ran()
+    assert f"running {kind.name}, unchanged" in capsys.readouterr().err
+    assert (newest(here) / "comparison.csv").read_bytes() == table
+    (here / "mine.py").write_text(kind.text + "\n# changed\n")
+    cli.obey(["rerun", folder, "--own-code"])
+    assert f"running {kind.name}, whose file has changed since" in capsys.readouterr().err
+
+
+def test_a_point_of_a_sweep_is_repeated_where_its_code_is_asked_for(
+    here: Path, ran: Callable[[], bool], kind: Kind
+) -> None:
+    assert cli.obey(swept(kind, "process")) == 0
+    assert ran()
+    folder = "outputs/sweeps/s"
+    for command in ("collect", "status", "report"):
+        cli.obey([command, folder])
+        assert not ran()
+    with pytest.raises(UserError, match=f"it runs code, {re.escape(kind.name)}; .*--own-code"):
+        cli.obey(["rerun", folder, "1"])
+    assert not ran()
+    cli.obey(["rerun", folder, "1", "--own-code"])
+    assert ran()
+
+
+def test_a_sweep_computes_again_what_the_code_has_changed(
+    here: Path, kind: Kind, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = here / "outputs/sweeps/s/results.csv"
+    cli.obey(swept(kind))
+    before = table.read_text()
+    cli.obey(swept(kind))
+    assert "2 cached" in capsys.readouterr().err
+    (here / "mine.py").write_text(kind.text.replace(*kind.change))
+    cli.obey(swept(kind))
+    assert "0 cached" in capsys.readouterr().err
+    assert table.read_text() != before
 
 
 def test_a_run_records_file_and_hash(here: Path, ran: Callable[[], bool]) -> None:
-    a_run()
+    assert cli.obey([*NAMED, "report=none"]) == 0
     assert ran()
     (record,) = json.loads((newest(here) / "run.json").read_text())["code"]
     assert record["form"] == "mine.py:attention"
     assert Path(record["file"]) == here / "mine.py"
     assert record["sha256"] == hashlib.sha256(SPY.encode()).hexdigest()
-
-
-def test_a_report_runs_no_code_and_needs_none(here: Path, ran: Callable[[], bool]) -> None:
-    a_run("report=tables")
-    ran()
-    folder = newest(here)
-    before = (folder / "report.md").read_text()
-    cli.obey(["report", str(folder)])
-    assert not ran()
-    assert (folder / "report.md").read_text() == before
-    (here / "mine.py").unlink()
-    cli.obey(["report", str(folder)])
-    assert "mine" in (folder / "report.md").read_text()
-
-
-def test_a_run_is_repeated_where_its_code_is_asked_for(
-    here: Path, ran: Callable[[], bool], capsys: pytest.CaptureFixture[str]
-) -> None:
-    a_run()
-    ran()
-    folder = str(newest(here))
-    with pytest.raises(UserError, match=r"it runs code, mine\.py:attention; look at it, then add --own-code"):
-        cli.obey(["rerun", folder])
-    assert not ran()
-    cli.obey(["rerun", folder, "--own-code"])
-    assert ran()
-    assert "running mine.py:attention, unchanged" in capsys.readouterr().err
-    (here / "mine.py").write_text(SPY + "\n")
-    cli.obey(["rerun", folder, "--own-code"])
-    assert "mine.py:attention, whose file has changed since" in capsys.readouterr().err
-
-
-def test_a_point_of_a_sweep_is_repeated_where_its_code_is_asked_for(here: Path, ran: Callable[[], bool]) -> None:
-    assert cli.obey(["-m", *NAMED, "seed=0,1", "sweep.name=s", "sweep.engine=serial", "report=none"]) == 0
-    assert ran()
-    folder = "outputs/sweeps/s"
-    for words in (["rerun", folder, "1"], ["collect", folder], ["status", folder]):
-        try:
-            cli.obey(words)
-        except UserError as error:
-            assert words[0] == "rerun" and "--own-code" in str(error)
-        assert not ran()
-    cli.obey(["rerun", folder, "1", "--own-code"])
-    assert ran()
-
-
-def test_a_sweep_computes_again_what_the_code_has_changed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["-m", *NAMED, "seed=0,1", "sweep.name=s", "sweep.engine=serial", "report=none"]
-    cli.obey(words)
-    cli.obey(words)
-    assert "2 cached" in capsys.readouterr().err
-    (here / "mine.py").write_text(SPY.replace("/ np.sqrt(q.shape[-1])", ""))
-    cli.obey(words)
-    assert "0 cached" in capsys.readouterr().err
 
 
 def hostile_yaml(here: Path) -> list[str]:
@@ -145,9 +169,7 @@ def hostile_yaml(here: Path) -> list[str]:
     ],
 )
 def test_a_shared_folder_of_yaml_starts_no_code(here: Path, ran: Callable[[], bool], more: tuple[str, ...]) -> None:
-    with pytest.raises(UserError) as refused:
-        cli.obey([*hostile_yaml(here), *more])
-    assert "\n" not in str(refused.value)
+    refusal(cli.obey, [*hostile_yaml(here), *more])
     assert not ran()
 
 

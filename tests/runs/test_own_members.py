@@ -79,24 +79,9 @@ ALL = ["mask=mine", "score=mine", "position=mine", "normalizer=mine", "metrics=s
 WITH = ("--with", "mine.py")
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(SPY)
-    return tmp_path
-
-
-@pytest.fixture
-def ran(here: Path) -> Callable[[], bool]:
-    """Say whether the code ran since it was asked for the last time."""
-
-    def asked() -> bool:
-        mark = here / "ran"
-        was_there = mark.exists()
-        mark.unlink(missing_ok=True)
-        return was_there
-
-    return asked
+@pytest.fixture(autouse=True)
+def spy(here: Path) -> None:
+    (here / "mine.py").write_text(SPY)
 
 
 def newest(here: Path) -> Path:
@@ -118,38 +103,6 @@ def test_a_run_records_file_hash_and_command(here: Path) -> None:
     loaded = attn_exp.load(newest(here))
     assert isinstance(loaded, attn_exp.Result)
     assert loaded.command == about(here)["command"]
-
-
-def test_what_is_on_disk_is_shown_without_any_code(here: Path, ran: Callable[[], bool]) -> None:
-    assert cli.obey([*WITH, *ALL, "report=tables"]) == 0
-    assert ran()
-    folder = newest(here)
-    before = (folder / "report.md").read_text()
-    (here / "mine.py").rename(here / "elsewhere.py")
-    for words in (["report", str(folder)], ["index"], ["runs"]):
-        cli.obey(words)
-        assert not ran()
-    assert (folder / "report.md").read_text() == before
-    assert not registry.OUTSIDE
-
-
-def test_a_run_is_repeated_where_its_code_is_asked_for(
-    here: Path, ran: Callable[[], bool], capsys: pytest.CaptureFixture[str]
-) -> None:
-    cli.obey([*WITH, *ALL, "report=none"])
-    ran()
-    folder, table = str(newest(here)), (newest(here) / "comparison.csv").read_bytes()
-    with pytest.raises(UserError, match=r"it runs code, mine\.py; look at it, then add --own-code"):
-        cli.obey(["rerun", folder])
-    assert not ran()
-    cli.obey(["rerun", folder, "--own-code"])
-    assert ran()
-    assert "running mine.py, unchanged" in capsys.readouterr().err
-    assert (newest(here) / "comparison.csv").read_bytes() == table
-    assert about(here)["with"][0]["name"] == "mine.py"
-    (here / "mine.py").write_text((here / "mine.py").read_text() + "\n# changed\n")
-    cli.obey(["rerun", folder, "--own-code"])
-    assert "running mine.py, whose file has changed since" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -189,29 +142,6 @@ def test_a_folder_of_yaml_names_no_file(here: Path, ran: Callable[[], bool]) -> 
     assert not ran()
     assert cli.obey([*WITH, "--config-dir", "conf", "mask=mine", "report=none"]) == 0
     assert about(here)["command"].startswith("python -m attn_exp --with mine.py --config-dir conf ")
-
-
-def test_a_sweep_knows_them_and_a_point_asks(here: Path, ran: Callable[[], bool]) -> None:
-    sweep = [*WITH, "-m", "mask=mine,causal", "seed=0,1", "sweep.name=s", "report=none", "sweep.workers=2"]
-    assert cli.obey([*sweep, "sweep.engine=process"]) == 0
-    ran()
-    for words in (["collect", "outputs/sweeps/s"], ["status", "outputs/sweeps/s"], ["report", "outputs/sweeps/s"]):
-        cli.obey(words)
-        assert not ran()
-    with pytest.raises(UserError, match=r"it runs code, mine\.py"):
-        cli.obey(["rerun", "outputs/sweeps/s", "1"])
-    assert not ran()
-    cli.obey(["rerun", "outputs/sweeps/s", "1", "--own-code"])
-    assert ran()
-
-
-def test_a_sweep_computes_again_what_the_file_has_changed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep = [*WITH, "-m", "mask=mine", "seed=0,1", "sweep.name=s", "sweep.engine=serial", "report=none"]
-    cli.obey(sweep)
-    table = (here / "outputs/sweeps/s/results.csv").read_text()
-    (here / "mine.py").write_text((here / "mine.py").read_text().replace("% self.step == 0", "> 99"))
-    cli.obey(sweep)
-    assert (here / "outputs/sweeps/s/results.csv").read_text() != table
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ from attn_exp.forms import matrix
 from attn_exp.runs import execution, reader
 from tests.compose import config
 from tests.long import thinned
+from tests.refusal import refused
 
 KNOWN = (
     "choose one of figures.format, figures.preset, figures.width, figures.height, figures.font, figures.font_size, "
@@ -161,11 +162,7 @@ def test_a_wrong_command_is_one_line_and_2(
     words: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["attn-exp", *words.split()])
-    with pytest.raises(SystemExit) as stopped:
-        cli.main()
-    assert stopped.value.code == 2
-    assert capsys.readouterr().err == f"attn_exp: error: {said}\n"
+    assert refused(words.split(), monkeypatch, capsys) == f"attn_exp: error: {said}\n"
 
 
 def test_each_command_says_how_it_is_used(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from attn_exp import cli, registry
+from attn_exp import registry
 from attn_exp.experiment.compare import compare
 from attn_exp.machine import SPARE
 from attn_exp.sweeps import engines
 from tests import ROOT
 from tests.compose import config
-from tests.sweeps.command import HELD, alive, children, manifest, results, run, start, the_sweep, wait_until
+from tests.sweeps.command import HELD, alive, children, manifest, quickly, results, run, start, the_sweep, wait_until
 
 Quick = Callable[..., tuple[str, str]]
 
@@ -27,25 +27,9 @@ SLOW = ("-m", "embeddings=random", "embeddings.tokens=20", "embeddings.d_model=8
 
 
 @pytest.fixture
-def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Quick:
-    """A command in this process, on the serial engine, with its exit code: what it printed on stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    for name in cli.BLAS_THREADS:
-        monkeypatch.setenv(name, "1")
-
-    def run_here(*words: str, code: int = 0) -> tuple[str, str]:
-        engine = ["sweep.engine=serial"] if "-m" in words and not any("sweep.engine" in word for word in words) else []
-        monkeypatch.setattr(sys, "argv", ["attn-exp", *words, *engine])
-        ended = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            ended = stop.code if isinstance(stop.code, int) else 1
-        printed = capsys.readouterr()
-        assert ended == code, printed
-        return printed.out, printed.err
-
-    return run_here
+def quick(tmp_path: Path) -> Quick:
+    """A command in this process and an empty folder, on the serial engine."""
+    return functools.partial(quickly, tmp_path)
 
 
 def table(folder: Path) -> bytes:

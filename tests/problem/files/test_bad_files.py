@@ -21,6 +21,7 @@ from attn_exp import cli
 from attn_exp.errors import UserError
 from attn_exp.problem import files
 from tests.long import thinned
+from tests.refusal import refused
 
 SQUARE: dict[str, Any] = {name: np.eye(4) for name in ("W_q", "W_k", "W_v")}
 
@@ -107,6 +108,14 @@ BYTES: dict[str, tuple[str, bytes, str]] = {
     "one axis": ("x.npy", npy(np.ones(3)), "holds an array of shape [3]; expected rows and columns"),
     "no rows": ("x.npy", npy(np.ones((0, 3))), "holds an array of shape [0, 3]; expected rows and columns"),
     "a number alone": ("x.npy", npy(np.array(3.0)), "expected"),
+    "nothing in an array": ("x.npy", b"", "x.npy: cannot be read"),
+    "words called npy": ("x.npy", b"not numbers", "x.npy: cannot be read"),
+    "words in an array": ("x.npy", npy(np.array([["a", "b"]])), "expected real numbers"),
+    "nothing in a table": ("x.csv", b"", "expected a list of rows"),
+    "names without numbers": ("x.csv", b"a\nb\n", "is empty: expected at least one number in each row"),
+    "a table without commas": ("x.csv", b"she 1 2\nlikes 3 4\n", "its first line has no comma, 'she 1 2'; put one"),
+    "a table with tabs": ("x.csv", b"1\t2\n3\t4\n", "its first line has no comma"),
+    "a long cell": ("x.csv", b"she," + b"1" * 200_000 + b"\n", "cannot be read (field larger than field limit"),
     "ragged table": ("x.csv", b"a,1,2\nb,3\n", "is ragged: rows of 2, 1 numbers"),
     "a word in a table": ("x.csv", b"a,1,2\nb,3,four\n", "row 1 holds 'four', which is not a number"),
     "not finite in a table": ("x.csv", b"a,1,2\nb,inf,3\n", "row 1, column 0 holds inf; expected finite numbers"),
@@ -183,16 +192,11 @@ def words_for(file: str) -> list[list[str]]:
 def told(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
     """Return the one line that a run is refused in; it has written nothing."""
     before = sorted(str(path) for path in Path().rglob("*"))
-    monkeypatch.setattr("sys.argv", ["attn-exp", *words])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    printed = capsys.readouterr()
-    assert stop.value.code == cli.USAGE
-    assert (printed.out, printed.err.count("\n")) == ("", 1)
-    assert len(printed.err) <= 310
+    line = refused(words, monkeypatch, capsys)
+    assert len(line) <= 310
     assert sorted(str(path) for path in Path().rglob("*")) == before
     assert not Path("boom").exists()
-    return printed.err
+    return line
 
 
 @pytest.mark.parametrize("name", thinned(BYTES, 3))
