@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,14 +64,15 @@ def drawn(views: Views) -> list[Drawn]:
     wanted, known = views.comparison.config.figures.format, figures.figures()
     made = figures.files(views, tuple(dict.fromkeys(("svg", *wanted))))
     return [
-        Drawn(name, known[name].caption, contents["svg"], as_files(name, contents, wanted), known[name].in_page)
+        Drawn(
+            name,
+            known[name].caption,
+            svg=contents["svg"],
+            files={f"figures/{name}.{form}": contents[form] for form in wanted},
+            in_page=known[name].in_page,
+        )
         for name, contents in made.items()
     ]
-
-
-def as_files(name: str, contents: Mapping[str, bytes], forms: Sequence[str]) -> dict[str, bytes]:
-    """Return a figure in the formats that were asked for, by the names of its files."""
-    return {f"figures/{name}.{form}": contents[form] for form in forms}
 
 
 def tables(run: Run) -> dict[str, bytes]:

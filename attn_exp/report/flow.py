@@ -153,11 +153,6 @@ def wide(text: str) -> float:
     return 72 * inches(text, LETTERS)
 
 
-def wide_symbol(symbol: str) -> float:
-    """Return how wide a symbol is, with the space after it: bold letters are an eighth wider."""
-    return 72 * 1.12 * inches(symbol, BOLD) + 4
-
-
 def fitted(text: str, room: float) -> str:
     """Return a text, shortened to this width."""
     return BY_TABLE.fitted(text, room * 8 / LETTERS / 72)
@@ -206,7 +201,9 @@ def levels(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterato
     if "context" in by:
         yield [box(by["context"], BROAD, ALONG)]
         if split.heads > 1:
-            yield [side_by_side_box(by["context"])]
+            many, rows, columns = by["context"].shape
+            whole = Box(TOGETHER, "context", "C", rows, many * columns, ALONG, BROAD, parts=many)
+            yield [written(whole, side_by_side(many, columns), words.SIDE_BY_SIDE, "")]
     if "output" in by:
         mixed = [projection(by, "o", RIGHT)] if "W_o" in by else []
         yield [box(by["output"], BROAD, ALONG), *mixed]
@@ -251,20 +248,14 @@ def side(step: Step, middle: int, split: Splitting, note: str) -> Box:
     return written(whole, step_said, whole.sizes, note) if step_said else whole
 
 
-def side_by_side_box(step: Step) -> Box:
-    """Return the box of the heads after they were put side by side again."""
-    many, rows, columns = step.shape
-    whole = Box(TOGETHER, "context", "C", rows, many * columns, ALONG, BROAD, parts=many)
-    return written(whole, side_by_side(many, columns), words.SIDE_BY_SIDE, "")
-
-
 def written(whole: Box, step_said: Sequence[Share], heading: str, note: str) -> Box:
     """Return a box with a line for each share below a heading that fits beside its symbol, and a note at the end."""
     room = whole.width - NARROW + INSIDE
     below = list(lines(step_said, room))
     if any(share.line not in below for share in step_said if share.becomes) and whole.name != TOGETHER:
         note = ", ".join(filter(None, [step_said[0].other, note]))
-    if wide_symbol(whole.symbol) + wide(heading) > room:
+    symbol = 72 * 1.12 * inches(whole.symbol, BOLD) + 4  # bold letters are an eighth wider, and a space follows
+    if symbol + wide(heading) > room:
         heading, below = words.COUNT_HEADS.format(count=whole.heads), [whole.size, *below]
     return whole._replace(heading=heading, shares=tuple(step_said), lines=(*below, *filter(None, [fitted(note, room)])))
 

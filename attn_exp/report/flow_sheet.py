@@ -165,7 +165,9 @@ def bands(title: str, flow: Flow, measure: Measure, longest: float) -> Bands:
 def least(plan: Bands) -> Room:
     """Return how much room a picture needs at least."""
     wide = max(map(in_line, ([width for _, width in plan.columns], widths(plan.chain), widths(plan.tail))))
-    return Room(wide + 2 * START, sum(heights_of(plan)) + (len(plan.rows) - 1) * ROWS_APART + 2 * BANDS_APART)
+    framed = LINE + 3 * FRAME if plan.several and plan.chain else 0
+    bands = [TITLE_ABOVE, sum(plan.heights), tallest(plan.chain), tallest(plan.tail), framed + EDGE]
+    return Room(wide + 2 * START, sum(bands) + (len(plan.rows) - 1) * ROWS_APART + 2 * BANDS_APART)
 
 
 def most(plan: Bands) -> float:
@@ -182,12 +184,6 @@ def widths(cards: Sequence[Card]) -> list[float]:
 def in_line(wide: Sequence[float]) -> float:
     """Return how wide cards are side by side."""
     return sum(wide) + GAP * (len(wide) - 1)
-
-
-def heights_of(plan: Bands) -> list[float]:
-    """Return how high the title, the three bands and the frame are."""
-    framed = LINE + 3 * FRAME if plan.several and plan.chain else 0
-    return [TITLE_ABOVE, sum(plan.heights), tallest(plan.chain), tallest(plan.tail), framed + EDGE]
 
 
 def tallest(cards: Sequence[Card]) -> float:

@@ -39,7 +39,8 @@ def index_page(listed: Sequence[Listed]) -> str:
     """Return the page: a table that needs nothing else, which its script makes sortable and filterable."""
     settings = [dict(keyed(entry.words)) for entry in listed]
     readable = [values for entry, values in zip(listed, settings, strict=True) if not entry.problem]
-    common = in_common(readable) if len(listed) > 1 else {}
+    first = readable[0] if len(listed) > 1 and readable else {}
+    common = {key: value for key, value in first.items() if all(values.get(key) == value for values in readable)}
     columns = differing(readable, common) if len(listed) > 1 else []
     titled = any(entry.title for entry in listed)
     heads = [
@@ -81,12 +82,6 @@ def keyed(settings: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def word(setting: tuple[str, str]) -> str:
     return "=".join(setting) if setting[1] else setting[0]
-
-
-def in_common(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the settings that all of them choose alike."""
-    first = settings[0] if settings else {}
-    return {key: value for key, value in first.items() if all(values.get(key) == value for values in settings)}
 
 
 def differing(settings: Sequence[Mapping[str, str]], common: Mapping[str, str]) -> list[str]:

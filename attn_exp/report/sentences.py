@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array
 from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
@@ -205,10 +204,9 @@ def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
     """Say at which stage one variant first differs from the first, and by how much there."""
     mine, theirs = (getattr(comparison.traces[side.variant], row.differs_at) for side in (row, first))
     filled = {"variant": row.variant, "first": first.variant, "stage": spoken(row.differs_at)}
-    if mine.shape == theirs.shape:
-        return "{variant} first differs from {first} in the {stage}, by up to {far:.2g}.".format(
-            far=distance_between(mine, theirs), **filled
-        )
+    if mine.shape == theirs.shape:  # a masked place, -inf in one alone, counts as far as the number in the other
+        far = largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (mine, theirs)))
+        return "{variant} first differs from {first} in the {stage}, by up to {far:.2g}.".format(far=far, **filled)
     if row.head == first.head:
         return "{variant} first differs from {first} in the {stage}.".format(**filled)
     return (
@@ -216,11 +214,6 @@ def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
         if row.head == 1
         else "{variant} first differs from {first} in the {stage}, which it splits into {heads} heads."
     ).format(heads=row.head, **filled)
-
-
-def distance_between(mine: Array, theirs: Array) -> float:
-    """Return the largest difference; a masked place, -inf in one alone, counts as far as the number in the other."""
-    return largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (mine, theirs)))
 
 
 def accuracy(rows: list[Row], queries: int = 0) -> str:

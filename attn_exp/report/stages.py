@@ -235,20 +235,15 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
     if stage == "logits":
         return scaling(comparison, settled)
     if stage in ("q", "k", "v") and "position" in settings:
-        named = positions_of(settled, values=stage == "v")
-        return f"with position={named}" if named else ""
+        named = zip(settled.positions, settled.words["position"].split(" + "), strict=False)
+        here = [word for position, word in named if position.changes_x or stage != "v"]  # what turns q and k leaves v
+        return f"with position={' + '.join(here)}" if here else ""
     if stage == "scores":
         return scores_that(comparison, settled, "pair")
     if stage == "capped":
         return scores_that(comparison, settled, "bend")
     added = (settings.get("mask", ""), scores_that(comparison, settled, "bias"))
     return ", ".join(filter(None, added)) if stage == "masked" else ""
-
-
-def positions_of(settled: Settled, values: bool) -> str:
-    """Return the positions that change queries and keys, or those that are added to x and so change `values` too."""
-    named = zip(settled.positions, settled.words["position"].split(" + "), strict=False)
-    return " + ".join(word for position, word in named if position.changes_x or not values)
 
 
 def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:
@@ -259,14 +254,12 @@ def scores_that(comparison: Comparison, settled: Settled, act: str) -> str:
 
 
 def acts(rule: Score, act: str, trace: Trace) -> bool:
-    """Say whether a rule does something; of one from outside the numbers tell it, as its code may not be at hand."""
+    """Say whether a rule does something; of one from outside the numbers tell it, as its code may not be at hand.
+
+    Then those of a stage are others than those of the one before, places that are masked aside.
+    """
     if type(rule).__module__.startswith(Score.__module__.removesuffix("score")):
         return getattr(type(rule), act) is not getattr(Score, act)
-    return acts_in(trace, act)
-
-
-def acts_in(trace: Trace, act: str) -> bool:
-    """Say whether the numbers of a stage are others than those of the one before, places that are masked aside."""
     pairs = {"bend": (trace.logits, trace.capped), "bias": (trace.capped, trace.masked)}
     before, after = pairs.get(act, (None, None))
     if before is None or after is None:

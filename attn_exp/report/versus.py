@@ -55,13 +55,13 @@ def versus_page(versus: Versus) -> str:
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds, "minus": minus}
     style, script = inline(template_text("report.css")), scripts("depth.js") if versus.deep else ""
-    shown = replace(versus, tables=tuple(map(as_pages_say, versus.tables)))
+    shown = replace(versus, tables=tuple(map(with_spoken_columns, versus.tables)))
     return environment.get_template("versus.html").render(
         versus=shown, style=Markup(style), script=Markup(script), policy=policy(style, script)
     )
 
 
-def as_pages_say(table: Table) -> Table:
+def with_spoken_columns(table: Table) -> Table:
     """Return a table with the columns of rows called as the page of a run has them, where files have underscores."""
     if table.name != "rows":
         return table

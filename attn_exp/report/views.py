@@ -12,7 +12,6 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.sharpness import SAME_WEIGHTS, Split, split
-from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
 from attn_exp.report.charts.widths import BY_TABLE, Lettering
@@ -73,14 +72,9 @@ def coarse_maps(comparison: Comparison) -> Iterable[tuple[str, Array]]:
     """Yield the block means `[h a c]` of each variant without weights, unless its blocks are single keys."""
     whole = len(comparison.problem.tokens), comparison.problem.keys
     for name, trace in comparison.traces.items():
-        heat = heat_of(trace)
+        heat = None if trace.summary is None else trace.summary.heat  # where a form was asked for block means
         if trace.weights is None and heat is not None and heat.shape[-2:] != whole:
             yield name, heat
-
-
-def heat_of(trace: Trace) -> Array | None:
-    """Return the means of the weights over blocks, where a form was asked for them."""
-    return None if trace.summary is None else trace.summary.heat
 
 
 def gathered(named: Iterable[tuple[str, Array]]) -> tuple[Panel, ...]:

@@ -300,18 +300,15 @@ def sums(comparison: Comparison, settled: Settled) -> tuple[Sum, ...]:
     if trace.weights is None or trace.context is None or settled.mistake != "none":
         return ()
     queries, keys = labels(comparison.problem)
-    whole = len(trace.weights) == 1 and not settled.output_projection
+    alone = len(trace.weights) == 1
+    name = "context" if settled.output_projection else "output"
     shown = max(1, CELLS // max(1, TERMS * len(queries)))
     return tuple(
-        sum_of(row, keys, "output" if whole else context_name(head, trace), token, query, head, trace.context)
+        sum_of(row, keys, name if alone else f"context {head + 1}", token, query, head, trace.context)
         for head, matrix in enumerate(trace.weights[:shown])
         for query, (token, row) in enumerate(zip(queries, matrix, strict=True))
         if query < SIDE
     )
-
-
-def context_name(head: int, trace: Trace) -> str:
-    return "context" if trace.weights is None or len(trace.weights) == 1 else f"context {head + 1}"
 
 
 def sum_of(row: Array, keys: Sequence[str], name: str, token: str, query: int, head: int, context: Array) -> Sum:

@@ -242,26 +242,18 @@ def of_stage(paper: Paper, stage: str) -> str:
     if stage == "output" and paper.turned and settled.output_projection:
         text = "output = W_oᵀ times the context of all heads, one below the other"
     if stage == "weights":
-        text = OTHER_WEIGHTS.get(settled.rules.normalizer.name, text) + extra_logit(paper)
+        extra = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
+        text = OTHER_WEIGHTS.get(settled.rules.normalizer.name, text)
+        text += f", one more logit in the sum: {extra}" if extra else ""
     logits = "logits" if paper.cap is None else "capped"
+    from_memory = stage in "kv" and paper.sheet.problem.memory is not None
     cap = "" if paper.cap is None else f"{paper.cap:.10g}"
     told = text.format(
-        side=stage, source=source_of_side(paper, stage), scale=scale_written(paper), cap=cap,
+        side=stage, source=words.MEMORY if from_memory else "x", scale=scale_written(paper), cap=cap,
         logits=logits, added=words.ADDED, projection=", times W_o" if settled.output_projection else "",
     )  # fmt: skip
     bias = "b_o" if stage == "output" and settled.output_projection else f"b_{stage}" if stage in "qkv" else ""
     return told + (f" + {bias}" if bias in projections else "") + turning(paper, stage)
-
-
-def source_of_side(paper: Paper, stage: str) -> str:
-    """Return what a side is a projection of."""
-    return words.MEMORY if stage in "kv" and paper.sheet.problem.memory is not None else "x"
-
-
-def extra_logit(paper: Paper) -> str:
-    """Return the logit of no key that takes part in the sum, or those of all heads."""
-    numbers = ", ".join(f"{number:.10g}" for number in dict.fromkeys(paper.extra))
-    return f", one more logit in the sum: {numbers}" if numbers else ""
 
 
 def turning(paper: Paper, stage: str) -> str:

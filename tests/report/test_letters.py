@@ -1,12 +1,20 @@
-"""Why rows share a letter, and how much of a long run was checked, in the words that a reader meets."""
+"""What a report says beside its numbers: whose tokens they are, why rows share a letter, what letters of axes mean."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from attn_exp.report import terminal
-from attn_exp.report.sentences import why_letters_are_shared
+from attn_exp import run
+from attn_exp.report import sentences, terminal, views
+from attn_exp.report.walk import axes_of, steps
+from attn_exp.runs import store
 from tests.compose import comparison
+from tests.report.render import drawings_of, markdown_of, page_of
+from tests.report.test_report import a_run
 
 CASES = {
     ("variant=[looped,matrix,scaled,multi_head]",): [
@@ -29,7 +37,7 @@ CASES = {
 
 @pytest.mark.parametrize(("words", "expected"), CASES.items(), ids=str)
 def test_why_rows_share_a_letter(words: tuple[str, ...], expected: list[str]) -> None:
-    assert why_letters_are_shared(comparison(*words)) == expected
+    assert sentences.why_letters_are_shared(comparison(*words)) == expected
 
 
 LONG = ("embeddings=random", "embeddings.tokens=2500", "embeddings.d_model=4", "variant=[blockwise]")
@@ -41,3 +49,81 @@ def test_the_terminal_says_how_many_queries_were_checked_where_it_was_not_all() 
     assert 0 < row.checked < 2500
     assert f" of the scalar reference at the {row.checked} of 2,500 queries that it checked." in terminal.summary(found)
     assert "scalar reference" not in terminal.summary(comparison("variant=[looped]"))
+
+
+MEMORY = ("embeddings.memory=[elle,aime,le,sucre]", "variant=[matrix]")
+PAST = ("embeddings=words", "embeddings.text=the cat the mat", "past=2", "mask=causal", "variant=[matrix]")
+
+
+def test_a_report_says_whose_tokens_ask_and_whose_are_looked_at() -> None:
+    said = "Queries come from x (3 tokens), keys and values from the memory (4 tokens)."
+    memory = a_run(comparison(*MEMORY))
+    for text in (markdown_of(memory), page_of(memory), terminal.summary(memory.comparison)):
+        assert said in text
+    said = "The first 2 of 4 tokens are past: they have keys and values, and only the last 2 have queries."
+    assert said in terminal.summary(comparison(*PAST)) and said in page_of(a_run(comparison(*PAST)))
+    assert sentences.whose_tokens(comparison("variant=[matrix]").problem) == ""
+
+
+def test_rows_are_queries_and_columns_keys() -> None:
+    page = page_of(a_run(comparison(*MEMORY)))
+    head = "".join(f'<th scope="col" data-k="{place}">{name}</th>' for place, name in enumerate(("elle", "aime")))
+    assert head in page and "Attention of 3 tokens over a memory of 4" in page
+    found = {step.stage: step for step in steps(comparison(*MEMORY), "matrix")}
+    assert found["memory"].tables[0].rows == found["k"].tables[0].rows == ("elle", "aime", "le", "sucre")
+    assert found["q"].tables[0].rows == ("she", "likes", "coffee")
+    assert found["k"].explained.formula == "K = X' W_k" and found["q"].explained.formula == "Q = X W_q"
+    names = [text.get_text() for text in drawings_of(comparison(*MEMORY))["weights"].texts]
+    assert "key (memory)" in names
+
+
+def test_a_token_has_one_label_as_query_and_as_key() -> None:
+    problem = comparison(*PAST).problem
+    assert views.labels(problem) == (("the#3", "mat"), ("the#1", "cat", "the#3", "mat"))
+    found = {step.stage: step for step in steps(comparison(*PAST), "matrix")}
+    assert found["x"].tables[0].rows == ("the#1", "cat", "the#3", "mat")
+    assert found["q"].explained.formula == "Q = X_new W_q" and found["k"].explained.formula == "K = X W_k"
+
+
+def test_metrics_that_need_one_sequence_say_why_they_are_blank() -> None:
+    found = comparison(*MEMORY, "metrics=[on_itself,on_previous,distance,looks_back,sink]").checks[0]
+    blank = {record.metric for record in found.records if np.isnan(record.value)}
+    assert blank == {"on_itself", "on_previous", "distance", "looks_back"}
+    assert "queries and keys are tokens of different inputs" in found.sentence
+
+
+def test_a_run_on_disk_keeps_memory_and_past(tmp_path: Path) -> None:
+    for words in (MEMORY, PAST):
+        saved = run(*words, f"output_dir={tmp_path}", "report=none")
+        loaded, before = store.load(saved.save()).comparison, saved.comparison
+        assert loaded.problem.past == before.problem.past
+        assert loaded.problem.key_tokens == before.problem.key_tokens
+        assert loaded.config.embeddings.memory == before.config.embeddings.memory
+        np.testing.assert_equal(loaded.problem.memory, before.problem.memory)
+        assert terminal.summary(loaded) == terminal.summary(before)
+
+
+def sizes(*words: str) -> dict[str, str]:
+    """Return the sizes of each letter, of all walks of a run."""
+    found = comparison(*words)
+    return {
+        axis.letter: axis.sizes for axis in axes_of(step for row in found.rows for step in steps(found, row.variant))
+    }
+
+
+def test_each_letter_has_the_sizes_of_the_run() -> None:
+    """Three tokens of four numbers, in one head of four and in two of two."""
+    words = ("variant=[looped,multi_head]", "head=2")
+    assert sizes(*words) == {"t": "3", "s": "3", "m": "4", "d": "4 or 2", "e": "4 or 2", "h": "1 or 2"}
+
+
+def test_a_memory_has_a_letter_of_its_own() -> None:
+    words = ("embeddings=random", "embeddings.tokens=4", "embeddings.memory.tokens=5", "embeddings.memory.d_model=3")
+    assert sizes("variant=[matrix]", *words).items() >= {"t": "4", "s": "5", "m": "8", "n": "3"}.items()
+
+
+def test_every_letter_of_a_page_is_explained_there_once() -> None:
+    page = page_of(a_run(comparison("variant=[looped,multi_head,blockwise]", "embeddings.memory.tokens=5")))
+    used = set("".join(re.findall(r"<small>\[([a-z ]+)\] =", page)).replace(" ", ""))
+    explained = re.findall(r"<dt>([a-z])</dt>", page)
+    assert sorted(used) == sorted(explained)

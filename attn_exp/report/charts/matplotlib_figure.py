@@ -196,19 +196,14 @@ def saved(figure: Figure, form: str) -> bytes:
         return larger_pdf(figure, zoom, dates["pdf"])
     options: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if form == "png" else {}  # faster, as small
     figure.savefig(stream, format=form, dpi=160 * zoom, metadata=dates.get(form), **options)
-    return larger_svg(stream.getvalue(), zoom) if form == "svg" else stream.getvalue()
-
-
-def larger_svg(svg: bytes, zoom: float) -> bytes:
-    """Return a picture that is shown so many times larger: its coordinates stay."""
-    if zoom == 1:
-        return svg
-    return re.sub(rb'(?:width|height)="([\d.]+)pt"', lambda size: enlarged(size, zoom), svg, count=2)
-
-
-def enlarged(size: re.Match[bytes], zoom: float) -> bytes:
-    """Return `width="2pt"` or `height="2pt"` with so many times as many points."""
-    return size[0].replace(size[1], b"%g" % (zoom * float(size[1])))
+    if form != "svg" or zoom == 1:
+        return stream.getvalue()
+    return re.sub(  # the picture is shown so many times larger, and its coordinates stay
+        rb'(?:width|height)="([\d.]+)pt"',
+        lambda size: size[0].replace(size[1], b"%g" % (zoom * float(size[1]))),
+        stream.getvalue(),
+        count=2,
+    )
 
 
 def larger_pdf(figure: Figure, zoom: float, dates: Mapping[str, None]) -> bytes:

@@ -52,11 +52,8 @@ def known(text: str) -> bool:
 
 def letter_width(letter: str) -> float:
     """Return the width of a letter in sizes of the type; of one that the table lacks, as much as any font takes."""
-    return WIDTHS[letter] if letter in WIDTHS else other_width(letter)
-
-
-def other_width(letter: str) -> float:
-    """Return the width of a letter that is not in the table."""
+    if letter in WIDTHS:
+        return WIDTHS[letter]
     import unicodedata  # noqa: PLC0415 - few texts need it
 
     code, kind = ord(letter), unicodedata.category(letter)

@@ -53,10 +53,15 @@ def wanted(views: Views) -> bool:
 
 
 def shown(views: Views, width: float, height: float | None) -> Shown:
-    """Return the pictures as large as a page allows; where letters would be too small, the one with most stages."""
+    """Return the pictures, as many side by side as there is room for, or as large as a page of this height allows.
+
+    Where letters would be too small on the page, it is the one with most stages.
+    """
     pictures = list(flows(views))
     if height is None:
-        return by_width(pictures[:MOST], width)
+        side_by_side = max(1, min(len(pictures[:MOST]), int(width / WIDE + 1e-9)))
+        one = sheet(pictures[:MOST], side_by_side)
+        return Shown(one, min(width, one.width * FONT_SIZE / 72 / LETTERS))  # letters no larger than in other figures
     measure = Measure(views.lettering)
     every = max(on_page(pictures[:MOST], width, height, measure), key=lambda one: one.letters)
     if every.letters >= SMALLEST * 0.999 or len(pictures) == 1:
@@ -65,13 +70,6 @@ def shown(views: Views, width: float, height: float | None) -> Shown:
     others = ", ".join(name for name, _ in pictures if name != title)
     alone = [(f"{title} (not drawn: {others})", flow)]
     return max(on_page(alone, width, height, measure), key=lambda one: one.letters)
-
-
-def by_width(pictures: Pictures, width: float) -> Shown:
-    """Return the pictures as many side by side as there is room for, with letters no larger than other figures'."""
-    across = max(1, min(len(pictures), int(width / WIDE + 1e-9)))
-    one = sheet(pictures, across)
-    return Shown(one, min(width, one.width * FONT_SIZE / 72 / LETTERS))
 
 
 def on_page(pictures: Pictures, width: float, height: float, measure: Measure) -> Iterator[Shown]:

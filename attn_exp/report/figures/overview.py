@@ -12,7 +12,7 @@ from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Words
 from attn_exp.report.figures._layouts import BAR, COLOURS, closed_in, colour_scale
 from attn_exp.report.figures.figure import Figure, best_of, extent_of
 from attn_exp.report.pixels import coarse
-from attn_exp.report.views import MANY, Panel, Views, colours, maps_in, top
+from attn_exp.report.views import MANY, Views, colours, maps_in, top
 
 ACROSS, CELLS = 12, 48
 """Maps in a line, and the most rows and columns of one; more are drawn as the means of neighbours."""
@@ -66,7 +66,9 @@ def in_lines(views: Views, width: float, most: int, side: float | None) -> Chart
         mosaic = in_line(panel.weights[start : start + most], across)
         veil = None if shut is None else in_line(shut[start : start + most].astype(float), across) == 1
         parts.append(Heat(Box(0.02, below, side * across, side), mosaic, end, COLOURS, power, closed=veil))
-        numbers = numbers_of(views, panel)
+        problem, rules = views.comparison.problem, settled_as(views.comparison, panel.variants[0]).rules
+        memory = problem.memory is not None
+        numbers = patterns.measured(panel.weights, problem.key_tokens, int(rules.offset), memory)
         for head in range(start, min(start + most, len(panel.weights))):
             at = 0.02 + side * (head - start + 0.02), below + side + 0.02
             parts.append(Words(told(numbers, head), at, 7))
@@ -83,12 +85,6 @@ def in_line(heads: Array, across: int) -> Array:
     for place, matrix in enumerate(small):
         mosaic[:, place * (columns + gap) : place * (columns + gap) + columns] = matrix
     return mosaic
-
-
-def numbers_of(views: Views, panel: Panel) -> dict[str, Array]:
-    """Return the patterns of a panel's heads."""
-    problem, rules = views.comparison.problem, settled_as(views.comparison, panel.variants[0]).rules
-    return patterns.measured(panel.weights, problem.key_tokens, int(rules.offset), problem.memory is not None)
 
 
 def told(numbers: dict[str, Array], head: int) -> str:

@@ -16,6 +16,9 @@ from attn_exp.report.sections.section import Material, Section
 COLUMNS = columns(Row, Timing)
 """The columns of the comparison, in the order in which they are read."""
 
+UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
+"""The units of time, with how many of them are a second; the longest time is at least 1 in its unit."""
+
 
 class Shared(NamedTuple):
     """What is the same for all variants: its column and its value."""
@@ -60,7 +63,8 @@ def heads(table: Table) -> str:
 
 def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     """Return the comparison with the columns that tell variants apart, and beside it what is the same for all."""
-    unit, factor = unit_of(timings)
+    longest = max((timing.median_s for timing in timings), default=0.0)
+    unit, factor = next((unit for unit in UNITS if longest * unit[1] >= 1), UNITS[-1])
     costs = {timing.variant: cost(timing, factor) for timing in timings}
     described = COLUMNS | {"median_s": COLUMNS["median_s"].measured_in(unit)}
     values = [
@@ -78,16 +82,6 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
         tuple(tuple(line.get(name, "") for name in apart) for line in values),
         tuple(Shared(described[name], values[0][name]) for name in shared),
     )
-
-
-UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
-"""The units of time, with how many of them are a second."""
-
-
-def unit_of(timings: Sequence[Timing]) -> tuple[str, float]:
-    """Return the largest unit in which the longest time is at least 1, and how many of them are a second."""
-    longest = max((timing.median_s for timing in timings), default=0.0)
-    return next((unit for unit in UNITS if longest * unit[1] >= 1), UNITS[-1])
 
 
 def cost(timing: Timing, factor: float) -> dict[str, Any]:

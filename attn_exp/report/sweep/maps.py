@@ -184,7 +184,8 @@ def draw_changes(panel: Axes, lines: Sequence[Change]) -> None:
     for sure, colour in ((True, SURE), (False, UNSURE)):
         rows = [row for row, line in enumerate(lines) if line.sure == sure]
         means = np.array([lines[row].mean for row in rows])
-        ends = np.array([ends_of_change(lines[row]) for row in rows]).reshape(-1, 2).T
+        ends = np.array([(lines[row].low, lines[row].high) for row in rows]).reshape(-1, 2).T
+        ends = np.where(np.isnan(ends[0]), means, ends)  # without an interval the mean alone
         interval = "95% interval leaves out 0" if any(not line.differences for line in lines) else "all seeds agree"
         name = interval if sure else "not sure"
         if rows:
@@ -193,8 +194,3 @@ def draw_changes(panel: Axes, lines: Sequence[Change]) -> None:
         panel.plot(line.differences, [row] * len(line.differences), "|", color="0.3", markersize=7)
     panel.set_yticks(range(len(lines)), [drawable(line.label) for line in lines], parse_math=False)
     panel.set_ylim(len(lines) - 0.5, -0.5)
-
-
-def ends_of_change(change: Change) -> tuple[float, float]:
-    """Return the ends of a change's line: its interval, or nothing but the mean."""
-    return (change.mean, change.mean) if math.isnan(change.low) else (change.low, change.high)
