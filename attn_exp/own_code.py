@@ -152,7 +152,7 @@ def names_imported(path: Path) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Own:
+class OwnFunction:
     """A function of the user: its name, the file it comes from, a hash of that file's text, and how it was named."""
 
     function: Any
@@ -162,7 +162,7 @@ class Own:
     target: str = ""
 
 
-def find_function(target: str) -> Own:
+def find_function(target: str) -> OwnFunction:
     """Import and return the function that `file.py:function` or `package.module:function` names.
 
     Raises:
@@ -185,18 +185,18 @@ def find_function(target: str) -> Own:
     return function_from(function, name, getattr(module, "__file__", None))
 
 
-def function_at_hand(function: Any) -> Own:
+def function_at_hand(function: Any) -> OwnFunction:
     """Return a function that is at hand, with the file that it comes from where that is known."""
     name = getattr(function, "__name__", type(function).__name__)
     code = getattr(function, "__code__", None)
     return function_from(function, name, getattr(code, "co_filename", None))
 
 
-def function_from(function: Any, name: str, file: str | None) -> Own:
+def function_from(function: Any, name: str, file: str | None) -> OwnFunction:
     """Return the function with the hash of its file, or none where it has no file."""
     readable = file is not None and Path(file).is_file()
     place = file if file is not None and readable else ""
-    return Own(function, name, place, fingerprint(place) if place else "")
+    return OwnFunction(function, name, place, fingerprint(place) if place else "")
 
 
 def module_of_functions(place: str) -> ModuleType:

@@ -9,7 +9,6 @@ from functools import cached_property, partial
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.ask import failing
 from attn_exp.diagnosis.candidates import (
     Candidate,
     Explained,
@@ -25,6 +24,7 @@ from attn_exp.diagnosis.candidates import (
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, without_blind
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
+from attn_exp.diagnosis.ways_to_call import failing
 from attn_exp.mistakes.behaviour import first_keys
 
 SINGLE = DIGITS["float32"]

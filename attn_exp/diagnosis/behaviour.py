@@ -332,7 +332,7 @@ def leak(caller: Caller, case: Case) -> tuple[Finding, str]:
     if output is None:
         return Finding("NaN behind a mask", ABSENT), ""
     if np.isnan(output).any():
-        known = ", as this library's own does" if caller.asked.leaks else ""
+        known = ", as this library's own does" if caller.request.leaks else ""
         return Finding("NaN behind a mask", REMARK, f"it reaches the answer{known}"), "" if known else "nan_leaks"
     return Finding("NaN behind a mask", HELD), ""
 
@@ -343,7 +343,7 @@ def blind(caller: Caller, case: Case, row: int) -> tuple[Finding, str]:
         return Finding("rows without keys", ABSENT), ""
     kind = kind_of(output[..., row, :], case)
     if kind == "nan":
-        expected = caller.asked.empty == "nan"
+        expected = caller.request.empty == "nan"
         return Finding("rows without keys", REMARK, "NaN"), "" if expected else "empty_row_nan"
     return Finding("rows without keys", HELD, kind), ""
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asked import Asked
 from attn_exp.diagnosis.case import Answer, Case
 from attn_exp.diagnosis.libraries import Library
 from attn_exp.diagnosis.offer import Offer, at_of, boolean, for_case
+from attn_exp.diagnosis.request import Request
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line
 
@@ -70,7 +70,7 @@ class Caller:
     function: Any
     offer: Offer
     library: Library
-    asked: Asked
+    request: Request
     layout: str
     dtype: str = "float64"
     masking: Masking = MASKINGS[0]
@@ -80,7 +80,7 @@ class Caller:
         arguments = self.arguments(case)
         answer = self.answer(arguments, case)
         if answer.error and "causal" in arguments and self.offer.takes("mask") and "mask" not in arguments:
-            whole = boolean(list(case.recipe.rules.masks), at_of(case), self.asked)
+            whole = boolean(list(case.recipe.rules.masks), at_of(case), self.request)
             whole = self.masking.written(whole, at_of(case).batch)
             return self.answer(arguments | {"mask": self.given(whole)}, case)
         return answer
@@ -117,7 +117,7 @@ class Caller:
             assert case.given.x is not None
             given = {"x": case.given.x[0] if self.layout == "td" else case.given.x, **case.given.arrays}
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
-        extra = for_case(case, self.offer, self.asked, self.layout == WIDE)
+        extra = for_case(case, self.offer, self.request, self.layout == WIDE)
         if "mask" in extra:
             extra["mask"] = self.masking.written(extra["mask"], at_of(case).batch)
         return arrays | {role: self.given(value) for role, value in extra.items()}

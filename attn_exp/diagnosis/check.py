@@ -9,10 +9,8 @@ from time import perf_counter
 
 import numpy as np
 
-from attn_exp.diagnosis import ask
+from attn_exp.diagnosis import ways_to_call
 from attn_exp.diagnosis.answers import OVERFLOWS, SINGLE, Answers, unexplained
-from attn_exp.diagnosis.ask import Seen, Tried, failing
-from attn_exp.diagnosis.asked import Asked
 from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
 from attn_exp.diagnosis.call import WIDE, Caller
 from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
@@ -21,10 +19,12 @@ from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.modules import Bound, bound
 from attn_exp.diagnosis.precision import error, only_rounded, representable
+from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import shrunk
+from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
-from attn_exp.own_code import Own
+from attn_exp.own_code import OwnFunction
 
 Tell = Callable[[str], None]
 FLOAT64 = 53
@@ -35,14 +35,14 @@ SMALL_FILL = "mask_small_fill"
 class Subject:
     """The function that is checked: what was asked of it, how it is called, its first answer, and when it began."""
 
-    own: Own
-    asked: Asked
+    own: OwnFunction
+    request: Request
     function: Bound
     tried: Tried
     start: float
 
 
-def check(own: Own, asked: Asked, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
+def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
     """Ask a function every question, and return what became of it; `tell` hears what is being asked.
 
     Raises:
@@ -50,36 +50,36 @@ def check(own: Own, asked: Asked, quick: bool = False, tell: Tell = lambda rung:
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
-        verdict = check_in_layout(own, asked, quick, tell)
-        for layout in () if verdict.passed or verdict.mistakes or asked.layout else unlikely(own, asked):
-            other = check_in_layout(own, replace(asked, layout=layout), quick, tell)
+        verdict = check_in_layout(own, request, quick, tell)
+        for layout in () if verdict.passed or verdict.mistakes or request.layout else unlikely(own, request):
+            other = check_in_layout(own, replace(request, layout=layout), quick, tell)
             if other.mistakes:
                 return other
         return verdict
 
 
-def unlikely(own: Own, asked: Asked) -> tuple[str, ...]:
+def unlikely(own: OwnFunction, request: Request) -> tuple[str, ...]:
     """Return the layouts in which a mistake may have a name, where the likeliest names none."""
-    offer = ask.offer_of(own, bound(own, asked))
+    offer = ways_to_call.offer_of(own, bound(own, request))
     return (("bhtd", "bthd") if offer.takes("heads") else ("bthd",)) if offer.core else ()
 
 
-def check_in_layout(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
+def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
     """Check a function, as `check` does, with all warnings off."""
     start = perf_counter()
     tell("how it is called")
-    caller, function, tried = ask.how_to_call(own, asked)
+    caller, function, tried = ways_to_call.how_to_call(own, request)
     if tried.answer.output is None:
-        return verdict_of_silence(own, asked, tried, perf_counter() - start)
-    if asked.device != "cpu" and caller.library.name != "torch":
+        return verdict_of_silence(own, request, tried, perf_counter() - start)
+    if request.device != "cpu" and caller.library.name != "torch":
         raise UserError(
-            f"device={asked.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
+            f"device={request.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
         )
-    caller = ask.with_its_mask(caller, function)
-    subject = Subject(own, asked, function, tried, start)
+    caller = ways_to_call.with_its_mask(caller, function)
+    subject = Subject(own, request, function, tried, start)
     verdict = questioned(subject, caller, quick, tell)
     # booleans that are added to the logits look like a small fill beside any other mistake
-    other = ask.with_added_mask(caller, function) if SMALL_FILL in verdict.mistakes else None
+    other = ways_to_call.with_added_mask(caller, function) if SMALL_FILL in verdict.mistakes else None
     if other is None or len(verdict.mistakes) == 1:
         return verdict
     added = questioned(subject, other, quick, tell)
@@ -88,14 +88,14 @@ def check_in_layout(own: Own, asked: Asked, quick: bool, tell: Tell) -> Verdict:
 
 def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Verdict:
     """Ask a function that can be called every question."""
-    own, asked, function, tried = subject.own, subject.asked, subject.function, subject.tried
+    own, request, function, tried = subject.own, subject.request, subject.function, subject.tried
     tell("its values")
-    seen = ask.ask(caller, function, quick)
+    seen = ways_to_call.ask_every_question(caller, function, quick)
     digits, rounding = bits_to_judge_by(caller, seen)
     lenient = function.inside is not None  # this check made the module's numbers float64, not its author
     wrong = failing(seen, digits)
     tell("how it behaves")
-    behaved = list(behaviours(caller, ask.rounded(tried.case, caller), digits))
+    behaved = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), digits))
     edges = list(remarks(caller, tried.case))
     again = asked_again(caller, seen, wrong)
     broken = tuple(dict.fromkeys(name for finding, name in behaved if finding.state == BROKEN and name))
@@ -120,7 +120,7 @@ def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Ver
     return Verdict(
         name=own.name, passed=passed, mistakes=names,
         computes=what_it_computes(found, seen, wrong) if wrong or passed else behaviour_of(names, findings),
-        findings=findings, asked=asked.words, alike=found.alike, smallest=smallest,
+        findings=findings, asked=request.words, alike=found.alike, smallest=smallest,
         seconds=perf_counter() - subject.start,
     )  # fmt: skip
 
@@ -148,11 +148,11 @@ def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
 REMARKS = ("dropout_on", "empty_row_nan", "nan_leaks")
 
 
-def verdict_of_silence(own: Own, asked: Asked, tried: Tried, seconds: float) -> Verdict:
+def verdict_of_silence(own: OwnFunction, request: Request, tried: Tried, seconds: float) -> Verdict:
     """Return the verdict on a function that answers nothing."""
     said = f"{said_of_call(tried.caller)}: {tried.answer.error}"
     finding = Finding("it can be called", BROKEN, said)
-    return Verdict(own.name, False, (), "nothing: it could not be called", (finding,), asked.words, seconds=seconds)
+    return Verdict(own.name, False, (), "nothing: it could not be called", (finding,), request.words, seconds=seconds)
 
 
 def said_of_call(caller: Caller) -> str:
@@ -176,7 +176,7 @@ def overridden(caller: Caller) -> str:
 
 def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
     """Return to how many bits the answers are judged, and what is to be said about it."""
-    digits = min(ask.digits_of(caller, answer) for _, answer in seen if answer.output is not None)
+    digits = min(ways_to_call.digits_of(caller, answer) for _, answer in seen if answer.output is not None)
     kept = next(answer.dtype for _, answer in seen if answer.output is not None)
     if digits < FLOAT64:
         return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it answers in {kept}"

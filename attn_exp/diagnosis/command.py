@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from attn_exp.config.compose import composed
-from attn_exp.diagnosis.asked import Asked, asked
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.explain import explain
+from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.errors import UserError, unknown
 from attn_exp.own_code import find_function
 
@@ -69,7 +69,7 @@ def apart(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return [word for word in words if not word.startswith(ANSWER)], answers
 
 
-def understood(words: Sequence[str]) -> Asked:
+def understood(words: Sequence[str]) -> Request:
     """Return what some words ask of a function: settings of a run, and how it wants its arrays.
 
     Raises:
@@ -77,7 +77,7 @@ def understood(words: Sequence[str]) -> Asked:
     """
     how = {key: value for key, _, value in (word.partition("=") for word in words) if key in HOW}
     settings = [word for word in words if word.partition("=")[0] not in HOW]
-    return asked(composed(settings, []), settings, **how)
+    return request_of(composed(settings, []), settings, **how)
 
 
 def progress() -> Callable[[str], None]:

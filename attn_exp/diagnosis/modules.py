@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asked import Asked
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.libraries import DIGITS, library
-from attn_exp.diagnosis.making import CONFIG, HEADS, Sizes, about_heads, head_count, made
+from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, make_module
 from attn_exp.diagnosis.offer import BY_NAME, Offer, parameters_of, plain
 from attn_exp.diagnosis.questions import Inside, layer_cases
+from attn_exp.diagnosis.request import Request
 from attn_exp.errors import UserError
-from attn_exp.own_code import Own
+from attn_exp.own_code import OwnFunction
 
 PARTS = {
     "q": ("q_proj", "query", "W_q", "w_q", "wq", "to_q", "q_lin", "W_query", "q", "linear_q", "q_linear", "Wq"),
@@ -63,7 +63,7 @@ class Bound:
     inside: Inside | None = None
 
 
-def bound(own: Own, asked: Asked) -> Bound:
+def bound(own: OwnFunction, request: Request) -> Bound:
     """Return what is to be called.
 
     Raises:
@@ -72,9 +72,9 @@ def bound(own: Own, asked: Asked) -> Bound:
     if not is_module(own.function):
         return Bound(own.function, own.function)
     if not inspect.isclass(own.function):
-        return of_module(own.function.double().eval(), own.name, asked, asked.head)
-    module = made(own, sizes_of(asked)).double().eval()
-    return of_module(module, own.name, asked, asked.head or (MADE_WITH if takes_heads(own) else None))
+        return of_module(own.function.double().eval(), own.name, request, request.head)
+    module = make_module(own, sizes_of(request)).double().eval()
+    return of_module(module, own.name, request, request.head or (MADE_WITH if takes_heads(own) else None))
 
 
 def is_module(function: Any) -> bool:
@@ -83,20 +83,20 @@ def is_module(function: Any) -> bool:
     return any(home.startswith("torch.nn") for home in named)
 
 
-def sizes_of(asked: Asked) -> Sizes:
+def sizes_of(request: Request) -> Sizes:
     """Return the sizes of a module that is made to be asked: all that can differ does."""
-    heads = asked.head or MADE_WITH
-    shared = asked.kv_head if asked.kv_head and heads % asked.kv_head == 0 else heads
-    return Sizes(SIZE * heads, heads, SIZE, shared, asked.seed)
+    heads = request.head or MADE_WITH
+    shared = request.kv_head if request.kv_head and heads % request.kv_head == 0 else heads
+    return Sizes(SIZE * heads, heads, SIZE, shared, request.seed)
 
 
-def takes_heads(own: Own) -> bool:
+def takes_heads(own: OwnFunction) -> bool:
     """Say whether a class asks how many heads its module shall have."""
     words = [plain(given.name) for given in parameters_of(own.function, own.name)]
     return any(word in HEADS or word in CONFIG or about_heads(word) for word in words)
 
 
-def of_module(module: Any, name: str, asked: Asked, told: int | None = None) -> Bound:
+def of_module(module: Any, name: str, request: Request, told: int | None = None) -> Bound:
     """Return a module as a layer that holds its own matrices; `told` heads where it has no known word for them.
 
     Raises:
@@ -113,8 +113,8 @@ def of_module(module: Any, name: str, asked: Asked, told: int | None = None) -> 
         return module(x, x, x, **keywords) if thrice else module(x, **keywords)
 
     def right(count: int) -> bool:
-        caller = Caller(call, offer, library("torch", asked.device), asked, "bhtd")
-        case = next(layer_cases(asked, offer, True, inside(count)))
+        caller = Caller(call, offer, library("torch", request.device), request, "bhtd")
+        case = next(layer_cases(request, offer, True, inside(count)))
         output = caller(case).output
         return output is not None and not differs(output, expected(case), DIGITS["float32"])
 
@@ -229,7 +229,7 @@ def plain_array(tensor: Any) -> Array:
 MATRICES = ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
 
 
-def as_function(own: Own, asked: Asked, module: Bound) -> Bound:
+def as_function(own: OwnFunction, request: Request, module: Bound) -> Bound:
     """Return a module, or a class of them, as a function of x, W_q, W_k, W_v, W_o, the biases and the number of heads.
 
     A class is made anew for each call, in the sizes of what it is given; a module must have those sizes.
@@ -241,9 +241,11 @@ def as_function(own: Own, asked: Asked, module: Bound) -> Bound:
 
     def call(x: Any, num_heads: int, **given: Any) -> Any:
         arrays = {name: given.pop(name) for name in MATRICES if given.get(name) is not None}
-        layer = like(own, x, arrays, num_heads, asked) if inspect.isclass(own.function) else copy.deepcopy(own.function)
+        layer = (
+            like(own, x, arrays, num_heads, request) if inspect.isclass(own.function) else copy.deepcopy(own.function)
+        )
         layer = layer.to(x.device, x.dtype).eval()
-        bound = of_module(layer, own.name, asked, num_heads)
+        bound = of_module(layer, own.name, request, num_heads)
         assert bound.inside is not None
         if bound.inside.heads != num_heads:
             raise UserError(f"it has {bound.inside.heads} heads, and the run has {num_heads}")
@@ -253,11 +255,11 @@ def as_function(own: Own, asked: Asked, module: Bound) -> Bound:
     return Bound(call, own.function, offer, None if inspect.isclass(own.function) else module.inside)
 
 
-def like(own: Own, x: Any, arrays: Mapping[str, Any], heads: int, asked: Asked) -> Any:
+def like(own: OwnFunction, x: Any, arrays: Mapping[str, Any], heads: int, request: Request) -> Any:
     """Return a module of the class in the sizes of x and the matrices."""
     size = arrays["W_q"].shape[1] // heads
     bias = any(name.startswith("b_") for name in arrays)
-    return made(own, Sizes(x.shape[-1], heads, size, arrays["W_k"].shape[1] // size, asked.seed, bias))
+    return make_module(own, Sizes(x.shape[-1], heads, size, arrays["W_k"].shape[1] // size, request.seed, bias))
 
 
 def put_matrices(module: Any, arrays: Mapping[str, Any]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asked import Asked, Filler
 from attn_exp.diagnosis.case import Case
+from attn_exp.diagnosis.request import Filler, Request
 from attn_exp.errors import UserError
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe
@@ -155,12 +155,12 @@ OWN_WORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengt
 """The keyword that says a mask by itself."""
 
 
-def for_case(case: Case, offer: Offer, asked: Asked, wide: bool = False) -> dict[str, Any]:
+def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> dict[str, Any]:
     """Return the keywords of a case, by role; `wide`: the function splits heads itself, as a layer does."""
     at = at_of(case)
     return {
         **unasked(at, offer),
-        **spoken_masks(case.recipe, at, offer, asked),
+        **spoken_masks(case.recipe, at, offer, request),
         **spoken_scores(case.recipe, at, offer),
         **spoken_heads(case, at, offer, wide or case.given.x is not None),
     }
@@ -190,7 +190,7 @@ def at_of(case: Case) -> At:
     return At(recipe.rules, batch, heads, given.k.shape[1], rows, given.k.shape[2], size, heads * size)
 
 
-def spoken_masks(recipe: Recipe, at: At, offer: Offer, asked: Asked) -> dict[str, Any]:
+def spoken_masks(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict[str, Any]:
     """Return the keywords for the masks: each by its own word, the others joined as one boolean mask."""
     said: dict[str, Any] = {}
     rest: list[Mask] = []
@@ -199,11 +199,11 @@ def spoken_masks(recipe: Recipe, at: At, offer: Offer, asked: Asked) -> dict[str
         if word and offer.takes(word) and word not in said:
             said[word] = own_word(mask, offer, at)
         elif isinstance(mask, Padding | Filler) and offer.takes("padding"):
-            said["padding"] = filler(mask, at, asked)
+            said["padding"] = filler(mask, at, request)
         else:
             rest.append(mask)
     if rest and offer.takes("mask"):
-        said["mask"] = boolean(rest, at, asked)
+        said["mask"] = boolean(rest, at, request)
     return said
 
 
@@ -219,23 +219,23 @@ def own_word(mask: Mask, offer: Offer, at: At) -> Any:
     return True
 
 
-def filler(mask: Padding | Filler, at: At, asked: Asked) -> Array:
+def filler(mask: Padding | Filler, at: At, request: Request) -> Array:
     """Return `[b s]`, True = may attend, or True = filler where the convention says so."""
     if isinstance(mask, Filler):
         kept = np.resize(mask.kept, at.keys)
     else:
         kept = np.arange(at.keys) < np.ravel(mask.lengths)[:, None]
     kept = np.broadcast_to(kept, (at.batch, at.keys)).copy()
-    return ~kept if asked.blocks else kept
+    return ~kept if request.blocks else kept
 
 
-def boolean(masks: list[Mask], at: At, asked: Asked) -> Array:
+def boolean(masks: list[Mask], at: At, request: Request) -> Array:
     """Return one boolean mask, `[t s]` where all entries and heads share it, else as many axes as it needs."""
     rules = at.rules.__class__(masks=tuple(masks), offset=at.rules.offset)
     whole = steps.allowed(At(rules, at.batch, at.heads, at.groups, at.rows, at.keys, at.size, at.width))
     shared = whole[0, 0] if whole.shape[:2] == (1, 1) else whole
     written = any(isinstance(mask, Allowed) for mask in masks) or bool(masks)
-    return ~shared if asked.blocks and written else shared
+    return ~shared if request.blocks and written else shared
 
 
 def spoken_scores(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
-from attn_exp.diagnosis import ask
-from attn_exp.diagnosis.asked import Asked, of_any_length
+from attn_exp.diagnosis import ways_to_call
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.libraries import DTYPES
+from attn_exp.diagnosis.request import Request, of_any_length
 from attn_exp.errors import OwnCodeError, first_line
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.number_types import kind
@@ -26,7 +26,7 @@ from attn_exp.experiment.verdict import BROKEN, Finding, Verdict
 from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.trace import Trace
-from attn_exp.own_code import Own, find_function
+from attn_exp.own_code import OwnFunction, find_function
 from attn_exp.problem.heads import Heads
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import Question
@@ -49,9 +49,9 @@ class OwnForm:
 
     `answers` is the type of what it returned to its first question, which may be coarser than that of its input."""
 
-    own: Own
+    own: OwnFunction
     caller: Caller
-    asked: Asked
+    request: Request
     answers: str = ""
 
     @property
@@ -82,17 +82,17 @@ class OwnForm:
     def judge(self, heads: Heads) -> Verdict:
         """Return the verdict of a quick check, or of a whole one where that explains nothing; where the settings fit no
         question, it says so."""
-        asked = replace(
-            self.asked,
+        request = replace(
+            self.request,
             head=heads.query if heads.query > 1 else None,
             kv_head=None if heads.shared == heads.query else heads.shared,
         )
         try:
-            quick = check(self.own, asked, quick=True)
-            return quick if quick.passed or quick.mistakes else check(self.own, asked)  # more questions may name it
+            quick = check(self.own, request, quick=True)
+            return quick if quick.passed or quick.mistakes else check(self.own, request)  # more questions may name it
         except (ValueError, IndexError, ArithmeticError) as error:  # sizes that only this run's input has
             finding = Finding("it can be checked", BROKEN, first_line(error))
-            return Verdict(self.own.name, False, (), "what could not be checked", (finding,), asked.words)
+            return Verdict(self.own.name, False, (), "what could not be checked", (finding,), request.words)
 
     def attend(self, q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         """Return what the function makes of heads, `[h t d]`, `[g s d]` and `[g s e]`.
@@ -166,7 +166,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
         UserError: it cannot be imported, or what it takes is not known.
     """
     rules, means = settled.rules, convention(settings["convention"])
-    asked = Asked(
+    request = Request(
         tuple(map(of_any_length, rules.masks)), rules.scores, settled.positions, rules.normalizer, settled.scale,
         blocks=means.blocks, empty=means.empty, align=settings["align"] or means.align, caps_last=means.caps_last,
         seed=seed, typed=frozenset(words_of(settings)),
@@ -174,12 +174,12 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     function = replace(find_function(settled.form), target=str(settled.form))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        caller, bound, tried = ask.how_to_call(function, asked)
+        caller, bound, tried = ways_to_call.how_to_call(function, request)
         if bound.inside is not None:
             from attn_exp.diagnosis.modules import as_function  # noqa: PLC0415 - most functions are no modules
 
-            caller, bound, tried = ask.how_to_call(function, asked, as_function(function, asked, bound))
-    return OwnForm(function, caller, asked, tried.answer.dtype)
+            caller, bound, tried = ways_to_call.how_to_call(function, request, as_function(function, request, bound))
+    return OwnForm(function, caller, request, tried.answer.dtype)
 
 
 def words_of(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asked import Asked, Filler
 from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.offer import Offer
+from attn_exp.diagnosis.request import Filler, Request
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
@@ -31,9 +31,9 @@ SPREAD = 1.4
 """Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
 
 
-def core_cases(asked: Asked, offer: Offer, layout: str, quick: bool) -> Iterator[Case]:
+def core_cases(request: Request, offer: Offer, layout: str, quick: bool) -> Iterator[Case]:
     """Yield the questions to a function of heads."""
-    maker = Maker(asked, layout)
+    maker = Maker(request, layout)
     yield maker.case("values", 9, 9)
     yield maker.case("unequal lengths", 7, 11, optional=True)
     yield from keyword_cases(maker, offer)
@@ -54,63 +54,63 @@ def core_cases(asked: Asked, offer: Offer, layout: str, quick: bool) -> Iterator
 
 def keyword_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
     """Yield a question for each keyword that the function has and that nobody asked about by name."""
-    asked = maker.asked
-    kinds = {type(mask) for mask in asked.masks}
+    request = maker.request
+    kinds = {type(mask) for mask in request.masks}
     if offer.takes("mask") and Allowed not in kinds:
         for rows, keys in ((8, 8), (6, 10)):
             yield maker.case(
                 "masks",
                 rows,
                 keys,
-                masks=(*asked.masks, maker.some_mask(rows, keys, asked.pads)),
+                masks=(*request.masks, maker.some_mask(rows, keys, request.pads)),
                 optional=rows != keys,
             )
     if offer.takes("causal") and Causal not in kinds:
-        yield maker.case("causal", 9, 9, masks=(*asked.masks, Causal()))
-        if asked.leaks or "align" in asked.said:  # only then is it known which query stands beside which key
-            yield maker.case("causal, unequal lengths", 6, 10, masks=(*asked.masks, Causal()), optional=True)
+        yield maker.case("causal", 9, 9, masks=(*request.masks, Causal()))
+        if request.leaks or "align" in request.said:  # only then is it known which query stands beside which key
+            yield maker.case("causal, unequal lengths", 6, 10, masks=(*request.masks, Causal()), optional=True)
         if offer.takes("mask"):
-            both = (*asked.masks, Causal(), maker.some_mask(8, 8, first=True))
+            both = (*request.masks, Causal(), maker.some_mask(8, 8, first=True))
             yield maker.case("a mask beside causal", 8, 8, masks=both, optional=True)
     if offer.takes("window") and Window not in kinds:
-        yield maker.case("window", 9, 9, masks=(*asked.masks, *maker.causal(offer), Window(3, 0)))
+        yield maker.case("window", 9, 9, masks=(*request.masks, *maker.causal(offer), Window(3, 0)))
     if (offer.takes("lengths") or offer.takes("padding")) and not {Padding, Filler} & kinds:
         lengths = (5, 8)[: maker.batch]
-        yield maker.case("padding", 8, 8, masks=(*asked.masks, Padding(lengths)))
-    if offer.takes("scale") and asked.scale is True:
+        yield maker.case("padding", 8, 8, masks=(*request.masks, Padding(lengths)))
+    if offer.takes("scale") and request.scale is True:
         yield replace(maker.case("scale", 7, 7, scale=0.3), explicit_scale=True)
     yield from score_cases(maker, offer)
 
 
 def ahead_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
     """Yield a question for each mask in which hidden keys are far ahead of those that are seen."""
-    asked, rung = maker.asked, "hidden keys far ahead"
-    if not can_be_asked(asked):
+    request, rung = maker.request, "hidden keys far ahead"
+    if not can_be_asked(request):
         return
-    if asked.masks:
+    if request.masks:
         yield ahead(maker.case(rung, 8, 8))
     elif offer.takes("causal"):
         yield ahead(maker.case(rung, 8, 8, masks=(Causal(),)))
-    if offer.takes("mask") and Allowed not in {type(mask) for mask in asked.masks}:
-        yield ahead(maker.case(rung, 8, 8, masks=(*asked.masks, half_hidden(maker.rng, 8, 8, asked.pads))))
+    if offer.takes("mask") and Allowed not in {type(mask) for mask in request.masks}:
+        yield ahead(maker.case(rung, 8, 8, masks=(*request.masks, half_hidden(maker.rng, 8, 8, request.pads))))
 
 
 def score_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
     """Yield a question for each score rule that the function has a word for, alone and beside a mask."""
-    asked = maker.asked
+    request = maker.request
     for role, rule in (("softcap", Softcap(2.0)), ("alibi", Alibi()), ("sinks", Sink(maker.sinks()))):
-        if offer.takes(role) and type(rule) not in {type(known) for known in asked.scores}:
-            yield maker.case(role, 7, 7, scores=(*asked.scores, rule))
+        if offer.takes(role) and type(rule) not in {type(known) for known in request.scores}:
+            yield maker.case(role, 7, 7, scores=(*request.scores, rule))
             if offer.takes("mask"):
-                masks = (*asked.masks, maker.some_mask(8, 8, asked.pads))
+                masks = (*request.masks, maker.some_mask(8, 8, request.pads))
                 yield maker.case(
-                    f"{role} beside a mask", 8, 8, scores=(*asked.scores, rule), masks=masks, optional=True
+                    f"{role} beside a mask", 8, 8, scores=(*request.scores, rule), masks=masks, optional=True
                 )
 
 
 def shared_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
     """Yield a question with shared key/value heads where the function says that it can have them."""
-    if maker.asked.kv_head is None and (offer.takes("shared") or offer.takes("kv_heads")):
+    if maker.request.kv_head is None and (offer.takes("shared") or offer.takes("kv_heads")):
         yield maker.case("shared heads", 7, 7, groups=2)
         yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
 
@@ -118,23 +118,23 @@ def shared_cases(maker: Maker, offer: Offer) -> Iterator[Case]:
 class Maker:
     """Makes cases of what was asked, with random inputs from one seed."""
 
-    def __init__(self, asked: Asked, layout: str) -> None:
-        self.asked = asked
-        self.rng = np.random.default_rng(np.random.SeedSequence([asked.seed, 12]))
-        self.batch = (asked.entries if asked.entries > 1 else 2) if layout in ("bhtd", "bthd", "btm") else 1
-        self.heads = 1 if layout == "td" else asked.head or (6 if asked.kv_head is None else 3 * asked.kv_head)
-        self.groups = asked.kv_head or self.heads
+    def __init__(self, request: Request, layout: str) -> None:
+        self.request = request
+        self.rng = np.random.default_rng(np.random.SeedSequence([request.seed, 12]))
+        self.batch = (request.entries if request.entries > 1 else 2) if layout in ("bhtd", "bthd", "btm") else 1
+        self.heads = 1 if layout == "td" else request.head or (6 if request.kv_head is None else 3 * request.kv_head)
+        self.groups = request.kv_head or self.heads
         self.wide = layout == "btm"
         self.size = 8
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
         """Return a case of these sizes; `other` masks, scores, scale and groups stand for what was asked."""
-        rows, keys, kept = self.fitted(other.get("masks", self.asked.masks), rows, keys)
-        rules = replace(self.asked.rules(self.size, rows, keys), masks=kept)
+        rows, keys, kept = self.fitted(other.get("masks", self.request.masks), rows, keys)
+        rules = replace(self.request.rules(self.size, rows, keys), masks=kept)
         rules = replace(rules, **{name: other[name] for name in ("scores", "scale") if name in other})
-        recipe = Recipe(rules, self.heads, other.get("groups", self.groups), self.asked.positions, wide=self.wide)
+        recipe = Recipe(rules, self.heads, other.get("groups", self.groups), self.request.positions, wide=self.wide)
         given = Given(self.draw(self.heads, rows), self.draw(recipe.groups, keys), self.values(recipe.groups, keys))
-        return Case(rung, recipe, given, optional=optional, explicit_scale=not isinstance(self.asked.scale, bool))
+        return Case(rung, recipe, given, optional=optional, explicit_scale=not isinstance(self.request.scale, bool))
 
     def fitted(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int, tuple[Mask, ...]]:
         """Return sizes that the masks fit: documents and written masks have sizes of their own."""
@@ -178,7 +178,7 @@ class Maker:
 
     def causal(self, offer: Offer) -> tuple[Mask, ...]:
         """Return the causal mask where it can be asked for and was not yet."""
-        known = any(isinstance(mask, Causal) for mask in self.asked.masks)
+        known = any(isinstance(mask, Causal) for mask in self.request.masks)
         return (Causal(),) if offer.takes("causal") and not known else ()
 
     def sinks(self) -> list[float]:
@@ -199,24 +199,24 @@ class Inside:
     groups: int
 
 
-def layer_cases(asked: Asked, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
+def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
     """Yield the questions to a layer."""
-    maker = LayerMaker(asked, offer, inside)
+    maker = LayerMaker(request, offer, inside)
     yield maker.case("values", 9)
     yield maker.case("another length", 7)
     if inside is None:
         yield maker.case("another width", 7, wider=5, optional=True)
-    kinds = {type(mask) for mask in asked.masks}
+    kinds = {type(mask) for mask in request.masks}
     if offer.takes("mask") and Allowed not in kinds:
-        yield maker.case("masks", 8, masks=(*asked.masks, maker.some_mask(8, asked.pads)))
+        yield maker.case("masks", 8, masks=(*request.masks, maker.some_mask(8, request.pads)))
     if offer.takes("causal") and Causal not in kinds:
-        yield maker.case("causal", 9, masks=(*asked.masks, Causal()))
+        yield maker.case("causal", 9, masks=(*request.masks, Causal()))
     if offer.takes("padding") and not {Padding, Filler} & kinds:
-        yield maker.case("padding", 8, masks=(*asked.masks, Padding((5,))))
-    if offer.takes("scale") and asked.scale is True:
+        yield maker.case("padding", 8, masks=(*request.masks, Padding((5,))))
+    if offer.takes("scale") and request.scale is True:
         case = maker.case("scale", 7)
         yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
-    if inside is None and can_be_asked(asked):
+    if inside is None and can_be_asked(request):
         yield from layer_ahead_cases(maker)
     yield maker.case("large inputs", 6, size=60.0)
     yield maker.case("equal inputs", 8, size=0.0)
@@ -231,34 +231,34 @@ def layer_cases(asked: Asked, offer: Offer, quick: bool, inside: Inside | None =
 
 def layer_ahead_cases(maker: LayerMaker) -> Iterator[Case]:
     """Yield a question for each mask in which hidden keys are far ahead of those that are seen."""
-    asked, offer, rung = maker.asked, maker.offer, "hidden keys far ahead"
-    if asked.masks:
+    request, offer, rung = maker.request, maker.offer, "hidden keys far ahead"
+    if request.masks:
         yield ahead(maker.case(rung, 8))
     elif offer.takes("causal"):
         yield ahead(maker.case(rung, 8, masks=(Causal(),)))
-    if offer.takes("mask") and Allowed not in {type(mask) for mask in asked.masks}:
-        yield ahead(maker.case(rung, 8, masks=(*asked.masks, half_hidden(maker.rng, 8, 8, asked.pads))))
+    if offer.takes("mask") and Allowed not in {type(mask) for mask in request.masks}:
+        yield ahead(maker.case(rung, 8, masks=(*request.masks, half_hidden(maker.rng, 8, 8, request.pads))))
 
 
 class LayerMaker:
     """Makes cases of a layer, with random inputs from one seed; a module's own matrices stay."""
 
-    def __init__(self, asked: Asked, offer: Offer, inside: Inside | None) -> None:
-        self.asked, self.offer, self.inside = asked, offer, inside
-        self.rng = np.random.default_rng(np.random.SeedSequence([asked.seed, 13]))
-        many = asked.head or (3 if offer.takes("heads") else 1)
+    def __init__(self, request: Request, offer: Offer, inside: Inside | None) -> None:
+        self.request, self.offer, self.inside = request, offer, inside
+        self.rng = np.random.default_rng(np.random.SeedSequence([request.seed, 13]))
+        many = request.head or (3 if offer.takes("heads") else 1)
         self.heads = inside.heads if inside else many
         self.groups = inside.groups if inside else self.shared(many)
 
     def shared(self, heads: int) -> int:
-        return self.asked.kv_head if self.asked.kv_head is not None and heads % self.asked.kv_head == 0 else heads
+        return self.request.kv_head if self.request.kv_head is not None and heads % self.request.kv_head == 0 else heads
 
     def case(
         self, rung: str, rows: int, *, masks: tuple[Mask, ...] | None = None, wider: int = 0, size: float = 1.0,
         optional: bool = False,
     ) -> Case:  # fmt: skip
         """Return a case of `rows` tokens; `wider` makes x wider than the heads side by side."""
-        kept = self.asked.masks if masks is None else masks
+        kept = self.request.masks if masks is None else masks
         for mask in kept:
             rows = len(mask.ids) if isinstance(mask, Document) else rows
             if isinstance(mask, Allowed) and mask.misfit(self.heads, rows, rows):
@@ -266,11 +266,11 @@ class LayerMaker:
         arrays = self.inside.arrays if self.inside else self.drawn(wider)
         width = arrays["W_q"].shape[0]
         head = arrays["W_q"].shape[1] // self.heads
-        rules = replace(self.asked.rules(head, rows, rows), masks=kept, scores=self.asked.scores)
-        recipe = Recipe(rules, self.heads, self.groups, self.asked.positions, output_projection="W_o" in arrays)
-        batch = self.asked.entries if self.asked.entries > 1 else 1 if self.inside is None else 2
+        rules = replace(self.request.rules(head, rows, rows), masks=kept, scores=self.request.scores)
+        recipe = Recipe(rules, self.heads, self.groups, self.request.positions, output_projection="W_o" in arrays)
+        batch = self.request.entries if self.request.entries > 1 else 1 if self.inside is None else 2
         x = self.rng.standard_normal((batch, rows, width)) * size
-        return Case(rung, recipe, Given(x=x, arrays=arrays), "scale=" in " ".join(self.asked.typed), optional)
+        return Case(rung, recipe, Given(x=x, arrays=arrays), "scale=" in " ".join(self.request.typed), optional)
 
     def drawn(self, wider: int) -> dict[str, Array]:
         """Return the matrices and biases that the function takes."""
@@ -300,9 +300,9 @@ LARGER = 16.0
 """How much larger the values of the other half are."""
 
 
-def can_be_asked(asked: Asked) -> bool:
+def can_be_asked(request: Request) -> bool:
     """Say whether logits can be chosen: nothing but the scale changes them."""
-    return not asked.positions and not asked.scores and asked.normalizer.exponential and bool(asked.scale)
+    return not request.positions and not request.scores and request.normalizer.exponential and bool(request.scale)
 
 
 def ahead(case: Case) -> Case:

@@ -13,14 +13,14 @@ import numpy as np
 from attn_exp import mistakes, registry
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import spelled
-from attn_exp.diagnosis.asked import Filler
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, tolerance
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.offer import at_of, for_case
+from attn_exp.diagnosis.request import Filler
 from attn_exp.experiment.verdict import Cells, Smallest, Stage
 from attn_exp.forms.pipeline import Given
-from attn_exp.own_code import Own
+from attn_exp.own_code import OwnFunction
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.mask import AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
@@ -31,7 +31,12 @@ MOST_CALLS = 400
 
 
 def shrunk(
-    own: Own, caller: Caller, function: Bound, wrong: list[tuple[Case, Answer]], digits: int, names: Sequence[str] = ()
+    own: OwnFunction,
+    caller: Caller,
+    function: Bound,
+    wrong: list[tuple[Case, Answer]],
+    digits: int,
+    names: Sequence[str] = (),
 ) -> Smallest | None:
     """Return the smallest case that is still answered wrongly, ready to paste; None where small ones are all right."""
     if function.inside is not None:
@@ -114,11 +119,11 @@ def small_case(case: Case, sizes: tuple[int, int, int, int, int], masks: tuple[A
     return replace(case, recipe=recipe, given=Given(x=whole(1, rows, width), arrays=arrays))
 
 
-def shown(own: Own, caller: Caller, case: Case, answer: Answer) -> Smallest:
+def shown(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
     """Return a case as Python to paste, and as a command."""
     order = list(caller.offer.parameters)
     roles = dict(sorted(caller.arguments(case).items(), key=lambda item: order.index(item[0])))
-    extra = for_case(case, caller.offer, caller.asked)
+    extra = for_case(case, caller.offer, caller.request)
     back = caller.library.back
     lines = [f"from {module_of(own)} import {own.name.split('.')[0]}", *IMPORTS[caller.library.name]]
     words = []
@@ -154,7 +159,7 @@ def numbers(array: Array) -> str:
     return str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
 
 
-def module_of(own: Own) -> str:
+def module_of(own: OwnFunction) -> str:
     stem = own.file.rpartition("/")[2].removesuffix(".py")
     return stem if own.file and "site-packages" not in own.file else getattr(own.function, "__module__", "") or stem
 
@@ -164,12 +169,12 @@ def brief(array: Array) -> str:
     return str(np.round(np.squeeze(array), 4).tolist())
 
 
-def command(own: Own, case: Case, caller: Caller) -> str:
+def command(own: OwnFunction, case: Case, caller: Caller) -> str:
     """Return the command that shows this input stage by stage, the function beside the right one."""
     form = own.target or f"{own.file or module_of(own)}:{own.name}"
     files = [word for file in registry.files() for word in ("--with", shlex.quote(file))]
     words = ["python -m attn_exp", *files, *given_words(case)]
-    kept = [word for word in sorted(caller.asked.typed) if not word.startswith(("head=", "seed=", "embeddings"))]
+    kept = [word for word in sorted(caller.request.typed) if not word.startswith(("head=", "seed=", "embeddings"))]
     chosen = [*padded(kept, case), "variant=[matrix,mine]", f"variant.mine.form={form}"]
     return " ".join([*words, f"head={case.recipe.heads}", *map(shlex.quote, chosen)])
 

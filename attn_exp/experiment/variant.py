@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attn_exp.experiment.verdict import Verdict
     from attn_exp.forms.form import Form
     from attn_exp.forms.trace import Trace
-    from attn_exp.own_code import Own
+    from attn_exp.own_code import OwnFunction
     from attn_exp.problem.problem import Problem
 
 
@@ -41,7 +41,7 @@ class OwnForm(Protocol):
         """Whether it is called with W_o, so that its answer is the output of a layer."""
 
     @property
-    def own(self) -> Own:
+    def own(self) -> OwnFunction:
         """The function, and where it comes from."""
 
     @property

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from attn_exp.diagnosis.asked import Asked, asked
 from attn_exp.diagnosis.check import check
+from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.own_code import function_from
 from tests.compose import config
@@ -21,9 +21,9 @@ from tests.zoo.rights import RIGHT
 
 
 @functools.cache
-def settings(words: tuple[str, ...], seed: int = 0) -> Asked:
+def settings(words: tuple[str, ...], seed: int = 0) -> Request:
     """Return what these words ask of a function."""
-    return asked(config(*words, f"seed={seed}"), list(words))
+    return request_of(config(*words, f"seed={seed}"), list(words))
 
 
 def verdict(function: Any, words: tuple[str, ...] = (), seed: int = 0, quick: bool = False) -> Verdict:

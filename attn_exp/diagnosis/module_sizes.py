@@ -10,7 +10,7 @@ from typing import Any
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.errors import UserError
-from attn_exp.own_code import Own, error_line
+from attn_exp.own_code import OwnFunction, error_line
 
 WIDTH = ("embeddim", "dmodel", "dim", "hiddensize", "embedsize", "nembd", "modeldim", "din", "dimin", "embed", "d",
          "m", "width", "hidden", "hiddendim", "features", "channels", "embdim", "emb", "c", "nembed", "querydim",
@@ -90,7 +90,7 @@ class Fields:
         return default if value is None else value
 
 
-def made(own: Own, sizes: Sizes) -> Any:
+def make_module(own: OwnFunction, sizes: Sizes) -> Any:
     """Return a module of a class of PyTorch with such sizes.
 
     Raises:

@@ -26,7 +26,7 @@ from attn_exp.rules.scores.score import Score
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """The settings of a check: rules and heads as a run has them, and how the function wants its arrays.
 
     `head` and `kv_head` are None where they were not asked for. `typed` are the names of the settings that the user
@@ -85,7 +85,7 @@ class Asked:
         return " ".join(sorted(self.typed)) if self.typed else "plain attention"
 
 
-def asked(config: Config, words: Sequence[str], **how: Any) -> Asked:
+def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
     """Return what the settings ask of a function; `how` says layout, takes and device.
 
     Raises:
@@ -96,7 +96,7 @@ def asked(config: Config, words: Sequence[str], **how: Any) -> Asked:
         raise UserError("a check compares one function with the definition; variant= belongs to a run")
     means = convention(config.convention)
     named = config.convention != "none"
-    return Asked(
+    return Request(
         masks=masks_of(config, means.blocks),
         scores=scores(config.score),
         positions=positions(config.position),

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attn_exp.diagnosis.asked import Asked
 from attn_exp.diagnosis.call import LAYOUTS, MASKINGS, WIDE, Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, wanted
 from attn_exp.diagnosis.modules import Bound, bound
 from attn_exp.diagnosis.offer import Offer, offered
 from attn_exp.diagnosis.questions import core_cases, layer_cases
+from attn_exp.diagnosis.request import Request
 from attn_exp.errors import UserError, unknown
-from attn_exp.own_code import Own
+from attn_exp.own_code import OwnFunction
 
 LOGITS = 2
 """Bits that logits of about 6 take from an answer where they are rounded to a half type."""
@@ -30,14 +30,14 @@ class Tried:
     answer: Answer
 
 
-def ways(own: Own, asked: Asked, function: Bound) -> Iterator[Tried]:
+def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]:
     """Yield every way to call a function, the likeliest first: libraries, layouts and types."""
     offer = offer_of(own, function)
-    for name in (asked.takes,) if asked.takes else wanted(function.origin):
-        lent = library(name, asked.device)
-        for layout in layouts(asked, offer, function):
-            for dtype in types(asked, lent):
-                caller = Caller(function.call, offer, lent, asked, layout, dtype)
+    for name in (request.takes,) if request.takes else wanted(function.origin):
+        lent = library(name, request.device)
+        for layout in layouts(request, offer, function):
+            for dtype in types(request, lent):
+                caller = Caller(function.call, offer, lent, request, layout, dtype)
                 case = next(cases(caller, function, quick=True))
                 answer = caller(case)
                 yield Tried(caller, case, answer)
@@ -45,28 +45,28 @@ def ways(own: Own, asked: Asked, function: Bound) -> Iterator[Tried]:
                     break
 
 
-def offer_of(own: Own, function: Bound) -> Offer:
+def offer_of(own: OwnFunction, function: Bound) -> Offer:
     """Return what a function takes."""
     return offered(function.call, own.name) if function.offer is None else function.offer
 
 
-def types(asked: Asked, lent: Library) -> tuple[str, ...]:
+def types(request: Request, lent: Library) -> tuple[str, ...]:
     """Return the types to try: the one that was asked for, else the library's widest and those below it."""
-    if asked.dtype and asked.dtype not in DTYPES:
-        raise UserError(unknown(asked.dtype, DTYPES, "dtype"))
-    return (asked.dtype,) if asked.dtype else DTYPES[DTYPES.index(lent.widest) :]
+    if request.dtype and request.dtype not in DTYPES:
+        raise UserError(unknown(request.dtype, DTYPES, "dtype"))
+    return (request.dtype,) if request.dtype else DTYPES[DTYPES.index(lent.widest) :]
 
 
-def layouts(asked: Asked, offer: Offer, function: Bound) -> tuple[str, ...]:
+def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
     """Return the layouts to try."""
-    if asked.layout and asked.layout not in LAYOUTS:
-        raise UserError(unknown(asked.layout, LAYOUTS, "layout"))
+    if request.layout and request.layout not in LAYOUTS:
+        raise UserError(unknown(request.layout, LAYOUTS, "layout"))
     if not offer.core:
-        return ("bhtd",) if function.inside is not None or asked.entries > 1 else ("td", "bhtd")
-    if asked.layout:
-        return (asked.layout,)
-    many = asked.kv_head is not None or (asked.head or 1) > 1
-    alone = ("htd", "td") if asked.entries > 1 else ("td",) if many else ()
+        return ("bhtd",) if function.inside is not None or request.entries > 1 else ("td", "bhtd")
+    if request.layout:
+        return (request.layout,)
+    many = request.kv_head is not None or (request.head or 1) > 1
+    alone = ("htd", "td") if request.entries > 1 else ("td",) if many else ()
     usual = tuple(layout for layout in LAYOUTS if layout != WIDE and layout not in alone)
     return (WIDE, *usual) if offer.takes("heads") else usual
 
@@ -74,11 +74,11 @@ def layouts(asked: Asked, offer: Offer, function: Bound) -> tuple[str, ...]:
 def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
     """Yield the questions that fit what the function takes."""
     if caller.offer.core:
-        return core_cases(caller.asked, caller.offer, caller.layout, quick)
-    return layer_cases(caller.asked, caller.offer, quick, function.inside)
+        return core_cases(caller.request, caller.offer, caller.layout, quick)
+    return layer_cases(caller.request, caller.offer, quick, function.inside)
 
 
-def how_to_call(own: Own, asked: Asked, known: Bound | None = None) -> tuple[Caller, Bound, Tried]:
+def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> tuple[Caller, Bound, Tried]:
     """Return the first way of calling that gives the right answer, else the right shape, else any answer at all.
 
     `known`: what is to be called, where that is more than what the user named.
@@ -86,11 +86,11 @@ def how_to_call(own: Own, asked: Asked, known: Bound | None = None) -> tuple[Cal
     Raises:
         UserError: what the function takes is not known.
     """
-    function = known or bound(own, asked)
+    function = known or bound(own, request)
     shaped: list[Tried] = []
     spoke: list[Tried] = []
     first: Tried | None = None
-    for tried in ways(own, asked, function):
+    for tried in ways(own, request, function):
         first = first or tried
         if tried.answer.output is None or (shaped and tried.caller.layout in ("htd", "td") and tried.caller.offer.core):
             continue  # with fewer axes, mistakes hide: they are for those who take no more
@@ -142,7 +142,7 @@ def with_added_mask(caller: Caller, function: Bound) -> Caller | None:
 
 def mask_case(caller: Caller, function: Bound) -> Case | None:
     """Return the first question with a mask, where the function takes one and its polarity is not known."""
-    if not caller.offer.takes("mask") or caller.asked.blocks:
+    if not caller.offer.takes("mask") or caller.request.blocks:
         return None
     masked = next((case for case in cases(caller, function, quick=True) if case.rung == "masks"), None)
     return None if masked is None else rounded(masked, caller)
@@ -154,14 +154,14 @@ def digits_of(caller: Caller, answer: Answer) -> int:
     Two less where a half type was given: logits of about 6 are rounded too, and weights move by as much.
     """
     given = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
-    return min(DIGITS.get(answer.dtype, 53), given, caller.asked.digits)
+    return min(DIGITS.get(answer.dtype, 53), given, caller.request.digits)
 
 
 def is_half(caller: Caller) -> bool:
     return DIGITS[caller.dtype] < DIGITS["float32"]
 
 
-def ask(caller: Caller, function: Bound, quick: bool) -> Seen:
+def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
     """Return every question that the function's type can tell, with its answer; inputs are what the type holds."""
     fitting = (case for case in cases(caller, function, quick) if not beyond(caller, case))
     return [(case, caller(case)) for case in (rounded(case, caller) for case in fitting)]
