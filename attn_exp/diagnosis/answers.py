@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -83,7 +83,10 @@ class Answers:
             stages = predicted(candidate.change(case), case.given)
             if stages is None and answer.output.shape != expected(case)["output"].shape:
                 continue  # neither fits these shapes
-            if stages is None or differs(*without_blind_rows(answer.output, stages), self.digits):
+            if stages is None:
+                return False
+            seen_rows = {**stages, "output": without_blind(stages["output"], stages)}
+            if differs(without_blind(answer.output, stages), seen_rows, self.digits):
                 return False
             explained += 1
         return explained > 0
@@ -119,7 +122,8 @@ class Answers:
 
     def overflow_besides(self) -> Explained | None:
         """Return the one mistake that explains all but questions with large logits, where one of these overflows."""
-        if not any(case.rung == LARGE and overflowed(answer) for case, answer in self.seen):
+        large = [answer.output for case, answer in self.seen if case.rung == LARGE]
+        if all(output is None or np.isfinite(output).all() for output in large):
             return None
         rest = self.without_large()
         found = None if is_right(rest.seen, rest.digits) else best(rest.single_that_fit())
@@ -149,15 +153,6 @@ class Answers:
             return None
         name = half_mistake(plain, self.half)
         return Explained((name,)) if name else None
-
-
-def without_blind_rows(output: Array, stages: Mapping[str, Array]) -> tuple[Array, Mapping[str, Array]]:
-    """Return both without the rows in which a query sees no key."""
-    return without_blind(output, stages), {**stages, "output": without_blind(stages["output"], stages)}
-
-
-def overflowed(answer: Answer) -> bool:
-    return answer.output is not None and not bool(np.isfinite(answer.output).all())
 
 
 def keys_kept(case: Case, output: Array, digits: int) -> int:
@@ -202,17 +197,12 @@ def unexplained(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case,
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     if outputs and all(not output.any() for output in outputs):
         return f"zeros, whatever it is given; {NOTHING}"
-    if constant(outputs):
+    if len(outputs) > 1 and all(np.allclose(output, outputs[0].ravel()[0], equal_nan=True) for output in outputs):
         return f"the same number, whatever it is given; {NOTHING}"
     rungs = list(dict.fromkeys(case.rung for case, _ in wrong))
     right = [case.rung for case, _ in seen if case.rung not in rungs]
     held = f", and right in {', '.join(dict.fromkeys(right))}" if right else ""
     return f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{where_it_lies(seen, wrong)}"
-
-
-def constant(outputs: Sequence[np.ndarray]) -> bool:
-    values = [output.ravel()[0] for output in outputs]
-    return len(values) > 1 and all(np.allclose(output, values[0], equal_nan=True) for output in outputs)
 
 
 def where_it_lies(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case, Answer]]) -> str:

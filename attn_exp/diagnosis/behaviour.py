@@ -135,14 +135,12 @@ def entry_of(case: Case, entry: int) -> Case:
     given = case.given
     one = slice(entry, entry + 1)
     cut = {name: array[one] for name in ("q", "k", "v", "x") if (array := getattr(given, name)) is not None}
-    masks = tuple(mask_of(mask, entry) for mask in case.recipe.rules.masks)
-    return replace(case, given=replace(given, **cut), recipe=case.recipe.with_rules(masks=masks))
-
-
-def mask_of(mask: Any, entry: int) -> Any:
-    """Return the mask of one entry of a batch, where each has its own length."""
-    lengths = getattr(mask, "lengths", None)
-    return type(mask)(int(lengths[entry])) if lengths is not None and len(lengths) > 1 else mask
+    masks: list[Any] = list(case.recipe.rules.masks)
+    for place, mask in enumerate(masks):
+        lengths = getattr(mask, "lengths", ())
+        if len(lengths) > 1:  # each entry has a length of its own
+            masks[place] = type(mask)(int(lengths[entry]))
+    return replace(case, given=replace(given, **cut), recipe=case.recipe.with_rules(masks=tuple(masks)))
 
 
 def odd_memory(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:

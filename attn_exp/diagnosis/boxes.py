@@ -67,7 +67,7 @@ class Box:
                 near |= (self.values == array) | (np.isneginf(array) & (self.values <= AS_GOOD_AS_MINUS_INFINITY))
         return np.asarray(self.given & ~near)
 
-    def written(self, place: Iterable[int], number: float) -> str:
+    def write_like(self, place: Iterable[int], number: float) -> str:
         """Write a number to as many decimals as the one given there."""
         half = float(self.halves[tuple(place)])
         digits = max(0, round(-np.log10(2 * half))) if half > 0 else 6
@@ -103,7 +103,11 @@ def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
         parts = [part.T for part in parts]
         cells = replace(cells, rows=cells.columns, columns=cells.rows)
     if not has_room(parts[0].shape, shape):
-        raise UserError(what_is_expected(stage, parts[0].shape, shape))
+        per_head = f" for each of {shape[0]} heads" if shape[0] > 1 else ""
+        raise UserError(
+            f"answer.{stage} has shape {list(parts[0].shape)}; "
+            f"expected {shape[1]} rows of {shape[2]} numbers{per_head}, or some of them"
+        )
     values, halves, own = (spread(stage, part, shape, cells, (rows, columns)).reshape(whole.shape) for part in parts)
     notes = [TURNED] if turned else []
     notes += ["the first head"] if shape[0] > 1 and parts[0].ndim == 2 and len(parts[0]) <= shape[1] else []
@@ -124,14 +128,6 @@ def has_room(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     if len(given) == 2:
         return given[1] <= columns and (given[0] <= rows or given[0] == heads * rows)
     return len(given) == 1 and given[0] <= columns
-
-
-def what_is_expected(stage: str, given: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """Say what was expected."""
-    heads, rows, columns = shape
-    per_head = f" for each of {heads} heads" if heads > 1 else ""
-    wanted = f"{rows} rows of {columns} numbers{per_head}, or some of them"
-    return f"answer.{stage} has shape {list(given)}; expected {wanted}"
 
 
 def spread(
@@ -203,19 +199,14 @@ def read_cells(given: Any, key: str) -> Cells:
         text = str(given).strip()
         if text.startswith("["):
             return cells(nested(text, key), key)
-        if looks_like_numbers(text) and not Path(text).is_file():
-            return cells(text.replace(",", " ").split(), key)
+        words = text.replace(",", " ").split()  # a row of numbers may stand without brackets
+        if words and all(map(NUMBER.fullmatch, words)) and not Path(text).is_file():
+            return cells(words, key)
         return from_file(Path(text), key)
     array = np.asarray(given)
     if array.dtype.kind in "iuf":
         return from_array(array, key)
     return cells(listed(given), key)
-
-
-def looks_like_numbers(text: str) -> bool:
-    """Say whether a text is a row of numbers without brackets."""
-    words = text.replace(",", " ").split()
-    return bool(words) and all(NUMBER.fullmatch(word) for word in words)
 
 
 def listed(given: Any) -> Any:
@@ -305,8 +296,8 @@ def flat(given: Any) -> Iterator[str]:
 def from_array(array: Array, key: str) -> Cells:
     """Return an array as numbers of so many digits as they need to be told from their neighbours in its type."""
     kind = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
-    table_cells = cells(listed(array.reshape(array.shape or (1,))), key)
-    return Cells(table_cells.values, table_cells.halves, table_cells.own, floor=float(np.finfo(kind).eps ** 0.75))
+    numbers = cells(listed(array.reshape(array.shape or (1,))), key)
+    return replace(numbers, floor=float(np.finfo(kind).eps ** 0.75))
 
 
 def from_file(path: Path, key: str) -> Cells:
@@ -332,19 +323,14 @@ def table(text: str, key: str) -> Cells:
     rows = [row for row in lines(text) if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")
-    head = rows[0] if len(rows) > 1 and names(rows[0]) else None
+    first = rows[0]  # it holds names where no number is in it, or nothing in its corner
+    head = first if len(rows) > 1 and (not first[0].strip() or not any(map(is_number, first))) else None
     body = rows[1:] if head else rows
     corner = head is not None and (not head[0].strip() or len(head) == len(body[0]) - 1)
     named = corner or all(not is_number(row[0]) and len(row) > 1 for row in body)
     table_cells = cells([list(row[named:]) for row in body], key)
     columns = () if head is None else tuple(cell.strip() for cell in head[-table_cells.values.shape[1] :])
-    return Cells(
-        table_cells.values,
-        table_cells.halves,
-        table_cells.own,
-        tuple(row[0].strip() for row in body) if named else (),
-        columns,
-    )
+    return replace(table_cells, rows=tuple(row[0].strip() for row in body) if named else (), columns=columns)
 
 
 def lines(text: str) -> list[list[str]]:
@@ -355,11 +341,6 @@ def lines(text: str) -> list[list[str]]:
         return [line.split() for line in kept]
     rows = list(csv.reader(kept, delimiter=mark, skipinitialspace=True))
     return [[cell.replace(",", ".") for cell in row] for row in rows] if mark == ";" else rows
-
-
-def names(row: Sequence[str]) -> bool:
-    """Say whether a line holds names: no number in it, or nothing in its corner."""
-    return not row[0].strip() or not any(is_number(cell) for cell in row)
 
 
 def is_number(cell: str) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import product
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ class Masking:
     kind: str = "booleans"
     axes: str = "t s"
 
-    def written(self, mask: Array, batch: int) -> Array:
+    def write(self, mask: Array, batch: int) -> Array:
         """Return a mask `[t s]`, or one with more axes, in this way."""
         if mask.ndim == 2 and self.axes != "t s":
             mask = np.repeat(mask[None], batch, axis=0)
@@ -81,7 +80,7 @@ class Caller:
         answer = self.answer(arguments, case)
         if answer.error and "causal" in arguments and self.offer.takes("mask") and "mask" not in arguments:
             whole = boolean(list(case.recipe.rules.masks), at_of(case), self.request)
-            whole = self.masking.written(whole, at_of(case).batch)
+            whole = self.masking.write(whole, at_of(case).batch)
             return self.answer(arguments | {"mask": self.given(whole)}, case)
         return answer
 
@@ -95,18 +94,28 @@ class Caller:
         return self.read(said, case)
 
     def refuses(self, error: BaseException, arguments: Mapping[str, Any]) -> bool:
-        """Say whether an error refuses a keyword, and is no slip."""
+        """Say whether an error means that the function does not offer one of the keywords that it was given.
+
+        It does where it says so (NotImplementedError), where it raises an error that names the keyword, or where it
+        raises a ValueError of its own that does not come without the keywords that it can do without.
+        """
         needed = {role for role in arguments if role in self.offer.parameters and role not in self.offer.defaults}
         said = {role: value for role, value in arguments.items() if role not in needed}
         plain = {role: value for role, value in arguments.items() if role in needed}
-
-        def answers() -> bool:
-            try:
-                return bool(parts_of(called(self.function, self.offer, plain)))
-            except (Exception, SystemExit):
-                return False
-
-        return refuses(error, self.offer, said, answers)
+        if isinstance(error, NotImplementedError | UserError):
+            return True
+        words = [self.offer.parameters[role] for role, value in said.items() if role not in PLAIN and asks(value)]
+        known = isinstance(error, ValueError | TypeError | AssertionError | RuntimeError)
+        if not words or not known or not raised(error):
+            return False
+        if any(re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", str(error)) for word in words):
+            return True
+        if not isinstance(error, ValueError):
+            return False
+        try:
+            return bool(parts_of(called(self.function, self.offer, plain)))
+        except (Exception, SystemExit):
+            return False
 
     def arguments(self, case: Case) -> dict[str, Any]:
         """Return the arguments of a case, by role."""
@@ -119,7 +128,7 @@ class Caller:
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
         extra = for_case(case, self.offer, self.request, self.layout == WIDE)
         if "mask" in extra:
-            extra["mask"] = self.masking.written(extra["mask"], at_of(case).batch)
+            extra["mask"] = self.masking.write(extra["mask"], at_of(case).batch)
         return arrays | {role: self.given(value) for role, value in extra.items()}
 
     def given(self, value: Any) -> Any:
@@ -138,10 +147,6 @@ class Caller:
         first = next(iter(arrays))
         output = unlaid(arrays.pop(first), self.layout, self.offer.core, case.recipe.heads)
         return Answer(output, arrays, self.library.dtype(parts[first]))
-
-    def in_type(self, dtype: str) -> Caller:
-        """Return the same caller that gives arrays of another type."""
-        return replace(self, dtype=dtype)
 
 
 def called(function: Any, offer: Offer, arguments: Mapping[str, Any]) -> Any:
@@ -195,26 +200,9 @@ PLAIN = ("q", "k", "v", "x", "heads", "kv_heads")
 RAISED = dis.opmap["RAISE_VARARGS"]
 
 
-def refuses(error: BaseException, offer: Offer, said: Mapping[str, Any], answers: Callable[[], bool]) -> bool:
-    """Say whether an error means that the function does not offer one of the keywords that it was given.
-
-    It does where it says so (NotImplementedError), where it raises an error that names the keyword, or where it raises
-    a ValueError of its own that does not come without those keywords: `answers` asks it without them.
-    """
-    if isinstance(error, NotImplementedError | UserError):
-        return True
-    words = [offer.parameters[role] for role in said if role not in PLAIN and not is_neutral(said[role])]
-    if not words or not isinstance(error, ValueError | TypeError | AssertionError | RuntimeError) or not raised(error):
-        return False
-    text = str(error)
-    if any(re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", text) for word in words):
-        return True
-    return isinstance(error, ValueError) and answers()
-
-
-def is_neutral(value: Any) -> bool:
-    """Say whether a keyword's value asks for nothing."""
-    return value is None or value is False or (isinstance(value, float) and value == 0.0)
+def asks(value: Any) -> bool:
+    """Say whether a keyword's value asks for anything."""
+    return not (value is None or value is False or (isinstance(value, float) and value == 0.0))
 
 
 def raised(error: BaseException) -> bool:
@@ -222,9 +210,7 @@ def raised(error: BaseException) -> bool:
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    return last is not None and (is_ours(last) or last.tb_frame.f_code.co_code[last.tb_lasti] == RAISED)
-
-
-def is_ours(last: TracebackType) -> bool:
-    """Say whether the error came straight from a compiled function that this package called."""
-    return str(last.tb_frame.f_globals.get("__name__", "")).startswith("attn_exp.diagnosis.")
+    if last is None:
+        return False
+    compiled = str(last.tb_frame.f_globals.get("__name__", "")).startswith("attn_exp.diagnosis.")  # called from here
+    return compiled or last.tb_frame.f_code.co_code[last.tb_lasti] == RAISED

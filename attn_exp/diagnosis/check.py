@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -17,7 +17,7 @@ from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, wh
 from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.libraries import DIGITS
-from attn_exp.diagnosis.modules import Bound, bound
+from attn_exp.diagnosis.modules import bound
 from attn_exp.diagnosis.precision import error, only_rounded, representable
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import shrunk
@@ -31,17 +31,6 @@ FLOAT64 = 53
 SMALL_FILL = "mask_small_fill"
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """The function that is checked: what was asked of it, how it is called, its first answer, and when it began."""
-
-    own: OwnFunction
-    request: Request
-    function: Bound
-    tried: Tried
-    start: float
-
-
 def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
     """Ask a function every question, and return what became of it; `tell` hears what is being asked.
 
@@ -51,44 +40,44 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
         verdict = check_in_layout(own, request, quick, tell)
-        for layout in () if verdict.passed or verdict.mistakes or request.layout else unlikely(own, request):
+        if verdict.passed or verdict.mistakes or request.layout:
+            return verdict
+        offer = ways_to_call.offer_of(own, bound(own, request))
+        layouts = ("bhtd", "bthd") if offer.takes("heads") else ("bthd",)
+        for layout in layouts if offer.core else ():  # the mistake may have a name in a less likely layout
             other = check_in_layout(own, replace(request, layout=layout), quick, tell)
             if other.mistakes:
                 return other
         return verdict
 
 
-def unlikely(own: OwnFunction, request: Request) -> tuple[str, ...]:
-    """Return the layouts in which a mistake may have a name, where the likeliest names none."""
-    offer = ways_to_call.offer_of(own, bound(own, request))
-    return (("bhtd", "bthd") if offer.takes("heads") else ("bthd",)) if offer.core else ()
-
-
 def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
     """Check a function, as `check` does, with all warnings off."""
     start = perf_counter()
     tell("how it is called")
-    caller, function, tried = ways_to_call.how_to_call(own, request)
+    tried = ways_to_call.how_to_call(own, request)
+    caller = tried.caller
     if tried.answer.output is None:
-        return verdict_of_silence(own, request, tried, perf_counter() - start)
+        finding = Finding("it can be called", BROKEN, f"{said_of_call(caller)}: {tried.answer.error}")
+        computes, seconds = "nothing: it could not be called", perf_counter() - start
+        return Verdict(own.name, False, (), computes, (finding,), request.words, seconds=seconds)
     if request.device != "cpu" and caller.library.name != "torch":
         raise UserError(
             f"device={request.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
         )
-    caller = ways_to_call.with_its_mask(caller, function)
-    subject = Subject(own, request, function, tried, start)
-    verdict = questioned(subject, caller, quick, tell)
+    caller = ways_to_call.with_its_mask(caller, tried.function)
+    verdict = verdict_on_answers(own, caller, tried, quick, tell)
     # booleans that are added to the logits look like a small fill beside any other mistake
-    other = ways_to_call.with_added_mask(caller, function) if SMALL_FILL in verdict.mistakes else None
-    if other is None or len(verdict.mistakes) == 1:
-        return verdict
-    added = questioned(subject, other, quick, tell)
-    return added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
+    other = ways_to_call.with_added_mask(caller, tried.function) if SMALL_FILL in verdict.mistakes else None
+    if other is not None and len(verdict.mistakes) > 1:
+        added = verdict_on_answers(own, other, tried, quick, tell)
+        verdict = added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
+    return replace(verdict, seconds=perf_counter() - start)
 
 
-def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Verdict:
-    """Ask a function that can be called every question."""
-    own, request, function, tried = subject.own, subject.request, subject.function, subject.tried
+def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bool, tell: Tell) -> Verdict:
+    """Ask a function every question, called in this way, of which `tried` was the first answer."""
+    function = tried.function
     tell("its values")
     seen = ways_to_call.ask_every_question(caller, function, quick)
     digits, rounding = bits_to_judge_by(caller, seen)
@@ -112,22 +101,21 @@ def questioned(subject: Subject, caller: Caller, quick: bool, tell: Tell) -> Ver
         *(finding for finding, _ in edges),
         gradients(caller, tried.case, digits),
     )
-    passed = not any(finding.state == BROKEN for finding in findings)
-    names = remarked(edges) if passed else names_found(found, broken)
+    failed = [finding.rung for finding in findings if finding.state == BROKEN]
+    passed = not failed
+    named = broken if broken and found.names in ((), OVERFLOWS) else found.names
+    names = remarked(edges) if passed else named
+    if wrong or passed:
+        computes = what_it_computes(found, seen, wrong)
+    else:
+        computes = f"the right numbers, but look at: {', '.join(names or failed)}"
     tell("the smallest input that fails")
     smallest = shrunk(own, caller, function, wrong, digits, names) if wrong else None
     tell("")
     return Verdict(
-        name=own.name, passed=passed, mistakes=names,
-        computes=what_it_computes(found, seen, wrong) if wrong or passed else behaviour_of(names, findings),
-        findings=findings, asked=request.words, alike=found.alike, smallest=smallest,
-        seconds=perf_counter() - subject.start,
+        name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
+        asked=caller.request.words, alike=found.alike, smallest=smallest,
     )  # fmt: skip
-
-
-def names_found(found: Explained, broken: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the mistakes of a function that did not pass: those that its numbers show, else those between calls."""
-    return broken if broken and found.names in ((), OVERFLOWS) else found.names
 
 
 def what_it_computes(found: Explained, seen: Seen, wrong: Seen) -> str:
@@ -146,13 +134,6 @@ def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:
 
 
 REMARKS = ("dropout_on", "empty_row_nan", "nan_leaks")
-
-
-def verdict_of_silence(own: OwnFunction, request: Request, tried: Tried, seconds: float) -> Verdict:
-    """Return the verdict on a function that answers nothing."""
-    said = f"{said_of_call(tried.caller)}: {tried.answer.error}"
-    finding = Finding("it can be called", BROKEN, said)
-    return Verdict(own.name, False, (), "nothing: it could not be called", (finding,), request.words, seconds=seconds)
 
 
 def said_of_call(caller: Caller) -> str:
@@ -237,17 +218,9 @@ def asked_again(caller: Caller, seen: Seen, wrong: Seen) -> Finding:
         later = caller(case).output
         if answer.output is None or later is None:
             continue
-        if later.shape != answer.output.shape or error_between(later, answer.output) > 1e-3:
-            return Finding(rung, BROKEN, "it answered otherwise at first")
+        if later.shape == answer.output.shape:
+            gap = np.nan_to_num(np.abs(later - answer.output)).max(initial=0.0)
+            if gap / max(np.nan_to_num(np.abs(answer.output)).max(initial=0.0), 1e-30) <= 1e-3:
+                continue
+        return Finding(rung, BROKEN, "it answered otherwise at first")
     return Finding(rung, HELD)
-
-
-def error_between(first: np.ndarray, second: np.ndarray) -> float:
-    gap = np.nan_to_num(np.abs(first - second)).max(initial=0.0)
-    return float(gap / max(np.nan_to_num(np.abs(second)).max(initial=0.0), 1e-30))
-
-
-def behaviour_of(names: Sequence[str], findings: Sequence[Finding]) -> str:
-    """Return what is to be said of a function whose numbers are right and whose manners are not."""
-    broken = names or [finding.rung for finding in findings if finding.state == BROKEN]
-    return f"the right numbers, but look at: {', '.join(broken)}"

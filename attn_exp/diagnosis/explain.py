@@ -13,7 +13,6 @@ from attn_exp.diagnosis.boxes import box, read_cells
 from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.explanations import ONE, TWO, explained
 from attn_exp.diagnosis.numbers import Numbers, catalogue
-from attn_exp.diagnosis.readings import Reading
 from attn_exp.diagnosis.slips import Slip, after_slips, consequences, every_slip, is_slip, sums
 from attn_exp.diagnosis.worksheet import Sheet, prepared_with_code, stages
 from attn_exp.errors import UserError, unknown
@@ -65,18 +64,14 @@ def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
     evidence = Numbers(sheet, cache(partial(catalogue, sheet)), variants=variants)
     found = explained(evidence)
     if found.reading is not None:
-        return verdict_of_right(found.reading)
+        findings = [Finding(one.stage, HELD, one.counted) for one in found.reading.sheet.boxes]
+        remark = found.reading.remark
+        findings += [Finding("a harmless difference", REMARK, remark)] if remark else []
+        return Verdict("", True, (), "attention as it was asked for", tuple(findings))
     if found.names or found.setting:
         return verdict_of_mistake(found)
     last = evidence.lenient[sheet] if found.view is None else found.view.sheet
     return verdict_of_slips(last, found.slips or every_slip(last))
-
-
-def verdict_of_right(reading: Reading) -> Verdict:
-    """Return the verdict on numbers that are right, with what is to be remarked."""
-    remarks = [Finding("a harmless difference", REMARK, reading.remark)] if reading.remark else []
-    findings = [Finding(one.stage, HELD, one.counted) for one in reading.sheet.boxes]
-    return Verdict("", True, (), "attention as it was asked for", (*findings, *remarks))
 
 
 def verdict_of_mistake(found: Explained) -> Verdict:

@@ -58,18 +58,18 @@ def at_hand(paper: Paper, made: Stages) -> bool:
     """Say whether a student can make a mistake on this sheet, which may give q, k or v and ask what comes after."""
     asked = {blank.stage for blank in paper.blanks}
     given = [side for side in "qkv" if side in paper.exact and side in made and side not in asked]
-    return not any(written_otherwise(made[side], paper.exact[side], paper.digits) for side in given)
+    return not any(differs_when_written(made[side], paper.exact[side], paper.digits) for side in given)
 
 
 def first_changed(paper: Paper, made: Stages) -> str | None:
     """Return the first box whose written numbers a mistake changes."""
     for blank in paper.blanks:
-        if blank.stage not in made or written_otherwise(made[blank.stage], blank.right, paper.digits):
+        if blank.stage not in made or differs_when_written(made[blank.stage], blank.right, paper.digits):
             return blank.stage
     return None
 
 
-def written_otherwise(array: Array, right: Array, digits: int) -> bool:
+def differs_when_written(array: Array, right: Array, digits: int) -> bool:
     """Say whether numbers, written with so many decimals, are others than the right ones."""
     array = array if array.ndim == 3 else array[None]
     if array.shape != right.shape:

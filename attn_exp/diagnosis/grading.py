@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -64,10 +64,12 @@ def grade(paper: Paper, answers: Mapping[str, Array]) -> Grade:
     A number may lie half a unit of the last decimal that was asked from what is right, or from what follows from the
     rounded numbers in the boxes before it.
     """
-    boxes = tuple(box_of(paper, stage, answers[stage]) for stage in stages_asked(paper) if stage in answers)
-    boxes = tuple(box for box in boxes if box.given.any())
-    sheet = sheet_with(paper, boxes)
-    counted = {box.stage: counted_cells(sheet, place, paper.exact) for place, box in enumerate(boxes)}
+    sheet = sheet_with(paper, tuple(box for box in boxes_of(paper, answers) if box.given.any()))
+    counted = {}
+    for place, box in enumerate(sheet.boxes):
+        cells = states_of_cells(sheet, place, paper.exact)
+        counts = (int((cells == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY))
+        counted[box.stage] = Boxed(box.stage, *counts)
     every = tuple(counted.get(blank.stage, Boxed(blank.stage, 0, 0, 0, blank.right.size)) for blank in paper.blanks)
     points = sum(box.right + box.follows for box in every)
     most = sum(blank.right.size for blank in paper.blanks)
@@ -84,26 +86,21 @@ def sheet_with(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
     return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
 
 
-def stages_asked(paper: Paper) -> list[str]:
-    """Return the stages of a sheet, in order."""
-    return [blank.stage for blank in paper.blanks]
-
-
-def box_of(paper: Paper, stage: str, numbers: Array) -> Box:
-    """Return a student's numbers as a box, each exact to half a unit of the last decimal asked."""
-    blank = next(blank for blank in paper.blanks if blank.stage == stage)
-    values = numbers.reshape(paper.exact[stage].shape)
-    halves = np.full(values.shape, 0.5 * 10.0**-paper.digits)
-    return Box(stage, values, halves, halves, (blank.rows, blank.columns))
+def boxes_of(paper: Paper, answers: Mapping[str, Array]) -> Iterator[Box]:
+    """Yield a student's numbers as boxes, each number exact to half a unit of the last decimal asked."""
+    for blank in paper.blanks:
+        if blank.stage in answers:
+            values = answers[blank.stage].reshape(paper.exact[blank.stage].shape)
+            halves = np.full(values.shape, 0.5 * 10.0**-paper.digits)
+            yield Box(blank.stage, values, halves, halves, (blank.rows, blank.columns))
 
 
 def states(paper: Paper, answers: Mapping[str, Array]) -> dict[str, Array]:
     """Return what each cell of the stages is `[h r c]`: right, following from a wrong one before, wrong, or empty."""
-    boxes = tuple(box_of(paper, stage, answers[stage]) for stage in stages_asked(paper) if stage in answers)
-    sheet = sheet_with(paper, boxes)
+    sheet = sheet_with(paper, tuple(boxes_of(paper, answers)))
     return {
         box.stage: states_of_cells(sheet, place, paper.exact).reshape(answers[box.stage].shape)
-        for place, box in enumerate(boxes)
+        for place, box in enumerate(sheet.boxes)
     }
 
 
@@ -116,13 +113,6 @@ def states_of_cells(sheet: Sheet, place: int, exact: Stages) -> Array:
     before_wrong = any(wrong(sheet, sheet.right, earlier, exact).any() for earlier in range(place))
     follows = FOLLOWS if before_wrong else RIGHT
     return np.where(~box.given, EMPTY, np.where(followed, follows, np.where(missed, WRONG, RIGHT)))
-
-
-def counted_cells(sheet: Sheet, place: int, exact: Stages) -> Boxed:
-    """Count the cells of a box: right, following, wrong and empty."""
-    cells = states_of_cells(sheet, place, exact)
-    counts = (int((cells == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY))
-    return Boxed(sheet.boxes[place].stage, *counts)
 
 
 def diagnosed(sheet: Sheet, paper: Paper) -> tuple[tuple[str, ...], str]:

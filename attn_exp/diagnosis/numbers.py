@@ -160,7 +160,9 @@ class Numbers:
             return None
         slip = next(slip for candidate, slip in fits if candidate.names == found.names)
         cells = sum(int(box.given.sum()) for box in self.sheet.boxes)
-        rest = replace(self, sheet=replace(self.sheet, boxes=tuple(boxes_without(self.sheet, slip))))
+        without = replace(slip.box, values=np.where(slip.cells, np.nan, slip.box.values))
+        boxes = tuple(without if box is slip.box else box for box in self.sheet.boxes)
+        rest = replace(self, sheet=replace(self.sheet, boxes=boxes))
         return None if rest.tell_too_little(len(known) * cells) else replace(found, slip=slip)
 
     def pairs_that_fit(self) -> list[Candidate]:
@@ -183,15 +185,15 @@ class Numbers:
         """
         seen: set[tuple[str, str]] = set()
         kept = []
-        right = self.written(stages(self.sheet, self.sheet.right))
+        right = self.text_of(stages(self.sheet, self.sheet.right))
         for made in self.known():
-            key = (made.candidate.names[0], self.written(made.stages))
+            key = (made.candidate.names[0], self.text_of(made.stages))
             if made.stages is None or (key not in seen and key[1] != right):
                 kept.append(made)
             seen.add(key)
         return kept
 
-    def written(self, made: Stages | None) -> str:
+    def text_of(self, made: Stages | None) -> str:
         """Return what stages give in the boxes, to nine decimals, as one text."""
         arrays = (part(made, box) for box in self.sheet.boxes)
         return " ".join(
@@ -231,12 +233,6 @@ def only_slip(sheet: Sheet, made: Made) -> Slip | None:
             return None
         only = only or slip
     return only
-
-
-def boxes_without(sheet: Sheet, slip: Slip) -> Iterator[Box]:
-    """Yield the boxes without the cell of a slip."""
-    for box in sheet.boxes:
-        yield replace(box, values=np.where(slip.cells, np.nan, box.values)) if box is slip.box else box
 
 
 def likely_pairs(sheet: Sheet, known: Sequence[Made]) -> Iterator[tuple[Made, Made]]:

@@ -93,7 +93,9 @@ def offered(function: Any, name: str) -> Offer:
     if not set(CORE) <= set(named) and not set(LAYER) <= set(named):
         first = [given for given in parameters if given.default is given.empty and positional(given)]
         if len(first) != len(CORE) or any(role in named for role in ("x", "W_q")):
-            raise UserError(what_it_takes(name, parameters))
+            taken = ", ".join(given.name for given in parameters) or "nothing"
+            expected = "q, k, v, or x, W_q, W_k, W_v; docs/check.md shows a wrapper of three lines"
+            raise UserError(f"{name} takes {taken}; expected {expected}")
         named = dict(zip(CORE, first, strict=True)) | {
             role: given for role, given in named.items() if given not in first
         }
@@ -115,12 +117,6 @@ def offered(function: Any, name: str) -> Offer:
 
 def positional(given: inspect.Parameter) -> bool:
     return given.kind in (given.POSITIONAL_ONLY, given.POSITIONAL_OR_KEYWORD)
-
-
-def what_it_takes(name: str, parameters: list[inspect.Parameter]) -> str:
-    """Say what the function takes, and what was expected."""
-    taken = ", ".join(given.name for given in parameters) or "nothing"
-    return f"{name} takes {taken}; expected q, k, v, or x, W_q, W_k, W_v; docs/check.md shows a wrapper of three lines"
 
 
 def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:

@@ -136,7 +136,7 @@ class OwnForm:
     def answer(self, case: Case, kind: str) -> Answer:
         """Return what the function says to one question, its input in a type that it takes."""
         known = kind in DTYPES and DTYPES.index(kind) > DTYPES.index(self.caller.dtype)
-        caller = self.caller.in_type(kind) if known else self.caller
+        caller = replace(self.caller, dtype=kind) if known else self.caller
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
             answers = [caller(part) for part in one_question_a_head(case, caller)]
@@ -174,12 +174,12 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     function = replace(find_function(settled.form), target=str(settled.form))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        caller, bound, tried = ways_to_call.how_to_call(function, request)
-        if bound.inside is not None:
+        tried = ways_to_call.how_to_call(function, request)
+        if tried.function.inside is not None:
             from attn_exp.diagnosis.modules import as_function  # noqa: PLC0415 - most functions are no modules
 
-            caller, bound, tried = ways_to_call.how_to_call(function, request, as_function(function, request, bound))
-    return OwnForm(function, caller, request, tried.answer.dtype)
+            tried = ways_to_call.how_to_call(function, request, as_function(function, request, tried.function))
+    return OwnForm(function, tried.caller, request, tried.answer.dtype)
 
 
 def words_of(settings: Mapping[str, Any]) -> Iterator[str]:
@@ -230,18 +230,16 @@ def join_heads(answers: list[Answer]) -> Answer:
 
 
 def returned_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> dict[str, Array]:
-    """Return the stages `[h t s]` that an answer holds beside its output, by the names of a trace."""
+    """Return the stages `[h t s]` that an answer holds beside its output, by the names of a trace.
+
+    The second array of a tuple, which has no name, holds the weights.
+    """
     stages: dict[str, Array] = {}
-    for name, array in stages_by_name(answer.stages).items():
+    known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
+    plain = {name.replace("_", "").replace(" ", "").lower(): array for name, array in answer.stages.items()}
+    for name, array in {known[word]: array for word, array in plain.items() if word in known}.items():
         whole = array[0] if array.ndim == 4 and len(array) == 1 else array
         whole = whole[None] if whole.ndim == 2 and shape[0] == 1 else whole
         if whole.shape == shape:
             stages[name] = whole.astype(kind, copy=False)
     return stages
-
-
-def stages_by_name(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the arrays that have a name of a stage; the second of a tuple, which has none, holds the weights."""
-    known = {word: stage for stage, words in STAGES.items() for word in words} | {"returned1": "weights"}
-    plain = {name.replace("_", "").replace(" ", "").lower(): array for name, array in arrays.items()}
-    return {known[name]: array for name, array in plain.items() if name in known}

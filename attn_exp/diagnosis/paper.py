@@ -124,16 +124,12 @@ def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None
     kept: list[str] = []
     for stage in formed:
         before = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in kept]
-        again = any(same_numbers(exact[stage], array) for array in before) or (stage == "context" and is_output(exact))
+        again = any(same_numbers(exact[stage], array) for array in before)
+        if stage == "context" and "output" in exact:  # nothing but the heads, side by side
+            again = again or same_numbers(np.concatenate(list(exact["context"]), axis=-1), exact["output"])
         if not again:
             kept.append(stage)
     return kept
-
-
-def is_output(exact: dict[str, Array]) -> bool:
-    """Say whether the output is nothing but the heads' context, side by side."""
-    context, output = exact["context"], exact.get("output")
-    return output is not None and same_numbers(np.concatenate(list(context), axis=-1), output)
 
 
 def same_numbers(one: Array, other: Array) -> bool:

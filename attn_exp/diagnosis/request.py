@@ -96,8 +96,9 @@ def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
         raise UserError("a check compares one function with the definition; variant= belongs to a run")
     means = convention(config.convention)
     named = config.convention != "none"
+    made = masks(config.mask, config.mask_join, means.blocks, token_names(config))
     return Request(
-        masks=masks_of(config, means.blocks),
+        masks=tuple(map(of_any_length, made)),
         scores=scores(config.score),
         positions=positions(config.position),
         normalizer=normalizer(config.normalizer),
@@ -136,12 +137,6 @@ class Filler(Mask):
 
     def looks_ahead(self, offset: Array | int) -> bool:
         return any(self.kept)
-
-
-def masks_of(config: Config, blocks: bool) -> tuple[Mask, ...]:
-    """Return the masks that a configuration asks for, of any number of keys; tokens are those that it names."""
-    made = masks(config.mask, config.mask_join, blocks, token_names(config))
-    return tuple(map(of_any_length, made))
 
 
 def token_names(config: Config) -> Sequence[str]:

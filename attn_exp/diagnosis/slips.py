@@ -35,10 +35,10 @@ class Slip:
 
     def cell(self, place: Sequence[int]) -> str:
         """Say what a cell holds and what should stand there."""
-        mine = self.box.written(place, float(self.box.values[tuple(place)]))
+        mine = self.box.write_like(place, float(self.box.values[tuple(place)]))
         if self.expected is None or self.expected.shape != self.box.values.shape:
             return f"{self.box.where(place)}: {mine} is wrong"
-        return f"{self.box.where(place)}: {mine} should be {self.box.written(place, self.expected[tuple(place)])}"
+        return f"{self.box.where(place)}: {mine} should be {self.box.write_like(place, self.expected[tuple(place)])}"
 
 
 def every_slip(sheet: Sheet) -> list[Slip | None]:

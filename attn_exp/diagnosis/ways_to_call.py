@@ -23,8 +23,9 @@ Seen = list[tuple[Case, Answer]]
 
 @dataclass(frozen=True)
 class Tried:
-    """One way to call a function, and what came of its first question."""
+    """One way to call a function, or a module as one, and what came of its first question."""
 
+    function: Bound
     caller: Caller
     case: Case
     answer: Answer
@@ -40,7 +41,7 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
                 caller = Caller(function.call, offer, lent, request, layout, dtype)
                 case = next(cases(caller, function, quick=True))
                 answer = caller(case)
-                yield Tried(caller, case, answer)
+                yield Tried(function, caller, case, answer)
                 if answer.output is not None:
                     break
 
@@ -78,7 +79,7 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
     return layer_cases(caller.request, caller.offer, quick, function.inside)
 
 
-def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> tuple[Caller, Bound, Tried]:
+def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> Tried:
     """Return the first way of calling that gives the right answer, else the right shape, else any answer at all.
 
     `known`: what is to be called, where that is more than what the user named.
@@ -97,12 +98,11 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         stages = expected(tried.case)
         if tried.answer.output.shape == stages["output"].shape:
             if not differs(tried.answer.output, stages, min(digits_of(tried.caller, tried.answer), 24)):
-                return tried.caller, function, tried
+                return tried
             shaped.append(tried)
         spoke.append(tried)
     assert first is not None
-    chosen = (shaped or spoke or [first])[0]
-    return chosen.caller, function, chosen
+    return (shaped or spoke or [first])[0]
 
 
 def with_its_mask(caller: Caller, function: Bound) -> Caller:
