@@ -162,7 +162,13 @@ def gather(at: Any, context: Array) -> Array:
 
 
 def merge(at: Any, context: Array) -> Array:
-    """Put the heads side by side."""
+    """Put the heads side by side, `[b h t e]` to `[b t h*e]`.
+
+    Raises:
+        ValueError: a mistake has dropped the axis of heads, and another would be taken for it.
+    """
+    if context.ndim != 4:
+        raise ValueError(f"expected heads [b h t e], got {context.shape}")
     return join_heads(context)
 
 
