@@ -24,8 +24,8 @@ from attn_exp.errors import UserError, first_line
 from attn_exp.experiment import metrics
 from attn_exp.own_code import MEMBERS, fingerprint, module_of_members
 from attn_exp.registry import Origin
-from attn_exp.rules.drawn import difference, turns_keys
 from attn_exp.rules.example import Example
+from attn_exp.rules.from_outside import difference, turns_keys
 
 OPTION = "--with"
 NAME = re.compile(r"[A-Za-z_]\w*")

@@ -123,7 +123,7 @@ NOT_NEEDED = {
     *("attn_exp.diagnosis", "attn_exp.plugins", "attn_exp.mistakes", "attn_exp.experiment.documents"),
     *("attn_exp.report.documents", "attn_exp.forms._blocks", "attn_exp.sweeps"),
     *(
-        "attn_exp.rules.absent",
+        "attn_exp.rules.from_outside",
         "attn_exp.problem.generators",
         "attn_exp.problem.models",
         "attn_exp.problem.sources.words",

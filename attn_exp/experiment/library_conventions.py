@@ -30,8 +30,7 @@ import numpy as np
 
 from attn_exp.errors import UserError, unknown
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.picture import places
-from attn_exp.rules.rules import Rules
+from attn_exp.rules.rules import Rules, places
 
 
 @dataclass(frozen=True)

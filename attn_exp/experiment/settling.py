@@ -18,9 +18,9 @@ from attn_exp.own_code import Named, is_code
 from attn_exp.problem.heads import Heads, heads
 from attn_exp.problem.problem import Problem
 from attn_exp.rules import deciding, kind, masks, normalizer, positions, scores
+from attn_exp.rules.grid import Rule
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
-from attn_exp.rules.rule import Rule
 from attn_exp.rules.rules import Rules
 
 

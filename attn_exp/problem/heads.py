@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
-from attn_exp.problem.matrices import check_divides
+from attn_exp.problem.matrices import check_divides, divisors
 from attn_exp.problem.problem import Problem
 
 
@@ -44,10 +44,6 @@ def heads(head: int, kv_head: int | None, problem: Problem) -> Heads:
     if given % shared:
         raise UserError(f"kv_head={shared} does not divide head={given}; choose one of {divisors(given)}")
     return Heads(head, given, shared)
-
-
-def divisors(size: int) -> str:
-    return ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
 
 
 def pooled(apart: Array, shared: int) -> Array:

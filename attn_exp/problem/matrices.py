@@ -98,8 +98,12 @@ def finite(matrix: Array, key: str) -> Array:
 def check_divides(head: int, size: int, meaning: str) -> None:
     """Refuse heads that would not share a size evenly, and name those that would."""
     if size % head:
-        divisors = ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
-        raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors}")
+        raise UserError(f"head={head} does not divide {meaning}={size}; choose one of {divisors(size)}")
+
+
+def divisors(size: int) -> str:
+    """Write the numbers that divide a size."""
+    return ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
 
 
 def grouped(queries: int, keys: int, head: int) -> int:

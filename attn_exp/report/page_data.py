@@ -21,11 +21,10 @@ from attn_exp.report import words
 from attn_exp.report.live_command import command
 from attn_exp.report.views import MOST_NUMBERS, Panel, Views, labels
 from attn_exp.report.walk import is_mixed
-from attn_exp.rules.picture import places
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.positions.sinusoidal import Sinusoidal
-from attn_exp.rules.rules import Rules, whole_grid
+from attn_exp.rules.rules import Rules, places, whole_grid
 from attn_exp.rules.scores.additive import Additive
 from attn_exp.rules.scores.score import Score
 
@@ -158,7 +157,7 @@ def of_the_rules(settled: Settled) -> str:
     rules = settled.rules
     if rules.normalizer.name not in NORMALIZERS:
         return words.WHY_PYTHON_ALONE.format(what=f"normalizer={rules.normalizer.name}")
-    from attn_exp.rules.absent import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
+    from attn_exp.rules.from_outside import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
 
     if any(isinstance(mask, AbsentMask) for mask in rules.masks):
         return "the code of its mask is not at hand"

@@ -342,7 +342,7 @@ def closed_by_mask(settled: Settled, weights: Array, side: int | None = None) ->
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):
         return None
-    from attn_exp.rules.absent import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
+    from attn_exp.rules.from_outside import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
 
     heads, rows, keys = weights.shape
     shown = weights[:, :side, :side]

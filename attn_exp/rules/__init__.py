@@ -58,9 +58,9 @@ def make(group: str, name: str, settings: Any) -> Any:
         word = "position" if group == "position" else "rule"
         raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], word))
     if registry.is_absent(package(group), name):
-        from attn_exp.rules import absent  # noqa: PLC0415 - only runs on disk lack the code of a rule
+        from attn_exp.rules import from_outside  # noqa: PLC0415 - only runs on disk lack the code of a rule
 
-        return absent.rule(group, name)
+        return from_outside.absent_rule(group, name)
     return fields.make(kind(group, name), settings, f"{group}.{name}")
 
 
@@ -80,9 +80,9 @@ def normalizer(name: str) -> Normalizer:
     if not has("normalizer", name):
         raise UserError(unknown(name, names("normalizer"), "normalizer"))
     if registry.is_absent(package("normalizer"), name):
-        from attn_exp.rules import absent  # noqa: PLC0415 - as above
+        from attn_exp.rules import from_outside  # noqa: PLC0415 - as above
 
-        return absent.normalizer(name)
+        return from_outside.absent_normalizer(name)
     return registry.constant(package("normalizer"), name, Normalizer)
 
 

@@ -1,18 +1,23 @@
-"""All that decides what attention computes, and the grid of a whole problem."""
+"""All that decides what attention computes; the grid of a whole problem, and the places that its masks allow."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.errors import UserError
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.scores.score import Score
+
+MOST_PLACES = 1 << 28
+"""The most places of a mask that are looked at one by one, a byte each."""
 
 
 @dataclass(frozen=True)
@@ -60,3 +65,17 @@ def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | No
         rows=rows,
         keys=keys,
     )
+
+
+def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: int = 1) -> Array:
+    """Return which places masks allow together, `[h t s]`.
+
+    Raises:
+        UserError: more places than a picture is worth.
+    """
+    if heads * rows * keys > MOST_PLACES:
+        raise UserError(f"a mask of {heads} x {rows} x {keys} places is too large to draw; use fewer tokens")
+    allowed = np.ones((heads, rows, keys), dtype=bool)
+    for mask in masks:
+        allowed = allowed & mask.allows(whole_grid(Rules(offset=offset), heads, rows, keys))
+    return allowed

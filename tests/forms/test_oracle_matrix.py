@@ -16,12 +16,12 @@ from attn_exp import forms, rules
 from attn_exp.arrays import Array
 from attn_exp.reference import loops as scalar
 from attn_exp.reference import oracle
+from attn_exp.rules.grid import Rule
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.document import Document
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.rule import Rule
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.score import Score

@@ -14,8 +14,8 @@ import pytest
 
 from attn_exp import registry, rules
 from attn_exp.arrays import Array
-from attn_exp.rules.drawn import turns_keys
 from attn_exp.rules.example import Example
+from attn_exp.rules.from_outside import turns_keys
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules, whole_grid
 

@@ -20,8 +20,7 @@ from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.masks.mask import AllOf
-from attn_exp.rules.picture import places
-from attn_exp.rules.rules import Rules, whole_grid
+from attn_exp.rules.rules import Rules, places, whole_grid
 from attn_exp.rules.scores.added import Added
 
 Answer = tuple[Array, Array] | str

@@ -12,7 +12,11 @@ from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
-from attn_exp.rules.picture import EMPTY, FULL, PARTIAL, block_size, density, picture, places, seen_by
+from attn_exp.rules.rules import places
+
+FULL, PARTIAL, EMPTY = "█", "▒", "·"
+WIDEST = 48
+"""The most blocks that stand side by side."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,54 @@ def described(name: str, allowed: Array, problem: Problem) -> Iterator[Record]:
         query = tokens[row * size] if one else f"{tokens[row * size]}..{tokens[last]}"
         seen = np.asarray(part.any(axis=0))
         yield Record(
-            name, size, blocks, density(part), seen_by(query, seen, problem.key_tokens, "sees" if one else "see")
+            name, size, blocks, density(part), f"{query} {'sees' if one else 'see'} {sight(seen, problem.key_tokens)}"
         )
+
+
+def picture(allowed: Array, size: int | None = None) -> list[str]:
+    """Draw a mask `[t s]`, a line per row of blocks: full (█), partial (▒) and empty (·) ones.
+
+    Blocks are `size` queries by `size` keys; without a size, the smallest that fit side by side.
+    """
+    step = block_size(allowed) if size is None else size
+    return [
+        "".join(block(allowed[row : row + step, key : key + step]) for key in range(0, allowed.shape[1], step))
+        for row in range(0, allowed.shape[0], step)
+    ]
+
+
+def block_size(allowed: Array) -> int:
+    """Return the smallest power of two whose blocks fit side by side and one above the other."""
+    size = 1
+    while max(allowed.shape) > WIDEST * size:
+        size *= 2
+    return size
+
+
+def block(allowed: Array) -> str:
+    if allowed.all():
+        return FULL
+    return PARTIAL if allowed.any() else EMPTY
+
+
+def density(allowed: Array) -> float:
+    """Return the share of places that may attend: 1 - PyTorch FlexAttention's `BlockMask.sparsity` of single places."""
+    return float(allowed.mean()) if allowed.size else 0.0
+
+
+def sight(seen: Array, names: Sequence[str]) -> str:
+    """Say which keys `[s]` are seen: `she, likes`, `k0..k4 and k7`, `every key` or `no key`."""
+    if seen.all():
+        return "every key"
+    runs = np.flatnonzero(np.diff(np.concatenate([[False], seen, [False]]).astype(int))).reshape(-1, 2)
+    if not len(runs):
+        return "no key"
+    words = [
+        ", ".join(names[start:stop]) if stop - start < 3 else f"{names[start]}..{names[stop - 1]}"
+        for start, stop in runs
+    ]
+    shown = words if len(words) <= 5 else [*words[:4], f"{len(words) - 4} more runs"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def sentence(records: Sequence[Record]) -> str:

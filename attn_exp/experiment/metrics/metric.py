@@ -11,7 +11,7 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.executing import answer
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.picture import places
+from attn_exp.rules.rules import places
 
 
 class Metric(NamedTuple):

@@ -58,13 +58,23 @@ class Checkpoint:
         """Say whether there is such a tensor."""
         return self.prefix + name in self.tensors
 
+    def tensor(self, name: str) -> safetensors.Tensor:
+        """Return where a tensor lies.
+
+        Raises:
+            UserError: there is none of that name.
+        """
+        if not self.has(name):
+            raise UserError(f"{self.key}: {unknown(self.prefix + name, sorted(self.tensors), 'tensor')}")
+        return self.tensors[self.prefix + name]
+
     def array(self, name: str, *shape: int, rows: Array | None = None) -> Array:
         """Return a tensor, or some rows of it, as float32, or float64 where it is that; -1 stands for any size.
 
         Raises:
             UserError: it is not there, holds no real numbers, or has another shape.
         """
-        tensor = safetensors.pick(self.tensors, self.prefix + name, self.key)
+        tensor = self.tensor(name)
         if len(tensor.shape) != len(shape) or any(
             -1 != size != real for size, real in zip(shape, tensor.shape, strict=False)
         ):
@@ -84,7 +94,7 @@ class Checkpoint:
 
     def rows(self, name: str) -> int:
         """Return how many rows a tensor has."""
-        return (safetensors.pick(self.tensors, self.prefix + name, self.key).shape or (0,))[0]
+        return (self.tensor(name).shape or (0,))[0]
 
     def size(self, *names: str, default: int | None = None, least: int = 1) -> int:
         """Return a whole number of at least `least` that config.json holds under one of these names.

@@ -18,7 +18,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.errors import UserError, brief, first_line, some, unknown
+from attn_exp.errors import UserError, brief, first_line, some
 from attn_exp.problem.files.format import Entry as Lazy
 from attn_exp.problem.files.format import Format, Held, once, size_of
 
@@ -86,17 +86,6 @@ def widened(halves: Array) -> Array:
     wide = halves.astype(np.uint32)
     wide <<= 16
     return wide.view(np.float32)
-
-
-def pick(known: Mapping[str, Tensor], name: str, key: str) -> Tensor:
-    """Return the tensor of that name.
-
-    Raises:
-        UserError: there is none.
-    """
-    if name not in known:
-        raise UserError(f"{key}: {unknown(name, sorted(known), 'tensor')}")
-    return known[name]
 
 
 def whole(path: Path) -> dict[str, Tensor]:

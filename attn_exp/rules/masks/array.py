@@ -9,9 +9,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import Grid, at
+from attn_exp.rules.grid import Grid, at, broadcast_misfit, grid_of
 from attn_exp.rules.masks.mask import Mask
-from attn_exp.rules.rule import broadcast_misfit, grid_of
 
 
 @dataclass(frozen=True, eq=False)

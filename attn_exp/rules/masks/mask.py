@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from attn_exp.arrays import Array
-from attn_exp.rules.grid import Grid
-from attn_exp.rules.rule import Rule
+from attn_exp.rules.grid import Grid, Rule
 
 
 class Span(NamedTuple):

@@ -9,8 +9,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import Grid, at
-from attn_exp.rules.rule import broadcast_misfit, grid_of
+from attn_exp.rules.grid import Grid, at, broadcast_misfit, grid_of
 from attn_exp.rules.scores.score import Score
 
 

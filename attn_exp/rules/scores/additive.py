@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp.arrays import Array, draw
 from attn_exp.config.kinds import at_least
 from attn_exp.rules.example import Example
-from attn_exp.rules.rule import grid_of
+from attn_exp.rules.grid import grid_of
 from attn_exp.rules.scores.score import Score
 
 

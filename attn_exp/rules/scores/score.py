@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from attn_exp.arrays import Array
-from attn_exp.rules.grid import Grid
-from attn_exp.rules.rule import Rule
+from attn_exp.rules.grid import Grid, Rule
 
 
 class Score(Rule):

@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 
 from attn_exp.errors import UserError
 from attn_exp.problem.files import safetensors
+from attn_exp.problem.files.checkpoint import Checkpoint
 from tests.refusal import refusal
 
 KINDS = ("float64", "float32", "float16", "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64")
@@ -203,4 +204,4 @@ def test_a_tensor_that_is_not_there_is_named_with_its_neighbours(tmp_path: Path)
     save_file({"W_q": np.ones(3)}, tmp_path / "w.safetensors")
     found = safetensors.tensors(tmp_path / "w.safetensors", KEY)
     with pytest.raises(UserError, match="unknown tensor 'W_k'; did you mean W_q"):
-        safetensors.pick(found, "W_k", KEY)
+        Checkpoint(tmp_path, {}, found, KEY).tensor("W_k")

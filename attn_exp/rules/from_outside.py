@@ -1,14 +1,20 @@
-"""Holds a rule from outside the package to the outcome that its file draws by hand."""
+"""Rules from outside the package: held to the outcome that their file draws by hand, or stood in for.
+
+A run on disk may name a rule whose code is not at hand; it is shown without running any.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.errors import UserError
 from attn_exp.rules.example import Example
+from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.positions.position import Position
@@ -28,7 +34,8 @@ def difference(group: str, rule: Any, example: Example) -> str:
     said = numbers_difference(OUTCOMES[group](rule, example), example.outcome, example.decimals)
     if said or group != "position" or not (len(example.keys) or len(example.keys_after)):
         return said
-    said = numbers_difference(placed_keys(rule, example), example.keys_after, example.decimals)
+    keys = rule.turn_key(np.array(example.keys, float), np.arange(len(example.keys)) + example.offset)
+    said = numbers_difference(keys, example.keys_after, example.decimals)
     return f"of its keys, {said}" if said else ""
 
 
@@ -86,11 +93,6 @@ def turns_keys(kind: type[Position]) -> bool:
     return kind.turn_key is not Position.turn_key
 
 
-def placed_keys(rule: Position, example: Example) -> Array:
-    """Return rows of keys after a position."""
-    return rule.turn_key(np.array(example.keys, float), np.arange(len(example.keys)) + example.offset)
-
-
 def weighed(rule: Normalizer, example: Example) -> Array:
     """Return rows of weights of rows of logits."""
     return rule.weigh(given(example), None)
@@ -103,3 +105,60 @@ def given(example: Example) -> Array:
 
 
 OUTCOMES: dict[str, Callable[[Any, Example], Array]] = {"score": scored, "position": placed, "normalizer": weighed}
+
+
+def refuse(name: str) -> NoReturn:
+    """Refuse to compute with a rule of which only the name is known.
+
+    Raises:
+        UserError: always.
+    """
+    raise UserError(f"{name} is code from outside the package, and the command line does not name its file: --with")
+
+
+@dataclass(frozen=True)
+class AbsentMask(Mask):
+    """A mask that is known by its name alone."""
+
+    name: str
+
+    def allows(self, grid: Grid) -> Array | bool:
+        refuse(f"mask={self.name}")
+
+
+@dataclass(frozen=True)
+class AbsentScore(Score):
+    """A score rule that is known by its name alone."""
+
+    name: str
+
+    def bend(self, logits: Any) -> Any:
+        refuse(f"score={self.name}")
+
+
+@dataclass(frozen=True)
+class AbsentPosition(Position):
+    """A position that is known by its name alone."""
+
+    name: str
+
+    def embed(self, x: Array) -> Array:
+        refuse(f"position={self.name}")
+
+
+ABSENT = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}
+
+
+def absent_rule(group: str, name: str) -> Any:
+    """Return what stands in for a mask, a score rule or a position of that name."""
+    return ABSENT[group](name)
+
+
+def absent_normalizer(name: str) -> Normalizer:
+    """Return what stands in for a normalizer of that name."""
+
+    def weigh(logits: Array, extra: Array | None) -> Array:
+        refuse(f"normalizer={name}")
+
+    weigh.__name__ = name
+    return Normalizer(weigh, takes_extra=True)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from attn_exp.errors import UserError
+from attn_exp.experiment.checks.mask import density, picture, sight
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.picture import density, picture, places, seen_by
+from attn_exp.rules.rules import places
 from tests.compose import comparison
 
 NAMES = [f"k{place}" for place in range(12)]
@@ -27,16 +28,16 @@ def test_a_mask_larger_than_a_page_is_drawn_in_larger_blocks() -> None:
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        ([], "q sees no key"),
-        (range(12), "q sees every key"),
-        ([0, 1], "q sees k0, k1"),
-        ([0, 1, 2, 3], "q sees k0..k3"),
-        ([0, 1, 2, 7], "q sees k0..k2 and k7"),
-        ([0, 2, 4, 6, 8, 10], "q sees k0, k2, k4, k6 and 2 more runs"),
+        ([], "no key"),
+        (range(12), "every key"),
+        ([0, 1], "k0, k1"),
+        ([0, 1, 2, 3], "k0..k3"),
+        ([0, 1, 2, 7], "k0..k2 and k7"),
+        ([0, 2, 4, 6, 8, 10], "k0, k2, k4, k6 and 2 more runs"),
     ],
 )
 def test_what_a_query_sees(seen: list[int], said: str) -> None:
-    assert seen_by("q", np.isin(np.arange(12), list(seen)), NAMES) == said
+    assert sight(np.isin(np.arange(12), list(seen)), NAMES) == said
 
 
 def test_density() -> None:
