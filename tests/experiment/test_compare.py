@@ -1,18 +1,23 @@
-"""What the comparison says: who is right, who is the same, and what a setting changed."""
+"""What the comparison says: who is right, who is the same, what a setting changed, and what is done once."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
+from attn_exp.experiment import executing
+from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.executing import answer
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sameness import letter
 from attn_exp.forms.steps import split
-from tests.compose import comparison
+from attn_exp.problem.problem import sides
+from tests.compose import comparison, config
 
 RANDOM = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=12", "head=3")
 
@@ -101,3 +106,30 @@ def test_letters_go_on_after_z() -> None:
 def test_rows_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         comparison(*RANDOM).rows[0].error = 0.0  # type: ignore[misc]  # the assignment that must fail
+
+
+WORDS = ("embeddings=random", "position=sinusoidal")
+VARIANTS = ["looped", "matrix", "scaled"]
+
+
+def test_variants_that_mark_the_same_positions_share_one_projection(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return sides(*given)
+
+    monkeypatch.setattr(executing, "sides", counted)
+    comparison = tabulate(config(*WORDS, f"variant=[{','.join(VARIANTS)}]"))
+    assert [row.variant for row in comparison.rows] == VARIANTS
+    assert len(made) == 1
+
+
+def test_a_variant_with_positions_of_its_own_is_projected_apart() -> None:
+    """Beside others it gives what it gives alone, whatever they mark."""
+    own = "variant.matrix.position={rope:{}}"
+    beside = tabulate(config(*WORDS, "variant=[looped,matrix,scaled]", own)).traces
+    for name in VARIANTS:
+        alone = tabulate(config(*WORDS, f"variant=[{name}]", *[own] * (name == "matrix"))).traces[name]
+        np.testing.assert_array_equal(beside[name].output, alone.output)
+    assert not np.allclose(answer(beside["matrix"]), answer(beside["looped"]), atol=0.01)

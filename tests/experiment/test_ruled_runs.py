@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
+from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.problem.left_to_model import left_to_model
 from tests import ROOT
@@ -119,3 +120,27 @@ def test_flash_aligns_to_the_sequence_and_not_to_its_filler() -> None:
     weights = comparison(*words).traces["matrix"].weights
     assert weights is not None
     assert (weights[0] > 0).astype(int).tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0]]
+
+
+FORMS = "variant=[looped,matrix,blockwise]"
+
+
+@pytest.mark.parametrize("convention", ["keras", "torch_mha", "onnx"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "score=sink score.sink.logit=1000",  # the sink takes all of it
+        "normalizer=sigmoid score=added score.added.values=[[-1000]]",  # e^-1000 is 0
+    ],
+)
+def test_weights_that_vanish_stay_zero(words: str, convention: str) -> None:
+    compared = comparison(*words.split(), f"convention={convention}", FORMS)
+    for row in compared.rows:
+        assert row.same_as == "A" and row.error < 1e-30
+    np.testing.assert_array_equal(compared.traces["matrix"].output, 0)
+
+
+def test_numbers_that_a_convention_cannot_hold_are_refused() -> None:
+    words = ("embeddings=inline", "embeddings.vectors=[[1e30,1],[1,2]]", "projections=identity", "head=1")
+    with pytest.raises(UserError, match="too large for convention=jax, which computes in float32"):
+        comparison(*words, "convention=jax")

@@ -10,9 +10,11 @@ import pytest
 
 import attn_exp
 from attn_exp.arrays import Array
+from attn_exp.experiment.compare import compare
 from attn_exp.forms import blockwise, matrix
 from attn_exp.forms._blocks import block, pieces, plain, tasks, threads
 from attn_exp.forms._blocks.block import Sums
+from attn_exp.forms._operator import functional
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
@@ -22,6 +24,7 @@ from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 from attn_exp.rules.scores.t5 import T5
+from tests.compose import config
 
 BATCHES, HEADS, KEYS = 2, 6, 203
 
@@ -207,3 +210,21 @@ def test_shared_heads_of_few_tokens_are_done_at_once(dtype: str, sizes: tuple[in
     assert plain.at_once(q[:, :0], k, v, None) is None
     assert plain.at_once(np.concatenate([q, q[:, :1]], axis=1), k, v, None) is None or groups == 1
     assert plain.at_once(q[:1, :, :, :1], k[:1, :, :, :1], v[:1], None) is None  # too few to be worth it
+
+
+def test_a_document_that_goes_on_late_is_refused() -> None:
+    words = ("embeddings=random", "embeddings.tokens=5", "mask=document", "mask.document.ids=[0,1,2,3,3]")
+    decoded = compare(config(*words, "variant=[matrix,decode]")).rows[1]
+    assert decoded.note == "decoding has no later keys to look at; use mask=causal"
+    assert np.isnan(decoded.error)
+
+
+def test_the_second_entry_of_a_batch_is_asked_too() -> None:
+    q, k, v = (np.random.default_rng(seed).standard_normal((2, 1, 2, 3)) for seed in range(3))
+    with pytest.raises(ValueError, match="decoding has no later keys"):
+        functional.attention(q, k, v, nonpad_kv_seqlen=np.array([0, 2]), form="decode")
+    causal = [
+        functional.attention(q, k, v, nonpad_kv_seqlen=np.array([0, 2]), is_causal=True, form=form)
+        for form in ("decode", "looped")
+    ]
+    np.testing.assert_allclose(causal[0], causal[1], atol=1e-15)
