@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from attn_exp.config.schema import Report
 from attn_exp.experiment.comparison import Run
 from attn_exp.report.views import MOST_NUMBERS, Shown, Views, seen
-
-if TYPE_CHECKING:
-    from attn_exp.report.sections.section import Material
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
 """The formats of figures; Markdown shows the first of them that there is."""
@@ -30,7 +26,7 @@ class Drawn(NamedTuple):
 def documents(run: Run) -> dict[str, bytes]:
     """Return what the configuration of a run wants a reader to see, by names of files such as `figures/weights.svg`.
 
-    What nobody wants is never imported.
+    What nobody wants is never imported. Markdown shows the figures beside it, and the page holds them.
     """
     wanted = run.comparison.config.report
     views = seen(run.comparison, splits_up_to(wanted))
@@ -38,15 +34,19 @@ def documents(run: Run) -> dict[str, bytes]:
     files = {name: content for figure in figures for name, content in figure.files.items()}
     if not (wanted.tables or wanted.pages):
         return files
-    from attn_exp.report.sections.section import Material  # noqa: PLC0415 - figures alone need none
-    from attn_exp.report.sections.walks import walks  # noqa: PLC0415
+    from attn_exp.report import markdown, page, papers  # noqa: PLC0415 - figures alone need no templates
+    from attn_exp.report.sections import section, walks  # noqa: PLC0415 - as above
 
-    material = Material(run, views, (), walks(views))
+    material = section.Material(run, views, (), walks.walks(views))
     if wanted.tables:
-        files |= tables(run)
-        files["report.md"] = in_markdown(material, figures)
+        for table in papers.tables(run.comparison):
+            files |= {f"tables/{table.name}.{ending}": in_bytes(form(table)) for ending, form in papers.FORMS.items()}
+        best = next(form for form in BEST_IN_MARKDOWN if form in run.comparison.config.figures.format)
+        beside = [Shown(f"figures/{figure.name}.{best}", figure.caption) for figure in figures]
+        files["report.md"] = in_bytes(markdown.markdown(material._replace(figures=beside)))
     if wanted.pages:
-        files["report.html"] = as_page(material, figures)
+        inside = [Shown(page.svg_source(figure.svg), figure.caption) for figure in figures if figure.in_page]
+        files["report.html"] = in_bytes(page.page(material._replace(figures=inside)))
     return files
 
 
@@ -73,35 +73,6 @@ def drawn(views: Views) -> list[Drawn]:
         )
         for name, contents in made.items()
     ]
-
-
-def tables(run: Run) -> dict[str, bytes]:
-    """Return the tables for papers in every form."""
-    from attn_exp.report import papers  # noqa: PLC0415 - `report=none` loads no templates
-
-    return {
-        f"tables/{table.name}.{ending}": in_bytes(form(table))
-        for table in papers.tables(run.comparison)
-        for ending, form in papers.FORMS.items()
-    }
-
-
-def in_markdown(material: Material, figures: Sequence[Drawn]) -> bytes:
-    """Return the report as Markdown, which shows the figures beside it."""
-    from attn_exp.report.markdown import markdown  # noqa: PLC0415 - `report=none` loads no templates
-
-    wanted = material.run.comparison.config.figures.format
-    form = next(form for form in BEST_IN_MARKDOWN if form in wanted)
-    shown = [Shown(f"figures/{figure.name}.{form}", figure.caption) for figure in figures]
-    return in_bytes(markdown(material._replace(figures=shown)))
-
-
-def as_page(material: Material, figures: Sequence[Drawn]) -> bytes:
-    """Return the report as a page, which holds the figures."""
-    from attn_exp.report.page import page, svg_source  # noqa: PLC0415 - as above
-
-    shown = [Shown(svg_source(figure.svg), figure.caption) for figure in figures if figure.in_page]
-    return in_bytes(page(material._replace(figures=shown)))
 
 
 def in_bytes(text: str) -> bytes:

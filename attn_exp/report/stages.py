@@ -1,4 +1,7 @@
-"""What each stage of attention is: its symbol, its formula, what it means, and which settings made it so."""
+"""What each stage of attention is: its symbol, its formula, what it means, and which settings made it so.
+
+A formula in MathML is written here and not by a template, so that it stands beside the same one in plain text.
+"""
 
 from __future__ import annotations
 

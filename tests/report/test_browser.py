@@ -1,7 +1,8 @@
-"""The page as a reader meets it: in a browser, with a mouse, a keyboard, a small screen, and without JavaScript."""
+"""The page as a reader meets it: in a browser, by mouse and keyboard, small screens, on paper, without JavaScript."""
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from itertools import chain, product
@@ -268,3 +269,27 @@ def test_paper_keeps_the_glossary_and_breaks_no_word(tmp_path: Path) -> None:
         })"""
         assert opened.ask(broken) == []
         assert opened.overflow() <= 0
+
+
+A4, MARGINS, DOTS = (8.27, 11.69), 0.79, 96
+"""Inches of the paper and of both margins, and how many dots of a page one inch holds."""
+
+SPARE = 1.25
+"""How many pages a report may take for each page that its contents would fill."""
+
+FOUR_HEADS = ("variant=[multi_head]", "head=4", "embeddings=random", "embeddings.tokens=16", "embeddings.d_model=8")
+
+
+@pytest.mark.parametrize("words", [(), FOUR_HEADS])
+def test_pages_are_not_left_half_empty(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A step of many tables breaks between two of them."""
+    need_chromium()
+    (tmp_path / "page.html").write_text(page_of(a_run(comparison(*words))), encoding="utf-8")
+    wide, high = (round((side - MARGINS) * DOTS) for side in A4)
+    with tab(tmp_path) as opened:
+        opened.open(tmp_path / "page.html")
+        set_in(opened, "narrow")  # where pages break depends on the font
+        opened.screen(wide, media="print")
+        full = opened.ask("document.documentElement.scrollHeight") / high
+        printed = opened.tell("Page.printToPDF", paperWidth=A4[0], paperHeight=A4[1])
+    assert len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))) <= SPARE * full

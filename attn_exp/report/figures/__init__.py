@@ -7,7 +7,7 @@ charts become SVG by themselves; Matplotlib is loaded for other formats, and for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,12 @@ def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
         name: as_chart(member, views) if charts_do(member, settings, "svg") else {} for name, member in members.items()
     }
     missing = {name: [form for form in forms if form not in made[name]] for name in members}
-    more = by_matplotlib(views, {name: member for name, member in members.items() if missing[name]}, missing)
+    drawn = {name: member for name, member in members.items() if missing[name]}
+    if not drawn:
+        return made
+    from attn_exp.report.figures import _matplotlib  # noqa: PLC0415 - as above
+
+    more = _matplotlib.files(views, drawn, missing)
     return {name: made[name] | more.get(name, {}) for name in members}
 
 
@@ -71,20 +76,6 @@ def as_chart(member: Figure, views: Views) -> dict[str, bytes]:
     assert member.plan is not None
     plan = member.plan
     return {"svg": chart_as_svg(planned(lambda width, height: plan(views, width, height), wanted))}
-
-
-def by_matplotlib(
-    views: Views, members: Mapping[str, Figure], forms: Mapping[str, Sequence[str]]
-) -> dict[str, dict[str, bytes]]:
-    """Return the bytes of figures in the formats that each needs; Matplotlib is not loaded for none."""
-    if not members:
-        return {}
-    from attn_exp.report.charts.matplotlib_figure import look, saved  # noqa: PLC0415 - as above
-    from attn_exp.report.figures import _matplotlib  # noqa: PLC0415
-
-    drawings = _matplotlib.drawings(views, members)
-    with look():
-        return {name: {form: saved(drawing, form) for form in forms[name]} for name, drawing in drawings.items()}
 
 
 def load(settings: Figures) -> None:

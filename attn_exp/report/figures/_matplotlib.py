@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure as Drawing
 
 from attn_exp.config.schema import Size
 from attn_exp.errors import UserError
-from attn_exp.report.charts.matplotlib_figure import DRAWN_AT, FIRST, drawable, figure_of, fonts_for, look, measured
+from attn_exp.report.charts.matplotlib_figure import (
+    DRAWN_AT,
+    FIRST,
+    drawable,
+    figure_of,
+    fonts_for,
+    look,
+    measured,
+    saved,
+)
 from attn_exp.report.charts.widths import Lettering
 from attn_exp.report.charts.widths import width as width_of
 from attn_exp.report.figures.figure import Figure, best_of, drawn_width, planned, size, zooms
@@ -24,6 +33,15 @@ def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
         lettering = Lettering(drawable, width_of if wanted.font == FIRST else measured)
         lettered = views._replace(lettering=lettering)
         return {name: drawing(name, member, lettered, wanted) for name, member in members.items()}
+
+
+def files(
+    views: Views, members: Mapping[str, Figure], forms: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, bytes]]:
+    """Return the bytes of figures in the formats that each needs, by name and format."""
+    figures = drawings(views, members)
+    with look():
+        return {name: {form: saved(figure, form) for form in forms[name]} for name, figure in figures.items()}
 
 
 def drawing(name: str, member: Figure, views: Views, wanted: Size) -> Drawing:
