@@ -140,7 +140,8 @@ def head_count(
     known = next((value for word, value in numbers.items() if word in HEADS), told)
     if known is not None:
         return known
-    divisors = [count for count in range(1, inner + 1) if can_be_cut(count, arrays)]
+    shared = arrays["W_k"].shape[1]  # both are cut into heads of one size
+    divisors = [count for count in range(1, inner + 1) if inner % count == 0 and shared % (inner // count) == 0]
     spoken = {value for word, value in numbers.items() if about_heads(word) and value in divisors}
     spoken = spoken or {inner // value for word, value in numbers.items() if word in SIZE and inner % value == 0}
     others = [value for value in numbers.values() if value in divisors and value not in (1, inner)]
@@ -167,9 +168,3 @@ def whole_numbers(module: Any) -> Iterator[tuple[str, int]]:
                 for field, number in fields.items()
                 if isinstance(number, int) and not isinstance(number, bool)
             )
-
-
-def can_be_cut(count: int, arrays: Mapping[str, Array]) -> bool:
-    """Say whether the matrices can be cut into so many query heads, all of one size."""
-    inner, shared = int(arrays["W_q"].shape[1]), int(arrays["W_k"].shape[1])
-    return 0 < count <= inner and inner % count == 0 and shared % (inner // count) == 0

@@ -32,22 +32,8 @@ PARTS = {
 FUSED = ("qkv", "qkv_proj", "in_proj", "c_attn", "to_qkv", "Wqkv", "W_qkv", "query_key_value")
 MADE_WITH, SIZE = 3, 8
 """Heads of a module that is made of its class, where nobody asks for others, and the numbers of each."""
-FILLERS = {
-    "linear",
-    "lin",
-    "proj",
-    "projection",
-    "fc",
-    "w",
-    "to",
-    "layer",
-    "weight",
-    "map",
-    "mat",
-    "dense",
-    "attn",
-    "net",
-}
+FILLERS = ("linear", "lin", "proj", "projection", "fc", "w", "to", "layer", "weight", "map", "mat", "dense", "attn",
+           "net")  # fmt: skip
 """Words around the one that says which projection a layer is."""
 WORDS = {"q": "q", "query": "q", "queries": "q", "k": "k", "key": "k", "keys": "k", "v": "v", "value": "v",
          "values": "v", "o": "o", "out": "o", "output": "o"}  # fmt: skip
@@ -73,27 +59,18 @@ def bound(own: OwnFunction, request: Request) -> Bound:
         return Bound(own.function, own.function)
     if not inspect.isclass(own.function):
         return of_module(own.function.double().eval(), own.name, request, request.head)
-    module = make_module(own, sizes_of(request)).double().eval()
-    return of_module(module, own.name, request, request.head or (MADE_WITH if takes_heads(own) else None))
+    heads = request.head or MADE_WITH
+    shared = request.kv_head if request.kv_head and heads % request.kv_head == 0 else heads
+    module = make_module(own, Sizes(SIZE * heads, heads, SIZE, shared, request.seed)).double().eval()
+    words = [plain(given.name) for given in parameters_of(own.function, own.name)]
+    is_told = any(word in HEADS or word in CONFIG or about_heads(word) for word in words)
+    return of_module(module, own.name, request, request.head or (MADE_WITH if is_told else None))
 
 
 def is_module(function: Any) -> bool:
     """Say whether something is a module of PyTorch, or a class of them."""
     named = [base.__module__ for base in (function if inspect.isclass(function) else type(function)).__mro__]
     return any(home.startswith("torch.nn") for home in named)
-
-
-def sizes_of(request: Request) -> Sizes:
-    """Return the sizes of a module that is made to be asked: all that can differ does."""
-    heads = request.head or MADE_WITH
-    shared = request.kv_head if request.kv_head and heads % request.kv_head == 0 else heads
-    return Sizes(SIZE * heads, heads, SIZE, shared, request.seed)
-
-
-def takes_heads(own: OwnFunction) -> bool:
-    """Say whether a class asks how many heads its module shall have."""
-    words = [plain(given.name) for given in parameters_of(own.function, own.name)]
-    return any(word in HEADS or word in CONFIG or about_heads(word) for word in words)
 
 
 def of_module(module: Any, name: str, request: Request, told: int | None = None) -> Bound:
@@ -134,7 +111,11 @@ def matrices(module: Any, name: str) -> dict[str, Array]:
     out = layer_of(module, "o")
     last = {} if out is None else linear(out, "o")
     heads = separate_heads(module)
-    arrays = side_by_side([separate(head) for head in heads]) if heads else fused(module, last) or separate(module)
+    parts = [separate(head) for head in heads]
+    if parts:  # the heads side by side, as one layer has them
+        arrays = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
+    else:
+        arrays = fused(module, last) or separate(module)
     if not {"W_q", "W_k", "W_v"} <= set(arrays):
         raise UserError(
             f"{name}: no projections found; expected q_proj, k_proj, v_proj, or in_proj_weight, or name a function of "
@@ -177,11 +158,6 @@ def separate_heads(module: Any) -> list[Any]:
     lists = [child for child in module.children() if type(child).__name__ == "ModuleList" and len(child)]
     heads = [list(child) for child in lists if all({"W_q", "W_k", "W_v"} <= set(separate(head)) for head in child)]
     return heads[0] if len(heads) == 1 else []
-
-
-def side_by_side(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """Return the matrices and biases of single heads as one layer's."""
-    return {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
 
 
 def linear(layer: Any, side: str) -> dict[str, Array]:
@@ -241,9 +217,12 @@ def as_function(own: OwnFunction, request: Request, module: Bound) -> Bound:
 
     def call(x: Any, num_heads: int, **given: Any) -> Any:
         arrays = {name: given.pop(name) for name in MATRICES if given.get(name) is not None}
-        layer = (
-            like(own, x, arrays, num_heads, request) if inspect.isclass(own.function) else copy.deepcopy(own.function)
-        )
+        if inspect.isclass(own.function):  # anew, in the sizes of x and the matrices
+            size, bias = arrays["W_q"].shape[1] // num_heads, any(name.startswith("b_") for name in arrays)
+            sizes = Sizes(x.shape[-1], num_heads, size, arrays["W_k"].shape[1] // size, request.seed, bias)
+            layer = make_module(own, sizes)
+        else:
+            layer = copy.deepcopy(own.function)
         layer = layer.to(x.device, x.dtype).eval()
         bound = of_module(layer, own.name, request, num_heads)
         assert bound.inside is not None
@@ -253,13 +232,6 @@ def as_function(own: OwnFunction, request: Request, module: Bound) -> Bound:
         return bound.call(x if x.ndim == 3 else x[None], **given)
 
     return Bound(call, own.function, offer, None if inspect.isclass(own.function) else module.inside)
-
-
-def like(own: OwnFunction, x: Any, arrays: Mapping[str, Any], heads: int, request: Request) -> Any:
-    """Return a module of the class in the sizes of x and the matrices."""
-    size = arrays["W_q"].shape[1] // heads
-    bias = any(name.startswith("b_") for name in arrays)
-    return make_module(own, Sizes(x.shape[-1], heads, size, arrays["W_k"].shape[1] // size, request.seed, bias))
 
 
 def put_matrices(module: Any, arrays: Mapping[str, Any]) -> None:
@@ -272,7 +244,9 @@ def put_matrices(module: Any, arrays: Mapping[str, Any]) -> None:
     last = layer_of(module, "o")
     if heads:
         for place, head in enumerate(heads):
-            write_sides(head, {key: columns_of(array, place, len(heads)) for key, array in arrays.items()})
+            sizes = {name: array.shape[-1] // len(heads) for name, array in arrays.items()}
+            columns = {name: slice(place * size, (place + 1) * size) for name, size in sizes.items()}
+            write_sides(head, {name: array[..., columns[name]] for name, array in arrays.items()})
     else:
         write_sides(module, arrays)
     if last is not None:
@@ -320,12 +294,6 @@ def bias_of(matrices: Sequence[Any], biases: Sequence[Any]) -> Any:
     """Return the biases end to end, zeros where there is none."""
     return joined([matrix.new_zeros(matrix.shape[1]) if bias is None else bias
                    for matrix, bias in zip(matrices, biases, strict=True)], 0)  # fmt: skip
-
-
-def columns_of(array: Any, place: int, count: int) -> Any:
-    """Return the columns of one head."""
-    size = array.shape[-1] // count
-    return array[..., place * size : (place + 1) * size]
 
 
 def unit(layer: Any) -> Any:

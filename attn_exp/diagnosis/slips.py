@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.boxes import Box
-from attn_exp.diagnosis.worksheet import Sheet, held, part, stages, unfollowed, wrong
+from attn_exp.diagnosis.worksheet import Sheet, going_on_from, part, stages, unfollowed, wrong
 from attn_exp.experiment.recipes import Stages
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding
 from attn_exp.forms.pipeline import Recipe
@@ -54,7 +54,7 @@ def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Sli
         if not missed.any():
             yield None
             continue
-        made = stages(sheet, held(recipe, sheet.boxes[:place])) if later else exact
+        made = stages(sheet, going_on_from(recipe, sheet.boxes[:place])) if later else exact
         later = True
         yield Slip(box, missed, part(made, box))
 

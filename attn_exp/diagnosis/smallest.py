@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -47,16 +47,15 @@ def shrunk(
             break
         answer = caller(small)
         if answer.output is not None and differs(answer.output, expected(small), min(digits, 20)):
-            return replace(shown(own, caller, small, answer), stages=beside(small, answer, names, min(digits, 20)))
+            stages = stages_beside(small, answer, names, min(digits, 20))
+            return replace(as_python(own, caller, small, answer), stages=stages)
     return None
 
 
 def smaller(case: Case, caller: Caller) -> Iterator[Case]:
     """Yield cases of the same kind, the smallest first."""
     at = at_of(case)
-    fixed = any(isinstance(mask, Allowed) for mask in case.recipe.rules.masks)
     square = case.given.x is not None or at.rows == at.keys
-    groups = {at.groups, 1} if at.groups == at.heads else {at.groups}
     sizes = [
         (heads, rows, keys, size)
         for heads, rows, keys, size in product((1, 2, at.heads), range(1, 5), range(1, 5), (1, 2, 4))
@@ -69,22 +68,17 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
         set(sizes), key=lambda size: (size[0] * (size[1] + 2 * size[2]) * size[3], size)
     ):
         for seed in range(TRIES):
-            masks = cut_masks(case, rows, keys) if fixed else case.recipe.rules.masks
-            shared = heads if at.groups == at.heads else next(iter(groups))
+            masks = tuple(
+                Allowed(mask.values[..., :rows, :keys]) if isinstance(mask, Allowed) else mask
+                for mask in case.recipe.rules.masks
+            )
+            shared = heads if at.groups == at.heads else at.groups
             yield small_case(case, (heads, shared, rows, keys, size), masks, seed)
 
 
 def reaches(mask: Mask, rows: int, keys: int) -> bool:
     """Say whether a mask reaches so far: written ones have sizes of their own."""
     return not isinstance(mask, Allowed) or (rows <= mask.values.shape[-2] and keys <= mask.values.shape[-1])
-
-
-def cut_masks(case: Case, rows: int, keys: int) -> tuple[Any, ...]:
-    """Return the masks with written ones cut to the size."""
-    return tuple(
-        Allowed(mask.values[..., :rows, :keys]) if isinstance(mask, Allowed) else mask
-        for mask in case.recipe.rules.masks
-    )
 
 
 def small_case(case: Case, sizes: tuple[int, int, int, int, int], masks: tuple[Any, ...], seed: int) -> Case:
@@ -108,18 +102,15 @@ def small_case(case: Case, sizes: tuple[int, int, int, int, int], masks: tuple[A
         given = Given(whole(1, heads, rows, size), whole(1, groups, keys, size), whole(1, groups, keys, size))
         return replace(case, recipe=recipe, given=given)
     width = heads * size
-    shapes = {
-        "W_q": (width, width),
-        "W_k": (width, groups * size),
-        "W_v": (width, groups * size),
-        "W_o": (width, width),
+    columns = {"q": width, "k": groups * size, "v": groups * size, "o": width}
+    arrays = {
+        name: whole(width, columns[name[-1]]) if name.startswith("W_") else whole(columns[name[-1]])
+        for name in case.given.arrays
     }
-    lengths = {"b_q": width, "b_k": groups * size, "b_v": groups * size, "b_o": width}
-    arrays = {name: whole(*shapes[name]) if name in shapes else whole(lengths[name]) for name in case.given.arrays}
     return replace(case, recipe=recipe, given=Given(x=whole(1, rows, width), arrays=arrays))
 
 
-def shown(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
+def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
     """Return a case as Python to paste, and as a command."""
     order = list(caller.offer.parameters)
     roles = dict(sorted(caller.arguments(case).items(), key=lambda item: order.index(item[0])))
@@ -214,7 +205,7 @@ def given_words(case: Case) -> list[str]:
 SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
 
 
-def beside(case: Case, answer: Answer, names: Sequence[str], digits: int) -> tuple[Stage, ...]:
+def stages_beside(case: Case, answer: Answer, names: Sequence[str], digits: int) -> tuple[Stage, ...]:
     """Return the stages of a case up to the output.
 
     A function's own stages are those that it returns. Where a mistake explains its output, all others are those that
@@ -223,19 +214,13 @@ def beside(case: Case, answer: Answer, names: Sequence[str], digits: int) -> tup
     right = expected(case)
     mine = guessed(case, answer, names, digits)
     bound = tolerance(right, digits)
-    return tuple(
-        stage(name, right[name], mine.get(name), bound) for name in SHOWN if name in right and is_shown(name, right)
-    )
-
-
-def is_shown(name: str, right: Mapping[str, Array]) -> bool:
-    """Say whether a stage tells more than the one before it."""
-    before = {"masked": "logits", "output": "context"}.get(name)
-    return before is None or before not in right or not same_stage(right[before], right[name])
-
-
-def same_stage(first: Array, second: Array) -> bool:
-    return first.shape == second.shape and np.array_equal(first, second)
+    again = {"masked": "logits", "output": "context"}  # told by the one before it, where they are the same
+    shown = [
+        name
+        for name in SHOWN
+        if name in right and not (again.get(name) in right and np.array_equal(right[again[name]], right[name]))
+    ]
+    return tuple(stage(name, right[name], mine.get(name), bound) for name in shown)
 
 
 def guessed(case: Case, answer: Answer, names: Sequence[str], digits: int) -> dict[str, Array]:
@@ -254,23 +239,17 @@ def guessed(case: Case, answer: Answer, names: Sequence[str], digits: int) -> di
 
 def stage(name: str, right: Array, mine: Array | None, bound: float) -> Stage:
     """Return one stage; where its own numbers have another shape they are shown all the same."""
-    parted = mine is not None and not close(right, mine, bound)
-    return Stage(name, cells(right), () if mine is None else cells(mine), parted)
-
-
-def close(right: Array, mine: Array, bound: float) -> bool:
-    """Say whether two arrays are the same but for rounding."""
-    return right.shape == mine.shape and bool(
-        np.allclose(right, mine, rtol=1e-6, atol=max(bound, 1e-9), equal_nan=True)
-    )
+    if mine is None:
+        return Stage(name, cells(right), (), False)
+    room = max(bound, 1e-9)
+    same = right.shape == mine.shape and np.allclose(right, mine, rtol=1e-6, atol=room, equal_nan=True)
+    return Stage(name, cells(right), cells(mine), not same)
 
 
 def cells(array: Array) -> Cells:
-    """Return an array without its batch as one matrix of texts for each head."""
+    """Return an array without its batch as one matrix of texts for each head, to four digits."""
     whole = array.reshape(-1, *array.shape[-2:]) if array.ndim > 1 else array.reshape(1, 1, -1)
-    return tuple(tuple(tuple(cell(number) for number in row) for row in matrix) for matrix in whole)
-
-
-def cell(number: Any) -> str:
-    """Write a number to four digits."""
-    return f"{float(number) + 0.0:.4g}".replace("inf", "∞")
+    return tuple(
+        tuple(tuple(f"{float(number) + 0.0:.4g}".replace("inf", "∞") for number in row) for row in matrix)
+        for matrix in whole
+    )

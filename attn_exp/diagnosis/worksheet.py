@@ -146,7 +146,7 @@ def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
 def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
     """Compute the cells of a box that do not follow from the boxes before it."""
     box, earlier = sheet.boxes[place], sheet.boxes[:place]
-    alone = one_stage(sheet, held(recipe, earlier), box.stage, 1)
+    alone = one_stage(sheet, going_on_from(recipe, earlier), box.stage, 1)
     centre = None if alone is None else alone[0]
     missed = box.misses(centre)
     if not missed.any() or centre is None or centre.shape != box.values.shape:
@@ -155,7 +155,7 @@ def follows_not(sheet: Sheet, recipe: Recipe, place: int) -> Array:
         sheet.followed.moving[place] = nudged(earlier)
     room = reach(sheet, recipe, sheet.followed.moving[place], box.stage, centre)
     if sheet.open and not box.misses(centre, room + FAR * box.halves).any():
-        room = room + on_the_way(sheet, held(recipe, earlier), box, centre)
+        room = room + on_the_way(sheet, going_on_from(recipe, earlier), box, centre)
     return missed & box.misses(centre, room)
 
 
@@ -179,7 +179,7 @@ def reach(sheet: Sheet, recipe: Recipe, moving: Sequence[Box], stage: str, centr
     if not moving or len(moving[0].values) < 2:
         return total
     count = len(moving[0].values)
-    moved = one_stage(sheet, held(recipe, moving), stage, count)
+    moved = one_stage(sheet, going_on_from(recipe, moving), stage, count)
     if moved is None or not np.array_equal(moved[-1], centre, equal_nan=True):
         return total  # one copy has moved another: nothing is known
     with np.errstate(invalid="ignore", over="ignore"):
@@ -238,7 +238,7 @@ def ended(step: Step) -> Step:
     return end
 
 
-def held(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
+def going_on_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
     """Return the recipe that goes on from the numbers in these boxes instead of its own."""
     steps: dict[str, Any] = {}
     for box in boxes:
