@@ -83,9 +83,8 @@ def begun(generator: str, seed: int, key: str = "seed", alone: bool = False) -> 
             refuse(seed, key, AT_LEAST_0)
         return Numbers(STREAMS, seed, None)
     from attn_exp.problem import generators  # noqa: PLC0415 - most runs draw each array from a stream of its own
-    from attn_exp.problem.generators.generator import Start  # noqa: PLC0415
 
-    return Numbers(generator, seed, generators.begin(generator, Start(seed, alone), key))
+    return Numbers(generator, seed, generators.begin(generator, seed, alone, key))
 
 
 def next_array(stream: Stream, distribution: Distribution, shape: Shape) -> Array:

@@ -40,7 +40,11 @@ def array(given: Any, key: str) -> Array:
     for place, row in enumerate(given):
         for entry in row:
             if isinstance(entry, bool) or not isinstance(entry, (int, float)):
-                hint = "; a run is one sequence of a batch, and -m runs several" if is_list(entry) else ""
+                hint = (
+                    "; a run is one sequence of a batch, and -m runs several"
+                    if isinstance(entry, (list, tuple))
+                    else ""
+                )
                 raise UserError(f"{key}: row {place} holds {held(entry)}, which is not a number{hint}")
     try:
         return finite(np.array(given, dtype=np.float64), key)
@@ -76,14 +80,9 @@ def check_widths(rows: Sequence[Sequence[Any]], key: str) -> None:
 
 def held(entry: Any) -> str:
     """Write what stands where a number should; a list there means that the array has more than two axes."""
-    if is_list(entry):
+    if isinstance(entry, (list, tuple)):
         return f"{brief(shown(entry), 40)}, a list of its own"
     return brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
-
-
-def is_list(entry: Any) -> bool:
-    """Say whether a list stands where a number should."""
-    return isinstance(entry, (list, tuple))
 
 
 def finite(matrix: Array, key: str) -> Array:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from attn_exp.config.as_yaml import as_yaml
 from attn_exp.config.inputs import MEMORY, STREAMS, Draw, Embeddings, Projections
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import key_of, spelled
@@ -153,8 +154,6 @@ def as_yaml_file(line: Sequence[str], later: Mapping[str, str]) -> dict[str, Any
 
     None where YAML cannot say them.
     """
-    from attn_exp.config.as_yaml import as_yaml  # noqa: PLC0415 - Hydra takes a while to import
-
     folders = [line[place + 1] for place, word in enumerate(line[:-1]) if word == FOLDER]
     rest = list(line[len(PROGRAM) + 2 * len(folders) :])
     if tuple(line[: len(PROGRAM)]) != PROGRAM or any(word.startswith("-") for word in rest):

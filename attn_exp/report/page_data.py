@@ -11,7 +11,7 @@ import numpy as np
 from attn_exp import forms, registry
 from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison, settled_as
-from attn_exp.experiment.executing import answer
+from attn_exp.experiment.executing import answer, first_position
 from attn_exp.experiment.metrics.spread import shares_by_rule
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sharpness import standard_multiplier
@@ -21,6 +21,7 @@ from attn_exp.report import words
 from attn_exp.report.live_command import command
 from attn_exp.report.views import MOST_NUMBERS, Panel, Views, labels
 from attn_exp.report.walk import is_mixed
+from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.positions.sinusoidal import Sinusoidal
@@ -157,8 +158,6 @@ def of_the_rules(settled: Settled) -> str:
     rules = settled.rules
     if rules.normalizer.name not in NORMALIZERS:
         return words.WHY_PYTHON_ALONE.format(what=f"normalizer={rules.normalizer.name}")
-    from attn_exp.rules.from_outside import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
-
     if any(isinstance(mask, AbsentMask) for mask in rules.masks):
         return "the code of its mask is not at hand"
     if rules.bend_last or np.ndim(rules.offset):
@@ -209,8 +208,6 @@ def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
 
 def marked(problem: Problem, settled: Settled) -> dict[str, Any]:
     """Return what positions add to x and to the memory, and the cosines and sines by which they turn q and k."""
-    from attn_exp.experiment.executing import first_position  # noqa: PLC0415 - the module imports every form
-
     added = [position for position in settled.positions if position.changes_x]
     sources = {"x": problem.x, "memory": problem.memory} if added else {}
     turns = [position for position in settled.positions if isinstance(position, Rope)]

@@ -17,6 +17,7 @@ from attn_exp.problem.problem import Problem
 from attn_exp.report import words
 from attn_exp.report.stages import Explained, elsewhere, explained, paired, remark
 from attn_exp.report.views import labels
+from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf
 
@@ -342,8 +343,6 @@ def closed_by_mask(settled: Settled, weights: Array, side: int | None = None) ->
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):
         return None
-    from attn_exp.rules.from_outside import AbsentMask  # noqa: PLC0415 - few runs are shown without the code of their masks
-
     heads, rows, keys = weights.shape
     shown = weights[:, :side, :side]
     if shown.size > MOST_PLACES or any(isinstance(mask, AbsentMask) for mask in masks):

@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 
 from attn_exp.problem import generators
 from attn_exp.problem.generators import jax as ours
-from attn_exp.problem.generators.generator import Start, Stream
+from attn_exp.problem.generators.generator import Stream
 from tests.long import thinned
 from tests.refusal import refusal
 
@@ -17,7 +17,7 @@ SHAPES = ((1,), (3,), (4, 5), (16, 3, 2), (1000, 7))
 
 
 def begun(seed: int, name: str = "jax_key") -> Stream:
-    return generators.begin(name, Start(seed))
+    return generators.begin(name, seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -58,7 +58,7 @@ def test_each_draw_has_the_key_that_a_notebook_would_give_it() -> None:
     mine = begun(5, "jax_split")
     for sub in random.split(key, 3):
         assert_array_equal(mine.uniform((4,), 0, 1), random.uniform(sub, (4,)))
-    mine = generators.begin("jax", Start(5, alone=True))
+    mine = generators.begin("jax", 5, alone=True)
     assert_array_equal(mine.uniform((4,), 0, 1), random.uniform(key, (4,)))
     mine = begun(5, "jax")
     for _ in range(3):
@@ -68,12 +68,12 @@ def test_each_draw_has_the_key_that_a_notebook_would_give_it() -> None:
 
 @pytest.mark.parametrize("seed", [0, 3, 2**32 - 1])
 def test_numpys_two_generators_in_the_order_of_a_notebook(seed: int) -> None:
-    rng, mine = np.random.default_rng(seed), generators.begin("numpy", Start(seed))
+    rng, mine = np.random.default_rng(seed), generators.begin("numpy", seed)
     assert_array_equal(mine.normal((3, 4), 0, 1), rng.standard_normal((3, 4)))
     assert_array_equal(mine.uniform((5,), 0, 1), rng.random(5))
     assert_array_equal(mine.integers((2, 3), -2, 9), rng.integers(-2, 9, (2, 3)))
     assert_array_equal(mine.normal((6,), 0, 0.1), rng.normal(0, 0.1, 6))
-    old, mine = np.random.RandomState(seed), generators.begin("legacy", Start(seed))
+    old, mine = np.random.RandomState(seed), generators.begin("legacy", seed)
     assert_array_equal(mine.normal((3, 4), 0, 1), old.randn(3, 4))
     assert_array_equal(mine.uniform((5,), 0, 1), old.rand(5))
     assert_array_equal(mine.integers((2, 3), -2, 9), old.randint(-2, 9, (2, 3)))
@@ -91,13 +91,13 @@ def test_numpys_two_generators_in_the_order_of_a_notebook(seed: int) -> None:
     ],
 )
 def test_a_seed_that_a_library_does_not_take_is_refused(name: str, seed: int, message: str) -> None:
-    assert message in refusal(generators.begin, name, Start(seed))
+    assert message in refusal(generators.begin, name, seed)
 
 
 @pytest.mark.parametrize("name", tuple(generators.GENERATORS))
 def test_a_generator_repeats_itself_after_its_seed_and_keeps_to_its_bounds(name: str) -> None:
     seed = max(1, generators.GENERATORS[name].least)
-    one, again, other = (generators.begin(name, Start(start)) for start in (seed, seed, seed + 1))
+    one, again, other = (generators.begin(name, start) for start in (seed, seed, seed + 1))
     for draw in ("uniform", "normal", "integers"):
         numbers = getattr(one, draw)((40, 5), 3, 9)
         assert_array_equal(numbers, getattr(again, draw)((40, 5), 3, 9))

@@ -14,8 +14,10 @@ from attn_exp.problem.generators.generator import Generator, Start, Stream
 GENERATORS: dict[str, Generator] = registry.members(__name__, Generator, without=("generator",))
 
 
-def begin(name: str, start: Start, key: str = "seed") -> Stream:
-    """Return a generator's stream as it is right after its seed; `key` is what the user calls that seed.
+def begin(name: str, seed: int, alone: bool = False, key: str = "seed") -> Stream:
+    """Return a generator's stream as it is right after its seed, of which one array or more are drawn.
+
+    `key` is what the user calls that seed.
 
     Raises:
         UserError: no such generator, or a seed that it does not take.
@@ -23,8 +25,8 @@ def begin(name: str, start: Start, key: str = "seed") -> Stream:
     if name not in GENERATORS:
         raise UserError(unknown(name, ("streams", *GENERATORS), "generator"))
     generator = GENERATORS[name]
-    if not generator.least <= start.seed or (generator.most is not None and start.seed > generator.most):
+    if not generator.least <= seed or (generator.most is not None and seed > generator.most):
         most = "" if generator.most is None else f" to {generator.most}"
         expected = f"a whole number from {generator.least}{most}" if most else f"at least {generator.least}"
-        raise UserError(f"{key}={start.seed}: expected {expected} for generator={name}")
-    return generator.begin(start)
+        raise UserError(f"{key}={seed}: expected {expected} for generator={name}")
+    return generator.begin(Start(seed, alone))
