@@ -120,6 +120,10 @@ MEAN_OVER_SEEDS = (
     "Means over {seeds} seeds; after each ± half of its 95% confidence interval, or of fewer than five numbers "
     "(least..most). Settings that are the same everywhere are left out. All rows:"
 )
+HELD_TOGETHER = (
+    "Points that differ in their seed alone may be computed as one. Their reference is then made of arrays with exact "
+    "sums, and the scalar loops hold one seed of each such stack."
+)
 REPEAT = "repeat"
 NO_RESULT = "No point has a result."
 ALL_FAILED = "No point has a result; all that ran failed."
