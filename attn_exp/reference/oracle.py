@@ -77,14 +77,20 @@ def twins(question: Question) -> list[Twin]:
     return [twin for position in question.positions if (twin := position.twin()) is not None]
 
 
-def ask(question: Question, problem: Problem, sides: tuple[Any, ...] | None = None) -> Answer:
-    """Return the reference's answer for evenly spaced queries; all of them where the budget allows.
+def ask(
+    question: Question,
+    problem: Problem,
+    sides: tuple[Any, ...] | None = None,
+    rows: tuple[int, ...] | None = None,
+) -> Answer:
+    """Return the reference's answer for some queries, or for evenly spaced ones, all of them where the budget allows.
 
     It has one only where `silent` says nothing. `sides` are q, k, v where they are projected already.
     """
     q, k, v = placed(question, projected(question, problem) if sides is None else sides, problem.past)
     mixing = output_weights(question, problem)
-    rows = checked_rows(len(problem.tokens), problem, 0 if mixing is None else problem.projections["W_o"].size)
+    if rows is None:
+        rows = checked_rows(len(problem.tokens), problem, 0 if mixing is None else problem.projections["W_o"].size)
     weights = np.array(
         [[row_weights(question, problem, q, k, head, row) for row in rows] for head in range(question.heads.query)]
     )

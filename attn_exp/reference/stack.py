@@ -2,7 +2,7 @@
 
 The formulas are those of `loops`, rounded where those round: products, sums as a whole, powers by `math.exp`. Rules are
 asked place by place and positions vector by vector, as there. What is not plain is asked one problem at a time, and of
-every stack that arrays have answered, the loops hold one problem.
+every stack that arrays have answered, the loops hold one problem: its first and its last query.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ Sides = tuple[Array, Array, Array]
 
 UNIT = 2.0**-53
 """The largest relative error of one rounding."""
+
+ENDS = [0, -1]
+"""The queries of the last problem of a stack that the loops hold."""
 
 
 def answers(questions: Mapping[str, Question], problem: Problem, count: int) -> dict[str, Answer]:
@@ -61,10 +64,12 @@ def ask(question: Question, problem: Problem, sides: Sides | None, count: int) -
     """Return the answers to a question, whose sides are projected where it is plain, one above the other."""
     if sides is None or not plain(question, problem):
         return one_by_one(question, problem, count)
-    answer, sample = at_once(question, problem, sides), oracle.ask(question, one(problem, count - 1))
+    answer, last = at_once(question, problem, sides), tuple(side[-1].tolist() for side in sides)
+    sample = oracle.ask(question, one(problem, -1), last, (answer.rows[0], answer.rows[-1]))
     assert answer.output is not None
     assert sample.output is not None
-    if not (np.array_equal(answer.weights[-1], sample.weights) and np.array_equal(answer.output[-1], sample.output)):
+    held = np.array_equal(answer.weights[-1][:, ENDS], sample.weights)
+    if not (held and np.array_equal(answer.output[-1][ENDS], sample.output)):
         raise ApartError
     return answer
 
@@ -123,10 +128,18 @@ def turned(side: Array, heads: int, turn: oracle.Turn, offset: int) -> Array:
 
 
 def multiplied(x: Array, problem: Problem, letter: str) -> Array:
-    """Return `x W + b`, as `loops.project`."""
-    product = exact_sums(x[:, :, None] * problem.projections[f"W_{letter}"].swapaxes(-1, -2)[:, None])
-    bias = problem.projections.get(f"b_{letter}")
-    return product if bias is None else product + bias[:, None]
+    """Return `x W + b`, as `loops.project`, which holds the first and the last row of the last problem.
+
+    Raises:
+        ApartError: it says otherwise.
+    """
+    weight, bias = problem.projections[f"W_{letter}"], problem.projections.get(f"b_{letter}")
+    product = exact_sums(x[:, :, None] * weight.swapaxes(-1, -2)[:, None])
+    product = product if bias is None else product + bias[:, None]
+    sample = loops.project(x[-1][ENDS].tolist(), weight[-1].tolist(), None if bias is None else bias[-1].tolist())
+    if not np.array_equal(product[-1][ENDS], sample):
+        raise ApartError
+    return product
 
 
 def shared(side: Array, heads: int, groups: int) -> Array:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 import attn_exp
 from attn_exp import registry
 from attn_exp.forms import form
 from attn_exp.forms.form import Form
-from attn_exp.reference import stack
+from attn_exp.reference import loops, stack
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.scores.score import Score
@@ -100,14 +101,21 @@ def test_all_these_points_are_computed_together(words: str) -> None:
     assert ready(plan) == set(range(plan.points))
 
 
+@pytest.mark.parametrize("formula", ["weighed", "exact_sums"])
 def test_points_of_which_the_loops_say_otherwise_than_arrays_are_computed_alone(
-    monkeypatch: pytest.MonkeyPatch,
+    formula: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = planned("variant=[matrix]")
+    plan, told = planned("variant=[matrix]"), getattr(stack, formula)
     right = compute(plan, Job(0, range(plan.points))).lines
-    monkeypatch.setattr(stack, "exact_sums", lambda terms: stack.added(terms)[0] * (1 + 2**-50))
+    monkeypatch.setattr(stack, formula, lambda *given: told(*given) * (1 + 2**-50))
     assert ready(plan) == set()
     assert compute(plan, Job(0, range(plan.points))).lines == right
+
+
+def test_points_of_which_the_loops_multiply_otherwise_are_computed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, told = planned("variant=[matrix]"), loops.project
+    monkeypatch.setattr(loops, "project", lambda *given: (np.array(told(*given)) * (1 + 2**-50)).tolist())
+    assert ready(plan) == set()
 
 
 def test_points_that_fail_say_what_they_say_alone() -> None:
