@@ -103,15 +103,12 @@ def projections(settings: Projections, sizes: Sizes) -> dict[str, Array]:
     for role in sorted(meant, key=lambda role: ("Wb".find(role[0]), "qkvo".find(role[-1]))):  # W_o has to fit W_v
         array = files.numbers(held.arrays[meant[role]], f"{said}: {meant[role]}")
         known = sizes._replace(v=arrays["W_v"].shape[1] if "W_v" in arrays else None)
-        arrays |= read_part(role, array, known, settings.turned, f"{said}: {meant[role]}")
+        where, turned = f"{said}: {meant[role]}", settings.turned
+        three = role.endswith("qkv")
+        parts = split_threefold(array, role, known, turned, where) if three else {role: array}
+        arrays |= {name: laid_out(part, name, known, turned, where) for name, part in parts.items()}
     check_whole(arrays, settings, held, said)
     return arrays
-
-
-def read_part(role: str, array: Array, sizes: Sizes, turned: bool, said: str) -> dict[str, Array]:
-    """Return the matrices that one array of a file holds: one, or three."""
-    parts = split_threefold(array, role, sizes, turned, said) if role.endswith("qkv") else {role: array}
-    return {name: laid_out(part, name, sizes, turned, said) for name, part in parts.items()}
 
 
 def chosen(settings: Projections, held: Held, said: str) -> dict[str, str]:
@@ -176,26 +173,16 @@ def laid_out(array: Array, name: str, sizes: Sizes, turned: bool, said: str) -> 
     if array.ndim != 2:
         raise shape_error(array, "rows and columns, or heads of them", said)
     matrix = array.T if turned else array
-    axis, expected, meaning = known_axis(name, sizes)
-    if expected is not None and matrix.shape[axis] != expected:
-        hint = (
-            f"; it fits with projections.turned={str(not turned).lower()}" if matrix.T.shape[axis] == expected else ""
-        )
-        raise shape_error(array, expected_shape(name, sizes, turned), said, f", {meaning}={expected}{hint}")
-    return matrix
-
-
-def known_axis(name: str, sizes: Sizes) -> tuple[int, int | None, str]:
-    """Return which axis of a matrix is known beforehand, how long it is, and what it is called."""
     if name == "W_o":
-        return 0, sizes.v, "the size of v"
-    return 0, sizes.d_model, "d_model" if sizes.of(name) is sizes else "the memory's width"
-
-
-def expected_shape(name: str, sizes: Sizes, turned: bool) -> str:
-    """Write the shape of a matrix as far as it is known."""
-    rows, columns = (str(sizes.v), "m") if name == "W_o" else (str(sizes.d_model), "h*d")
-    return f"[{columns},{rows}]" if turned else f"[{rows},{columns}]"
+        rows, meaning, columns = sizes.v, "the size of v", "m"
+    else:
+        width = "d_model" if sizes.of(name) is sizes else "the memory's width"
+        rows, meaning, columns = sizes.d_model, width, "h*d"
+    if rows is not None and len(matrix) != rows:
+        hint = f"; it fits with projections.turned={str(not turned).lower()}" if matrix.shape[1] == rows else ""
+        expected = f"[{columns},{rows}]" if turned else f"[{rows},{columns}]"
+        raise shape_error(array, expected, said, f", {meaning}={rows}{hint}")
+    return matrix
 
 
 def join_heads(array: Array, output: bool, sizes: Sizes, turned: bool, said: str) -> Array:
