@@ -13,8 +13,9 @@ from attn_exp.diagnosis.boxes import box, read_cells
 from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.explanations import ONE, TWO, explained
 from attn_exp.diagnosis.numbers import Numbers, catalogue
+from attn_exp.diagnosis.own_form import prepared_with_code
 from attn_exp.diagnosis.slips import Slip, after_slips, consequences, every_slip, is_slip, sums
-from attn_exp.diagnosis.worksheet import Sheet, prepared_with_code, stages
+from attn_exp.diagnosis.worksheet import Sheet, stages
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.recipes import STAGES, follows_steps
 from attn_exp.experiment.variant import Settled

@@ -19,6 +19,7 @@ from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.libraries import DTYPES
 from attn_exp.diagnosis.request import Request, of_any_length
 from attn_exp.errors import OwnCodeError, first_line
+from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.number_types import kind
 from attn_exp.experiment.variant import Bind, Settled
@@ -26,7 +27,7 @@ from attn_exp.experiment.verdict import BROKEN, Finding, Verdict
 from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.trace import Trace
-from attn_exp.own_code import OwnFunction, find_function
+from attn_exp.own_code import OwnFunction, any_named, find_function
 from attn_exp.problem.heads import Heads
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import Question
@@ -243,3 +244,12 @@ def returned_stages(answer: Answer, shape: tuple[int, int, int], kind: Any) -> d
         if whole.shape == shape:
             stages[name] = whole.astype(kind, copy=False)
     return stages
+
+
+def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, ...]]:
+    """Return what `prepared` does, the functions of the user's own that the command line names among the variants.
+
+    Raises:
+        UserError: settings that do not fit the problem, or a function that cannot be imported or called.
+    """
+    return prepared(config, bind=bind if any_named(variant.form for variant in config.variant.values()) else None)

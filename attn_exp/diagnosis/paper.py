@@ -12,7 +12,8 @@ from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.diagnosis.boxes import KEYED
 from attn_exp.diagnosis.numbers import Made, catalogue
-from attn_exp.diagnosis.worksheet import Sheet, other_step, prepared_with_code, stages
+from attn_exp.diagnosis.own_form import prepared_with_code
+from attn_exp.diagnosis.worksheet import Sheet, other_step, stages
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.recipes import STAGES, Stages, follows_steps
 from attn_exp.rules.scores.score import Score

@@ -15,14 +15,11 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.config.schema import Config
 from attn_exp.diagnosis.boxes import Box
-from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.mistaken import copied, right
 from attn_exp.experiment.recipes import STAGES, Stages, stages_of
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe, Step
-from attn_exp.own_code import any_named
 from attn_exp.problem.problem import Problem
 
 STEPS = {
@@ -36,19 +33,6 @@ MOST_CELLS = 400
 """Of more numbers than this the rounding is not carried through one by one."""
 FAR = 40
 """Half units of the last decimal: no rounding of what no box asks moves a number farther."""
-
-
-def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, ...]]:
-    """Return what `prepared` does, the functions of the user's own that the command line names among the variants.
-
-    Raises:
-        UserError: settings that do not fit the problem, or a function that cannot be imported or called.
-    """
-    if not any_named(variant.form for variant in config.variant.values()):
-        return prepared(config)
-    from attn_exp.diagnosis.own_form import bind  # noqa: PLC0415 - hardly a sheet has code of the user's own
-
-    return prepared(config, bind=bind)
 
 
 class Itself:

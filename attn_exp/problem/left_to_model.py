@@ -1,29 +1,14 @@
-"""Settings that are left to the run's model: which they are, the model asked for them, and what is kept of it."""
+"""Settings that are left to the run's model: which they are, and the model asked for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from attn_exp.config.inputs import LEFT, PLAIN, Model
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
-
-
-@dataclass
-class Pass:
-    """A forward pass that has stopped at a layer, and goes on from there where the next point asks for a later one.
-
-    `model` is what was said of it, whatever the layer; `begun` is what it was opened as; `layers` yields those after
-    `layer`, which is the `number`th. It holds the vectors of one layer, however deep the model is.
-    """
-
-    model: Model | None = None
-    begun: Any = None
-    layers: Any = None
-    layer: Any = None
-    number: int = -1
+from attn_exp.problem.forward_pass import Pass
 
 
 def ask_model(config: Config, under_way: Pass | None = None) -> Config:

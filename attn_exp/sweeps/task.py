@@ -21,7 +21,7 @@ from attn_exp.experiment.checks import measures
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
-from attn_exp.problem.left_to_model import Pass
+from attn_exp.problem.forward_pass import Pass
 from attn_exp.registry import Origin
 from attn_exp.runs import recorded_code, records
 from attn_exp.runs.records import cell

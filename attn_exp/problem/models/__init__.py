@@ -22,7 +22,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief, first_line, unknown
 from attn_exp.problem.files import checkpoint as checkpoints
 from attn_exp.problem.files.checkpoint import TOKENIZER, Checkpoint, encode_text
-from attn_exp.problem.left_to_model import Pass
+from attn_exp.problem.forward_pass import Pass
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models.model import Layer
 
