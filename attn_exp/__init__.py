@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from attn_exp.forms._blocks.memory import keep_memory
     from attn_exp.forms._operator.functional import Traced, attention, trace
     from attn_exp.plugins import register
+    from attn_exp.rules.positions.rope import rotary_embedding
     from attn_exp.runs.result import Result
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "keep_memory",
     "load",
     "register",
+    "rotary_embedding",
     "run",
     "sheet",
     "sweep",
@@ -44,6 +46,7 @@ HOMES = {
     "keep_memory": "forms._blocks.memory",
     "load": "api",
     "register": "plugins",
+    "rotary_embedding": "rules.positions.rope",
     "run": "api",
     "sheet": "api",
     "sweep": "api",

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import attn_exp
 from attn_exp import forms
-from attn_exp.rules.positions.rope import rotary_embedding
 
 pytest.importorskip("onnx", reason="ONNX is not installed: it comes with the test group")
 pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: it comes with the test group")
@@ -105,7 +104,7 @@ def test_attention(name: str, form: str | None) -> None:
 def test_rotary_embedding(name: str) -> None:
     case = cases("RotaryEmbedding")[name]
     _, inputs, attributes, expected = given(case)
-    found = rotary_embedding(inputs.pop("X"), **inputs, **attributes)
+    found = attn_exp.rotary_embedding(inputs.pop("X"), **inputs, **attributes)
     np.testing.assert_allclose(found, expected["Y"], rtol=case.rtol, atol=case.atol)
 
 
