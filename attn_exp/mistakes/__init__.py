@@ -13,11 +13,23 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Mistake
 
-CATALOGUE: dict[str, Mistake] = {
-    name: replace(mistake, group=group)
-    for group in registry.names(__path__, without=("mistake",))
-    for name, mistake in registry.module(__name__, group).MISTAKES.items()
-}
+
+def read_groups() -> dict[str, Mistake]:
+    """Return every mistake of every group by its name.
+
+    Raises:
+        TypeError: two groups have one of the same name.
+    """
+    catalogue: dict[str, Mistake] = {}
+    for group in registry.names(__path__, without=("mistake",)):
+        for name, mistake in registry.module(__name__, group).MISTAKES.items():
+            if name in catalogue:
+                raise TypeError(f"mistake {name} stands in {catalogue[name].group}.py and in {group}.py")
+            catalogue[name] = replace(mistake, group=group)
+    return catalogue
+
+
+CATALOGUE = read_groups()
 
 
 def names() -> tuple[str, ...]:

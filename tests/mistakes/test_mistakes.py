@@ -7,6 +7,7 @@ import pytest
 
 from attn_exp import mistakes, registry
 from attn_exp.forms.pipeline import Given, Recipe, compute
+from attn_exp.mistakes import scale
 from attn_exp.reference import loops
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
@@ -131,3 +132,9 @@ def test_heads_may_be_taken_for_tokens() -> None:
     found = compute(mistakes.mistake("heads_not_transposed").changes[2](recipe), Given(q, k, v))["output"]
     turned = Given(q.swapaxes(1, 2), k.swapaxes(1, 2), v.swapaxes(1, 2))
     np.testing.assert_allclose(found, compute(Recipe(Rules(scale=0.5), 5, 5), turned)["output"].swapaxes(1, 2))
+
+
+def test_a_name_that_two_groups_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(scale.MISTAKES, "softmax_twice", scale.MISTAKES["no_scale"])
+    with pytest.raises(TypeError, match=r"softmax_twice stands in scale\.py and in softmax\.py"):
+        mistakes.read_groups()
