@@ -107,8 +107,18 @@ def reason(error: Exception) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says, or its kind where it says nothing."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """Return the first line of what an error says, or its kind where it says nothing, or cannot even say that."""
+    return next((line.strip() for line in words_of_error(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def words_of_error(error: BaseException) -> str:
+    """Return what an error says; nothing where asking it is an error, as it may be of a class that somebody wrote."""
+    try:
+        return str.__str__(str(error))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return ""
 
 
 def printable(text: str) -> str:

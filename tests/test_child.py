@@ -1,0 +1,117 @@
+"""A child process: its answer comes back, what ends it is told, and it outlives neither its time nor its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from attn_exp.child import Child, NoAnswerError
+from attn_exp.errors import UserError
+from tests import ROOT, deeds
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+ECHO, BEHAVE = (f"{deeds.__name__}:{name}" for name in ("echo", "behave"))
+
+
+def test_an_answer_comes_back_and_one_child_answers_several_times() -> None:
+    heard: list[str] = []
+    with Child(ECHO) as child:
+        first = child.ask({"text": "ö\udcff"}, 20, heard.append)
+        assert first[:2] == [{"text": "ö\udcff"}, sys.argv[0]]
+        assert child.ask([1.5], 20) == [[1.5], *first[1:]]
+        assert first[2] == child.process.pid != os.getpid()
+    assert heard == ["thinking"]
+    assert child.process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "how"),
+    [
+        ("exit", "exit code 3"),
+        ("leave", "SystemExit: 0"),
+        pytest.param("crash", "SIGSEGV, a crash", marks=POSIX),
+        pytest.param("give up", "SIGABRT", marks=POSIX),
+        ("wait", "it did not end within 0.5 seconds"),
+        ("hold on", "it did not end within 0.5 seconds"),
+    ],
+)
+def test_how_it_ended_is_told(argument: str, how: str) -> None:
+    with Child(BEHAVE) as child:
+        assert child.ask("", 20) == "an answer"  # so that what it imports takes none of the time
+        start = time.monotonic()
+        with pytest.raises(NoAnswerError) as ended:
+            child.ask(argument, 0.5 if "within" in how else 20)
+    assert ended.value.how.startswith(how)
+    assert ended.value.late == ("within" in how)
+    assert time.monotonic() - start < 10
+    assert child.process.poll() is not None
+
+
+def test_a_refusal_is_a_refusal_here() -> None:
+    with Child(BEHAVE) as child, pytest.raises(UserError, match="such words are refused"):
+        child.ask("refuse", 20)
+
+
+def test_what_is_printed_there_is_no_answer_and_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    with Child(BEHAVE) as child:
+        assert child.ask("print", 20) == ""
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err == 'printed\nwritten\n{"answer": "forged"}\n'
+    with Child(BEHAVE, quiet=True) as child:
+        assert child.ask("print", 20) == ""
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("argument", ["close", pytest.param("fork", marks=POSIX), "leave a process"])
+def test_odd_deeds_hinder_no_answer(argument: str) -> None:
+    start = time.monotonic()
+    with Child(BEHAVE, quiet=True) as child:
+        assert not child.ask(argument, 20)
+        assert child.ask("", 20) == "an answer"
+    assert time.monotonic() - start < 10
+
+
+PARENT = """
+import json, os, signal, sys
+from attn_exp.child import Child
+child = Child("tests.deeds:behave")
+child.ask("", 20)
+print(json.dumps(child.process.pid), flush=True)
+child.ask({argument!r}, {seconds})
+"""
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_ends_with_its_parent(number: signal.Signals, tmp_path: Path) -> None:
+    code = PARENT.format(argument="wait", seconds=600)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tmp_path, env=environment
+    ) as parent:
+        assert parent.stdout is not None
+        child = json.loads(parent.stdout.readline())
+        parent.send_signal(number)
+        parent.wait(10)
+    end = time.monotonic() + 10
+    while runs(child) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not runs(child)
+
+
+def runs(process: int) -> bool:
+    """Say whether a process runs."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{process}/stat")
+    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
