@@ -1,4 +1,4 @@
-"""The machine beneath: files that appear whole or not at all, files read up to a limit, and the cores to be used."""
+"""Files and folders: files that appear whole or not at all, and files read up to a limit, on every system alike."""
 
 from __future__ import annotations
 
@@ -11,24 +11,15 @@ from collections.abc import Iterable, Mapping
 from io import BufferedReader
 from pathlib import Path
 
+from attn_exp import system
 from attn_exp.errors import UserError, brief
 
 MOST_BYTES = 64 * 2**20
 """What is read of a file by default: settings and descriptions are far smaller, arrays and tables have limits of
 their own."""
 
-NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-"""Flags that not every system has; a FIFO opened without the second would wait for its writer for ever."""
-
-
 SPARE = re.compile(r"\..+-[0-9a-f]{16}", re.DOTALL)
 """The hidden name of a file that is being written; one that a kill left behind may be removed."""
-
-
-def usable_cores() -> int:
-    """Return the number of cores this process may run on, which a container or `taskset` can make few."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def write(path: Path, data: bytes, *, sync: bool = False) -> None:
@@ -61,11 +52,11 @@ def write_together(files: Mapping[Path, bytes]) -> None:
                 spares[path] = written_aside(path, (data,))
         finally:
             for spare in spares.values():
-                sync_file(spare)
+                system.sync_file(spare)
             for path, spare in spares.items():
-                spare.replace(path)
+                system.replace(spare, path)
             for folder in {path.parent for path in spares}:
-                sync_folder(folder)
+                system.sync_folder(folder)
     except BaseException:
         for spare in spares.values():
             spare.unlink(missing_ok=True)
@@ -84,19 +75,19 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, sync: bool = False) -> 
     spare = written_aside(path, pieces)
     try:
         if sync:
-            sync_file(spare)
-        spare.replace(path)
+            system.sync_file(spare)
+        system.replace(spare, path)
     except BaseException:
         spare.unlink(missing_ok=True)
         raise
     if sync:
-        sync_folder(path.parent)
+        system.sync_folder(path.parent)
 
 
 def written_aside(path: Path, pieces: Iterable[bytes]) -> Path:
     """Write pieces to a new file beside a path, and return its hidden name; nothing is left of one that failed."""
     spare = path.with_name(f".{path.name.lstrip('.')[:200]}-{secrets.token_hex(8)}")
-    descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
+    descriptor = system.open_new(spare)
     try:
         with open(descriptor, "wb") as file:
             file.writelines(pieces)
@@ -106,33 +97,13 @@ def written_aside(path: Path, pieces: Iterable[bytes]) -> Path:
     return spare
 
 
-def sync_file(path: Path) -> None:
-    """Wait until what a file holds would survive a loss of power."""
-    descriptor = os.open(path, os.O_WRONLY | NO_FOLLOW)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder would survive a loss of power, where the system can do that."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def opened(path: Path) -> BufferedReader:
     """Open a regular file for reading.
 
     Raises:
         OSError: no such file, or something else than a regular one.
     """
-    descriptor = os.open(path, os.O_RDONLY | NO_WAIT)
+    descriptor = os.open(path, os.O_RDONLY | system.NO_WAIT | system.AS_IT_IS)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "no regular file", str(path))
@@ -174,7 +145,10 @@ def own_folder(path: Path) -> Path:
 
 
 def folder(word: str) -> Path:
-    """Return a folder that a user names, if a system can hold such a name; whether it is there, each command asks."""
+    """Return a folder that a user names, if a system can hold such a name; whether it is there, each command asks.
+
+    Where `latest` could be no link, it is a text that names a folder, and stands for it.
+    """
     try:
         os.lstat(word)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -183,4 +157,5 @@ def folder(word: str) -> Path:
         raise UserError(f"{brief(word)}: no such folder ({error.strerror})") from error
     except ValueError as error:  # a NUL, which no name can hold
         raise UserError(f"{brief(word)}: no such folder ({error})") from error
-    return Path(word)
+    path = Path(word)
+    return system.pointed_at(path) or path

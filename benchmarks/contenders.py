@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import attn_exp
 from attn_exp.forms import blockwise
-from attn_exp.machine import usable_cores
+from attn_exp.system import usable_cores
 
 Array = NDArray[Any]
 Call = Callable[[], Any]

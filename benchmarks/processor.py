@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from attn_exp.forms._blocks.tasks import KEYS, second_level
-from attn_exp.machine import usable_cores
 from attn_exp.runs.provenance import cpu
+from attn_exp.system import usable_cores
 
 MAKERS = ("AMD", "Intel", "Apple")
 

@@ -69,7 +69,3 @@ def test_a_folder_of_our_own_is_no_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "parts")
     with pytest.raises(OSError, match="is a link"):
         machine.own_folder(tmp_path / "link")
-
-
-def test_the_cores_that_may_be_used_are_those_the_system_names() -> None:
-    assert machine.usable_cores() == len(os.sched_getaffinity(0))

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from attn_exp import machine
+from attn_exp import machine, system
 from attn_exp.config.choices import choices
 from attn_exp.errors import UserError, brief
 
@@ -90,8 +90,7 @@ def write(words: Sequence[str]) -> str:
 def write_new_file(place: Path, data: bytes) -> None:
     """Write a file that is not there yet, through no link."""
     machine.own_folder(place.parent)
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | machine.NO_FOLLOW, 0o666)
-    with open(descriptor, "wb") as file:
+    with open(system.open_new(place), "wb") as file:
         file.write(data)
 
 

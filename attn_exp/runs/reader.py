@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import sys
@@ -12,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from attn_exp import machine
+from attn_exp import machine, system
 from attn_exp.config.schema import Report
 from attn_exp.errors import UserError, printable
 from attn_exp.experiment.comparison import Run
@@ -138,4 +137,4 @@ def move_files(source: Path, target: Path) -> None:
         if path.is_dir():
             machine.own_folder(place)
         else:
-            os.replace(path, place)
+            system.replace(path, place)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine, registry
+from attn_exp import machine, registry, system
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat
@@ -78,11 +78,12 @@ def save(run: Run, output_dir: Path) -> Path:
             rendering.render(run, draft)
             about = trust.sealed(run.about, draft, files)
             rendering.write_text(draft / "run.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
-            folder = draft.rename(draft.with_name(draft.name.removeprefix(".")))
+            folder = draft.with_name(draft.name.removeprefix("."))
+            system.replace(draft, folder)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-        point(output_dir / "latest", folder)
+        system.point(output_dir / "latest", folder)
     except OSError as error:
         if error.errno not in USER_ERRORS:
             raise
@@ -198,18 +199,6 @@ def new_draft(runs: Path) -> Path:
             draft = runs / f".{name}"
             draft.mkdir()
             return draft
-
-
-def point(latest: Path, folder: Path) -> None:
-    """Let `latest` name the newest run: a link, or a text file with the path where links are not possible."""
-    target = os.path.relpath(folder, latest.parent)
-    spare = latest.with_name(f".{latest.name}-{secrets.token_hex(3)}")
-    try:
-        spare.symlink_to(target, target_is_directory=True)
-    except (OSError, NotImplementedError):
-        machine.write_text(latest, f"{target}\n")
-    else:
-        spare.replace(latest)
 
 
 def check_writable(output_dir: Path) -> None:

@@ -16,7 +16,7 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from attn_exp import machine
+from attn_exp import machine, system
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps import parquet
 from attn_exp.sweeps.answers.cube import OK
@@ -229,4 +229,4 @@ def tidy(folder: Path, wanted: Sequence[str]) -> None:
         for path in list(source.iterdir()) if source.is_dir() and not source.is_symlink() else ():
             match = NAME.fullmatch(path.name)
             if match and (match[1] in names) == belongs and not path.is_dir():
-                path.replace(machine.own_folder(target) / path.name)
+                system.replace(path, machine.own_folder(target) / path.name)

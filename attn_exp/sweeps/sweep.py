@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from attn_exp import registry
+from attn_exp import registry, system
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat, quoted
 from attn_exp.errors import UserError, printable
@@ -63,7 +61,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
         text = preview(plan, folder, first, [part.failed for part in inventory.whole.values()], missing)
         return Outcome(text, DONE, folder, kept=False)
     try:
-        with made_folder(folder), locked(folder), interruptible(), ask_git() as git:
+        with made_folder(folder), locked(folder), system.interruptible(), ask_git() as git:
             return run(plan, folder, first, about, git)
     except OSError as error:
         if error.errno not in USER_ERRORS:
@@ -143,24 +141,6 @@ def say_damaged(inventory: Inventory) -> None:
 def complain(message: str) -> None:
     """Print one line on stderr."""
     print(f"attn_exp: {printable(message)}", file=sys.stderr)
-
-
-def stop(*_: object) -> NoReturn:
-    """End as Ctrl-C does, also where a shell has started the command in the background, deaf to Ctrl-C."""
-    raise KeyboardInterrupt
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let a polite kill end a sweep as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():  # where Python takes no signals
-        yield
-        return
-    handler = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, handler)
 
 
 def skip_quoted(word: str) -> str:

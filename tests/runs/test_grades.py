@@ -210,7 +210,7 @@ def test_many_answers_are_graded_on_all_processors_as_one_after_the_other(
     files, keys = sorted(Path("all").glob("*.csv")), grades.keys_of(Path("one/key"))
     alone = [one.line for one in grades.grades_of(files, keys)]
     assert len({line[1:] for line in alone}) >= 3
-    monkeypatch.setattr("attn_exp.machine.usable_cores", lambda: 2)
+    monkeypatch.setattr("attn_exp.system.usable_cores", lambda: 2)
     here = list[Paper]()
 
     def counted(paper: Paper, numbers: answers.Numbers) -> Grade:
@@ -231,7 +231,7 @@ def test_where_no_other_process_can_be_had_one_grades_all(home: Path, monkeypatc
     def refused(*_: object, **__: object) -> None:
         raise OSError("no process")
 
-    monkeypatch.setattr("attn_exp.machine.usable_cores", lambda: 2)
+    monkeypatch.setattr("attn_exp.system.usable_cores", lambda: 2)
     monkeypatch.setattr(grades, "ProcessPoolExecutor", refused)
     lines = grades.every_grade(sorted(Path("all").glob("*.csv")), grades.keys_of(Path("one/key")))
     assert {one.line[3:] for one in lines} == {("", "", "all right")}

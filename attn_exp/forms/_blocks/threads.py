@@ -6,7 +6,6 @@ The BLAS is held to one thread per call as long as threads of our own call it si
 from __future__ import annotations
 
 import _thread
-import ctypes
 import multiprocessing
 import os
 import threading
@@ -19,7 +18,8 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from attn_exp.machine import usable_cores
+from attn_exp import system
+from attn_exp.system import usable_cores
 
 
 def default_threads() -> int:
@@ -101,7 +101,7 @@ def one_blas_thread(wanted: int, insist: bool = False) -> Iterator[int]:
 
 Task = TypeVar("Task")
 
-CPU: Callable[[], int] | None = getattr(ctypes.CDLL(None), "sched_getcpu", None) if os.name == "posix" else None
+CPU = system.processor_asker()
 """Tells on which processor the calling thread runs, where the system's library can."""
 
 
@@ -143,12 +143,10 @@ class Helper:
         Linux wakes a thread beside the one that wakes it while other processors look busy, and those of a virtual
         machine look so when they sleep: both threads then share one processor for as long as they work.
         """
-        here = CPU() if CPU and hasattr(os, "sched_setaffinity") else None
+        here = CPU() if CPU else None
         if here is None or here == self.shunned or self.number is None:
             return
-        others = os.sched_getaffinity(0) - {here}
-        with suppress(OSError):  # processors can be taken away at any time
-            os.sched_setaffinity(self.number, others)
+        if system.keep_off(here, self.number):
             self.shunned = here
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from attn_exp import machine, mistakes
+from attn_exp import machine, mistakes, system
 from attn_exp.diagnosis.candidates import what_a_setting_computes
 from attn_exp.diagnosis.grading import Grade, grade
 from attn_exp.diagnosis.paper import Paper
@@ -79,12 +77,10 @@ def grade_answers(places: Sequence[str]) -> str:
 def every_grade(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
     """Return the grade of each file, on all processors where there are many."""
     parts = [files[start : start + TOGETHER] for start in range(0, len(files), TOGETHER)]
-    cores = min(machine.usable_cores(), len(parts))
+    cores = min(system.usable_cores(), len(parts))
     if cores > 1:
-        # A fork starts in milliseconds; elsewhere than on Linux forking is not safe.
-        context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         try:
-            with ProcessPoolExecutor(cores, mp_context=context) as pool:
+            with ProcessPoolExecutor(cores, mp_context=system.processes(), initializer=system.serve_parent) as pool:
                 return [one for part in pool.map(partial(grades_of, keys=keys), parts) for one in part]
         except (BrokenProcessPool, OSError):
             pass  # a process that was ended, or none to be had: what follows needs no other

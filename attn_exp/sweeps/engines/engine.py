@@ -10,10 +10,10 @@ from typing import Protocol
 from attn_exp import registry
 from attn_exp.config.schema import Sweep
 from attn_exp.errors import UserError, unknown
-from attn_exp.machine import usable_cores
 from attn_exp.sweeps import engines
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import Done
+from attn_exp.system import usable_cores
 
 COUNT_EVERY = 5.0
 """Seconds between two looks at how large a cluster is, which may grow and shrink."""

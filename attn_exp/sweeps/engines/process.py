@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-import multiprocessing
-import os
-import signal
-import sys
-import threading
-import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from attn_exp import system
 from attn_exp.sweeps.engines.engine import Died, Engine
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import Done, compute
-
-PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
-WATCH_SECONDS = 1.0
 
 
 @dataclass
@@ -39,8 +29,7 @@ class Pool:
     """A few processes; one that dies is replaced, and the job that it held is given back."""
 
     def __init__(self, plan: Plan, workers: int) -> None:
-        # A fork inherits the plan and starts in milliseconds; elsewhere than on Linux forking is not safe.
-        self.context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        self.context = system.processes()
         self.plan = plan
         self.waiting: deque[Job] = deque()
         self.capacity = workers + 2
@@ -48,7 +37,7 @@ class Pool:
 
     def hired(self) -> Worker:
         ours, theirs = self.context.Pipe()
-        process = self.context.Process(target=serve, args=(self.plan, theirs, os.getpid()), daemon=True)
+        process = self.context.Process(target=serve, args=(self.plan, theirs), daemon=True)
         process.start()
         theirs.close()
         return Worker(process, ours)
@@ -96,47 +85,22 @@ class Pool:
             alive = worker.process.is_alive()
         if alive:
             return None
-        return Died(job, ending(worker.process.exitcode))
+        return Died(job, f"its worker {system.ending(worker.process.exitcode)}")
 
     def close(self) -> None:
         for worker in self.workers:
-            worker.process.kill()
+            system.end_at_once(worker.process)
         for worker in self.workers:
             worker.process.join()
             worker.pipe.close()
 
 
-def ending(code: int | None) -> str:
-    """Say how a process ended."""
-    if code is None or code >= 0:
-        return f"its worker ended with exit code {code}"
-    return f"its worker was ended by {signal.Signals(-code).name}"
-
-
-def serve(plan: Plan, pipe: Connection, driver: int) -> None:
+def serve(plan: Plan, pipe: Connection) -> None:
     """Compute jobs until the driver ends; Ctrl-C is the driver's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    end_with(driver)
+    system.serve_parent()
     with threadpool_limits(1), suppress(EOFError, OSError):
         while True:
             pipe.send(compute(plan, pipe.recv()))
-
-
-def end_with(driver: int) -> None:
-    """Let this process end when the driver does, however that ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    else:
-        threading.Thread(target=watch, args=(driver,), daemon=True).start()
-    if os.getppid() != driver:
-        os._exit(1)
-
-
-def watch(driver: int) -> None:
-    while os.getppid() == driver:
-        time.sleep(WATCH_SECONDS)
-    os._exit(1)
 
 
 ENGINE = Engine(lambda plan, workers, address: Pool(plan, workers))

@@ -1,0 +1,364 @@
+"""What operating systems do differently, each with another way where one has none: no other file asks.
+
+Linux, macOS and Windows have other locks, links, signals and ways to start a process. The rest of the package calls
+what stands here and need not know on which of them it runs.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
+from pathlib import Path
+from typing import Any, NoReturn
+
+POSIX = os.name == "posix"
+
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+"""Flags of opening that not every system has; a FIFO opened without the second would wait for its writer for ever."""
+
+AS_IT_IS = getattr(os, "O_BINARY", 0)
+"""The flag that keeps Windows from changing the ends of lines."""
+
+PARENT_DEATH_SIGNAL, KILL = 1, 9
+"""PR_SET_PDEATHSIG of prctl(2), and the number of SIGKILL on Linux."""
+
+PATIENCE = (0.01, 0.03, 0.1, 0.3)
+"""Seconds between attempts to replace a file that another program holds open, as a search for viruses does."""
+
+MOST_POINTER = 300
+"""The bytes of a text file that stands where a link was not allowed are fewer."""
+
+
+MOST_ABOUT = 4096
+"""Bytes that are read of what the holder of a lock says of itself."""
+
+POLITE_ENDS = ("SIGTERM", "SIGHUP", "SIGBREAK")
+"""Signals by which a process is asked to end, beside Ctrl-C: of a system, of a terminal that is closed, of Windows."""
+
+
+class HeldError(Exception):
+    """A file is locked by another process, which wrote this text into it."""
+
+
+def usable_cores() -> int:
+    """Return the number of cores this process may run on, which a container or `taskset` can make few."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor_asker() -> Callable[[], int] | None:
+    """Return what tells on which processor the calling thread runs; None where a thread cannot be kept off one."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    import ctypes  # noqa: PLC0415 - few need it
+
+    asker: Callable[[], int] | None = getattr(ctypes.CDLL(None), "sched_getcpu", None)
+    return asker
+
+
+def keep_off(processor: int, thread: int) -> bool:
+    """Let a thread, by its system's number, run on all usable processors but one; say whether that was possible."""
+    with suppress(OSError):  # processors can be taken away at any time
+        os.sched_setaffinity(thread, os.sched_getaffinity(0) - {processor})
+        return True
+    return False
+
+
+def open_new(path: Path) -> int:
+    """Make a file that is not there yet, through no link, and return its descriptor for writing.
+
+    Raises:
+        OSError: something of that name is there, or the folder cannot be written to.
+    """
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | AS_IT_IS, 0o666)
+
+
+def sync_file(path: Path) -> None:
+    """Wait until what a file holds would survive a loss of power."""
+    descriptor = os.open(path, os.O_WRONLY | NO_FOLLOW | AS_IT_IS)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder would survive a loss of power, where the system can do that."""
+    if not POSIX:
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace(source: Path, target: Path) -> None:
+    """Give a file or folder the name of another, which it replaces if it is a file or a link.
+
+    Windows refuses that while another program has one of them open, and where the name is that of a link to a folder:
+    the first is tried again for half a second, the second is removed before.
+
+    Raises:
+        OSError: it cannot be done.
+    """
+    for seconds in PATIENCE:
+        try:
+            os.replace(source, target)
+        except PermissionError:
+            if POSIX:
+                raise
+            if target.is_symlink():
+                target.unlink()
+            time.sleep(seconds)
+        else:
+            return
+    os.replace(source, target)
+
+
+def point(link: Path, target: Path) -> None:
+    """Let `link` lead to a folder below the same place: as a link, or as a text file where links are not allowed.
+
+    Windows allows them to nobody without a privilege. What is at that place is replaced.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    relative = Path(os.path.relpath(target, link.parent))
+    spare = link.with_name(f".{link.name}-{secrets.token_hex(3)}")
+    try:
+        try:
+            spare.symlink_to(relative, target_is_directory=True)
+        except (OSError, NotImplementedError, AttributeError):
+            with open(open_new(spare), "wb") as file:
+                file.write(f"{relative.as_posix()}\n".encode())
+        replace(spare, link)
+    except BaseException:
+        with suppress(OSError):
+            spare.unlink()
+        raise
+
+
+def pointed_at(path: Path) -> Path | None:
+    """Return the folder that a text file written by `point` leads to; None where it is no such file."""
+    try:
+        about = os.lstat(path)
+        if not stat.S_ISREG(about.st_mode) or not 0 < about.st_size < MOST_POINTER:
+            return None
+        with open(os.open(path, os.O_RDONLY | NO_FOLLOW | NO_WAIT | AS_IT_IS), "rb") as file:
+            line = file.read(MOST_POINTER).decode("utf-8")
+    except (OSError, ValueError):
+        return None
+    parts = line.removesuffix("\n").split("/")
+    if len(parts) != 2 or any(part in ("", ".", "..") or not part.isprintable() for part in parts):
+        return None
+    folder = path.parent.joinpath(*parts)
+    return folder if folder.is_dir() else None
+
+
+@contextmanager
+def locked(path: Path, about: str) -> Iterator[None]:
+    """Hold a file until the block ends or the process does, however it ends; meanwhile `about` says who holds it.
+
+    Where POSIX record locks are there, one of them is held: processes that this one forks do not inherit it, and it
+    works over NFS. Elsewhere SQLite holds the file, which has a way for each system. What is said is for people; only
+    the lock counts, so what a kill left behind is in nobody's way.
+
+    Raises:
+        HeldError: another process holds it, and said this of itself.
+        OSError: the file cannot be made, or is no file of its own.
+    """
+    with held(path, os.O_CREAT) as say:
+        say(about)
+        try:
+            yield
+        finally:
+            say("")
+
+
+def holder(path: Path) -> str | None:
+    """Return what the process that holds a file says of itself; None where nobody holds it."""
+    try:
+        with held(path, 0):
+            return None
+    except HeldError as error:
+        return str(error)
+    except OSError:
+        return None
+
+
+@contextmanager
+def held(path: Path, further: int) -> Iterator[Callable[[str], None]]:
+    """Hold a file in the way that this system has, and yield what writes who holds it."""
+    try:
+        import fcntl  # noqa: PLC0415 - Windows has none
+    except ImportError:
+        with held_by_sqlite(path, further) as say:
+            yield say
+        return
+    while True:
+        descriptor = open_lock(path, further)
+        try:
+            with open(descriptor, "r+b", buffering=0, closefd=False) as file:
+                try:
+                    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except (BlockingIOError, PermissionError) as error:
+                    raise HeldError(file.read(MOST_ABOUT).decode("utf-8", "replace")) from error
+                if not same_file(descriptor, path):  # whoever held it before has removed it meanwhile
+                    continue
+
+                def say(text: str, file: FileIO = file) -> None:
+                    file.seek(0)
+                    file.truncate()
+                    file.write(text.encode())
+
+                yield say
+                return
+        finally:
+            os.close(descriptor)  # which lets go of it
+
+
+@contextmanager
+def held_by_sqlite(path: Path, further: int) -> Iterator[Callable[[str], None]]:
+    """Hold a file as an empty database, which SQLite locks on every system, and never writes to."""
+    import sqlite3  # noqa: PLC0415 - for systems without record locks
+
+    beside = path.with_name(f".{path.name}-holder")
+    descriptor = open_lock(path, further)
+    try:
+        if os.fstat(descriptor).st_size:  # what a holder with record locks said of itself
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        about = beside.read_bytes()[:MOST_ABOUT] if beside.is_file() else b""
+        raise HeldError(about.decode("utf-8", "replace")) from error
+
+    def say(text: str) -> None:
+        beside.unlink(missing_ok=True)
+        if text:
+            with open(open_new(beside), "wb") as file:
+                file.write(text.encode())
+
+    try:
+        yield say
+    finally:
+        connection.close()
+
+
+def open_lock(path: Path, further: int) -> int:
+    """Open the file of a lock itself: no link, nothing but a regular file, and none that goes by another name too.
+
+    Raises:
+        OSError: there is none, or something else.
+    """
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "its lock is a link", str(path))
+    descriptor = os.open(path, os.O_RDWR | NO_FOLLOW | NO_WAIT | AS_IT_IS | further, 0o644)
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, "its lock is no file of its own", str(path))
+    return descriptor
+
+
+def same_file(descriptor: int, path: Path) -> bool:
+    """Say whether a path still names the file that is open."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def processes() -> Any:
+    """Return the context in which worker processes are started.
+
+    A fork inherits all and starts in milliseconds; elsewhere than on Linux it is not safe, and some have none.
+    """
+    import multiprocessing  # noqa: PLC0415 - a run starts none
+
+    return multiprocessing.get_context("fork" if sys.platform == "linux" and hasattr(os, "fork") else "spawn")
+
+
+def serve_parent() -> None:
+    """Let this process, a worker of `processes()`, leave Ctrl-C to the one that started it, and end when that ends.
+
+    A thread waits for the end of a pipe that is open as long as the parent lives, however that ends; Linux sends a
+    signal too, which also ends a worker that lets no thread of its own run.
+    """
+    import multiprocessing  # noqa: PLC0415 - only workers need these
+    import signal  # noqa: PLC0415
+    import threading  # noqa: PLC0415
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415
+
+        with suppress(AttributeError):
+            ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, KILL)
+    threading.Thread(target=end_after, args=(parent,), daemon=True).start()
+
+
+def end_after(parent: Any) -> NoReturn:
+    """Wait until another process ends, and end this one."""
+    parent.join()
+    os._exit(1)
+
+
+def end_at_once(process: Any) -> None:
+    """End a worker process without asking it."""
+    with suppress(AttributeError):  # where there is no such signal, to terminate does the same
+        process.kill()
+        return
+    process.terminate()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let a polite kill end the block as Ctrl-C does, where Python takes signals: in the main thread."""
+    import signal  # noqa: PLC0415 - a run needs it not
+    import threading  # noqa: PLC0415
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    known = [number for name in POLITE_ENDS if (number := getattr(signal, name, None)) is not None]
+    before = {number: signal.getsignal(number) for number in known}
+    wanted = [number for number in known if before[number] is not signal.SIG_IGN]  # as `nohup` wants SIGHUP
+    for number in wanted:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in wanted:
+            signal.signal(number, before[number])
+
+
+def interrupt(*_: object) -> NoReturn:
+    """End as Ctrl-C does, also where a shell has started the command in the background, deaf to Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def ending(code: int | None) -> str:
+    """Say how a process ended."""
+    if code is None or code >= 0:
+        return f"ended with exit code {code}"
+    import signal  # noqa: PLC0415 - few end so
+
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was ended by {names.get(-code, f'signal {-code}')}"
