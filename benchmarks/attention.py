@@ -57,7 +57,7 @@ def contest(bench: Bench, causal: bool) -> None:
             ratios = bench.time(part, shape, dtype, calls, work=0.5 + 0.5 / shape[2] if causal else 1.0)
             torch += [1 / ratios["PyTorch"]] if "PyTorch" in ratios else []
             runtime += [1 / ratios["ONNX Runtime"]] if "ONNX Runtime" in ratios and shape[2] >= 512 else []
-    against_torch = {"AMD": 0.65, "Intel": 1.0} if causal else {"AMD": 0.70, "Intel": 1.15}
+    against_torch = {"Zen 4": 1.0, "Intel": 1.0} if causal else {"Zen 4": 1.1, "Intel": 1.15}
     against_runtime = {"AMD": 0.60, "Intel": 1.0} if causal else {"AMD": 1.10, "Intel": 1.0}
     bench.goal(f"{part}, geometric mean, ours / PyTorch", against_torch, mean(torch))
     if not causal:
@@ -211,7 +211,7 @@ def show_libraries() -> None:
 
 
 def show_goals(goals: list[Goal]) -> None:
-    print(f"\nprocessor {described()}; goals are those of its maker")
+    print(f"\nprocessor {described()}; goals are those of its generation or its maker")
     print(f"{'what':76} {'goal':>7} {'measured':>9}  met")
     for goal in goals:
         hoped = "-" if goal.goal is None else f"{goal.goal:g}"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.contenders import Call, interleaved
-from benchmarks.processor import maker
+from benchmarks.processor import generation, maker
 
 Array = NDArray[Any]
 
@@ -84,9 +84,10 @@ class Bench:
         return {who: spent / first for who, spent in seconds.items()}
 
     def goal(self, what: str, goal: float | Mapping[str, float], measured: float | None) -> None:
-        """Note a goal: one for all processors, or by their makers, where libraries differ."""
-        hoped = goal.get(maker()) if isinstance(goal, Mapping) else goal
-        self.goals.append(Goal(what, hoped, measured, maker()))
+        """Note a goal: one for all processors, or by their generations or makers, where libraries differ."""
+        which = generation()
+        hoped = goal.get(which, goal.get(maker())) if isinstance(goal, Mapping) else goal
+        self.goals.append(Goal(what, hoped, measured, which or maker()))
 
     def note(self, part: str, shape: tuple[int, ...], seconds: Mapping[str, float]) -> dict[str, float]:
         """Take in float32 times, print them, and return each one's over the first one's."""

@@ -1,12 +1,41 @@
-"""Which processor this is: goals differ with its maker, since every library is tuned for some of them."""
+"""Which processor this is: figures and goals differ with its generation, since every library is tuned for some."""
 
 from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from pathlib import Path
 
 from attn_exp.forms._blocks.tasks import KEYS, second_level
 from attn_exp.runs.provenance import cpu
 from attn_exp.system import usable_cores
 
 MAKERS = ("AMD", "Intel", "Apple")
+
+GENERATIONS: Mapping[tuple[str, int], tuple[tuple[range, str], ...]] = {
+    ("AMD", 23): ((range(0x30), "Zen"), (range(0x30, 0x100), "Zen 2")),
+    ("AMD", 25): (
+        (range(0x10), "Zen 3"),
+        (range(0x10, 0x20), "Zen 4"),
+        (range(0x20, 0x60), "Zen 3"),
+        (range(0x60, 0x80), "Zen 4"),
+        (range(0xA0, 0xB0), "Zen 4"),
+    ),
+    ("AMD", 26): ((range(0x100), "Zen 5"),),
+    ("Intel", 6): (
+        (range(0x3C, 0x3D), "Haswell"),
+        (range(0x3F, 0x40), "Haswell"),
+        (range(0x4F, 0x50), "Broadwell"),
+        (range(0x55, 0x56), "Skylake-SP or Cascade Lake"),
+        (range(0x6A, 0x6B), "Ice Lake-SP"),
+        (range(0x6C, 0x6D), "Ice Lake-SP"),
+        (range(0x8F, 0x90), "Sapphire Rapids"),
+        (range(0xAD, 0xAF), "Granite Rapids"),
+        (range(0xCF, 0xD0), "Emerald Rapids"),
+    ),
+}
+"""Generations by maker, family and model, as the kernel of Linux tells them apart. A virtual machine often gives no
+other name than its maker's."""
 
 
 def maker(name: str | None = None) -> str:
@@ -15,9 +44,29 @@ def maker(name: str | None = None) -> str:
     return next((maker for maker in MAKERS if maker.lower() in words), "other")
 
 
+def generation(text: str | None = None) -> str:
+    """Return the generation, such as "Zen 4", from the text of `/proc/cpuinfo`; "" where nobody tells or knows it."""
+    if text is None:
+        path = Path("/proc/cpuinfo")
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+    facts: dict[str, str] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        facts.setdefault(key.strip(), value.strip())
+    family, model = (facts.get(key, "") for key in ("cpu family", "model"))
+    if not (family.isdecimal() and model.isdecimal()):
+        return ""
+    known = GENERATIONS.get((maker(facts.get("vendor_id", "")), int(family)), ())
+    return next((name for models, name in known if int(model) in models), "")
+
+
 def described() -> str:
-    """Return its name, maker, cores and second-level cache, and the tile that follows from it."""
+    """Return its name, generation, cores and second-level cache, and the tile that follows from it."""
     cache = second_level()
     level = "of unknown size" if cache is None else f"{cache >> 10:,} KiB"
     cores = usable_cores()
-    return f"{cpu()} ({maker()}), {cores} cores, second-level cache {level} a core, tiles of {KEYS:,} keys"
+    which = generation() or maker()
+    return (
+        f"{cpu()} ({which}, {platform.machine()}), {cores} cores, second-level cache {level} a core, "
+        f"tiles of {KEYS:,} keys"
+    )
