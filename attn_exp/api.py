@@ -11,6 +11,7 @@ from attn_exp.config.spelling import Repeat, spelled
 from attn_exp.errors import UserError, worded
 from attn_exp.errors import folder as path_of
 from attn_exp.errors import given as value_given
+from attn_exp.machine import resolved
 from attn_exp.own_code import find_function, function_at_hand
 from attn_exp.runs import execution, recorded_code, store
 from attn_exp.runs.result import Result
@@ -72,7 +73,7 @@ def load(folder: str | Path) -> Result | Swept:
     Raises:
         UserError: neither there, or one that cannot be read.
     """
-    place = path_of(folder, "folder")
+    place = resolved(path_of(folder, "folder"))
     if (place / "manifest.json").is_file() and not (place / "run.json").exists():
         from attn_exp.sweeps import swept  # noqa: PLC0415 - a run needs none of it
 

@@ -11,13 +11,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from attn_exp import stopping
 from attn_exp.errors import UserError, brief, printable, unknown
 
 if TYPE_CHECKING:
     from attn_exp.config.schema import Config
     from attn_exp.config.spelling import Repeat
 
-DONE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+DONE, FAILED, USAGE, PIPE_CLOSED = 0, 1, 2, 141
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 SHORT_SPIN = ("OPENBLAS_THREAD_TIMEOUT", "16")
 """How long OpenBLAS's threads wait for work before they sleep: 2^16 turns of the processor, not 2^28, a tenth of a
@@ -26,7 +27,7 @@ LONGEST_MESSAGE = 280
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 2 a user's mistake, 130 interrupted; other errors keep their traceback."""
+    """Run the command line and exit: 0 done, 2 a user's mistake, 128 and its number for a signal; errors are raised."""
     if Path(sys.argv[0]).name == "__main__.py":
         sys.argv[0] = "python -m attn_exp"
     for stream in (sys.stdout, sys.stderr):
@@ -35,12 +36,13 @@ def main() -> None:
     os.environ.setdefault(*SHORT_SPIN)
     gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
     try:
-        code = obey(sys.argv[1:])
-        sys.stdout.flush()
+        with stopping.stoppable():
+            code = obey(sys.argv[1:])
+            sys.stdout.flush()
         if not gc.isenabled():  # nor where it ends: before it exits, the interpreter would walk all of it once more
             gc.freeze()
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    except KeyboardInterrupt as stopped:
+        sys.exit(stopping.exit_code(stopped))
     except BrokenPipeError:  # the reader, such as head, had enough; there is nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(PIPE_CLOSED)

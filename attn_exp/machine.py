@@ -1,13 +1,10 @@
-"""Files and folders: files that appear whole or not at all, and files read up to a limit, on every system alike."""
+"""Files read up to a limit, and names of folders."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
-import secrets
 import stat
-from collections.abc import Iterable, Mapping
 from io import BufferedReader
 from pathlib import Path
 
@@ -18,83 +15,8 @@ MOST_BYTES = 64 * 2**20
 """What is read of a file by default: settings and descriptions are far smaller, arrays and tables have limits of
 their own."""
 
-SPARE = re.compile(r"\..+-[0-9a-f]{16}", re.DOTALL)
-"""The hidden name of a file that is being written; one that a kill left behind may be removed."""
-
-
-def write(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write a file whole or not at all; `sync` waits until it would survive a loss of power.
-
-    Raises:
-        OSError: the folder cannot be written to, or the disk is full.
-    """
-    write_pieces(path, (data,), sync=sync)
-
-
-def write_text(path: Path, text: str, *, sync: bool = False) -> None:
-    """Write a text as `write` does; half a surrogate pair, which UTF-8 cannot hold, becomes its number."""
-    write(path, text.encode("utf-8", "backslashreplace"), sync=sync)
-
-
-def write_together(files: Mapping[Path, bytes]) -> None:
-    """Write files of one folder, each whole or not at all, and wait until all of them would survive a loss of power.
-
-    The disk is waited for once: together, files cost hardly more than one alone. Where one cannot be written, those
-    before it are.
-
-    Raises:
-        OSError: the folder cannot be written to, or the disk is full.
-    """
-    spares: dict[Path, Path] = {}
-    try:
-        try:
-            for path, data in files.items():
-                spares[path] = written_aside(path, (data,))
-        finally:
-            for spare in spares.values():
-                system.sync_file(spare)
-            for path, spare in spares.items():
-                system.replace(spare, path)
-            for folder in {path.parent for path in spares}:
-                system.sync_folder(folder)
-    except BaseException:
-        for spare in spares.values():
-            spare.unlink(missing_ok=True)
-        raise
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes], *, sync: bool = False) -> None:
-    """Write a file from pieces, whole or not at all, without holding all of it.
-
-    The pieces go to a new file with a hidden name that nobody can guess, which then takes the place of `path`. A link
-    at that place is replaced; what it points to is left alone.
-
-    Raises:
-        OSError: the folder cannot be written to, or the disk is full.
-    """
-    spare = written_aside(path, pieces)
-    try:
-        if sync:
-            system.sync_file(spare)
-        system.replace(spare, path)
-    except BaseException:
-        spare.unlink(missing_ok=True)
-        raise
-    if sync:
-        system.sync_folder(path.parent)
-
-
-def written_aside(path: Path, pieces: Iterable[bytes]) -> Path:
-    """Write pieces to a new file beside a path, and return its hidden name; nothing is left of one that failed."""
-    spare = path.with_name(f".{path.name.lstrip('.')[:200]}-{secrets.token_hex(8)}")
-    descriptor = system.open_new(spare)
-    try:
-        with open(descriptor, "wb") as file:
-            file.writelines(pieces)
-    except BaseException:
-        spare.unlink(missing_ok=True)
-        raise
-    return spare
+MOST_LINKS = 40
+"""A link may lead to a link, and so on; none leads through more."""
 
 
 def opened(path: Path) -> BufferedReader:
@@ -147,7 +69,7 @@ def own_folder(path: Path) -> Path:
 def folder(word: str) -> Path:
     """Return a folder that a user names, if a system can hold such a name; whether it is there, each command asks.
 
-    Where `latest` could be no link, it is a text that names a folder, and stands for it.
+    A link such as `latest` is followed here, once; where it could be none, it is a text that names a folder.
     """
     try:
         os.lstat(word)
@@ -157,5 +79,18 @@ def folder(word: str) -> Path:
         raise UserError(f"{brief(word)}: no such folder ({error.strerror})") from error
     except ValueError as error:  # a NUL, which no name can hold
         raise UserError(f"{brief(word)}: no such folder ({error})") from error
-    path = Path(word)
-    return system.pointed_at(path) or path
+    return resolved(Path(word))
+
+
+def resolved(path: Path) -> Path:
+    """Return what a path leads to now where it is a link: who asks once is sent nowhere else while others move it.
+
+    Raises:
+        UserError: it leads in a circle.
+    """
+    for _ in range(MOST_LINKS):
+        try:
+            path = path.parent / os.readlink(path)
+        except (OSError, ValueError):  # no link
+            return system.pointed_at(path) or path
+    raise UserError(f"{brief(str(path))}: no such folder (too many links)")

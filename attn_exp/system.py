@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import sys
 import time
@@ -39,9 +38,6 @@ MOST_POINTER = 300
 
 MOST_ABOUT = 4096
 """Bytes that are read of what the holder of a lock says of itself."""
-
-POLITE_ENDS = ("SIGTERM", "SIGHUP", "SIGBREAK")
-"""Signals by which a process is asked to end, beside Ctrl-C: of a system, of a terminal that is closed, of Windows."""
 
 
 class HeldError(Exception):
@@ -123,31 +119,23 @@ def replace(source: Path, target: Path) -> None:
     os.replace(source, target)
 
 
-def point(link: Path, target: Path) -> None:
-    """Let `link` lead to a folder below the same place: as a link, or as a text file where links are not allowed.
+def lead(place: Path, target: str) -> None:
+    """Let a new path lead to a folder, named from where the path is: as a link, or as a text file.
 
-    Windows allows them to nobody without a privilege. What is at that place is replaced.
+    Windows allows links to nobody without a privilege.
 
     Raises:
         OSError: the folder cannot be written to.
     """
-    relative = Path(os.path.relpath(target, link.parent))
-    spare = link.with_name(f".{link.name}-{secrets.token_hex(3)}")
     try:
-        try:
-            spare.symlink_to(relative, target_is_directory=True)
-        except (OSError, NotImplementedError, AttributeError):
-            with open(open_new(spare), "wb") as file:
-                file.write(f"{relative.as_posix()}\n".encode())
-        replace(spare, link)
-    except BaseException:
-        with suppress(OSError):
-            spare.unlink()
-        raise
+        place.symlink_to(target, target_is_directory=True)
+    except (OSError, NotImplementedError, AttributeError):
+        with open(open_new(place), "wb") as file:
+            file.write(f"{Path(target).as_posix()}\n".encode())
 
 
 def pointed_at(path: Path) -> Path | None:
-    """Return the folder that a text file written by `point` leads to; None where it is no such file."""
+    """Return the folder that a text file written by `lead` leads to; None where it is no such file."""
     try:
         about = os.lstat(path)
         if not stat.S_ISREG(about.st_mode) or not 0 < about.st_size < MOST_POINTER:
@@ -301,8 +289,8 @@ def serve_parent() -> None:
     import signal  # noqa: PLC0415
     import threading  # noqa: PLC0415
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in ending_signals():
+        signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -328,30 +316,34 @@ def end_at_once(process: Any) -> None:
     process.terminate()
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let a polite kill end the block as Ctrl-C does, where Python takes signals: in the main thread."""
-    import signal  # noqa: PLC0415 - a run needs it not
-    import threading  # noqa: PLC0415
+def ending_signals() -> tuple[int, ...]:
+    """Return the signals that ask a process to end: Ctrl-C, a system's, a closed terminal's, and one of Windows."""
+    import signal  # noqa: PLC0415 - where it is known already
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    known = [number for name in POLITE_ENDS if (number := getattr(signal, name, None)) is not None]
-    before = {number: signal.getsignal(number) for number in known}
-    wanted = [number for number in known if before[number] is not signal.SIG_IGN]  # as `nohup` wants SIGHUP
-    for number in wanted:
-        signal.signal(number, interrupt)
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+    return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
+
+
+def is_running(number: int) -> bool:
+    """Say whether there is a process of this number; where that cannot be known, that there is one."""
+    if os.name != "posix":
+        import ctypes  # noqa: PLC0415 - Windows alone asks it so: there, a signal to a process ends it
+
+        synchronize, over, refused = 0x00100000, 0, 5
+        kernel = ctypes.windll.kernel32  # type: ignore[attr-defined,unused-ignore] # on Windows alone
+        handle = kernel.OpenProcess(synchronize, False, number)
+        if not handle:
+            return bool(kernel.GetLastError() == refused)
+        ended = bool(kernel.WaitForSingleObject(handle, 0) == over)
+        kernel.CloseHandle(handle)
+        return not ended
     try:
-        yield
-    finally:
-        for number in wanted:
-            signal.signal(number, before[number])
-
-
-def interrupt(*_: object) -> NoReturn:
-    """End as Ctrl-C does, also where a shell has started the command in the background, deaf to Ctrl-C."""
-    raise KeyboardInterrupt
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def ending(code: int | None) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp import machine, system
+from attn_exp import drafts, machine, system
 from tests import ROOT
 
 HOLD = """
@@ -96,7 +96,7 @@ def test_a_text_stands_for_a_link_where_links_are_refused(tmp_path: Path, monkey
         raise OSError("a required privilege is not held by the client")
 
     monkeypatch.setattr(os, "symlink", refuse)
-    system.point(tmp_path / "latest", folder)
+    drafts.point(tmp_path / "latest", folder)
     assert (tmp_path / "latest").read_bytes() == b"runs/first\n"
     assert machine.folder(str(tmp_path / "latest")) == folder
     assert sorted(os.listdir(tmp_path)) == ["latest", "runs"]

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from attn_exp import machine, system
+from attn_exp import drafts, machine
 from attn_exp.config.choices import choices
 from attn_exp.errors import UserError, brief
 
@@ -78,20 +78,14 @@ def write(words: Sequence[str]) -> str:
     if os.path.lexists(folder) and not folder.is_dir():
         raise UserError(f"{place}: cannot be written ({folder} is no folder)")
     try:
-        folder.mkdir(exist_ok=True, parents=True)
-        write_new_file(place, text.encode())
+        with drafts.parents_made(place):
+            machine.own_folder(place.parent)
+            drafts.write_pieces(place, [text.encode()], new=True)
     except FileExistsError as error:
         raise UserError(f"{place}: is there already; choose another name, or edit it") from error
     except OSError as error:
         raise UserError(f"{place}: cannot be written ({error.strerror})") from error
     return f"{place}\n\n{command}"
-
-
-def write_new_file(place: Path, data: bytes) -> None:
-    """Write a file that is not there yet, through no link."""
-    machine.own_folder(place.parent)
-    with open(system.open_new(place), "wb") as file:
-        file.write(data)
 
 
 def read_place(words: Sequence[str]) -> tuple[Path, str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from attn_exp import machine
+from attn_exp import drafts, machine
 from attn_exp.errors import UserError
 from attn_exp.report.escapes import plain
 from attn_exp.report.index import Listed, index_page
@@ -90,7 +90,7 @@ def entries(output_dir: Path, there: Folders) -> list[Entry]:
     complete = [entry for entry in every if entry.status == COMPLETE]
     if {entry.folder: entry for entry in complete} != known:
         records = {"entries": [vars(entry) for entry in complete]}
-        machine.write(output_dir / REMEMBERED, json.dumps(records, separators=(",", ":")).encode())
+        drafts.write(output_dir / REMEMBERED, json.dumps(records, separators=(",", ":")).encode())
     return sorted(every, key=lambda entry: (entry.when, entry.folder), reverse=True)
 
 
@@ -204,10 +204,11 @@ def rebuild_index(output_dir: Path) -> Path:
         UserError: no such folder, or one that cannot be written to.
     """
     page = output_dir / "index.html"
+    drafts.sweep_up(output_dir)
     try:
         for _ in range(MOST_ROUNDS):
             there = folders(output_dir)
-            machine.write_text(page, index_page([as_listed(entry) for entry in entries(output_dir, there)]))
+            drafts.write_text(page, index_page([as_listed(entry) for entry in entries(output_dir, there)]))
             if folders(output_dir) == there:
                 break
     except OSError as error:

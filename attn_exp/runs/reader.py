@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -11,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from attn_exp import machine, system
+from attn_exp import drafts, machine
 from attn_exp.config.schema import Report
 from attn_exp.errors import UserError, printable
 from attn_exp.experiment.comparison import Run
@@ -65,23 +63,19 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     Raises:
         UserError: no run there that can be read, a word for something else, or a folder that cannot be written to.
     """
+    folder = machine.resolved(folder)
     if (folder / "manifest.json").is_file():
         raise UserError(f"{folder} is a sweep; write attn-exp collect {folder}")
     changes = said_anew(words, "attn-exp report")
     run = shown_as(wanting_something(store.load(folder)), changes)
     rendering.check_figures(run.comparison.config.figures)
-    draft = folder / f".{secrets.token_hex(4)}"
     try:
-        draft.mkdir()
-        try:
+        with drafts.more_files(folder) as draft:
             with recorded_code.members_without_code(run.about):
                 rendering.render(run, draft)
                 lacking = recorded_code.members_left_out()
             empty = rendering.not_drawn(draft, run.comparison.config)
             alone = sorted(path.name for path in (draft / "figures").glob("*"))
-            move_files(draft, folder)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
         if error.errno not in store.USER_ERRORS:
             raise
@@ -128,13 +122,3 @@ def wanting_something(run: Run) -> Run:
         return run
     full = replace(config, report=replace(config.report, tables=True, figures=True, pages=True))
     return replace(run, comparison=replace(run.comparison, config=full))
-
-
-def move_files(source: Path, target: Path) -> None:
-    """Move every file below `source` to its place below `target`, each replacing one of its name."""
-    for path in sorted(source.rglob("*")):
-        place = target / path.relative_to(source)
-        if path.is_dir():
-            machine.own_folder(place)
-        else:
-            system.replace(path, place)

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attn_exp import machine
+from attn_exp import drafts, machine
 from attn_exp.config.fields import read_fields
 from attn_exp.config.schema import Config, Figures, Report
 from attn_exp.errors import UserError, unknown
@@ -74,7 +74,7 @@ def render(run: Run, folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text as UTF-8 with plain line ends; half a surrogate pair, which it cannot hold, becomes its number."""
-    path.write_bytes(text.encode("utf-8", "backslashreplace"))
+    path.write_bytes(drafts.as_bytes(text))
 
 
 class Anew(NamedTuple):

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine, registry, system
+from attn_exp import drafts, machine, registry
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat
@@ -64,26 +63,22 @@ USER_ERRORS = (
 def save(run: Run, output_dir: Path) -> Path:
     """Write a run to a new folder `output_dir/runs/<time>-<random>` and return it; `output_dir/latest` points to it.
 
-    Everything is written to a hidden folder that gets its name at the end, so that no interruption leaves half a run.
-    What readers see comes after the results, and `run.json`, with the hashes of them, last.
+    Everything is a draft until the end, so that no interruption leaves half a run. What readers see comes after the
+    results, and `run.json`, with the hashes of them, last.
 
     Raises:
         UserError: the folder cannot be written to, or the disk is full.
     """
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
-        draft = new_draft(machine.own_folder(output_dir / "runs"))
-        try:
+        folder = new_name(machine.own_folder(output_dir / "runs"))
+        with drafts.new_folder(folder) as draft:
             files = write_data(run, draft)
             rendering.render(run, draft)
             about = trust.sealed(run.about, draft, files)
             rendering.write_text(draft / "run.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
-            folder = draft.with_name(draft.name.removeprefix("."))
-            system.replace(draft, folder)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
-        system.point(output_dir / "latest", folder)
+        drafts.sweep_up(output_dir)
+        drafts.point(output_dir / "latest", folder)
     except OSError as error:
         if error.errno not in USER_ERRORS:
             raise
@@ -191,14 +186,12 @@ def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
     return records.parsed(schema, machine.read_text(folder / name))
 
 
-def new_draft(runs: Path) -> Path:
-    """Make a hidden folder whose name, without its dot, no other run has."""
+def new_name(runs: Path) -> Path:
+    """Return the path of a folder that no other run has."""
     while True:
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
-        if not (runs / name).exists():
-            draft = runs / f".{name}"
-            draft.mkdir()
-            return draft
+        folder = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+        if not os.path.lexists(folder):
+            return folder
 
 
 def check_writable(output_dir: Path) -> None:

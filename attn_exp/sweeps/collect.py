@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attn_exp import machine
+from attn_exp import drafts, machine
 from attn_exp.errors import UserError, first_line
 from attn_exp.experiment.progress import spoken_time
 from attn_exp.report import papers
@@ -56,7 +56,7 @@ def write_results(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Pa
     about = {**about, "status": PARTIAL} if about["status"] == COMPLETE and len(there) < len(about["parts"]) else about
     digest = hashlib.sha256()
     if about["format"] == "csv":
-        machine.write_pieces(folder / "results.csv", hashed(where.joined(there), digest), sync=True)
+        drafts.write_pieces(folder / "results.csv", hashed(where.joined(there), digest), sync=True)
     summary = summarized(where.head, where.lines(there), about["axes"], about["metrics"], about["dimensions"])
     shown = write_report(folder, about, summary)
     text = f"{overview.terminal(about, summary)}\n\n{shown}"
@@ -92,15 +92,15 @@ def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Pa
         for name, figure in plots.draw(overview.plotted(about, summary, depth)).items():
             for form in ("png", "svg"):
                 drawn[f"{name}.{form}"] = plots.encoded(figure, form)
-                machine.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
+                drafts.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
     if not (wanted["tables"] or wanted["pages"]):
         return results_at(folder, about)
     from attn_exp.report.sweep.page import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
 
-    machine.write_text(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
+    drafts.write_text(folder / "report.md", sweep_markdown(overview.contents(about, summary, depth), list(drawn)))
     if wanted["pages"]:
         both, data = overview.contents(about, summary, "all"), overview.explorable(about, summary)
-        machine.write_text(folder / "report.html", sweep_page(both, data, depth, drawn))
+        drafts.write_text(folder / "report.html", sweep_page(both, data, depth, drawn))
     return folder / ("report.html" if wanted["pages"] else "report.md")
 
 
@@ -108,14 +108,14 @@ def write_answers(folder: Path, summary: Summary) -> None:
     """Write the tables of effects and of shares: in full digits as CSV, rounded in each form that papers want."""
     spread = percentiles_table(summary.answers.cube)
     if spread.lines:
-        machine.write(folder / f"{spread.name}.csv", records.as_csv([spread.head, *spread.lines]).encode())
+        drafts.write(folder / f"{spread.name}.csv", records.as_csv([spread.head, *spread.lines]).encode())
     numbers = {"effects": (EFFECT, effect_records(summary.answers)), "shares": (SHARE, share_records(summary.answers))}
     for name, (head, lines) in numbers.items():
         cells = [["" if cell != cell else str(cell) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
-        machine.write(folder / f"{name}.csv", records.as_csv([head, *cells]).encode())
+        drafts.write(folder / f"{name}.csv", records.as_csv([head, *cells]).encode())
     for table in (effects_table(summary.answers), shares_table(summary.answers)):
         for ending, form in papers.FORMS.items():
-            machine.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
+            drafts.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
 
 
 def collect(words: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine
+from attn_exp import drafts
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
@@ -125,7 +125,7 @@ def runs_of(numbers: Sequence[int]) -> list[list[int]]:
 def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
     """Write the manifest, whole, so that it survives a loss of power."""
     text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
-    machine.write_text(folder / FILE, text, sync=True)
+    drafts.write_text(folder / FILE, text, sync=True)
 
 
 def load_manifest(folder: Path) -> dict[str, Any]:

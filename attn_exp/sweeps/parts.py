@@ -16,7 +16,7 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from attn_exp import machine, system
+from attn_exp import drafts, machine, system
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps import parquet
 from attn_exp.sweeps.answers.cube import OK
@@ -107,10 +107,10 @@ class Shelf:
         path = self.folder / f"{chunk}{failures}-{count}-{digest}.{self.suffix}"
         return Draft(Part(path, chunk, failed, count, digest), data)
 
-    def write(self, drafts: Sequence[Draft]) -> None:
+    def write(self, ready: Sequence[Draft]) -> None:
         """Write parts, so that they survive a loss of power, and remove older ones of the same chunks."""
-        machine.write_together({draft.part.path: draft.data for draft in drafts})
-        newest = {draft.part.chunk: draft.part.path for draft in drafts}
+        drafts.write_together({draft.part.path: draft.data for draft in ready})
+        newest = {draft.part.chunk: draft.part.path for draft in ready}
         for part in list(parts_in(self.folder, self.suffix)):
             if newest.get(part.chunk, part.path) != part.path:
                 part.path.unlink()
@@ -223,8 +223,11 @@ def tidy(folder: Path, wanted: Sequence[str]) -> None:
     """
     aside, names = folder.with_name("parts-of-other-versions"), set(wanted)
     for path in (*folder.iterdir(), *folder.parent.iterdir()):
-        if machine.SPARE.fullmatch(path.name) and not path.is_dir():
+        if drafts.EARLIER.fullmatch(path.name) and not path.is_dir():
             path.unlink()
+    for place in (folder, *(path for path in (folder.parent, *folder.parent.iterdir()) if path.is_dir())):
+        if not place.is_symlink():
+            drafts.sweep_up(place)
     for source, target, belongs in ((folder, aside, False), (aside, folder, True)):
         for path in list(source.iterdir()) if source.is_dir() and not source.is_symlink() else ():
             match = NAME.fullmatch(path.name)

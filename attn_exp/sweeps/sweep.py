@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attn_exp import registry, system
+from attn_exp import registry, stopping
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat, quoted
 from attn_exp.errors import UserError, printable
@@ -30,7 +30,7 @@ from attn_exp.sweeps.parts import Inventory
 from attn_exp.sweeps.plan import Job, Plan, identity, make_plan
 from attn_exp.sweeps.preflight import added_metrics, check_sweep, preview
 
-DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
+DONE, SOME_FAILED = 0, 1
 RAW = "sweep.skip="
 
 
@@ -61,7 +61,7 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
         text = preview(plan, folder, first, [part.failed for part in inventory.whole.values()], missing)
         return Outcome(text, DONE, folder, kept=False)
     try:
-        with made_folder(folder), locked(folder), system.interruptible(), ask_git() as git:
+        with made_folder(folder), locked(folder), ask_git() as git:
             return run(plan, folder, first, about, git)
     except OSError as error:
         if error.errno not in USER_ERRORS:
@@ -92,19 +92,19 @@ def ended(
     driver: Driver, workers: Workers | None, todo: deque[Job], folder: Path, about: dict[str, Any], config: Config
 ) -> Outcome:
     """Let the workers compute, write what there is, and return how it ended."""
-    status = collect.PARTIAL
+    status, code = collect.PARTIAL, None
     try:
         if workers is None or driver.run(workers, todo):
             status = COMPLETE
-    except KeyboardInterrupt:
-        status = "interrupted"
+    except KeyboardInterrupt as stopped:
+        status, code = "interrupted", stopping.exit_code(stopped)
     finally:
         driver.progress.show(last=True)
         about |= {"status": status, "seconds": time.time() - about["clock"]}
         text, disagreeing = collect.write_results(folder, about, driver.parts)
         with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
             rebuild_index(Path(config.output_dir))
-    return Outcome(text, INTERRUPTED if status == "interrupted" else exit_code(driver, config, disagreeing), folder)
+    return Outcome(text, exit_code(driver, config, disagreeing) if code is None else code, folder)
 
 
 def exit_code(driver: Driver, config: Config, disagreeing: int) -> int:

@@ -104,7 +104,7 @@ def test_runs_never_share_a_folder_and_latest_is_the_last(tmp_path: Path) -> Non
 
 
 def test_a_name_that_is_taken_is_not_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    digits = iter(["aaaaaa", "111111", "aaaaaa", "bbbbbb", "222222"])
+    digits = iter(["aaaaaa", "aaaaaa", "bbbbbb"])
     monkeypatch.setattr("attn_exp.runs.store.secrets.token_hex", lambda size: next(digits))
     monkeypatch.setattr("attn_exp.runs.store.time.strftime", lambda form: "20260101-000000")
     run = a_run()

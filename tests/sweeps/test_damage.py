@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from attn_exp import cli
+from attn_exp.drafts import DRAFT
 from attn_exp.errors import UserError
-from attn_exp.machine import SPARE
 from tests.long import thinned
 from tests.sweeps.command import quickly, run, start, the_sweep, wait_until
 
@@ -257,7 +257,7 @@ def test_a_loss_of_power_costs_no_row(seed: int, swept: Path, tmp_path: Path, mo
         assert not counted & cut_power(the_sweep(here), journal, chance)
     run(here, *WORDS)
     assert (the_sweep(here) / "results.csv").read_bytes() == (the_sweep(swept) / "results.csv").read_bytes()
-    assert not [path for path in the_sweep(here).rglob("*") if SPARE.fullmatch(path.name)]
+    assert not [path for path in the_sweep(here).rglob("*") if DRAFT.fullmatch(path.name)]
 
 
 @pytest.mark.parametrize("seed", thinned(range(20), 10))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp.machine import SPARE
+from attn_exp.drafts import DRAFT
 from tests.sweeps.command import alive, children, kill, results, run, start, the_sweep, wait_until
 
 pytestmark = pytest.mark.long
@@ -46,7 +46,7 @@ def test_a_driver_killed_at_random_moments(seed: int, tmp_path: Path, expected: 
         wait_until(lambda left=workers: not any(map(alive, left)))  # type: ignore[misc] # a default binds it now
     run(tmp_path, *WORDS)
     assert (the_sweep(tmp_path) / "results.csv").read_bytes() == expected
-    assert not [path for path in the_sweep(tmp_path).rglob("*") if SPARE.fullmatch(path.name)]
+    assert not [path for path in the_sweep(tmp_path).rglob("*") if DRAFT.fullmatch(path.name)]
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from attn_exp import registry
+from attn_exp.drafts import DRAFT
 from attn_exp.experiment.compare import compare
-from attn_exp.machine import SPARE
 from attn_exp.sweeps import engines
 from tests import ROOT
 from tests.compose import config
@@ -258,7 +258,7 @@ def test_an_interrupt_leaves_a_partial_table_that_says_so(sign: signal.Signals, 
     workers = children(driver.pid)
     driver.send_signal(sign)
     out, err = driver.communicate(timeout=120)
-    assert driver.returncode == 130
+    assert driver.returncode == 128 + sign
     assert "Traceback" not in err
     assert "Partial (interrupted): " in out
     assert "The same command continues it" in out
@@ -276,7 +276,7 @@ def test_a_polite_kill_ends_a_sweep_in_the_background_too(tmp_path: Path) -> Non
     wait_until(lambda: len(list(tmp_path.glob("outputs/sweeps/*/parts/*.csv"))) > 1)
     driver.send_signal(signal.SIGTERM)
     driver.communicate(timeout=60)
-    assert driver.returncode == 130
+    assert driver.returncode == 143
 
 
 @pytest.mark.long
@@ -285,7 +285,7 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(tmp_path: Path) -> Non
     _, err = run(tmp_path, *words, limit="-f 16", code=1)
     assert "cannot be written to (File too large); what is done is kept" in err
     assert "Traceback" not in err
-    assert not [path for path in the_sweep(tmp_path).rglob("*") if SPARE.fullmatch(path.name)]
+    assert not [path for path in the_sweep(tmp_path).rglob("*") if DRAFT.fullmatch(path.name)]
     run(tmp_path, *words)
     assert len(results(tmp_path)) == 256
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp import machine
+from attn_exp import drafts
 from attn_exp.sweeps.driver import Writer
 from attn_exp.sweeps.parts import Shelf, sealed_by
 
@@ -58,7 +58,7 @@ def test_a_new_part_takes_the_place_of_an_older_one_of_its_chunk(shelf: Shelf) -
 def test_what_cannot_be_written_is_said_and_what_was_before_it_is_there(tmp_path: Path) -> None:
     files = {tmp_path / "a": b"1", tmp_path / "b": b"2", tmp_path / "no folder" / "c": b"3", tmp_path / "d": b"4"}
     with pytest.raises(FileNotFoundError):
-        machine.write_together(files)
+        drafts.write_together(files)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"1", "b": b"2"}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from attn_exp import machine, mistakes, system
+from attn_exp import drafts, machine, mistakes, system
 from attn_exp.diagnosis.candidates import what_a_setting_computes
 from attn_exp.diagnosis.grading import Grade, grade
 from attn_exp.diagnosis.paper import Paper
@@ -64,9 +64,9 @@ def grade_answers(places: Sequence[str]) -> str:
     home = machine.folder(places[1])
     target = (home if home.is_dir() else home.parent).parent / "grades"
     try:
-        machine.own_folder(target)
-        machine.write_text(target / "grades.csv", as_csv([HEADS, *lines]))
-        machine.write_text(target / "class.html", worksheet.grades(HEADS, lines, overview))
+        with drafts.more_files(target) as draft:
+            (draft / "grades.csv").write_bytes(drafts.as_bytes(as_csv([HEADS, *lines])))
+            (draft / "class.html").write_bytes(drafts.as_bytes(worksheet.grades(HEADS, lines, overview)))
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     shown = table(HEADS, [[plain(cell, 90) for cell in line] for line in lines])

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from attn_exp import machine
+from attn_exp import drafts, machine
 from attn_exp.config.choices import group_names
 from attn_exp.config.compose import values
 from attn_exp.config.schema import Config, read_config
@@ -90,12 +90,12 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     """
     asked = asked_by(asked_words)
     keys = list(every_sheet(asked))
-    if asked.to.exists():
-        raise UserError(f"to={asked.to}: is there already; name another folder, or remove it")
     try:
-        asked.to.mkdir(parents=True)
-        for name, key, made in keys:
-            write_sheet(asked.to, name, key, made, alone=len(keys) == 1)
+        with drafts.new_folder(asked.to) as draft:
+            for name, key, made in keys:
+                write_sheet(draft, name, key, made, alone=len(keys) == 1)
+    except FileExistsError as error:
+        raise UserError(f"to={asked.to}: is there already; name another folder, or remove it") from error
     except OSError as error:
         raise UserError(f"to={asked.to}: cannot be written to ({error.strerror})") from error
     first = asked.to / ("sheet.html" if len(keys) == 1 else "sheets")
@@ -109,10 +109,10 @@ def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool) -> 
     page = folder / "sheet.html" if alone else machine.own_folder(folder / "sheets") / f"{name}.html"
     blanks = folder / "answers.csv" if alone else machine.own_folder(folder / "answers") / f"{name}.csv"
     keys = machine.own_folder(folder / "key")
-    machine.write_text(page, worksheet.page(made, key.student, f"{name}.csv"))
-    machine.write_text(blanks, answers.blank_or_filled(made))
-    machine.write_text(keys / f"{name}.html", worksheet.key(made, key.student))
-    machine.write_text(keys / f"{name}.json", key.as_json())
+    page.write_bytes(drafts.as_bytes(worksheet.page(made, key.student, f"{name}.csv")))
+    blanks.write_bytes(drafts.as_bytes(answers.blank_or_filled(made)))
+    (keys / f"{name}.html").write_bytes(drafts.as_bytes(worksheet.key(made, key.student)))
+    (keys / f"{name}.json").write_bytes(drafts.as_bytes(key.as_json()))
 
 
 def every_sheet(asked: Asked) -> Iterator[tuple[str, Key, Paper]]:

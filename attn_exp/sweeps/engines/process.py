@@ -11,6 +11,7 @@ from multiprocessing.process import BaseProcess
 from threadpoolctl import threadpool_limits
 
 from attn_exp import system
+from attn_exp.stopping import held
 from attn_exp.sweeps.engines.engine import Died, Engine
 from attn_exp.sweeps.plan import Job, Plan
 from attn_exp.sweeps.task import Done, compute
@@ -38,7 +39,8 @@ class Pool:
     def hired(self) -> Worker:
         ours, theirs = self.context.Pipe()
         process = self.context.Process(target=serve, args=(self.plan, theirs), daemon=True)
-        process.start()
+        with held():  # or a signal would find the worker before it knows whose it is
+            process.start()
         theirs.close()
         return Worker(process, ours)
 

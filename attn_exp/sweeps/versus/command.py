@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from attn_exp import machine
+from attn_exp import drafts, machine
 from attn_exp.errors import UserError, first_line
 from attn_exp.report.versus import Versus, versus_page, versus_text
 from attn_exp.runs import folders, store
@@ -85,9 +85,9 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     outputs = home.parent if home.name in folders.KINDS else Path(OUTPUTS)
     target = outputs / PAGES / f"{'-'.join(place.absolute().name for place in places)}.html"
     try:
-        outputs.mkdir(parents=True, exist_ok=True)
-        machine.own_folder(target.parent)
-        machine.write_text(target, versus_page(versus))
+        with drafts.parents_made(target):
+            machine.own_folder(target.parent)
+            drafts.write_text(target, versus_page(versus))
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     return target

@@ -1,0 +1,92 @@
+"""How a command ends before it is done: at a signal that asks it to, and never in the middle of a step.
+
+The door of the command line turns the signals on; from then on each of them raises `Stopped` where the command is, as
+Ctrl-C does, so that whatever is half done is undone on the way out.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from attn_exp.system import ending_signals
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked the command to end. `code` is what it exits with: 128 and the number of the signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.code = 128 + number
+
+
+@dataclass
+class Asked:
+    """What signals have asked of this process, which has one set of handlers, and so one of these."""
+
+    number: int = 0
+    """The signal that asked it to end, and 0 while none has; Python may lose the exception, this stays."""
+    waiting: bool = False
+    holds: int = 0
+
+
+ASKED = Asked()
+
+
+def exit_code(interrupt: KeyboardInterrupt) -> int:
+    """Return what a command exits with that was interrupted: 128 and the number of the signal."""
+    return interrupt.code if isinstance(interrupt, Stopped) else 128 + signal.SIGINT
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    """Ask the command to end: now, or once what must not be cut short is over."""
+    ASKED.number = number
+    if ASKED.holds:
+        ASKED.waiting = True
+    else:
+        raise Stopped(number)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let signals raise `Stopped` in the block, but for those that whoever started the process has it ignore.
+
+    Whatever a library makes of the exception on its way, such as an ImportError, the block ends with `Stopped`.
+    """
+    if threading.current_thread() is not threading.main_thread():  # where Python takes no signals
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in ending_signals()}
+    taken = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    ASKED.number, ASKED.waiting, ASKED.holds = 0, False, 0
+    try:
+        for number in taken:
+            signal.signal(number, stop)
+        yield
+    except Exception as error:
+        if ASKED.number:
+            raise Stopped(ASKED.number) from error
+        raise
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let a signal wait until the block is over: it must be short, and is done whole or not at all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ASKED.holds += 1
+    try:
+        yield
+    finally:
+        ASKED.holds -= 1
+        if ASKED.waiting and not ASKED.holds:
+            ASKED.waiting = False
+            raise Stopped(ASKED.number)

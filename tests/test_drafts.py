@@ -1,0 +1,179 @@
+"""What is written is whole or not there, through no link; drafts that a kill left are removed, and no others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attn_exp import drafts, stopping
+
+
+def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    drafts.write(path, b"one")
+    drafts.write_pieces(path, [b"t", b"wo"], sync=True)
+    assert path.read_bytes() == b"two"
+    assert os.listdir(tmp_path) == ["table.csv"]
+
+
+def test_what_fails_half_way_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        raise KeyboardInterrupt
+
+    path = tmp_path / "table.csv"
+    drafts.write(path, b"whole")
+    with pytest.raises(KeyboardInterrupt):
+        drafts.write_pieces(path, pieces())
+    assert path.read_bytes() == b"whole"
+    assert os.listdir(tmp_path) == ["table.csv"]
+
+
+def test_a_link_is_replaced_and_what_it_points_to_is_left_alone(tmp_path: Path) -> None:
+    foreign, path = tmp_path / "foreign", tmp_path / "table.csv"
+    foreign.write_text("mine")
+    path.symlink_to(foreign)
+    drafts.write(path, b"new")
+    assert (foreign.read_text(), path.read_bytes(), path.is_symlink()) == ("mine", b"new", False)
+
+
+def test_a_file_gets_the_rights_that_any_new_file_has(tmp_path: Path) -> None:
+    drafts.write(tmp_path / "ours", b"")
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_a_name_as_long_as_a_system_takes(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 255)
+    drafts.write(path, b"1")
+    assert path.read_bytes() == b"1"
+
+
+def test_a_name_of_as_many_letters_as_a_system_takes_in_bytes(tmp_path: Path) -> None:
+    path = tmp_path / ("字" * 85)
+    drafts.write(path, b"1")
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_nothing_is_left_of_a_folder_that_fails(failure: BaseException, tmp_path: Path) -> None:
+    def fill(place: Path, more: bool = False) -> None:
+        with (drafts.more_files if more else drafts.new_folder)(place) as draft:
+            (draft / "one").write_text("half")
+            (draft / "below").mkdir()
+            (draft / "below" / "two").write_text("half")
+            raise failure
+
+    for place in (tmp_path / "new", tmp_path / "deep" / "er" / "new"):
+        for more in (False, True):
+            with pytest.raises(type(failure)):
+                fill(place, more)
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "one").write_text("whole")
+    with pytest.raises(type(failure)):
+        fill(tmp_path / "there", more=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["there", "one"]
+    assert (tmp_path / "there" / "one").read_text() == "whole"
+
+
+def test_files_of_a_folder_take_their_places_all_or_none(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for text in ("first", "second"):
+        with drafts.more_files(home) as draft:
+            for name in ("a", "b/c"):
+                (draft / name).parent.mkdir(exist_ok=True)
+                (draft / name).write_text(text)
+    (home / "mine").write_text("mine")
+    assert {path.name: path.read_text() for path in home.rglob("*") if path.is_file()} == {
+        "a": "second", "c": "second", "mine": "mine",
+    }  # fmt: skip
+    (home / "z").mkdir()
+    with pytest.raises(IsADirectoryError), drafts.more_files(home) as draft:
+        (draft / "a").write_text("third")
+        (draft / "z").write_text("third")
+    assert (home / "a").read_text() == "second"
+    assert sorted(os.listdir(home)) == ["a", "b", "mine", "z"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "empty folder", "link to nowhere"])
+def test_a_new_folder_takes_no_place_that_is_taken(kind: str, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+
+    def take() -> None:
+        match kind:
+            case "file":
+                place.write_text("mine")
+            case "link to nowhere":
+                place.symlink_to("nowhere")
+            case _:
+                place.mkdir()
+                if kind == "folder":
+                    (place / "mine").touch()
+
+    with pytest.raises(FileExistsError), drafts.new_folder(place) as draft:  # while it is being written
+        (draft / "one").touch()
+        take()
+    with pytest.raises(FileExistsError), drafts.new_folder(place):
+        pass
+    assert os.listdir(tmp_path) == ["place"]
+
+
+def test_drafts_of_processes_that_ended_are_removed_and_no_others(tmp_path: Path) -> None:
+    make = (
+        "import os, pathlib, sys; from attn_exp import drafts\n"
+        "here = pathlib.Path(sys.argv[1])\n"
+        "drafts.write_draft(drafts.name_of_draft(here / 'file'), [b'half'])\n"
+        "folder = drafts.name_of_draft(here / 'folder'); folder.mkdir(); (folder / 'half').touch()\n"
+        "drafts.name_of_draft(here / 'latest').symlink_to('foreign')\n"
+        "print(flush=True); sys.stdin.read()"
+    )
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "mine").touch()
+    child = subprocess.Popen([sys.executable, "-c", make, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    elsewhere = tmp_path / f".file-attn-exp-{'0' * 8}{child.pid:08x}{'0' * 8}"
+    old = elsewhere.with_name(elsewhere.name[:-1] + "1")
+    mine = [".cache-0123456789abcdef", ".file-attn-exp-notes", "file-attn-exp-" + "0" * 24, ".git"]
+    for path in (elsewhere, old, *(tmp_path / name for name in mine)):
+        path.touch()
+        os.utime(path, (0, 0) if path != elsewhere else None)
+    drafts.sweep_up(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 9, "one that is old, of which nobody knows whether its process runs"
+    child.communicate()
+    drafts.sweep_up(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"foreign", elsewhere.name, *mine}
+    assert os.listdir(tmp_path / "foreign") == ["mine"]
+
+
+def test_a_signal_waits_for_what_must_not_be_cut_short_and_ends_the_rest() -> None:
+    done = []
+    with pytest.raises(stopping.Stopped) as stopped, stopping.stoppable():
+        with stopping.held(), stopping.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("whole")
+        done.append("too much")
+    assert (done, stopping.exit_code(stopped.value)) == (["whole"], 143)
+    with pytest.raises(stopping.Stopped), stopping.stoppable():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        except KeyboardInterrupt as error:
+            raise ImportError("what a library makes of it") from error
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with stopping.stoppable():
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
