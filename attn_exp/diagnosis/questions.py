@@ -18,6 +18,7 @@ from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.request import Filler, Request
 from attn_exp.experiment import memory
 from attn_exp.forms.pipeline import Given, Recipe
+from attn_exp.forms.steps import share, share_in_turns
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.document import Document
@@ -174,6 +175,7 @@ class Maker:
 
     def __init__(self, request: Request, offer: Offer) -> None:
         self.request, self.offer = request, offer
+        self.share = share_in_turns if request.tiled else share
         self.rng = np.random.default_rng(np.random.SeedSequence([request.seed, self.stream]))
 
     @property
@@ -232,7 +234,10 @@ class HeadsMaker(Maker):
         rows, keys = self.room_for(masks, rows, keys)
         rules = replace(self.request.rules(SIZE, rows, keys), masks=masks)
         rules = replace(rules, scores=other.get("scores", rules.scores))
-        recipe = Recipe(rules, self.heads, other.get("groups", self.groups), self.request.positions, wide=self.wide)
+        recipe = Recipe(
+            rules, self.heads, other.get("groups", self.groups), self.request.positions, wide=self.wide,
+            share=self.share,
+        )  # fmt: skip
         q, k = self.draw(self.heads, rows) * SPREAD, self.draw(recipe.groups, keys) * SPREAD
         given = Given(q, k, self.draw(recipe.groups, keys))
         return Case(rung, recipe, given, optional=optional, explicit_scale=not isinstance(self.request.scale, bool))
@@ -289,7 +294,9 @@ class LayerMaker(Maker):
         arrays = self.inside.arrays if self.inside else self.draw_matrices(wider)
         width, inner = arrays["W_q"].shape
         rules = replace(self.request.rules(inner // self.heads, rows, rows), masks=masks)
-        recipe = Recipe(rules, self.heads, self.groups, self.request.positions, output_projection="W_o" in arrays)
+        recipe = Recipe(
+            rules, self.heads, self.groups, self.request.positions, output_projection="W_o" in arrays, share=self.share
+        )
         batch = self.request.entries if self.request.entries > 1 else 1 if self.inside is None else 2
         x = self.rng.standard_normal((batch, rows, width)) * factor
         return Case(rung, recipe, Given(x=x, arrays=arrays), "scale=" in " ".join(self.request.typed), optional)

@@ -109,7 +109,7 @@ def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
         tiled=means.tiled,
         caps_last=means.caps_last,
         leaks=named,
-        digits=24 if means.softmax_dtype == "float32" else 53,
+        digits=np.finfo(means.softmax_dtype or "float64").nmant + 1,
         head=config.head if "head" in typed else None,
         kv_head=config.kv_head if "kv_head" in typed else None,
         bias=config.bias,

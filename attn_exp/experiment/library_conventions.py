@@ -10,13 +10,22 @@
 | `jax` | may attend | first beside first | mean of all values | float32 |
 | `keras` | may attend | first beside first | mean of all values | float32 |
 | `keras_scores` | may attend | first beside first | zeros | the input's type |
-| `keras_attention` | may attend | first beside first | as if nothing were masked | the input's type |
+| `keras_attention` | may attend | first beside first | softmax of the scores less 1e9 | float32 |
+| `keras_attention_float16` | may attend | first beside first | softmax of the scores less 65504 | float16 |
+| `keras_attention_float64` | may attend | first beside first | softmax of the scores less 1e9 | float64 |
 | `udl` | may attend | first beside first | NaN | the input's type |
 | `onnx_old` | may attend | first beside first | NaN | the input's type |
 
-All but the last cap logits before masking and give query head i the key/value head `i // (h / g)`. `onnx_old` is
+All but `onnx_old` cap logits before masking and give query head i the key/value head `i // (h / g)`. `onnx_old` is
 ONNX's reference code as it was in 1.19: up to 1.21 it capped after masking, which leaks weight to masked keys, so that
 with a cap no row is without keys; up to 1.19 it gave query head i the key/value head `i mod g`.
+
+What is left of scores less 1e9 is what the layer's type can hold, so a row without keys depends on that type. Numbers
+near 1e9 lie 64 apart in float32, which is Keras's default: scores up to 32 in size all become the same number, and the
+row gives the mean of all values; of larger ones the largest win. In float16 numbers near 65504 lie 32 apart, scores
+from -16 down become -inf, and a row of these alone is NaN. In float64 the row is as if nothing were masked, to six
+decimals; in bfloat16 numbers near 1e9 lie 4 million apart, and the row gives the mean. All this is so on JAX. On
+PyTorch and NumPy a layer of float64 answers in float32; on PyTorch one of float16 takes 1e9, and the row is NaN.
 """
 
 from __future__ import annotations
@@ -28,8 +37,12 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp.arrays import Array
 from attn_exp.errors import UserError, unknown
+from attn_exp.forms.pipeline import At, Recipe
+from attn_exp.forms.steps import add_context
 from attn_exp.forms.trace import Trace
+from attn_exp.reference.oracle import TAKEN
 from attn_exp.rules.rules import Rules, places
 
 
@@ -42,7 +55,8 @@ class Convention:
     `align`: beside which key the first query stands, `top_left` or `bottom_right`.
     `cached`: whether a causal mask counts the past keys of a cache, so that queries stand after them.
     `knows_filler`: whether `bottom_right` means the last key of the sequence, before its padding.
-    `empty`: what a row without keys gives: `zeros`, `nan`, `mean` of all values, or `unmasked`, as without masks.
+    `empty`: what a row without keys gives: `zeros`, `nan`, `mean` of all values, or a name in `TAKEN`: the softmax of
+    its scores less that number, in the type of the softmax.
     `softmax_dtype`: the type of the softmax; None is the input's.
     `caps_last`: whether logits are capped after masking.
     `tiled`: whether query head i takes the key/value head `i mod g`.
@@ -79,7 +93,17 @@ CONVENTIONS = {
     ),
     "torch_mha_context": Convention("PyTorch, nn.MultiheadAttention with need_weights=False", blocks=True),
     "keras_scores": Convention("Keras 3, layers.MultiHeadAttention with return_attention_scores=True"),
-    "keras_attention": Convention("Keras 3, layers.Attention, which takes 1e9 from masked scores", empty="unmasked"),
+    "keras_attention": Convention(
+        "Keras 3, layers.Attention, which takes 1e9 from masked scores", empty="less_1e9", softmax_dtype="float32"
+    ),
+    "keras_attention_float16": Convention(
+        "Keras 3, layers.Attention of dtype float16, which takes 65504 from masked scores",
+        empty="less_65504",
+        softmax_dtype="float16",
+    ),
+    "keras_attention_float64": Convention(
+        "Keras 3, layers.Attention of dtype float64", empty="less_1e9", softmax_dtype="float64"
+    ),
 }
 
 
@@ -104,6 +128,44 @@ def leaks(rules: Rules) -> bool:
     return rules.bend_last and math.isfinite(masked)
 
 
+def less(logits: Array, rules: Rules, taken: float) -> Array:
+    """Return logits less a number, both rounded to the type of the softmax."""
+    kind = np.dtype(rules.softmax_dtype or logits.dtype)
+    with np.errstate(over="ignore"):
+        return np.asarray(logits.astype(kind) - kind.type(taken))
+
+
+def weights_of_less(logits: Array, rules: Rules, taken: float) -> Array:
+    """Return the weights `[h t s]` of logits less a number; a softmax of -inf alone is NaN, as libraries have it."""
+    lower = less(logits, rules, taken)
+    head = np.arange(len(logits))[:, None, None]
+    extras = [extra for rule in rules.scores if (extra := rule.extra(head)) is not None]
+    weights = rules.normalizer.weigh(lower, np.concatenate(extras, axis=-1).astype(lower.dtype) if extras else None)
+    lost = np.isneginf(lower).all(axis=-1, keepdims=True) & (rules.normalizer.exponential and not extras)
+    return np.where(lost, np.nan, weights).astype(logits.dtype)
+
+
+def filled(recipe: Recipe, empty: str) -> Recipe:
+    """Return a recipe whose rows without keys give what a convention says; as it stands they give zeros."""
+    if empty == "zeros":
+        return recipe
+
+    def forbid(at: At, logits: Array, allowed: Array) -> Array:
+        masked = recipe.forbid(at, logits, allowed)
+        return np.where(blind(masked), less(logits, at.rules, TAKEN[empty]), masked) if empty in TAKEN else masked
+
+    def normalize(at: At, masked: Array) -> Array:
+        weights = recipe.normalize(at, masked)
+        return np.where(blind(masked), 1 / masked.shape[-1] if empty == "mean" else np.nan, weights)
+
+    return replace(recipe, forbid=forbid, normalize=normalize)
+
+
+def blind(masked: Array) -> Array:
+    """Return which rows have no logit that a mask leaves, `[... h t 1]`; none where there are no keys."""
+    return np.asarray(np.isneginf(masked).all(axis=-1, keepdims=True) & bool(masked.shape[-1]))
+
+
 def empty_rows(stages: Trace, rules: Rules, empty: str, attend: Callable[..., Trace]) -> Trace:
     """Return the trace with rows that see no key as a convention has them; `stages` has them as zeros.
 
@@ -113,16 +175,18 @@ def empty_rows(stages: Trace, rules: Rules, empty: str, attend: Callable[..., Tr
     if empty == "zeros" or q is None or k is None or leaks(rules):
         return stages
     heads, rows, keys = len(q), q.shape[1], k.shape[1]
-    blind = ~places(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)
+    unseen = ~places(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)
     context: Any = np.nan
     weights: Any = np.nan
-    if empty == "unmasked":
+    if empty in TAKEN:
         bare = attend(q, k, v, replace(rules, masks=()))
-        context, weights = bare.context, bare.weights
+        if bare.masked is not None:  # a kernel has no logits that anything could be taken from
+            bare = bare.replace(weights=weights_of_less(bare.masked, rules, TAKEN[empty]))
+        context, weights = bare.context if bare.masked is None else add_context(bare).context, bare.weights
     elif empty == "mean":
         weights = 1 / keys if keys else 0.0
         context = None if v is None else np.repeat(v.mean(axis=1, keepdims=True), heads // len(v), axis=0)
     return stages.replace(
-        context=None if stages.context is None else np.where(blind, context, stages.context),
-        weights=None if stages.weights is None else np.where(blind, weights, stages.weights),
+        context=None if stages.context is None else np.where(unseen, context, stages.context),
+        weights=None if stages.weights is None else np.where(unseen, weights, stages.weights),
     )

@@ -9,9 +9,10 @@ import numpy as np
 from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
+from attn_exp.experiment.library_conventions import filled
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import At, Given, Recipe, compute
-from attn_exp.forms.steps import split
+from attn_exp.forms.steps import share, share_in_turns, split
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.heads import pooled
 from attn_exp.problem.problem import Problem
@@ -25,7 +26,7 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
     Raises:
         UserError: a mistake that shows only between several calls, or that this run's shapes have no room for.
     """
-    recipe = mistakes.applied(settled.mistakes, right(settled))
+    recipe = filled(mistakes.applied(settled.mistakes, right(settled)), settled.empty)
     try:
         return traced(recipe, settled, problem)
     except ValueError as error:
@@ -70,7 +71,7 @@ def right(settled: Settled) -> Recipe:
     """Return the recipe of a variant before any mistake."""
     return Recipe(
         settled.rules, settled.heads.query, settled.heads.shared, settled.positions,
-        output_projection=settled.output_projection,
+        output_projection=settled.output_projection, share=share_in_turns if settled.tiled else share,
     )  # fmt: skip
 
 

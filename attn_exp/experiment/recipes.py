@@ -30,7 +30,8 @@ def stages_of(recipe: Recipe, settled: Settled, problem: Problem) -> Stages | No
     arrays = dict(trace.stages())
     for name in "kv":
         if name in arrays and len(arrays[name]) != settled.heads.shared:
-            arrays[name] = arrays[name][:: max(len(arrays[name]) // settled.heads.shared, 1)]
+            step = 1 if settled.tiled else max(len(arrays[name]) // settled.heads.shared, 1)
+            arrays[name] = arrays[name][::step][: settled.heads.shared]
     return {name: array for name, array in arrays.items() if name in STAGES}
 
 

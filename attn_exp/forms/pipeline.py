@@ -130,13 +130,11 @@ def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | No
 def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
     """Return every stage by its name, `[b h t ...]`, the last one `output`.
 
-    `output` is the context of all heads where heads were given, else the layer's answer `[b t m]`. What is right is
-    the definition here: in what type a library takes its softmax, and whether it bends last, does not count.
+    `output` is the context of all heads where heads were given, else the layer's answer `[b t m]`.
 
     Raises:
         ValueError: a step does not fit the shapes, as a transposed square matrix does not fit others.
     """
-    recipe = recipe.with_rules(softmax_dtype=None, bend_last=False)
     with np.errstate(all="ignore"):
         q, k, v = sides(recipe, given)
         at = replace(At.of_heads(recipe.rules, q, k), past=given.past, apart=given.apart)

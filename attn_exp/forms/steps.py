@@ -51,6 +51,11 @@ def share(at: Any, heads: Array) -> Array:
     return repeat_heads(heads, at.heads)
 
 
+def share_in_turns(at: Any, heads: Array) -> Array:
+    """Give query head i the key/value head `i mod g`."""
+    return heads[..., np.arange(at.heads) % heads.shape[-3], :, :]
+
+
 def repeat_heads(shared: Array, heads: int) -> Array:
     """Give each query head its own copy of the key/value head that it reads, `[... g s d]` to `[... h s d]`."""
     groups = shared.shape[-3]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import struct
 from collections.abc import Sequence
 from itertools import compress
 
@@ -24,11 +25,21 @@ def project(x: Matrix, weight: Matrix, bias: Vector | None) -> list[list[float]]
     return [[dot(row, column) + (0.0 if bias is None else bias[j]) for j, column in enumerate(columns)] for row in x]
 
 
-def weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules) -> list[float]:
+def weights(  # noqa: PLR0913 - a query by its place, and what it is asked
+    q: Matrix,
+    k: Matrix,
+    heads: int,
+    head: int,
+    row: int,
+    position: int,
+    rules: Rules,
+    *,
+    taken: float | None = None,
+) -> list[float]:
     """Return the weights of one query of one head over all keys.
 
     `q` holds the heads side by side: head i owns the numbers from `i d` to `(i + 1) d`. `k` holds one such part for
-    every group of query heads that share it.
+    every group of query heads that share it. `taken` is taken from every logit in the type of the softmax, and rounded.
     """
     query, groups = part(q[row], heads, head), len(k[0]) * heads // len(q[0])
     keys = [part(numbers, groups, head * groups // heads) for numbers in k]
@@ -39,7 +50,22 @@ def weights(q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int
         masked = [judge(logit, place, rules) for logit, place in zip(masked, places, strict=True)]
     extras = [float(extra) for rule in rules.scores if (extra := rule.extra(head)) is not None]
     assert rules.normalizer.twin is not None
+    if taken is not None:
+        masked = [less(logit, taken, rules.softmax_dtype) for logit in masked]
+        if rules.normalizer.exponential and not extras and max(masked, default=0.0) == -math.inf:
+            return [math.nan] * len(masked)
     return rules.normalizer.twin(masked, extras)
+
+
+def less(logit: float, taken: float, kind: str | None) -> float:
+    """Return a logit less a number, as a type of 16, 32 or 64 bits holds it; what is too large for it is infinite."""
+    code = {"float16": "<e", "float32": "<f"}.get(str(kind), "<d")
+    try:
+        (rounded,) = struct.unpack(code, struct.pack(code, logit))
+        (left,) = struct.unpack(code, struct.pack(code, rounded - taken))
+    except OverflowError:
+        return math.copysign(math.inf, logit - taken)
+    return float(left)
 
 
 def sees(keys: int, heads: int, head: int, row: int, position: int, rows: int, rules: Rules) -> bool:

@@ -29,6 +29,9 @@ QUERIES = 2_000_000
 REFERENCES = {"logits": reference.weights, "kernel": reference.linear_weights}
 """Which of the reference's functions says what the weights of a form should be."""
 
+TAKEN = {"less_1e9": 1e9, "less_65504": 65504.0}
+"""What is taken from the scores of a row without keys, by what a question says of it."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -185,8 +188,11 @@ def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int,
     weights = weigh(q, k, question.heads.query, head, row, position, question.rules)
     if any(weights) or reference.sees(len(k), question.heads.query, head, row, position, len(q), question.rules):
         return weights
-    if question.empty == "unmasked":
-        return weigh(q, k, question.heads.query, head, row, position, replace(question.rules, masks=()))
+    if question.empty in TAKEN:
+        bare = replace(question.rules, masks=())
+        if question.weights == "logits":
+            return reference.weights(q, k, question.heads.query, head, row, position, bare, taken=TAKEN[question.empty])
+        return weigh(q, k, question.heads.query, head, row, position, bare)
     filler = {"zeros": 0.0, "mean": 1 / (len(weights) or 1), "nan": math.nan}[question.empty]
     return [filler] * len(weights)
 

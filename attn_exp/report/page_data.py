@@ -17,6 +17,7 @@ from attn_exp.experiment.row import Row
 from attn_exp.experiment.sharpness import standard_multiplier
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
+from attn_exp.reference.oracle import TAKEN
 from attn_exp.report import words
 from attn_exp.report.live_command import command
 from attn_exp.report.views import MOST_NUMBERS, Panel, Views, labels
@@ -200,6 +201,7 @@ def plan(comparison: Comparison, settled: Settled) -> dict[str, Any]:
         "kernel": settled.member.reference == "kernel",
         "normalizer": settled.rules.normalizer.name,
         "empty": settled.empty,
+        "taken": TAKEN.get(settled.empty),
         "mixed": is_mixed(comparison, settled.name),
         **marked(problem, settled),
         **ruled(problem, settled),

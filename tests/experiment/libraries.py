@@ -95,15 +95,25 @@ def keras_scores(case: Case) -> Any:
     return keras(case, scores=True)
 
 
-def keras_attention(case: Case) -> Any:
-    """Compute Keras' layer of one head, which takes masks of keys and a causal one."""
+def keras_attention(case: Case, dtype: str = "float32") -> Any:
+    """Compute Keras' layer of one head, which takes masks of keys and a causal one, in its default type or another."""
     from keras import layers, ops  # noqa: PLC0415
 
-    layer = layers.Attention(dtype="float64")
-    q, k, v = (case[name][None] for name in "qkv")
+    layer = layers.Attention(dtype=dtype)
+    q, k, v = (case[name][None].astype(dtype) for name in "qkv")
     filler = np.arange(len(case["k"])) < case["length"]
     found = layer([q, v, k], mask=[None, filler[None]], use_causal_mask=bool(case["causal"]))
     return ops.convert_to_numpy(found)[0]
+
+
+def keras_attention_float16(case: Case) -> Any:
+    """Compute the same layer in float16."""
+    return keras_attention(case, "float16")
+
+
+def keras_attention_float64(case: Case) -> Any:
+    """Compute the same layer in float64."""
+    return keras_attention(case, "float64")
 
 
 def flash(case: Case) -> Any:
@@ -220,6 +230,8 @@ LIBRARIES: dict[str, Callable[[Case], Any]] = {
     "keras": keras,
     "keras_scores": keras_scores,
     "keras_attention": keras_attention,
+    "keras_attention_float16": keras_attention_float16,
+    "keras_attention_float64": keras_attention_float64,
     "flash": flash,
     "onnx": onnx,
     "onnx_old": onnx_old,
@@ -242,8 +254,8 @@ def main(name: str, cases_file: str, answers_file: str) -> None:
 
 
 if __name__ == "__main__":
-    # Keras compiles each shape anew under JAX, and its layer of one head gives other numbers under PyTorch.
-    backend = "jax" if sys.argv[1] == "keras_attention" else "torch"
+    # Keras compiles each shape anew under JAX, and its layer of one head knows all its types there alone.
+    backend = "jax" if sys.argv[1].startswith("keras_attention") else "torch"
     os.environ |= {"KERAS_BACKEND": backend, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
     for start in range(1, len(sys.argv), 3):
         main(*sys.argv[start : start + 3])

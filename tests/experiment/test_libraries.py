@@ -44,8 +44,9 @@ NEEDS = {"torch": "torch", "jax": "jax", "keras": "keras", "alibi": "transformer
          "rope": "transformers"}  # fmt: skip
 """Libraries that are extras, by how the names of what they are asked for begin."""
 
-CLOSE = {"jax": 1e-6, "keras": 1e-6, "flash": 1e-6, "keras_attention": 1e-5, "rope": 1e-4}
-"""How far a softmax in float32, scores from which 1e9 was taken, or angles in float32 may be from ours."""
+CLOSE = {"jax": 1e-6, "keras": 1e-6, "flash": 1e-6, "keras_attention": 1e-5, "keras_attention_float16": 1e-2,
+         "keras_attention_float64": 1e-6, "rope": 1e-4}  # fmt: skip
+"""How far a softmax in another type, scores from which 1e9 was taken, or angles in float32 may be from ours."""
 
 POSITIONS: dict[str, dict[str, Any]] = {
     "alibi": {"score": {"alibi": {}}},
@@ -82,10 +83,18 @@ def fitting(name: str, case: dict[str, Any]) -> dict[str, Any]:
         table = np.random.default_rng(keys).standard_normal((32, case["head"]))
         free = {"mask": np.ones_like(case["mask"]), "length": keys, "table": table, "bidirectional": case["mask"][0, 0]}
         return case | free | ({"causal": True} if name == "alibi" else {})
-    if name in ("flash", "keras_attention"):
-        head = 1 if name == "keras_attention" else case["head"]
+    if name == "flash" or name.startswith("keras_attention"):
+        head = case["head"] if name == "flash" else 1
+        case = case | {side: rounded(name, case[side]) for side in "qkv"}
         return case | {"mask": np.ones_like(case["mask"]), "head": head}
     return case | {"length": keys}
+
+
+def rounded(name: str, side: Any) -> Any:
+    """Return numbers that the type of a layer holds; in float16 so few that products and sums are exact there too."""
+    if name == "keras_attention_float16":
+        return np.round(4 * side) / 4
+    return side.astype(np.float32).astype(np.float64) if name == "keras_attention" else side
 
 
 def settings(base: Config, name: str, case: dict[str, Any]) -> Config:
@@ -97,7 +106,7 @@ def settings(base: Config, name: str, case: dict[str, Any]) -> Config:
         blocks = name.startswith("torch_mha")
         mask["array"] = {"values": (~case["mask"] if blocks else case["mask"]).tolist()}
     given = Embeddings(tokens=len(case["q"]), **{side: case[side].tolist() for side in "qkv"})
-    more: dict[str, Any] = {"convention": name, "scale": name != "keras_attention"}
+    more: dict[str, Any] = {"convention": name, "scale": not name.startswith("keras_attention")}
     if name == "onnx_old":
         more |= {"kv_head": case["kv_head"], "score": {"softcap": {"cap": case["cap"]}} if case["cap"] else {}}
     if name in POSITIONS:
@@ -132,7 +141,7 @@ def asked(cases: Mapping[str, list[dict[str, Any]]], folder: Path) -> dict[str, 
         ("torch_sdpa", "torch_mha", "torch_mha_context"),
         ("jax",),
         ("keras", "keras_scores"),
-        ("keras_attention",),
+        ("keras_attention", "keras_attention_float16", "keras_attention_float64"),
         ("flash", "onnx", "udl"),
         ("alibi", "t5", "rope"),
     ],

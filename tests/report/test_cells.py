@@ -130,9 +130,9 @@ def test_what_a_position_or_a_mistake_changes_is_said(opened: Tab, tmp_path: Pat
 
 def test_a_query_without_keys_gets_what_its_convention_says(opened: Tab, tmp_path: Path) -> None:
     """Keras ignores a mask that leaves a query nothing: 0.3378 is softmax of its logits, and no 0 / 0."""
-    blind = ("mask=array", "mask.array.values=[[1,1,0],[0,0,0],[0,1,1]]", "convention=keras_attention")
+    blind = ("mask=array", "mask.array.values=[[1,1,0],[0,0,0],[0,1,1]]", "convention=keras_attention_float64")
     show(opened, tmp_path, "variant=[looped]", *blind)
-    gets = "A[likes, she] = what convention=keras_attention gives a query that may see no key = 0.3378"
+    gets = "A[likes, she] = what convention=keras_attention_float64 gives a query that may see no key = 0.3378"
     assert said(opened, 2, 1, "walk-1-weights") == gets
     show(opened, tmp_path, "variant=[looped]", *blind[:2])
     assert said(opened, 2, 1, "walk-1-weights").startswith("A[likes, she] = 0 / 0, which counts as 0")

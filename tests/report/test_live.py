@@ -92,7 +92,7 @@ WAYS = (
     ("variant=[multi_head]", "embeddings=random", "score=additive", "normalizer=sigmoid", "scale=false"),
     ("variant=[linear,matrix]", "mask=causal", "scale=false", "normalizer=softmax"),
     ("experiment=journey_rand",),
-    ("variant=[matrix]", "convention=keras_attention", "mask=array", BLIND, "head=4"),
+    ("variant=[matrix]", "convention=keras_attention_float64", "mask=array", BLIND, "head=4"),
     ("variant=[multi_head]", "convention=torch_mha", "mask=array", TURNED),
     ("variant=[multi_head]", "embeddings=random", "head=4", "kv_head=2", "mask=causal", "position=rope"),
     ("experiment=the_cat_sat", "bias=true", "normalizer=sum"),

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute
-from attn_exp.experiment.library_conventions import CONVENTIONS
+from attn_exp.experiment.library_conventions import CONVENTIONS, convention
 from attn_exp.experiment.sameness import Sameness, letters, sameness
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms import coarser
 from attn_exp.problem.problem import Problem
+from attn_exp.rules.masks.mask import AllOf
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
             apart = Sameness(settled.refused or "", "")
             if name in traces:
                 apart = sameness(traces[first], traces[name], coarser(kinds[first], kinds[name]))
-            yield described(variant.name, name, classes[name][0] if name in traces else "", apart)
+            yield described(name, settled, aligned(settled, config, problem), classes.get(name, [""])[0], apart)
 
 
 def under_convention(name: str, variant: Settled, config: Config, problem: Problem) -> Settled:
@@ -54,14 +55,27 @@ def under_convention(name: str, variant: Settled, config: Config, problem: Probl
     return settle(variant.name, config.variant[variant.name], replace(config, convention=name), problem, bind)
 
 
-def described(variant: str, name: str, letter: str, apart: Sameness) -> Record:
-    """Return the record of one convention."""
-    means = CONVENTIONS[name]
+def aligned(settled: Settled, config: Config, problem: Problem) -> str:
+    """Return in a word where the first query stands: `after_past`, where masks count the tokens of a cache."""
+    pinned = config.variant[settled.name].align
+    asked = config.align if pinned is None else pinned
+    means = convention(settled.words["convention"])
+    if asked is not None:
+        return asked
+    if means.cached and problem.past:
+        return "after_past"
+    filler = means.knows_filler and AllOf(settled.rules.masks).unpadded(problem.keys) < problem.keys
+    return "before_filler" if filler else means.align
+
+
+def described(name: str, settled: Settled, align: str, letter: str, apart: Sameness) -> Record:
+    """Return the record of one variant under one convention, or under that which the variant pins."""
+    means = convention(settled.words["convention"])
     return Record(
         convention=name,
-        variant=variant,
+        variant=settled.name,
         true_means="blocked" if means.blocks else "may attend",
-        align=means.align,
+        align=align,
         empty=means.empty,
         softmax=means.softmax_dtype or "input's type",
         caps="after mask" if means.caps_last else "before mask",

@@ -70,7 +70,7 @@
   const placed = (numbers, rows, keys) => (head, row, key) => numbers[numbers.length > rows * keys ? (head * rows + row) * keys + key : row * keys + key];
 
   function weighed(plan, stages, share) {
-    const { q, k } = stages, rows = q[0].length, keys = k[0].length, bare = { ...plan, allowed: null, empty: "zeros" };
+    const { q, k } = stages, rows = q[0].length, keys = k[0].length, bare = { ...plan, allowed: null, empty: "zeros", less: plan.taken };
     const open = plan.allowed && placed(plan.allowed, rows, keys), seen = (...place) => !open || open(...place) === "1";
     if (plan.kernel) return void (stages.shares = kernel(q, k, seen, share));
     const bias = plan.bias && placed(plan.bias, rows, keys);
@@ -78,15 +78,15 @@
     stages.scores = q.map((queries, head) => queries.map((query) => k[share(head)].map((key) => meet(query, key, plan.pair?.[head]))));
     stages.logits = each(stages.scores, (score) => score * plan.c);
     stages.capped = plan.caps.reduce((logits, cap) => each(logits, (logit) => Math.tanh(logit / cap) * cap), stages.logits);
-    stages.masked = each(stages.capped, (logit, ...place) => (seen(...place) ? logit + (bias ? bias(...place) : 0) : -Infinity));
+    stages.masked = each(stages.capped, (logit, ...place) => (seen(...place) ? logit + (bias ? bias(...place) : 0) - (plan.less || 0) : -Infinity));
     stages.lse = q[0].map((_, row) => stages.masked.map((matrix) => logSum(matrix[row])));
     stages.weights = stages.masked.map((matrix, head) => matrix.map((row) => NORMALIZERS[plan.normalizer](row, plan.extra?.[head % plan.extra.length] || [])));
     if (!open || plan.empty === "zeros") return;
-    const unmasked = plan.empty === "unmasked" ? { ...stages } : null;
-    if (unmasked) weighed(bare, unmasked, share);
+    const less = plan.taken === null ? null : { ...stages };
+    if (less) weighed(bare, less, share);
     stages.weights = stages.weights.map((matrix, head) => matrix.map((row, place) => {
       if (row.some((_, key) => seen(head, place, key))) return row;
-      return row.map((_, key) => (unmasked ? unmasked.weights[head][place][key] : plan.empty === "mean" ? 1 / keys : NaN));
+      return row.map((_, key) => (less ? less.weights[head][place][key] : plan.empty === "mean" ? 1 / keys : NaN));
     }));
   }
 
