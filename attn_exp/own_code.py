@@ -19,10 +19,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from attn_exp import machine
 from attn_exp.errors import UserError, first_line, unknown
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
 BETWEEN = re.compile(r"""[\[\]{},'"]""")
+MOST_CODE = 4 * 2**20
+"""A file of more bytes is not looked through for what it imports."""
 THIS_PACKAGE = __name__.partition(".")[0]
 MEMBERS = "_with_"
 """How the names of modules begin that files of members become."""
@@ -92,11 +95,11 @@ def fingerprint(file: str | Path) -> str:
         first = Path(file).resolve()
         helpers = files_imported_beside(first)
         if not helpers:
-            return hashlib.sha256(first.read_bytes()).hexdigest()
+            return hashlib.sha256(machine.read(first)).hexdigest()
         together = hashlib.sha256()
         for path in (first, *helpers):
             name = path.relative_to(first.parent).as_posix()
-            together.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n".encode())
+            together.update(f"{hashlib.sha256(machine.read(path)).hexdigest()}  {name}\n".encode())
         return together.hexdigest()
     except (OSError, ValueError):
         return ""
@@ -141,8 +144,8 @@ def files_of_module(home: Path, root: str) -> list[Path]:
 def names_imported(path: Path) -> Iterator[str]:
     """Yield the full names of what a file imports, wherever in it; nothing where it is no Python."""
     try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError):
+        tree = ast.parse(machine.read(path, MOST_CODE))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

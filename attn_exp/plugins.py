@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
 
-from attn_exp import registry
+from attn_exp import machine, registry
 from attn_exp.config import fields as reader
 from attn_exp.config.choices import yaml_choices
 from attn_exp.errors import UserError, first_line
@@ -219,7 +219,7 @@ def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     Raises:
         UserError: a constant that is something else, or no member at all.
     """
-    tree = ast.parse(Path(str(module.__file__)).read_bytes())
+    tree = ast.parse(machine.read(Path(str(module.__file__))))
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     constants = {kind.constant: kind for kind in KINDS if kind.constant in own}
     members = list[tuple[Kind, str, Any]]()

@@ -211,7 +211,7 @@ class Loader(ConfigLoaderImpl):
         for source in self.repository.sources:
             if source.provider not in SHIPPED and source.is_config(name):
                 file, shipped = (Path(folder, f"{name}.yaml") for folder in (source.path, conf_dir()))
-                if not (shipped.is_file() and machine.read(file) == shipped.read_bytes()):
+                if not (shipped.is_file() and machine.read(file) == machine.read(shipped)):
                     raise UserError(f"{file}: the shipped YAML has that name and would be read; give yours another")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine
+from attn_exp import machine, parsing
 from attn_exp.arrays import Array
-from attn_exp.errors import UserError, brief, first_line
+from attn_exp.errors import UserError, brief, reason
 from attn_exp.experiment.documents.printed import NUMBER, decimals, exponent
+from attn_exp.problem.files.numpy_files import read_npy
 from attn_exp.problem.problem import Problem
 
 KEYED = ("scores", "logits", "capped", "masked", "weights")
@@ -304,18 +304,15 @@ def from_file(path: Path, key: str) -> Cells:
     """Read a .npy file, or any other as a table."""
     try:
         if path.suffix == ".npy":
-            with machine.opened(path) as file:
-                array = np.load(file, allow_pickle=False)
-            if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf":
+            array = read_npy(path)
+            if array.dtype.kind not in "iuf":
                 raise UserError(f"{key}={path}: expected an array of real numbers")
             return from_array(array, key)
-        return table(machine.read(path).decode("utf-8-sig"), key)
-    except (OSError, ValueError, EOFError, csv.Error) as error:
+        return table(parsing.decoded(machine.read(path)).removeprefix("\ufeff"), key)
+    except (OSError, ValueError, MemoryError) as error:
         if isinstance(error, UserError):
             raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
-        reason = "no NumPy file of plain numbers" if "pickle" in reason else reason
-        raise UserError(f"{key}={path}: cannot be read ({reason})") from error
+        raise UserError(f"{key}={path}: cannot be read ({reason(error)})") from error
 
 
 def table(text: str, key: str) -> Cells:
@@ -339,7 +336,7 @@ def lines(text: str) -> list[list[str]]:
     mark = next((mark for mark in ";,\t" if any(mark in line for line in kept)), None)
     if mark is None:
         return [line.split() for line in kept]
-    rows = list(csv.reader(kept, delimiter=mark, skipinitialspace=True))
+    rows = parsing.parse_csv("\n".join(kept), mark, no_blanks=True)
     return [[cell.replace(",", ".") for cell in row] for row in rows] if mark == ";" else rows
 
 

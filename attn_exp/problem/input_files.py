@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from attn_exp import machine
+from attn_exp import machine, parsing
 from attn_exp.config.inputs import spell_out_memory
 from attn_exp.problem.left_to_model import item, left_to_model
 from attn_exp.problem.matrices import PRINTED
@@ -119,5 +118,7 @@ def parts(path: Path) -> list[Path]:
     """Return the files that an index of several names, beside it."""
     if not path.name.endswith(INDEX):
         return []
-    places = json.loads(machine.read_text(path, MOST_INDEX)).get("weight_map", {})
-    return sorted({path.with_name(Path(str(place)).name) for place in dict(places).values()})
+    about = parsing.read_json(path, MOST_INDEX)
+    places = about.get("weight_map") if isinstance(about, dict) else None
+    names = {Path(str(place)).name for place in places.values()} if isinstance(places, dict) else set()
+    return sorted(path.with_name(name) for name in names if name)

@@ -9,6 +9,8 @@ from io import StringIO
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+from attn_exp import parsing
+
 BEFORE = {"parts_at": "differs_at"}
 """Columns of files that were written under an earlier name, and their name now."""
 
@@ -57,7 +59,7 @@ def parsed(schema: type, text: str) -> tuple[Any, ...]:
         ValueError: a column that is no field of the schema or stands there twice, one that is lacking and has no
             default, a line of another length than the first, or a cell that is none of its types.
     """
-    head, *lines = list(csv.reader(StringIO(text, newline=""))) or [[]]
+    head, *lines = parsing.parse_csv(text) or [[]]
     names, kinds = [BEFORE.get(name, name) for name in head], get_type_hints(schema)
     needed = {field.name for field in fields(schema) if field.default is MISSING}
     if len(set(names)) < len(names) or not needed <= set(names) <= {field.name for field in fields(schema)}:

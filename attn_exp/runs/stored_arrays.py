@@ -6,7 +6,6 @@ running anything and without trusting its sizes.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -14,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.config.large_arrays import MARK, as_numbers, name_of, stored
 from attn_exp.config.spelling import spelled
+from attn_exp.errors import first_line
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.forms.trace import Summary, Trace
 from attn_exp.problem.matrices import BIASES, MATRICES
@@ -150,17 +149,12 @@ def load_arrays(path: Path) -> dict[str, Array]:
         OSError: there is no such file, or no regular one.
         DamagedError: it holds something else, or claims sizes that its bytes do not have.
     """
-    with machine.opened(path) as file:
-        try:
-            if any(item.compress_type != zipfile.ZIP_STORED for item in zipfile.ZipFile(file).infolist()):
-                raise DamagedError(f"{FILE} is packed otherwise than a run packs it")  # and could unpack to any size
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as stored:
-                return dict(stored)
-        except DamagedError:
-            raise
-        except Exception as error:  # the readers of ZIP and of NumPy raise a dozen kinds for bytes that are not theirs
-            raise DamagedError(f"{path.name} holds no arrays that can be read") from error
+    from attn_exp.problem.files.numpy_files import load_stored  # noqa: PLC0415 - a run that is written needs none
+
+    try:
+        return load_stored(path)
+    except (ValueError, MemoryError) as error:
+        raise DamagedError(f"{path.name}: {first_line(error)}") from error
 
 
 def problem_from(results: Mapping[str, Array]) -> Problem:

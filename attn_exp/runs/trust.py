@@ -15,8 +15,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from attn_exp import machine
-from attn_exp.errors import UserError
+from attn_exp import machine, parsing
+from attn_exp.errors import UserError, first_line
 from attn_exp.report.escapes import plain
 
 MOST_NUMBER = 2**63
@@ -57,13 +57,9 @@ def read_json(path: Path, shape: Shape, most: int = machine.MOST_BYTES) -> dict[
         DamagedError: it holds something else.
     """
     try:
-        value: dict[str, Any] = json.loads(machine.read_text(path, most))
-    except RecursionError as error:
-        raise DamagedError(f"{path.name} is nested too deeply") from error
-    except UnicodeDecodeError as error:
-        raise DamagedError(f"{path.name} is no UTF-8 text") from error
+        value: dict[str, Any] = parsing.read_json(path, most)
     except ValueError as error:
-        raise DamagedError(f"{path.name} is no JSON ({str(error).partition(': ')[0]})") from error
+        raise DamagedError(f"{path.name}{first_line(error).removeprefix('it')}") from error
     check_shape(value, shape, path.name)
     return value
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -139,7 +138,7 @@ def collect_again(folder: Path, depth: str = "") -> str:
             text, _ = write_results(folder, about, inventory.whole)
     except UserError:
         raise
-    except (ValueError, csv.Error) as error:
+    except ValueError as error:
         raise UserError(f"{folder}: its parts cannot be read ({first_line(error)})") from error
     except OSError as error:
         raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from attn_exp import machine, system
+from attn_exp import machine, parsing, system
 from attn_exp.errors import UserError
 from attn_exp.system import HeldError
 
@@ -61,7 +61,7 @@ def locked(folder: Path) -> Iterator[None]:
 def named(text: str) -> str:
     """Say in words what the holder of a lock says of itself."""
     try:
-        about = json.loads(text)
+        about = parsing.parse_json(text.encode())
         return f"process {about['pid']} on {about['host']} (since {about['since']})"
     except (ValueError, KeyError, TypeError, RecursionError):
         return "another process"

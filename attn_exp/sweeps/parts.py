@@ -6,17 +6,15 @@ lines or hash are not those of its name is damaged: it counts for nothing, and i
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from attn_exp import drafts, machine, system
+from attn_exp import drafts, machine, parsing, system
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps import parquet
 from attn_exp.sweeps.answers.cube import OK
@@ -95,7 +93,7 @@ class Shelf:
                 return sealed_by(part.path, part.chunk) == (part.lines, part.digest)
             reads = is_table if self.types is None else parquet.is_table
             return not self.sealed and reads(part.path, self.head)
-        except (OSError, ValueError, csv.Error):
+        except (OSError, ValueError):
             return False
 
     def draft(self, chunk: str, lines: bytes, failed: int) -> Draft:
@@ -138,7 +136,7 @@ class Shelf:
         yield as_csv([self.head[: self.shown]])
         for part in parts:
             if self.shown == len(self.head):
-                yield part.path.read_bytes().partition(b"\n")[2]
+                yield machine.read(part.path, MOST_BYTES).partition(b"\n")[2]
             else:
                 yield as_csv([line[: self.shown] for line in self.lines([part])])
 
@@ -189,9 +187,8 @@ def digest_of(chunk: str, pieces: Sequence[bytes]) -> str:
 def is_table(path: Path, head: Sequence[str]) -> bool:
     """Say whether a file is a table of such lines, each of a point."""
     check_size(path)
-    with machine.opened(path):
-        lines = csv_lines([path], len(head), skip=0)
-        return next(lines, None) == list(head) and all(line[0].isdecimal() for line in lines)
+    lines = csv_lines([path], len(head), skip=0)
+    return next(lines, None) == list(head) and all(line[0].isdecimal() for line in lines)
 
 
 def csv_lines(paths: Sequence[Path], width: int, skip: int = 1) -> Iterator[list[str]]:
@@ -201,18 +198,17 @@ def csv_lines(paths: Sequence[Path], width: int, skip: int = 1) -> Iterator[list
         DamagedError: a line of another number of cells.
     """
     for path in paths:
-        with path.open(newline="", encoding="utf-8") as file:
-            for line in islice(csv.reader(file), skip, None):
-                if len(line) != width:
-                    raise DamagedError(f"{path.name} has a line of {len(line)} cells; expected {width}")
-                yield line
+        for line in islice(parsing.csv_lines(path), skip, None):
+            if len(line) != width:
+                raise DamagedError(f"{path.name} has a line of {len(line)} cells; expected {width}")
+            yield line
 
 
 def merged(pieces: Sequence[bytes], kept: Mapping[int, Sequence[Sequence[str]]]) -> bytes:
     """Return the lines of several pieces and of points kept from before, in the order of the points."""
     lines = [line for point in kept.values() for line in point]
     for piece in pieces:
-        lines += csv.reader(StringIO(piece.decode("utf-8"), newline=""))
+        lines += parsing.parse_csv(piece.decode("utf-8"), most=MOST_BYTES)
     return as_csv(sorted(lines, key=lambda line: int(line[0])))
 
 

@@ -31,7 +31,7 @@ SIZES = (
 )  # fmt: skip
 """What the seven numbers are, as config.json calls them; a vocabulary below 0 has an output layer of its own."""
 
-MOST_LAYERS = 10_000
+MOST_LAYERS, MOST_CONFIG = 10_000, 2**24
 
 LEADING = ("\u0120", "\u2581")
 """How byte-level tokenizers and SentencePiece write the space before a word."""
@@ -148,7 +148,7 @@ def config(folder: Path, key: str) -> dict[str, Any]:
     if not path.exists():
         raise UserError(f"{key}: {CONFIG} is not there; {EXPECTED}")
     try:
-        return safetensors.plain_json(machine.read(path), CONFIG)
+        return safetensors.plain_json(machine.read(path, MOST_CONFIG), CONFIG)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
         raise UserError(f"{key}: {CONFIG} cannot be read ({reason})") from error

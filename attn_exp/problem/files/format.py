@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, NamedTuple, NoReturn
 
 from attn_exp.arrays import Array
-from attn_exp.errors import brief
 
 MOST_BYTES = 2**31
 """The largest array that is read."""
@@ -51,18 +50,6 @@ def size_of(file: IO[bytes]) -> int:
     size = file.seek(0, 2)
     file.seek(0)
     return size
-
-
-def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON.
-
-    Raises:
-        ValueError: it names something twice; who reads it cannot know which is meant.
-    """
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        raise ValueError(f"it names {brief(next(name for name in names if names.count(name) > 1), 40)} twice")
-    return dict(pairs)
 
 
 @dataclass(frozen=True)

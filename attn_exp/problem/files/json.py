@@ -9,38 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine
-from attn_exp.errors import brief, first_line
-from attn_exp.problem.files.format import MOST_TEXT, TOKENS, Entry, Format, Held, no_array, once
+from attn_exp import parsing
+from attn_exp.errors import brief
+from attn_exp.problem.files.format import MOST_TEXT, TOKENS, Entry, Format, Held, no_array
+
+MOST_NAMES = 1_000_000
+"""As many words as the largest files of word vectors have."""
 
 
 def look(path: Path, said: str) -> Held:
     """Return the arrays of the file. An object of vectors alone, `{"she": [1, 2], ...}`, is one array with tokens."""
-    value = loaded(path)
+    value = parsing.read_json(path, MOST_TEXT, once=True)
     if isinstance(value, list):
         return Held({}, texts(value)) if texts(value) else Held({"": array_of_lists(value)})
     if not isinstance(value, Mapping):
         raise ValueError(f"it holds {brief(str(value), 40)}; expected arrays as lists of lists, by name or one alone")
     named = next((name for name in TOKENS if texts(value.get(name))), None)
     tokens = None if named is None else texts(value[named])
+    if len(value) > MOST_NAMES:
+        raise ValueError(f"it names {len(value):,} arrays; at most {MOST_NAMES:,} are read")
     arrays = {name: array_of_lists(item) for name, item in value.items() if isinstance(item, list) and name != named}
     if len(arrays) > 1 and len({entry.shape for entry in arrays.values() if len(entry.shape) == 1}) == 1:
         vectors = [item for name, item in value.items() if name in arrays]
         if all(len(entry.shape) == 1 for entry in arrays.values()):
             return Held(arrays | {"": array_of_lists(vectors)}, tuple(arrays))
     return Held(arrays, tokens)
-
-
-def loaded(path: Path) -> Any:
-    """Return what a file of JSON holds."""
-    try:
-        return json.loads(machine.read_text(path, MOST_TEXT), object_pairs_hook=once)
-    except RecursionError as error:
-        raise ValueError("it nests too deeply") from error
-    except UnicodeDecodeError as error:
-        raise ValueError("it is no UTF-8 text") from error
-    except ValueError as error:
-        raise ValueError(f"it is no JSON: {first_line(error)}") from error
 
 
 def texts(value: Any) -> tuple[str, ...] | None:
@@ -62,11 +55,13 @@ def fault(value: list[Any], depth: int = 4) -> str:
     """Return what keeps nested lists from being an array of numbers; nothing where they are one."""
     if not depth:
         return "lists nest too deeply for an array"
-    if not any(isinstance(item, list) for item in value):
-        wrong = next((item for item in value if isinstance(item, bool) or not isinstance(item, int | float)), None)
-        strange = wrong is not None or None in value
-        return f"it holds {brief(json.dumps(wrong), 40)}, which is not a number" if strange else ""
-    if not all(isinstance(item, list) for item in value):
+    kinds = set(map(type, value))
+    if list not in kinds:
+        if kinds <= {int, float}:
+            return ""
+        wrong = next(item for item in value if type(item) not in (int, float))
+        return f"it holds {brief(json.dumps(wrong), 40)}, which is not a number"
+    if kinds != {list}:
         return "it mixes lists and numbers"
     widths = sorted({len(item) for item in value})
     if len(widths) > 1:

@@ -6,7 +6,6 @@ twice. A model of several files comes with `model.safetensors.index.json`, which
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,21 +15,26 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import machine
+from attn_exp import machine, parsing
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, first_line, some
 from attn_exp.problem.files.format import Entry as Lazy
-from attn_exp.problem.files.format import Format, Held, once, size_of
+from attn_exp.problem.files.format import Format, Held, size_of
 
 SUFFIX, INDEX = ".safetensors", ".safetensors.index.json"
 MOST_HEADER = 100_000_000
 """The largest header that the format allows, in bytes."""
+
+MOST_TENSORS = 100_000
+"""More than any model has in one file; the largest models have some thousand in each of many."""
 
 TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "|b1", "U8": "|u1", "I8": "|i1",
     "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8",
 }  # fmt: skip
 """How NumPy reads each type of number; it has no bfloat16, whose halves of a float32 are read as whole numbers."""
+
+BYTES = {kind: np.dtype(name).itemsize for kind, name in TYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """How many bytes it takes on disk."""
-        return math.prod(self.shape) * np.dtype(TYPES[self.dtype]).itemsize
+        return math.prod(self.shape) * BYTES[self.dtype]
 
 
 def tensors(path: Path, key: str) -> dict[str, Tensor]:
@@ -73,7 +77,8 @@ def array(tensor: Tensor, rows: Sequence[int] | Array | None = None) -> Array:
     """
     dtype = np.dtype(TYPES[tensor.dtype])
     if tensor.nbytes:
-        mapped: Array = np.memmap(tensor.path, dtype, "r", tensor.start, tensor.shape).view(np.ndarray)
+        with machine.opened(tensor.path) as file:
+            mapped: Array = np.memmap(file, dtype, "r", tensor.start, tensor.shape).view(np.ndarray)
     else:  # nothing can be mapped
         mapped = np.empty(tensor.shape, dtype)
     if rows is not None:
@@ -100,6 +105,8 @@ def whole(path: Path) -> dict[str, Tensor]:
         header = file.read(length)
     if not header.startswith(b"{"):
         raise ValueError("its header does not begin with {: no safetensors file")
+    if header.count(b'"dtype"') > MOST_TENSORS:
+        raise ValueError(f"its header names more than {MOST_TENSORS:,} tensors")
     entries = plain_json(header, "its header")
     texts(entries.pop("__metadata__", {}), "__metadata__")
     return placed(path, {name: read_entry(name, entry) for name, entry in entries.items()}, 8 + length, size)
@@ -133,7 +140,7 @@ def read_entry(name: str, entry: Any) -> Entry:
     if not are_sizes(offsets) or len(offsets) != 2:
         raise ValueError(f"{brief(name)} has data_offsets {brief(str(offsets))}; expected two places")
     start, stop = offsets
-    size = math.prod(shape) * np.dtype(TYPES[kind]).itemsize
+    size = math.prod(shape) * BYTES[kind]
     if stop - start != size:
         takes = f"{kind} {brief(str(shape), 40)} takes {brief(str(size), 40)} bytes"
         raise ValueError(f"{brief(name)}: {takes}, and its data_offsets span {stop - start}")
@@ -169,9 +176,9 @@ def texts(value: Any, name: str) -> dict[str, str]:
 def plain_json(data: bytes, what: str) -> dict[str, Any]:
     """Return a JSON object whose names are there once each."""
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=once)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{what} is no JSON: {first_line(error)}") from error
+        value = parsing.parse_json(data, MOST_HEADER, once=True)
+    except ValueError as error:
+        raise ValueError(f"{what}{first_line(error).removeprefix('it')}") from error
     if not isinstance(value, dict):
         raise ValueError(f"{what} is no JSON object")
     return value

@@ -6,14 +6,12 @@ long as a whole run, and what is no number becomes a text there, without a word 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from functools import partial
-from io import StringIO
 from pathlib import Path
 
-from attn_exp import machine
-from attn_exp.errors import UserError, brief, first_line
+from attn_exp import machine, parsing
+from attn_exp.errors import UserError, brief
 from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held
 from attn_exp.problem.matrices import array
 
@@ -42,19 +40,13 @@ def look_at_txt(path: Path, said: str) -> Held:
 
 def read_text(path: Path) -> str:
     """Return a file of text; the mark that some programs begin one with is left out."""
-    try:
-        return machine.read_text(path, MOST_TEXT).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"it is no UTF-8 text: byte {error.object[error.start]:#x} at {error.start}") from error
+    return parsing.decoded(machine.read(path, MOST_TEXT)).removeprefix("\ufeff")
 
 
 def split_cells(content: str) -> list[list[str]]:
     """Return the cells of each line that has any."""
-    try:
-        reader = csv.reader(StringIO(content, newline=""), skipinitialspace=True)
-        return [row for row in reader if any(cell.strip() for cell in row)]
-    except csv.Error as error:
-        raise ValueError(first_line(error)) from error
+    rows = parsing.parse_csv(content, most=MOST_TEXT, no_blanks=True)
+    return [row for row in rows if any(cell.strip() for cell in row)]
 
 
 def table(rows: Sequence[Sequence[str]], said: str) -> Held:

@@ -19,9 +19,10 @@ from attn_exp import registry
 from attn_exp.arrays import Array
 from attn_exp.config.inputs import LEFT, PLAIN, Embeddings, Model, Projections
 from attn_exp.config.schema import Config
-from attn_exp.errors import UserError, brief, first_line, unknown
+from attn_exp.errors import UserError, brief, first_line, reason, unknown
 from attn_exp.problem.files import checkpoint as checkpoints
 from attn_exp.problem.files.checkpoint import TOKENIZER, Checkpoint, encode_text
+from attn_exp.problem.files.numpy_files import read_npy
 from attn_exp.problem.forward_pass import Pass
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models.model import Layer
@@ -217,9 +218,9 @@ def picture(path: str) -> Array:
     """Return patches `[n m]` or pixels `[c y x]` of a .npy file."""
     key = f"model.patches={brief(path)}"
     try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{key}: cannot be read ({first_line(error)}); expected a .npy file of numbers") from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf" or array.ndim not in (2, 3) or not array.size:
+        array = read_npy(Path(path))
+    except (OSError, ValueError, MemoryError) as error:
+        raise UserError(f"{key}: cannot be read ({reason(error)}); expected a .npy file of numbers") from error
+    if array.dtype.kind not in "iuf" or array.ndim not in (2, 3) or not array.size:
         raise UserError(f"{key}: expected patches [n,m] or pixels [c,y,x], as real numbers in a .npy file")
     return array

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 
-from attn_exp import machine
+from attn_exp import machine, parsing
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.boxes import NOT_GIVEN, plain
 from attn_exp.diagnosis.paper import Blank, Paper
-from attn_exp.errors import UserError, brief
+from attn_exp.errors import UserError, brief, first_line
 from attn_exp.report.numbers import decimal
 from attn_exp.runs.records import as_csv
 
@@ -75,9 +73,9 @@ def lines_of(text: str, name: str) -> list[list[str]]:
     first = text.lstrip().splitlines()[:1]
     mark = max(",;\t", key=lambda mark: sum(line.count(mark) for line in first))
     try:
-        lines = list(csv.reader(StringIO(text, newline=None), delimiter=mark))
-    except csv.Error as error:
-        raise UserError(f"{name}: not a table ({error})") from error
+        lines = parsing.parse_csv(text.replace("\r\n", "\n").replace("\r", "\n"), mark)
+    except ValueError as error:
+        raise UserError(f"{name}: {first_line(error).removeprefix('it ')}") from error
     return [[cell.strip() for cell in line] for line in lines]
 
 

@@ -5,7 +5,6 @@ A key is the settings that give a student's numbers, and what was asked of them.
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import re
@@ -15,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from attn_exp import drafts, machine
+from attn_exp import drafts, machine, parsing
 from attn_exp.config.choices import group_names
 from attn_exp.config.compose import values
 from attn_exp.config.schema import Config, read_config
@@ -215,8 +214,8 @@ def class_names(path: Path) -> tuple[str, ...]:
     """
     try:
         lines = machine.read_text(path).lstrip("\ufeff").splitlines()
-        cells = [(next(csv.reader([re.sub("[;\t]", ",", line)]), None) or [""])[0] for line in lines]
-    except (OSError, ValueError, csv.Error) as error:
+        cells = [((parsing.parse_csv(re.sub("[;\t]", ",", line)) or [[]])[0] or [""])[0] for line in lines]
+    except (OSError, ValueError) as error:
         raise UserError(f"names={path}: cannot be read ({reason(error)})") from error
     names = [name for name in (" ".join(cell.split()) for cell in cells) if name]
     if names and names[0].lower() in ("name", "names", "student", "students"):

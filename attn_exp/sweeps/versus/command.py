@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +55,7 @@ def side_by_side(first: Path, second: Path) -> Versus:
             return two_sweeps.versus(side(first), side(second))
         except UserError:
             raise
-        except (OSError, ValueError, csv.Error) as error:  # which of the two is damaged, its name says
+        except (OSError, ValueError) as error:  # which of the two is damaged, its name says
             raise UserError(f"{first}, {second}: their parts cannot be read ({first_line(error)})") from error
     return two_runs.versus(names, store.load(first), store.load(second))
 

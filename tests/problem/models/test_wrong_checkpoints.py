@@ -167,7 +167,7 @@ FILES = {
     "a config of no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json is no JSON"),
     "a config that says it twice": (
         lambda folder: (folder / "config.json").write_text('{"model_type": "bert", "model_type": "gpt2"}'),
-        "config.json cannot be read (it names model_type twice)",
+        "config.json cannot be read (config.json names model_type twice)",
     ),
     "a config that is a folder": (
         lambda folder: ((folder / "config.json").unlink(), (folder / "config.json").mkdir()),

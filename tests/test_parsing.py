@@ -1,0 +1,209 @@
+"""JSON and tables from others: whatever they hold, they are read or refused at once, and in little memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_exp import own_code, parsing
+from attn_exp.diagnosis import boxes
+from attn_exp.errors import UserError
+from attn_exp.problem import input_files, models
+from attn_exp.problem.files import numpy_files, safetensors
+from attn_exp.runs import stored_arrays
+from attn_exp.runs.trust import DamagedError
+from tests import ROOT
+
+SWELLING = {
+    "lists": b"[" + b"[]," * 400_000 + b"1]",
+    "objects": b"[" + b'{"":0},' * 170_000 + b"1]",
+    "objects in objects": b"[" + b'{"a":{"a":{"a":1}}},' * 60_000 + b"1]",
+    "one letter of four bytes": '["\N{GRINNING FACE}'.encode() + b"1" * 2**21 + b'"]',
+}
+
+
+@pytest.mark.parametrize("data", SWELLING.values(), ids=SWELLING)
+def test_a_text_that_swells_is_refused_before_it_is_parsed(data: bytes) -> None:
+    with pytest.raises(ValueError, match="MiB of memory, and 8 are allowed"):
+        parsing.parse_json(data, 2**20)
+
+
+def test_a_table_of_nothing_but_cells_is_refused() -> None:
+    with pytest.raises(ValueError, match="MiB of memory"):
+        parsing.parse_csv("12," * 200_000, most=2**20)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"[" * 100_000, "nests too deeply"),
+        (b'{"a":' * 100_000, "nests too deeply"),
+        (b'{"a": 1, "b": 2, "a": 3}', "names a twice"),
+        (b"\xe9", "no UTF-8 text: byte 0xe9 at 0"),
+        (b"", "no JSON: Expecting value"),
+        (b"[" + b"9" * 5000 + b"]", "4300 digits"),
+    ],
+    ids=["lists", "objects", "twice", "bytes", "nothing", "digits"],
+)
+def test_what_is_no_json_is_one_line(data: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        parsing.parse_json(data, once=True)
+    assert "\n" not in str(error.value)
+
+
+def test_many_names_take_no_longer_each_than_few() -> None:
+    names = [f'"a{number}":0' for number in range(150_000)]
+    start = time.process_time()
+    with pytest.raises(ValueError, match="names a7 twice"):
+        parsing.parse_json(f"{{{','.join([*names, names[7]])}}}".encode(), once=True)
+    assert time.process_time() - start < 3
+
+
+def test_a_header_of_a_hundred_thousand_tensors_and_one_is_refused_at_once(tmp_path: Path) -> None:
+    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    header = json.dumps({f"a{number}": entry for number in range(safetensors.MOST_TENSORS + 1)}).encode()
+    (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(UserError, match="its header names more than 100,000 tensors"):
+        safetensors.tensors(tmp_path / "w.safetensors", "w")
+
+
+def npy(descr: str, shape: str, body: bytes = b"", fortran: bool = False) -> bytes:
+    """Return the bytes of a NumPy file with this header, true or not."""
+    text = f"{{'descr': {descr!r}, 'fortran_order': {fortran}, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
+
+
+LYING = {
+    "a tera": npy("<f8", "(1000000000000,)"),
+    "more than an index": npy("<f8", f"({10**30},)"),
+    "more digits than Python writes": npy("<f8", f"({'9' * 4200}, {'9' * 4200})"),
+    "nothing times more than an index": npy("<f8", f"(0, {10**30})"),
+    "an archive": b"PK\3\4",
+    "an archive's mark alone": b"PK",
+    "nothing": b"",
+    "objects": npy("|O", "(1,)", b"12345678"),
+    "cut off": npy("<f8", "(2, 2)", bytes(31)),
+    "bytes over": npy("<f8", "(2, 2)", bytes(33)),
+    "below nothing": npy("<f8", "(-1,)"),
+    "texts of no letters": npy("<U0", f"({10**12},)"),
+    "a number for a shape": npy("<f8", "4"),
+    "structures": npy("|V8", "(1,)", bytes(8)),
+}
+
+
+@pytest.mark.parametrize("content", LYING.values(), ids=LYING)
+def test_a_numpy_file_that_lies_is_one_line_wherever_it_is_read(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(content)
+    for reader in (lambda: models.picture(str(path)), lambda: boxes.read_cells(path, "answer.weights")):
+        with pytest.raises(UserError) as error:
+            reader()
+        assert "\n" not in str(error.value)
+        assert len(str(error.value)) < 400 + len(str(path))
+
+
+def test_columns_first_and_texts_are_told_apart(tmp_path: Path) -> None:
+    matrix = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    np.save(tmp_path / "a.npy", matrix)
+    assert np.array_equal(models.picture(str(tmp_path / "a.npy")), matrix)
+    assert np.array_equal(boxes.read_cells(tmp_path / "a.npy", "answer.weights").values, matrix)
+    np.save(tmp_path / "b.npy", np.array([["a"]]))
+    for reader in (lambda: models.picture(str(tmp_path / "b.npy")), lambda: boxes.read_cells(tmp_path / "b.npy", "a")):
+        with pytest.raises(UserError, match="real numbers"):
+            reader()
+
+
+def test_arrays_of_a_run_are_read_as_numpy_reads_them(tmp_path: Path) -> None:
+    stream = np.random.default_rng(0)
+    given: dict[str, Any] = {
+        "x": stream.normal(size=(3, 4)), "v/turned": stream.normal(size=(3, 4)).T, "half": np.array([1, 2], np.float16),
+        "tokens": np.array(["she", "sat"]), "none": np.empty((0, 3)), "past": np.array(2), "mask": np.array([True]),
+    }  # fmt: skip
+    np.savez(tmp_path / "results.npz", **given)
+    read = stored_arrays.load_arrays(tmp_path / "results.npz")
+    with np.load(tmp_path / "results.npz") as right:
+        assert read.keys() == set(right.files)
+        for name, array in right.items():
+            assert np.array_equal(read[name], array)
+            assert (read[name].dtype, read[name].strides) == (array.dtype, array.strides)
+
+
+def test_an_archive_that_unpacks_without_end_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("tokens.npy", "w") as member:
+        member.write(npy("<U100", "(750000,)"))
+        for _ in range(300):
+            member.write(b"a\0\0\0" * 250_000)
+    with pytest.raises(ValueError, match="bytes that unpack to 300,000,"):
+        numpy_files.look_into_archive(path, "a")
+    np.savez(path, tokens=np.full(2**19, "a" * 40))
+    with pytest.raises(ValueError, match="more than 67,108,864 bytes of text"):
+        numpy_files.look_into_archive(path, "a")
+
+
+@pytest.mark.parametrize("count", [30_000, 70_000], ids=["the usual record", "that of large archives"])
+def test_an_archive_of_far_too_many_members_is_refused_unread(count: int, tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for number in range(count):
+            archive.writestr(zipfile.ZipInfo(f"a long name of no array, number {number:060}"), b"")
+    (tmp_path / "a.npz").write_bytes(stream.getvalue())
+    with pytest.raises(ValueError, match="more than 10,000 arrays, or names without end"):
+        numpy_files.look_into_archive(tmp_path / "a.npz", "a")
+
+
+def test_arrays_that_share_their_bytes_are_no_run(tmp_path: Path) -> None:
+    """A member may begin where another does: a thousand of them take the place of one."""
+    path = tmp_path / "results.npz"
+    np.savez(path, x=np.zeros(4096))
+    data = path.read_bytes()
+    start = data.index(b"PK\1\2")
+    end = data.index(b"PK\5\6")
+    entry = data[start:end]
+    many = b"".join(entry.replace(b"x.npy", f"{chr(number)}.npy".encode()) for number in range(65, 91))
+    tail = bytearray(data[end:])
+    tail[8:12], tail[12:16] = (26).to_bytes(2, "little") * 2, len(many).to_bytes(4, "little")
+    path.write_bytes(data[:start] + many + bytes(tail))
+    with pytest.raises(DamagedError, match=r"results.npz: "):
+        stored_arrays.load_arrays(path)
+
+
+def test_a_pipe_is_waited_for_nowhere(tmp_path: Path) -> None:
+    """It is no file of code, of patches, of numbers, and none that a run has recorded; nobody writes into it."""
+    pipe = tmp_path / "mine.py"
+    os.mkfifo(pipe)
+    (tmp_path / "other.py").write_text("import mine\n")
+    assert own_code.fingerprint(pipe) == own_code.fingerprint_of_function(f"{pipe}:f") == ""
+    assert own_code.fingerprint(tmp_path / "other.py")
+    assert input_files.fingerprint(str(pipe)) == ""
+    for given in (pipe, Path("/dev/zero")):
+        for reader in (models.picture, lambda path: boxes.read_cells(path, "answer.weights")):
+            with pytest.raises(UserError, match="no regular file"):
+                reader(str(given))
+        with pytest.raises(OSError, match="no regular file"):
+            stored_arrays.load_arrays(given)
+        assert own_code.fingerprint(given) == ""
+
+
+def test_a_header_takes_no_more_than_a_gibibyte(tmp_path: Path) -> None:
+    header = b'{"a":[' + b"[]," * 16_000_000
+    (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    done = subprocess.run(
+        [sys.executable, "-m", "attn_exp", "projections=file", "projections.file=w.safetensors", "report=none"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}, timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "MiB of memory" in done.stderr
