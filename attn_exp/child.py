@@ -22,6 +22,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, NoReturn
 
+from attn_exp import system
 from attn_exp.errors import UserError, count_of, first_line
 
 Tell = Callable[[str], None]
@@ -147,13 +148,7 @@ class Child:
 
     def kill(self) -> None:
         """End the child and what it started, at once."""
-        try:
-            if hasattr(os, "killpg"):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            else:
-                self.process.kill()
-        except OSError:  # all have ended
-            return
+        system.end_at_once(self.process.pid, group=True)
 
     def __enter__(self) -> Child:
         return self

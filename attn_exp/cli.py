@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from attn_exp import stopping
+from attn_exp import stopping, system
 from attn_exp.errors import UserError, brief, printable, unknown
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def main() -> None:
         sys.argv[0] = "python -m attn_exp"
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal without these letters gets their numbers
+            stream.reconfigure(errors=system.IN_OTHER_LETTERS)
     os.environ.setdefault(*SHORT_SPIN)
     gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
     try:

@@ -6,8 +6,10 @@ what stands here and need not know on which of them it runs.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
+import re
 import stat
 import sys
 import time
@@ -27,7 +29,7 @@ AS_IT_IS = getattr(os, "O_BINARY", 0)
 """The flag that keeps Windows from changing the ends of lines."""
 
 PARENT_DEATH_SIGNAL, KILL = 1, 9
-"""PR_SET_PDEATHSIG of prctl(2), and the number of SIGKILL on Linux."""
+"""PR_SET_PDEATHSIG of prctl(2), and the number of SIGKILL, the same on Linux and macOS."""
 
 PATIENCE = (0.01, 0.03, 0.1, 0.3)
 """Seconds between attempts to replace a file that another program holds open, as a search for viruses does."""
@@ -40,8 +42,45 @@ MOST_ABOUT = 4096
 """Bytes that are read of what the holder of a lock says of itself."""
 
 
+IN_OTHER_LETTERS = "attn_exp.in_other_letters"
+"""How a stream that has not all letters is told to handle the others: as `in_other_letters` does."""
+
+OTHER_LETTERS = {
+    "−": "-", "–": "-", "—": "-", "…": "...", "′": "'", "‘": "'", "’": "'", "“": "'", "”": "'", "×": "x", "·": ".",
+    "±": "+-", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "≠": "!=", "∞": "inf", "√": "sqrt", "Δ": "delta ",
+    "█": "#", "▒": "+", "∑": "sum", "µ": "u", "°": " deg", "ᵀ": "^T", "✗": "x",
+}  # fmt: skip
+"""What stands for a letter where a terminal has none such, as on Windows where a text goes to a file or a pipe."""
+
+
+DEVICES = {"con", "prn", "aux", "nul", "conin$", "conout$"} | {
+    f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³"
+}
+"""Names of Windows that open a device, whatever ending they have; in capitals too."""
+
+NOWHERE = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
+"""Letters that no file of Windows has in its name."""
+
+
 class HeldError(Exception):
     """A file is locked by another process, which wrote this text into it."""
+
+
+def in_other_letters(error: UnicodeError) -> tuple[str, int]:
+    """Return what is written in place of letters that a stream does not have: others, or their numbers as in JSON."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(OTHER_LETTERS.get(letter) or numbered(letter) for letter in letters), error.end
+
+
+def numbered(letter: str) -> str:
+    """Return a letter as JSON writes it in ASCII."""
+    halves = letter.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{int.from_bytes(halves[at : at + 2]):04x}" for at in range(0, len(halves), 2))
+
+
+codecs.register_error(IN_OTHER_LETTERS, in_other_letters)
 
 
 def usable_cores() -> int:
@@ -65,6 +104,33 @@ def keep_off(processor: int, thread: int) -> bool:
         os.sched_setaffinity(thread, os.sched_getaffinity(0) - {processor})
         return True
     return False
+
+
+def trouble(name: str) -> str:
+    """Say why a file or folder of this name cannot be on every system; nothing where it can.
+
+    Folders are carried from one system to another, so a name that we give is one for all of them.
+    """
+    if name.partition(".")[0].rstrip(" ").casefold() in DEVICES:
+        return "Windows keeps this name for a device"
+    if found := NOWHERE.search(name):
+        return f"Windows has no {found[0]!r} in names"
+    return "Windows drops dots and spaces from the end of a name" if name != name.rstrip(". ") else ""
+
+
+def as_one(name: str) -> str:
+    """Return what is equal for names that are one file on some systems: in other capitals, or accents written apart."""
+    import unicodedata  # noqa: PLC0415 - a run asks it not
+
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
+
+
+def one_with(path: Path) -> str | None:
+    """Return the name of what lies beside a path, and would be one with it on another system; None for most."""
+    name = as_one(path.name)
+    with suppress(OSError):
+        return next((there for there in os.listdir(path.parent) if there != path.name and as_one(there) == name), None)
+    return None
 
 
 def open_new(path: Path) -> int:
@@ -227,6 +293,7 @@ def held_by_sqlite(path: Path, further: int) -> Iterator[Callable[[str], None]]:
         os.close(descriptor)
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
+        connection.execute("PRAGMA journal_mode=OFF")  # else a second file lies beside it
         connection.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:
         connection.close()
@@ -308,12 +375,24 @@ def end_after(parent: Any) -> NoReturn:
     os._exit(1)
 
 
-def end_at_once(process: Any) -> None:
-    """End a worker process without asking it."""
-    with suppress(AttributeError):  # where there is no such signal, to terminate does the same
-        process.kill()
-        return
-    process.terminate()
+def end_at_once(number: int, *, group: bool = False) -> None:
+    """End a process by its number without asking it, or with all that it started, where it leads a group of its own.
+
+    Windows has no groups that end together: there the process alone ends.
+    """
+    with suppress(OSError):  # it has ended
+        if group and hasattr(os, "killpg"):
+            os.killpg(number, KILL)
+        else:
+            os.kill(number, KILL)  # Windows ends it whatever the number of the signal
+
+
+def at_fork(*, before: Callable[[], object] | None = None, after: Callable[[], object]) -> None:
+    """Let a function be called before this process forks, and one in each child; where nothing forks, never."""
+    if hasattr(os, "register_at_fork"):
+        if before is not None:
+            os.register_at_fork(before=before)
+        os.register_at_fork(after_in_child=after)
 
 
 def ending_signals() -> tuple[int, ...]:

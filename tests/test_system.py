@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from attn_exp import drafts, machine, system
+from attn_exp.runs.classroom.sheets import file_names
 from tests import ROOT
+from tests.refusal import refused
 
 HOLD = """
 import sys
@@ -146,3 +149,58 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
         process.kill()
         assert process.stdout.read() == ""  # it ends when no worker holds the other end
     assert len(workers) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["aux", "AUX.csv", "con .txt", "com1", "LPT9.html", "nul", "a:b", "a?", "a|b", "a.", "a ", "a\\b", "COM¹"]
+)
+def test_a_name_that_cannot_be_everywhere_has_trouble(name: str) -> None:
+    assert "Windows" in system.trouble(name)
+
+
+@pytest.mark.parametrize("name", ["auxiliary", "com10", "con-1", "nul2", "a.b", "a b", ".hidden", "Jörg", "com", "ρ=1"])
+def test_a_harmless_name_has_none(name: str) -> None:
+    assert not system.trouble(name)
+
+
+@pytest.mark.parametrize(("one", "other"), [("Anna", "anna"), ("straße", "STRASSE"), ("\u00e9", "E\u0301")])
+def test_names_that_some_disks_take_for_one(one: str, other: str, tmp_path: Path) -> None:
+    (tmp_path / one).touch()
+    assert system.one_with(tmp_path / other) == one
+    assert system.one_with(tmp_path / one) is None
+    assert system.one_with(tmp_path / "no" / one) is None
+
+
+def test_names_that_we_give_can_be_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert file_names(["aux", "Anna", "anna", "Con.", "nul"]) == ["aux-2", "Anna", "anna-2", "Con-2", "nul-2"]
+    sweep = ("-m", "seed=0,1", "report=none", "sweep.engine=serial")
+    said = refused([*sweep, "sweep.name=aux.1"], monkeypatch, capsys)
+    assert said == (
+        "attn_exp: error: sweep.name=aux.1: expected another name, as Windows keeps this name for a device\n"
+    )
+    (tmp_path / "outputs" / "sweeps" / "Mine").mkdir(parents=True)
+    said = refused([*sweep, "sweep.name=mine"], monkeypatch, capsys)
+    assert "outputs/sweeps/Mine is the same folder on Windows and macOS" in said
+    assert "Windows keeps this name" in refused(["new", "con"], monkeypatch, capsys)
+    (tmp_path / "mine" / "experiment").mkdir(parents=True)
+    (tmp_path / "mine" / "experiment" / "Note.yaml").touch()
+    assert "Note.yaml is the same file" in refused(["new", "note"], monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "cp437", "utf-8", "utf-16"])
+def test_any_letter_is_written_to_any_terminal(encoding: str) -> None:
+    """And what JSON holds stays JSON."""
+    text = json.dumps(
+        {"−1 × é 😀 █▒· Δ √": ["“x”", "\udc80".encode("utf-8", "backslashreplace").decode()]}, ensure_ascii=False
+    )
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors=system.IN_OTHER_LETTERS)
+    stream.write(text)
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    shown = stream.buffer.getvalue().decode(encoding)
+    (name,) = json.loads(shown)
+    assert name.startswith("-1 " if encoding in ("cp1252", "ascii", "cp437") else "−1 ")
+    assert "é 😀" in name

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from attn_exp import drafts, machine
+from attn_exp import drafts, machine, system
 from attn_exp.config.choices import choices
 from attn_exp.errors import UserError, brief
 
@@ -75,6 +75,8 @@ def write(words: Sequence[str]) -> str:
     command = f"python -m attn_exp {OPTION} {shlex.quote(str(folder))} experiment={name}"
     text = TEMPLATE.format(command=command, name=name)
     place = folder / "experiment" / f"{name}.yaml"
+    if other := system.one_with(place):
+        raise UserError(f"{place}: {other} is the same file on Windows and macOS; choose another name")
     if os.path.lexists(folder) and not folder.is_dir():
         raise UserError(f"{place}: cannot be written ({folder} is no folder)")
     try:
@@ -102,7 +104,7 @@ def read_place(words: Sequence[str]) -> tuple[Path, str]:
         del plain[place : place + 2]
     if len(plain) != 1 or plain[0].startswith("-"):
         raise UserError(f"attn-exp new {brief(' '.join(words))}: expected attn-exp {USAGE}")
-    before, slash, name = plain[0].removesuffix(".yaml").rpartition("/")
+    before, slash, name = plain[0].replace(os.sep, "/").removesuffix(".yaml").rpartition("/")
     if slash and folder != FOLDER:
         raise UserError(f"attn-exp new {brief(' '.join(words))}: name one folder, before the name or after {OPTION}")
     check_name(name)
@@ -113,5 +115,7 @@ def check_name(name: str) -> None:
     """Refuse a name that could not be chosen as `experiment=NAME`."""
     if not NAME.fullmatch(name) or name.lower() in NO_NAMES:
         raise UserError(f"attn-exp new {brief(name)!r}: expected a name of letters, digits and _, such as my_notebook")
+    if why := system.trouble(name):
+        raise UserError(f"attn-exp new {name}: choose another name, as {why}")
     if name in choices("experiment"):
         raise UserError(f"attn-exp new {name}: this name is a preset of the project's own; choose another")

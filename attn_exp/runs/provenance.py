@@ -71,7 +71,9 @@ def ask_git(checkout: Path = HERE.parent) -> Git | nullcontext[None]:
     if not (checkout / "pyproject.toml").is_file():
         return nullcontext()
     try:
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", errors="replace"
+        )
     except OSError:
         return nullcontext()
 

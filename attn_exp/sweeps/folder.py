@@ -25,8 +25,13 @@ def made_folder(folder: Path) -> Iterator[None]:
     Where the block ends with a mistake of the user before it wrote anything, what was made is taken away again.
 
     Raises:
+        UserError: a folder is there whose name differs in capitals alone.
         OSError: a link or a file is in the way, or a folder cannot be made.
     """
+    if other := system.one_with(folder):
+        raise UserError(
+            f"{folder}: {folder.parent / other} is the same folder on Windows and macOS; choose another name"
+        )
     missing = [path for path in (folder / "parts", folder, *folder.parents) if not path.exists()]
     folder.parent.parent.mkdir(parents=True, exist_ok=True)
     for path in (folder.parent, folder, folder / "parts"):

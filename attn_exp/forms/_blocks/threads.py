@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import _thread
 import multiprocessing
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -82,8 +81,7 @@ class Holder:
 HOLDER = Holder()
 """It mirrors a setting that the BLAS itself keeps per process, and so is one per process."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=HOLDER.forked)
+system.at_fork(after=HOLDER.forked)
 
 
 @contextmanager
@@ -167,8 +165,7 @@ def borrowed() -> Helper | None:
     return None
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=dismiss, after_in_child=IDLE.clear)
+system.at_fork(before=dismiss, after=IDLE.clear)
 
 
 def together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:

@@ -91,7 +91,8 @@ class Pool:
 
     def close(self) -> None:
         for worker in self.workers:
-            system.end_at_once(worker.process)
+            if worker.process.pid is not None and worker.process.is_alive():
+                system.end_at_once(worker.process.pid)
         for worker in self.workers:
             worker.process.join()
             worker.pipe.close()
