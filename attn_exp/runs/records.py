@@ -1,8 +1,12 @@
-"""Tables of plain records on disk: CSV files whose columns are the fields of a frozen dataclass."""
+"""Tables on disk as CSV: the one place that writes cells, and takes texts out of them again.
+
+A table of records has the fields of a frozen dataclass for columns.
+"""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, fields
 from io import StringIO
@@ -18,6 +22,10 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A text that starts with one of these could run as a formula in a spreadsheet; it is written after an apostrophe."""
 
 
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf|nan", re.IGNORECASE)
+"""A text that is a number."""
+
+
 def written(schema: type, records: Iterable[Any]) -> str:
     """Return the records as CSV: one line each, numbers with every digit that tells them apart, nothing where None."""
     names = [field.name for field in fields(schema)]
@@ -25,7 +33,10 @@ def written(schema: type, records: Iterable[Any]) -> str:
 
 
 def as_csv(lines: Sequence[Sequence[str]]) -> str:
-    """Return lines of cells as CSV; a cell that holds a carriage return is quoted, or it would end its line."""
+    """Return lines of cells as CSV: each cell is a plain word of the program's own, or what `cell` or `label` gives.
+
+    A cell that holds a carriage return is quoted, or it would end its line.
+    """
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     if "\r" not in text.getvalue():
@@ -48,6 +59,21 @@ def cell(value: Any) -> str:
     if isinstance(value, str):
         return f"'{value}" if value.startswith(("'", *FORMULA)) else value
     return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def label(text: str) -> str:
+    """Write a text that may be a number: a number as it is, which no spreadsheet runs, any other as `cell` does."""
+    return text if NUMBER.fullmatch(text) else cell(text)
+
+
+def text_of(cell: str) -> str:
+    """Return the text that a cell holds, without the apostrophe that keeps a spreadsheet from running it."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(("'", *FORMULA)) else cell
+
+
+def texts(line: list[str]) -> list[str]:
+    """Return what the cells of a line hold; most lines have no apostrophe, which costs nothing to see."""
+    return [text_of(cell) for cell in line] if "'" in "".join(line) else line
 
 
 def parsed(schema: type, text: str) -> tuple[Any, ...]:
@@ -77,5 +103,5 @@ def value(text: str, kind: Any) -> Any:
     if bool in kinds and text in ("true", "false"):
         return text == "true"
     if str in kinds:
-        return text[1:] if text.startswith("'") else text
+        return text_of(text)
     return int(text) if int in kinds else float(text)

@@ -107,14 +107,19 @@ def write_answers(folder: Path, summary: Summary) -> None:
     """Write the tables of effects and of shares: in full digits as CSV, rounded in each form that papers want."""
     spread = percentiles_table(summary.answers.cube)
     if spread.lines:
-        drafts.write(folder / f"{spread.name}.csv", records.as_csv([spread.head, *spread.lines]).encode())
+        drafts.write(folder / f"{spread.name}.csv", as_table(spread.head, spread.lines))
     numbers = {"effects": (EFFECT, effect_records(summary.answers)), "shares": (SHARE, share_records(summary.answers))}
     for name, (head, lines) in numbers.items():
         cells = [["" if cell != cell else str(cell) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
-        drafts.write(folder / f"{name}.csv", records.as_csv([head, *cells]).encode())
+        drafts.write(folder / f"{name}.csv", as_table(head, cells))
     for table in (effects_table(summary.answers), shares_table(summary.answers)):
         for ending, form in papers.FORMS.items():
             drafts.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
+
+
+def as_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> bytes:
+    """Return a table of numbers and texts as CSV."""
+    return drafts.as_bytes(records.as_csv([head, *(list(map(records.label, line)) for line in lines)]))
 
 
 def collect(words: Sequence[str]) -> str:

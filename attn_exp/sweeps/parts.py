@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from attn_exp import drafts, machine, parsing, system
+from attn_exp.runs.records import texts
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps import parquet
 from attn_exp.sweeps.answers.cube import OK
@@ -114,7 +115,15 @@ class Shelf:
                 part.path.unlink()
 
     def lines(self, parts: Sequence[Part]) -> Iterator[list[str]]:
-        """Yield the lines of parts, a part at a time.
+        """Yield what the lines of parts say, a part at a time.
+
+        Raises:
+            DamagedError: a part cannot be read.
+        """
+        return map(texts, self.cells(parts))
+
+    def cells(self, parts: Sequence[Part]) -> Iterator[list[str]]:
+        """Yield the lines of parts as they are written, texts after an apostrophe where a spreadsheet could run them.
 
         Raises:
             DamagedError: a part cannot be read.
@@ -126,7 +135,7 @@ class Shelf:
         """Return the lines of the points of a part that did not fail."""
         status = self.head.index("status")
         kept: dict[int, list[list[str]]] = {}
-        for line in self.lines([part]):
+        for line in self.cells([part]):
             if line[status] == OK:
                 kept.setdefault(int(line[0]), []).append(line)
         return kept
@@ -138,7 +147,7 @@ class Shelf:
             if self.shown == len(self.head):
                 yield machine.read(part.path, MOST_BYTES).partition(b"\n")[2]
             else:
-                yield as_csv([line[: self.shown] for line in self.lines([part])])
+                yield as_csv([line[: self.shown] for line in self.cells([part])])
 
 
 def parts_in(folder: Path, suffix: str) -> Iterator[Part]:

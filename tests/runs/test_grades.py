@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from attn_exp.diagnosis.paper import Paper
 from attn_exp.diagnosis.worksheet import Sheet
 from attn_exp.errors import UserError
 from attn_exp.report import worksheet
-from attn_exp.runs.classroom import answers, grades
+from attn_exp.runs import records
+from attn_exp.runs.classroom import answers, grades, sheets
 from attn_exp.runs.classroom.grades import grade_answers
 from attn_exp.runs.classroom.sheets import class_names, file_names, write_sheets
 from tests.report.browser import need_chromium
@@ -242,3 +244,23 @@ def test_students_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for name in reversed(names):
         (tmp_path / f"{name}.csv").touch()
     assert [path.stem for path in grades.files_of(tmp_path, ".csv")] == names
+
+
+FORMULAS = ("=1+1", "@SUM(A1)", "-", "+cmd|' /C calc'!A0", "'quoted", "-2")
+
+
+def test_no_name_file_or_token_is_a_formula_to_a_spreadsheet(home: Path) -> None:
+    Path("class.csv").write_text("".join(f'"{name}"\n' for name in FORMULAS))
+    tokens = ",".join(f'"{token}"' for token in FORMULAS[:3])
+    words = ["embeddings=random", f"embeddings.tokens=[{tokens}]", "embeddings.d_model=2", "variant=[matrix]"]
+    write_sheets([*words, "stages=[weights]", "names=class.csv", "to=class"])
+    for path in Path("class/answers").iterdir():
+        key = sheets.read_key(Path("class/key") / f"{path.stem}.json")
+        path.write_text(answers.blank_or_filled(key.paper(sheets.composer(typed=False)), filled=True))
+        with path.open(newline="") as file:
+            cells = [cell for line in csv.reader(file) for cell in line if cell.startswith(records.FORMULA)]
+        assert not cells
+    Path("class/answers/=2+2.csv").write_text("another table")
+    graded = result("class/answers", "class/key")
+    assert {line["student"] for line in graded} == {records.cell(name) for name in ("=2+2", *FORMULAS)}
+    assert sorted(line["points"] for line in graded) == ["", *["9"] * len(FORMULAS)]

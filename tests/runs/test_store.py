@@ -9,11 +9,14 @@ import math
 import os
 import zipfile
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat
@@ -246,6 +249,15 @@ def test_records_read_back_exactly() -> None:
 def test_no_cell_is_a_formula_to_a_spreadsheet() -> None:
     lines = list(csv.reader(records.written(Cells, HARD).splitlines()))
     assert lines[1][0] == "'=1+1"
+
+
+@given(st.text(st.sampled_from("=+-@\t\r'a1., \n\"")))
+def test_a_text_is_no_formula_as_a_cell_and_reads_back_as_it_was(text: str) -> None:
+    assert records.text_of(records.cell(text)) == text
+    for cell in (records.cell(text), records.label(text)):
+        assert not cell.startswith(records.FORMULA) or float(cell) == float(text)
+    (line,) = csv.reader(StringIO(records.as_csv([[records.cell(text), "1"]]), newline=""))
+    assert records.texts(line) == [text, "1"]
 
 
 def test_hostile_tokens_are_only_data(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import attn_exp
 from attn_exp.errors import UserError
+from attn_exp.runs.records import FORMULA
 from attn_exp.sweeps.swept import Swept
 
 WORDS = ("head=1,2", "seed=range(0,6)")
@@ -87,3 +88,19 @@ def test_a_notebook_sees_the_answers_and_the_means(swept: Swept) -> None:
     assert swept.sentences[0] in page
     assert "multi_head" in page
     assert str(swept).endswith("s.")
+
+
+def test_texts_that_a_spreadsheet_could_run_come_back_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    titles = ["=1+1", "-", "@a", "'b", "-2"]
+    words = ["title=" + ",".join(f'"{title}"' for title in titles), "seed=0,1", "variant=[matrix]", "report=tables"]
+    swept = attn_exp.sweep(*words, "sweep.engine=serial")
+    assert list(swept.table["title"][::2]) == titles
+    cube = swept.summary.answers.cube
+    assert cube is not None and set(titles) <= {level for levels in cube.levels for level in levels}
+    for path in swept.folder.glob("*.csv"):
+        with path.open(newline="") as file:
+            cells = [cell for line in csv.reader(file) for cell in line if cell.startswith(FORMULA)]
+        assert all(float(cell) <= 0 for cell in cells), path

@@ -139,14 +139,15 @@
 
   /** answers.csv as the command reads it. */
   function csv() {
-    const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+    const safe = (text) => (/^['=+\-@\t\r]/.test(text) && !/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?$/i.test(text) ? `'${text}` : text);
+    const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
     const lines = [];
     for (const table of document.querySelectorAll(".box table")) {
       lines.push([table.caption.textContent, ...Array.from(table.tHead.rows[0].cells).slice(1).map((cell) => cell.textContent)]);
       for (const row of table.tBodies[0].rows) lines.push([row.cells[0].textContent, ...Array.from(row.querySelectorAll("input"), (input) => input.value.trim())]);
       lines.push([]);
     }
-    return lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n";
+    return lines.map((line) => line.map(safe).map(quoted).join(",")).join("\n") + "\n";
   }
   document.getElementById("save").addEventListener("click", () => {
     const link = document.createElement("a");

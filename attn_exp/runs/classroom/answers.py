@@ -16,7 +16,7 @@ from attn_exp.diagnosis.boxes import NOT_GIVEN, plain
 from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.errors import UserError, brief, first_line
 from attn_exp.report.numbers import decimal
-from attn_exp.runs.records import as_csv
+from attn_exp.runs import records
 
 MOST_BYTES, MOST_CELL = 200_000, 40
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
@@ -39,13 +39,12 @@ def blank_or_filled(paper: Paper, filled: bool = False) -> str:
     lines: list[list[str]] = []
     for blank, head, corner, rows, columns in blocks(paper):
         matrix = blank.right[head].T if paper.turned else blank.right[head]
-        lines.append([corner, *columns])
+        lines.append([corner, *map(records.cell, columns)])
         for name, numbers in zip(rows, matrix, strict=True):
-            lines.append(
-                [name, *(decimal(float(n), paper.digits).replace("−", "-") if filled else "" for n in numbers)]
-            )
+            right = [decimal(float(number), paper.digits).replace("−", "-") if filled else "" for number in numbers]
+            lines.append([records.cell(name), *right])
         lines.append([])
-    return as_csv(lines)
+    return records.as_csv(lines)
 
 
 def read_answers(path: Path, paper: Paper) -> Numbers:
@@ -76,7 +75,7 @@ def lines_of(text: str, name: str) -> list[list[str]]:
         lines = parsing.parse_csv(text.replace("\r\n", "\n").replace("\r", "\n"), mark)
     except ValueError as error:
         raise UserError(f"{name}: {first_line(error).removeprefix('it ')}") from error
-    return [[cell.strip() for cell in line] for line in lines]
+    return [[records.text_of(cell).strip() for cell in line] for line in lines]
 
 
 def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Numbers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +20,10 @@ from attn_exp.errors import UserError
 from attn_exp.report import words, worksheet
 from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table
+from attn_exp.runs import records
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.classroom.sheets import Key, composer, read_key
-from attn_exp.runs.records import as_csv
+from attn_exp.stopping import held
 
 HEADS = ("student", "points", "of", "first wrong", words.MISTAKE, words.WHAT_IT_IS)
 MOST_FILES = 5000
@@ -40,15 +42,20 @@ class Handed:
     trouble: str = ""
 
     @property
-    def line(self) -> tuple[str, ...]:
-        """The student's line of the table."""
+    def cells(self) -> tuple[str | None, ...]:
+        """The student's line of the table; None where nothing could be read."""
         if self.grade is None:
-            return (self.student, "-", "-", "-", "-", self.trouble)
+            return (self.student, None, None, None, None, self.trouble)
         grade = self.grade
         said = grade.said or (words.ALL_RIGHT if grade.points == grade.most else "no number is wrong; some are missing")
         return (
             self.student, f"{grade.points}", f"{grade.most}", grade.first_wrong, " ".join(grade.mistakes), said,
         )  # fmt: skip
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        """The same for a reader."""
+        return tuple("-" if cell is None else cell for cell in self.cells)
 
 
 def grade_answers(places: Sequence[str]) -> str:
@@ -65,7 +72,8 @@ def grade_answers(places: Sequence[str]) -> str:
     target = (home if home.is_dir() else home.parent).parent / "grades"
     try:
         with drafts.more_files(target) as draft:
-            (draft / "grades.csv").write_bytes(drafts.as_bytes(as_csv([HEADS, *lines])))
+            lines_of_cells = [HEADS, *(list(map(records.cell, one.cells)) for one in handed)]
+            (draft / "grades.csv").write_bytes(drafts.as_bytes(records.as_csv(lines_of_cells)))
             (draft / "class.html").write_bytes(drafts.as_bytes(worksheet.grades(HEADS, lines, overview)))
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
@@ -80,11 +88,28 @@ def every_grade(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
     cores = min(system.usable_cores(), len(parts))
     if cores > 1:
         try:
-            with ProcessPoolExecutor(cores, mp_context=system.processes(), initializer=system.serve_parent) as pool:
-                return [one for part in pool.map(partial(grades_of, keys=keys), parts) for one in part]
+            return grades_of_workers(parts, keys, cores)
         except (BrokenProcessPool, OSError):
             pass  # a process that was ended, or none to be had: what follows needs no other
     return grades_of(files, keys)
+
+
+def grades_of_workers(parts: Sequence[Sequence[Path]], keys: Mapping[str, Key], cores: int) -> list[Handed]:
+    """Return the grades of files as so many processes give them, all of which have ended then, however this ends.
+
+    Raises:
+        BrokenProcessPool, OSError: a process was ended, or none is to be had.
+    """
+    before = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(cores, mp_context=system.processes(), initializer=system.serve_parent) as pool:
+        try:
+            with held():  # or a signal would find a worker before it knows whose it is
+                graded = pool.map(partial(grades_of, keys=keys), parts)
+            return [one for part in graded for one in part]
+        except BaseException:
+            for worker in set(multiprocessing.active_children()) - before:
+                system.end_at_once(worker)
+            raise
 
 
 def grades_of(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
