@@ -20,7 +20,8 @@ os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 
 import numpy as np
 
-from attn_exp.problem.files import checkpoint as checkpoints
+from attn_exp.config.inputs import Model
+from attn_exp.problem import models
 from attn_exp.problem.models import bert
 from attn_exp.problem.models.model import Layer
 
@@ -49,7 +50,7 @@ def passes() -> tuple[float, float]:
 
     torch.set_num_threads(1)
     ids = np.random.default_rng(0).integers(1000, 20000, TOKENS)
-    checkpoint = checkpoints.rooted(checkpoints.opened(folder(), "model.path"), bert.MODEL.anchor)
+    checkpoint = models.opened(Model("bert", str(folder())), bert.MODEL)
     model = transformers.BertModel.from_pretrained(folder(), add_pooling_layer=False).eval()
     given = torch.tensor(ids)[None]
 

@@ -37,6 +37,7 @@ RULES, RUNS, ONNX = (
 FORMS = ("tests/forms/test_oracle_matrix.py", "-k", "every_rule")
 LENT = ("tests/forms/test_onnxruntime.py",)
 DRAWN = ("tests/problem/test_torch_generator.py", "tests/problem/test_generators.py", "tests/problem/test_drawing.py")
+FAMILIES = ("tests/problem/models/test_fields.py", "tests/problem/models/test_parts.py")
 FAST = ("tests/forms/test_fast_paths.py", "tests/forms/test_choice.py", "tests/forms/test_blockwise.py")
 FEW = ("tests/forms/test_few_queries.py", "tests/forms/test_memory.py")
 
@@ -141,6 +142,14 @@ MUTANTS = [
     Mutant("rope's twin bent", "rules/positions/rope.py", "complex(math.cos(angle), math.sin(angle))", "complex(math.cos(angle), -math.sin(angle))", EXAMPLES),
     Mutant("rope_llama3 bent", "rules/positions/rope_llama3.py", "self.context * speeds / (2 * np.pi)", "self.context * speeds", EXAMPLES),
     Mutant("rope_llama3's twin bent", "rules/positions/rope_llama3.py", "self.context / self.low, self.context / self.high", "self.context / self.high, self.context / self.low", EXAMPLES),
+    Mutant("an epsilon beside the root", "problem/models/_parts.py", "1 / np.sqrt(variance + x.dtype.type(epsilon))", "1 / (np.sqrt(variance) + x.dtype.type(epsilon))", FAMILIES),
+    Mutant("GPT-2 counts layers from 0", "problem/models/gpt2.py", "/ (number + 1))", "/ max(number, 1))", FAMILIES),
+    Mutant("windows of Mistral one token wider", "problem/models/llama.py", '{"left": size - 1, "right": 0}', '{"left": size, "right": 0}', FAMILIES),
+    Mutant("windows of Qwen2 a layer later", "problem/models/llama.py", 'number >= config["max_window_layers"]', 'number > config["max_window_layers"]', FAMILIES),
+    Mutant("windows of Qwen2 from layer 29 on", "problem/models/llama.py", '"max_window_layers": Field(28, COUNT)', '"max_window_layers": Field(29, COUNT)', FAMILIES),
+    Mutant("RoBERTa counts places from its filler", "problem/models/bert.py", "np.cumsum(seen) * seen + filler", "np.cumsum(seen) * seen + filler - 1", FAMILIES),
+    Mutant("a decoder sees all tokens", "problem/models/bert.py", 'if config["is_decoder"] and', 'if False and', FAMILIES),
+    Mutant("unknown fields pass", "problem/models/_fields.py", "elif value is not None:", "elif False:", FAMILIES),
     Mutant("sinusoidal bent", "rules/positions/sinusoidal.py", "np.cos(angles), np.sin(angles)", "np.sin(angles), np.cos(angles)", EXAMPLES),
     Mutant("sinusoidal's twin bent", "rules/positions/sinusoidal.py", "(column - column % 2)", "column", EXAMPLES),
     Mutant("softmax bent", "rules/normalizers/softmax.py", "np.exp(masked - anchor)", "np.exp2(masked - anchor)", EXAMPLES),

@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.errors import UserError, brief, first_line, shown, unknown
+from attn_exp.errors import UserError, brief, first_line, unknown
 from attn_exp.problem.files import pickles, safetensors
 from attn_exp.problem.files.format import size_of
 
@@ -87,36 +87,20 @@ class Checkpoint:
         numbers = safetensors.array(tensor, rows)
         return numbers if numbers.dtype == np.float64 else numbers.astype(np.float32, copy=False)
 
-    def linear(self, name: str, inputs: int, outputs: int = -1) -> tuple[Array, Array | None]:
-        """Return W `[m n]` and b `[n]` of an `nn.Linear`, which stores W turned; b is None where it has none."""
+    def linear(self, name: str, inputs: int, outputs: int, *, bias: bool = True) -> tuple[Array, Array | None]:
+        """Return W `[m n]` and b `[n]` of an `nn.Linear`, which stores W turned; b is None where it has none.
+
+        Raises:
+            UserError: as `array`, or there is a b where the settings say that there is none.
+        """
         weight = self.array(f"{name}.weight", outputs, inputs).T
-        return weight, self.array(f"{name}.bias", weight.shape[1]) if self.has(f"{name}.bias") else None
+        if not bias and self.has(f"{name}.bias"):
+            raise UserError(f"{self.key}: it holds {self.prefix}{name}.bias, and {CONFIG} says that there is no bias")
+        return weight, self.array(f"{name}.bias", outputs) if bias else None
 
     def rows(self, name: str) -> int:
         """Return how many rows a tensor has."""
         return (self.tensor(name).shape or (0,))[0]
-
-    def size(self, *names: str, default: int | None = None, least: int = 1) -> int:
-        """Return a whole number of at least `least` that config.json holds under one of these names.
-
-        Raises:
-            UserError: it holds none, or something else.
-        """
-        value = self.setting(*names, default=default)
-        if type(value) is not int or not least <= value < 2**31:
-            raise UserError(f"{self.key}: {CONFIG} says {names[0]}={brief(shown(value))}; expected a whole number")
-        return value
-
-    def number(self, *names: str, default: float | None = None) -> float:
-        """Return a number above 0 that config.json holds under one of these names."""
-        value = self.setting(*names, default=default)
-        if type(value) not in (int, float) or not 0 < value < float("inf"):
-            raise UserError(f"{self.key}: {CONFIG} says {names[0]}={brief(shown(value))}; expected a number above 0")
-        return float(value)
-
-    def setting(self, *names: str, default: Any = None) -> Any:
-        """Return what config.json holds under the first of these names that it has."""
-        return next((self.config[name] for name in names if self.config.get(name) is not None), default)
 
 
 def opened(path: Path, key: str) -> Checkpoint:
@@ -181,7 +165,28 @@ def rooted(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
     if len(names) != 1:
         problem = unknown(anchor, sorted(checkpoint.tensors), "tensor") if not names else f"several end in {anchor}"
         raise UserError(f"{checkpoint.key}: {problem}")
-    return replace(checkpoint, prefix=names[0].removesuffix(anchor))
+    return replace(checkpoint, tensors=renamed(checkpoint), prefix=names[0].removesuffix(anchor))
+
+
+EARLIER = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+"""How earlier checkpoints, such as bert-base-uncased, end the names of a norm, and how later ones do."""
+
+
+def renamed(checkpoint: Checkpoint) -> dict[str, safetensors.Tensor]:
+    """Return the tensors by the names of today.
+
+    Raises:
+        UserError: one is there under both names.
+    """
+    tensors = dict(checkpoint.tensors)
+    for name in checkpoint.tensors:
+        ending = next((ending for ending in EARLIER if name.endswith(ending)), None)
+        if ending is not None:
+            today = name.removesuffix(ending) + EARLIER[ending]
+            if today in tensors:
+                raise UserError(f"{checkpoint.key}: it holds both {brief(name)} and {brief(today)}")
+            tensors[today] = tensors.pop(name)
+    return tensors
 
 
 def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, safetensors.Tensor]]:

@@ -25,6 +25,7 @@ from attn_exp.problem.files.checkpoint import TOKENIZER, Checkpoint, encode_text
 from attn_exp.problem.files.numpy_files import read_npy
 from attn_exp.problem.forward_pass import Pass
 from attn_exp.problem.models import model as contract
+from attn_exp.problem.models._fields import settled
 from attn_exp.problem.models.model import Layer
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
@@ -88,7 +89,7 @@ def begin(settings: Model) -> Begun:
     family = find(str(settings.family))
     checkpoint = opened(settings, family)
     ids, tokens = given(settings, family, checkpoint)
-    return Begun(family, checkpoint, ids, tokens, family.depth(checkpoint))
+    return Begun(family, checkpoint, ids, tokens, checkpoint.config["num_hidden_layers"])
 
 
 def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
@@ -124,20 +125,11 @@ def reached(number: int, under_way: Pass) -> Layer:
             while under_way.number < number:
                 under_way.layer = next(under_way.layers)
                 under_way.number += 1
-                check_heads(under_way.layer, under_way.begun.checkpoint)
     except (OSError, MemoryError) as error:
         raise UserError(f"{under_way.begun.checkpoint.key}: cannot be read ({first_line(error)})") from error
     under_way.model = model
     layer: Layer = under_way.layer
     return layer
-
-
-def check_heads(layer: Layer, checkpoint: Checkpoint) -> None:
-    """Refuse heads that do not share the numbers of a query evenly."""
-    width = layer.arrays["W_q"].shape[1]
-    if width % layer.head:
-        said = f"config.json says {layer.head} heads, which do not divide the {width} numbers of a query"
-        raise UserError(f"{checkpoint.key}: {said}")
 
 
 def check_finite(layer: Layer, settings: Model) -> None:
@@ -164,19 +156,23 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
     """Open the checkpoint of a run, and hold it to its family.
 
     Raises:
-        UserError: it is not there, cannot be read, or is of another family.
+        UserError: it is not there, cannot be read, is of another family, or says what is not computed here.
     """
     if not settings.path:
         raise UserError(f"model={settings.family} needs model.path=DIR; {checkpoints.EXPECTED}")
     checkpoint = checkpoints.opened(Path(settings.path), f"model.path={brief(settings.path)}")
-    kind = checkpoint.setting("model_type")
-    if kind not in family.types:
-        reads = next((f"; choose model={name}" for name in NAMES if kind in find(name).types), "")
-        known = ", ".join(family.types)
+    kind = checkpoint.config.get("model_type")
+    if not isinstance(kind, str) or kind not in family.fields:
+        reads = next((f"; choose model={name}" for name in NAMES if kind in list(find(name).fields)), "")
+        known = ", ".join(family.fields)
         raise UserError(
             f"{checkpoint.key} is of model_type={brief(str(kind))}; model={settings.family} reads {known}{reads}"
         )
-    return checkpoints.rooted(checkpoint, family.anchor)
+    try:
+        config = settled(checkpoint.config, family.fields[kind])
+    except UserError as error:
+        raise UserError(f"{checkpoint.key}: {error}") from error
+    return checkpoints.rooted(replace(checkpoint, config=config), family.anchor)
 
 
 def given(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tuple[Array, tuple[str, ...]]:

@@ -7,31 +7,32 @@ from collections.abc import Callable
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError
 from attn_exp.forms import pipeline
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.problem.files.checkpoint import Checkpoint
+from attn_exp.problem.models._fields import Kind
 from attn_exp.problem.models.model import Layer
 from attn_exp.rules import masks, positions
 from attn_exp.rules.rules import Rules
 
 
-def words(part: Checkpoint, name: str, ids: Array) -> Array:
+def words(part: Checkpoint, name: str, count: int, width: int, ids: Array) -> Array:
     """Return the vector of each token `[t m]`; no other row of the table is read."""
-    return part.array(name, -1, -1, rows=ids)
+    return part.array(name, count, width, rows=ids)
 
 
-def places(part: Checkpoint, name: str, width: int, numbers: Array) -> Array:
+def places(part: Checkpoint, name: str, count: int, width: int, numbers: Array) -> Array:
     """Return the vector of each place `[t m]`.
 
     Raises:
         UserError: more tokens than the model has places for.
     """
-    count, spare = part.rows(name), int(numbers.max()) + 1 - len(numbers)
+    spare = int(numbers.max()) + 1 - len(numbers)
     if numbers.max() >= count:
         raise UserError(f"{part.key}: {len(numbers)} tokens, but the model takes at most {max(0, count - spare)}")
-    return part.array(name, -1, width, rows=numbers)
+    return part.array(name, count, width, rows=numbers)
 
 
 def attend(layer: Layer) -> Array:
@@ -154,15 +155,5 @@ def relu(x: Array) -> Array:
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": gelu, "gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh, "silu": silu, "swish": silu, "relu": relu
 }  # fmt: skip
-
-
-def activation(part: Checkpoint, name: str, default: str) -> Callable[[Array], Array]:
-    """Return the function that config.json names.
-
-    Raises:
-        UserError: one that is not known here.
-    """
-    word = part.setting(name, default=default)
-    if not isinstance(word, str) or word not in ACTIVATIONS:
-        raise UserError(f"{part.key}: config.json: {unknown(str(word), list(ACTIVATIONS), name)}")
-    return ACTIVATIONS[word]
+ACTIVATION = Kind(f"one of {', '.join(ACTIVATIONS)}", lambda value: isinstance(value, str) and value in ACTIVATIONS)
+"""How config.json names a function between two matrices."""

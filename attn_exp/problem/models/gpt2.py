@@ -6,36 +6,47 @@ Source: Radford et al. 2019; names as `transformers` writes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.problem.files.checkpoint import Checkpoint
-from attn_exp.problem.models._parts import activation, attend, layer_norm, linear, named, places, words
+from attn_exp.problem.models._fields import (
+    ANYTHING,
+    COUNT,
+    EPSILON,
+    RATE,
+    SIZE,
+    SWITCH,
+    Config,
+    Field,
+    Fields,
+    check_heads,
+    names,
+    or_null,
+)
+from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, layer_norm, linear, named, places, words
 from attn_exp.problem.models.model import Layer, Model
-
-
-def depth(checkpoint: Checkpoint) -> int:
-    """Return how many layers there are."""
-    return checkpoint.size("n_layer", "num_hidden_layers")
 
 
 def forward(checkpoint: Checkpoint, ids: Array) -> Iterator[Layer]:
     """Yield each layer: `h += attention(norm(h))`, then `h += dense(gelu(dense(norm(h))))`."""
-    heads = checkpoint.size("n_head", "num_attention_heads")
-    epsilon = checkpoint.number("layer_norm_epsilon", default=1e-5)
-    bend = activation(checkpoint, "activation_function", "gelu_new")
-    h = words(checkpoint, "wte.weight", ids)
-    width = h.shape[1]
-    h = h + places(checkpoint, "wpe.weight", width, np.arange(len(ids)))
-    for number in range(depth(checkpoint)):
+    config = checkpoint.config
+    heads, width, epsilon = config["num_attention_heads"], config["hidden_size"], config["layer_norm_epsilon"]
+    inner = 4 * width if config["n_inner"] is None else config["n_inner"]
+    bend = ACTIVATIONS[config["activation_function"]]
+    h = words(checkpoint, "wte.weight", config["vocab_size"], width, ids)
+    h = h + places(checkpoint, "wpe.weight", config["max_position_embeddings"], width, np.arange(len(ids)))
+    for number in range(config["num_hidden_layers"]):
         part = checkpoint.at(f"h.{number}.")
         x = layer_norm(h, part, "ln_1", epsilon)
-        layer = Layer(x, attention(part, width), heads, scale(checkpoint, width // heads, number), {"causal": {}})
+        mask: dict[str, Any] = {"causal": {}} if config["is_causal"] else {}
+        layer = Layer(x, attention(part, width), heads, scale(config, number), mask)
         yield layer
         h = h + attend(layer)
-        wide = bend(linear(layer_norm(h, part, "ln_2", epsilon), *conv(part, "mlp.c_fc", width, -1)))
-        h = h + linear(wide, *conv(part, "mlp.c_proj", wide.shape[1], width))
+        wide = bend(linear(layer_norm(h, part, "ln_2", epsilon), *conv(part, "mlp.c_fc", width, inner)))
+        h = h + linear(wide, *conv(part, "mlp.c_proj", inner, width))
 
 
 def attention(part: Checkpoint, width: int) -> dict[str, Array]:
@@ -47,16 +58,38 @@ def attention(part: Checkpoint, width: int) -> dict[str, Array]:
 
 def conv(part: Checkpoint, name: str, inputs: int, outputs: int) -> tuple[Array, Array]:
     """Return W `[m n]` and b `[n]` of a `Conv1D`, which stores W as it is multiplied."""
-    weight = part.array(f"{name}.weight", inputs, outputs)
-    return weight, part.array(f"{name}.bias", weight.shape[1])
+    return part.array(f"{name}.weight", inputs, outputs), part.array(f"{name}.bias", outputs)
 
 
-def scale(checkpoint: Checkpoint, size: int, number: int) -> bool | float:
+def scale(config: Config, number: int) -> bool | float:
     """Return what scores are multiplied by; some models divide them by the number of the layer, counted from 1, too."""
-    divided = checkpoint.setting("scale_attn_weights", default=True)
-    if not checkpoint.setting("scale_attn_by_inverse_layer_idx", default=False):
-        return bool(divided)
+    divided: bool = config["scale_attn_weights"]
+    if not config["scale_attn_by_inverse_layer_idx"]:
+        return divided
+    size = config["hidden_size"] // config["num_attention_heads"]
     return float((size**-0.5 if divided else 1) / (number + 1))
 
 
-MODEL = Model(types=("gpt2",), anchor="wte.weight", depth=depth, forward=forward)
+FIELDS = Fields(
+    read={
+        "vocab_size": Field(50257, SIZE),
+        "max_position_embeddings": Field(1024, SIZE, "n_positions max_position_embeddings"),
+        "hidden_size": Field(768, SIZE, "n_embd hidden_size"),
+        "num_hidden_layers": Field(12, SIZE, "n_layer num_hidden_layers"),
+        "num_attention_heads": Field(12, SIZE, "n_head num_attention_heads"),
+        "n_inner": Field(None, or_null(SIZE)),
+        "activation_function": Field("gelu_new", ACTIVATION),
+        "layer_norm_epsilon": Field(1e-5, EPSILON),
+        "scale_attn_weights": Field(True, SWITCH),
+        "scale_attn_by_inverse_layer_idx": Field(False, SWITCH),
+        "is_causal": Field(True, SWITCH),
+    },
+    check=check_heads,
+    harmless={
+        **names(RATE, "resid_pdrop embd_pdrop attn_pdrop summary_first_dropout"),
+        **names(SWITCH, "is_decoder reorder_and_upcast_attn summary_use_proj summary_proj_to_labels"),
+        **names(ANYTHING, "summary_type summary_activation predict_special_tokens n_special"),
+        "n_ctx": COUNT,
+    },
+)
+MODEL = Model(fields={"gpt2": FIELDS}, anchor="wte.weight", forward=forward)

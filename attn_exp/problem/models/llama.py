@@ -6,109 +6,255 @@ Source: Touvron et al. 2023; Jiang et al. 2023; Yang et al. 2024; names as `tran
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, shown
-from attn_exp.problem.files.checkpoint import Checkpoint
-from attn_exp.problem.models._parts import activation, attend, linear, named, rms_norm, words
+from attn_exp.problem.files.checkpoint import CONFIG, Checkpoint
+from attn_exp.problem.models._fields import (
+    ANYTHING,
+    AT_LEAST_1,
+    COUNT,
+    EPSILON,
+    NUMBER,
+    RATE,
+    SIZE,
+    SWITCH,
+    TOKEN,
+    Config,
+    Field,
+    Fields,
+    Kind,
+    check_filler,
+    check_heads,
+    check_kind,
+    check_same,
+    names,
+    or_null,
+)
+from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, linear, named, rms_norm, words
 from attn_exp.problem.models.model import Layer, Model
-
-STRETCHED: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
-    "default": ("rope", {}),
-    "linear": ("rope", {"stretch": ("factor",)}),
-    "llama3": (
-        "rope_llama3",
-        {
-            "stretch": ("factor",),
-            "low": ("low_freq_factor",),
-            "high": ("high_freq_factor",),
-            "context": ("original_max_position_embeddings", "max_position_embeddings"),
-        },
-    ),
-}
-"""How config.json may stretch rotary positions: the rule, and which of its settings are called what there."""
-
-
-def depth(checkpoint: Checkpoint) -> int:
-    """Return how many layers there are."""
-    return checkpoint.size("num_hidden_layers")
 
 
 def forward(checkpoint: Checkpoint, ids: Array) -> Iterator[Layer]:
     """Yield each layer: `h += attention(norm(h))`, then `h += down(silu(gate(x)) * up(x))` with `x = norm(h)`."""
-    heads = checkpoint.size("num_attention_heads")
-    epsilon = checkpoint.number("rms_norm_eps", default=1e-5)
-    bend = activation(checkpoint, "hidden_act", "silu")
-    h = words(checkpoint, "embed_tokens.weight", ids)
-    width = h.shape[1]
-    position = rope(checkpoint)
-    for number in range(depth(checkpoint)):
+    config = checkpoint.config
+    width, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
+    epsilon, bend, position = config["rms_norm_eps"], ACTIVATIONS[config["hidden_act"]], rope(config)
+    h = words(checkpoint, "embed_tokens.weight", config["vocab_size"], width, ids)
+    for number in range(config["num_hidden_layers"]):
         part = checkpoint.at(f"layers.{number}.")
         x = rms_norm(h, part.array("input_layernorm.weight", width), epsilon)
-        arrays = attention(part.at("self_attn."), width, heads)
-        layer = Layer(x, arrays, heads, True, mask(checkpoint, number), position)
+        layer = Layer(x, attention(part.at("self_attn.")), heads, True, mask(config, number), position)
         yield layer
         h = h + attend(layer)
         x = rms_norm(h, part.array("post_attention_layernorm.weight", width), epsilon)
-        gate = bend(linear(x, *part.linear("mlp.gate_proj", width)))
-        gate *= linear(x, *part.linear("mlp.up_proj", width, gate.shape[1]))
-        h = h + linear(gate, *part.linear("mlp.down_proj", gate.shape[1], width))
+        gate = bend(linear(x, *part.linear("mlp.gate_proj", width, inner, bias=config["mlp_bias"])))
+        gate *= linear(x, *part.linear("mlp.up_proj", width, inner, bias=config["mlp_bias"]))
+        h = h + linear(gate, *part.linear("mlp.down_proj", inner, width, bias=config["mlp_bias"]))
 
 
-def attention(part: Checkpoint, width: int, heads: int) -> dict[str, Array]:
-    """Return the arrays of a layer, its key/value heads as many as config.json says."""
-    size = part.size("head_dim", default=width // heads)
-    groups = part.size("num_key_value_heads", default=heads)
-    if heads % groups:
-        raise UserError(f"{part.key}: config.json: num_key_value_heads={groups} does not divide {heads} heads")
-    queries, keys, values = (
-        part.linear(f"{name}_proj", width, count * size) for name, count in (("q", heads), ("k", groups), ("v", groups))
-    )
-    return named(queries, keys, values, part.linear("o_proj", heads * size, width))
+def attention(part: Checkpoint) -> dict[str, Array]:
+    """Return the arrays of a layer, its key/value heads as many as config.json says; Qwen2's output has no bias."""
+    config = part.config
+    width, bias, size = config["hidden_size"], config["attention_bias"], head_size(config)
+    inner = config["num_attention_heads"] * size
+    counts = {"q": inner, "k": groups(config) * size, "v": groups(config) * size}
+    sides = (part.linear(f"{side}_proj", width, count, bias=bias) for side, count in counts.items())
+    return named(*sides, part.linear("o_proj", inner, width, bias=bias and config["model_type"] != "qwen2"))
 
 
-def mask(checkpoint: Checkpoint, number: int) -> dict[str, Any]:
-    """Return the masks of a layer: causal, and a window where it has one."""
-    kinds, family = checkpoint.setting("layer_types"), checkpoint.config["model_type"]
-    if isinstance(kinds, list) and len(kinds) > number:
-        slides = kinds[number] == "sliding_attention"
-    elif family == "qwen2":
-        switched = checkpoint.setting("use_sliding_window", default=False) is True
-        slides = switched and number >= checkpoint.size("max_window_layers", default=28, least=0)
-    else:
-        slides = family == "mistral" and checkpoint.setting("sliding_window") is not None
-    return {"causal": {}} | ({"window": {"left": checkpoint.size("sliding_window") - 1, "right": 0}} if slides else {})
+def head_size(config: Config) -> int:
+    """Return how many numbers a head has."""
+    said: int | None = config["head_dim"]
+    return config["hidden_size"] // config["num_attention_heads"] if said is None else said
 
 
-def rope(checkpoint: Checkpoint) -> dict[str, Any]:
+def groups(config: Config) -> int:
+    """Return how many key/value heads there are."""
+    said: int | None = config["num_key_value_heads"]
+    return config["num_attention_heads"] if said is None else said
+
+
+def mask(config: Config, number: int) -> dict[str, Any]:
+    """Return the masks of a layer: causal, and a window where it has one.
+
+    A window counts the token itself; without `causal` it reaches as far to both sides, and counts it not.
+    """
+    size = window(config, number)
+    if not config["is_causal"]:
+        return {"window": {"left": size, "right": size}} if size is not None else {}
+    return {"causal": {}} | ({"window": {"left": size - 1, "right": 0}} if size is not None else {})
+
+
+def window(config: Config, number: int) -> int | None:
+    """Return how far a layer sees; None = all."""
+    size: int | None = config["sliding_window"]
+    if config["model_type"] != "qwen2" or size is None:
+        return size
+    kinds = config["layer_types"]
+    slides = number >= config["max_window_layers"] if kinds is None else kinds[number] == SLIDING
+    return size if slides and config["use_sliding_window"] else None
+
+
+class Stretch(NamedTuple):
+    """A rule of positions, its settings by what config.json calls them, and their kinds there."""
+
+    rule: str
+    settings: dict[str, tuple[str, Kind]]
+
+
+BASE = {"base": ("rope_theta", AT_LEAST_1)}
+STRETCHED = {
+    "default": Stretch("rope", BASE),
+    "linear": Stretch("rope", BASE | {"stretch": ("factor", AT_LEAST_1)}),
+    "llama3": Stretch(
+        "rope_llama3",
+        BASE
+        | {
+            "stretch": ("factor", AT_LEAST_1),
+            "low": ("low_freq_factor", NUMBER),
+            "high": ("high_freq_factor", NUMBER),
+            "context": ("original_max_position_embeddings", AT_LEAST_1),
+        },
+    ),
+}
+"""How config.json may stretch rotary positions."""
+
+
+def rope(config: Config) -> dict[str, Any]:
     """Return the rotary positions: their base, how they are stretched, and which numbers pair up.
+
+    What `rope_scaling` or, today, `rope_parameters` says counts before what stands beside it.
 
     Raises:
         UserError: they are stretched in a way that no rule here knows.
     """
-    family = checkpoint.config["model_type"]
-    said = checkpoint.setting("rope_parameters", "rope_scaling", default={})
-    said = said if isinstance(said, dict) else {"rope_type": said}
+    said = config["rope_scaling"] or config["rope_parameters"] or {}
+    if not isinstance(said, dict):
+        raise UserError(f"{CONFIG} stretches rope by {brief(shown(said))}; known: {', '.join(STRETCHED)}")
     kind = said.get("rope_type", said.get("type", "default"))
     if not isinstance(kind, str) or kind not in STRETCHED:
-        known = ", ".join(STRETCHED)
-        raise UserError(f"{checkpoint.key}: config.json stretches rope by {brief(shown(kind))}; known: {known}")
-    part = replace(checkpoint, config={**checkpoint.config, **said})
-    if part.setting("partial_rotary_factor", default=1) != 1:
-        raise UserError(f"{checkpoint.key}: config.json turns a part of each head alone, which {family} never does")
+        raise UserError(f"{CONFIG} stretches rope by {brief(shown(kind))}; known: {', '.join(STRETCHED)}")
+    found = {"rope_theta": config["rope_theta"], **said}
+    if kind == "llama3":
+        found.setdefault("original_max_position_embeddings", config["max_position_embeddings"])
+        if config["original_max_position_embeddings"] is not None:
+            found["original_max_position_embeddings"] = config["original_max_position_embeddings"]
     rule, settings = STRETCHED[kind]
-    numbers = {name: part.number(*names) for name, names in settings.items()}
+    for name in found.keys() - {key for key, _ in settings.values()} - {"rope_type", "type"}:
+        check_same(name, found[name], ROPE.get(name, (None,)))
+    for key, wanted in settings.values():
+        check_kind(key, found.get(key), wanted)
+    numbers = {name: float(found[key]) for name, (key, _) in settings.items()}
     if numbers.get("low", 0) >= numbers.get("high", 1):
         raise UserError(
-            f"{checkpoint.key}: config.json says low_freq_factor={numbers['low']:g} and "
-            f"high_freq_factor={numbers['high']:g}; expected the first below the second"
+            f"{CONFIG} says low_freq_factor={numbers['low']:g} and high_freq_factor={numbers['high']:g}; "
+            "expected the first below the second"
         )
-    base = part.number("rope_theta", default=10000.0)
-    return {rule: {"base": base, "interleaved": family == "llama2.c", **numbers}}
+    base = numbers.pop("base")
+    return {rule: {"base": base, "interleaved": config["model_type"] == "llama2.c", **numbers}}
 
 
+def check(config: Config) -> None:
+    """Refuse what does not go together."""
+    heads, size, family = config["num_attention_heads"], head_size(config), config["model_type"]
+    if config["head_dim"] is None or family == "llama":
+        check_heads(config)
+    if heads % groups(config):
+        raise UserError(f"{CONFIG} says num_key_value_heads={groups(config)}, which does not divide {heads} heads")
+    if size % 2:
+        raise UserError(f"{CONFIG} gives each head {size} numbers; rotary positions turn pairs, so an even count")
+    check_filler(config)
+    rope(config)
+    check_layers(config)
+
+
+def check_layers(config: Config) -> None:
+    """Refuse windows of layers that the other fields do not give them."""
+    kinds, count = config["layer_types"], config["num_hidden_layers"]
+    if kinds is None:
+        return
+    if len(kinds) != count:
+        raise UserError(f"{CONFIG} says layer_types of {len(kinds)} layers, and num_hidden_layers={count}")
+    for number, kind in enumerate(kinds):
+        if (kind == SLIDING) != (window(config, number) is not None):
+            otherwise = "slides" if kind == FULL else "does not slide"
+            raise UserError(f"{CONFIG} says {kind} of layer {number}, which {otherwise} by the other fields")
+
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+LAYERS = Kind(
+    f"a list of {FULL} and {SLIDING}, or null",
+    lambda value: value is None or (isinstance(value, list) and all(item in (SLIDING, FULL) for item in value)),
+)
+ROPE: dict[str, tuple[Any, ...]] = {"partial_rotary_factor": (1.0, 1, None)}
+"""What else may stand where positions are stretched, with these values alone."""
+
+
+def of_llama(
+    words: int, inner: int, places: int, *, read: dict[str, Field], same: dict[str, tuple[Any, ...]] | None = None
+) -> Fields:
+    """Return the fields of Llama, with those of a relative put in their place."""
+    fields = {
+        "vocab_size": Field(words, SIZE),
+        "hidden_size": Field(4096, SIZE),
+        "intermediate_size": Field(inner, SIZE),
+        "num_hidden_layers": Field(32, SIZE),
+        "num_attention_heads": Field(32, SIZE),
+        "num_key_value_heads": Field(None, or_null(SIZE)),
+        "head_dim": Field(None, or_null(SIZE)),
+        "hidden_act": Field("silu", ACTIVATION),
+        "max_position_embeddings": Field(places, SIZE),
+        "rms_norm_eps": Field(1e-6, EPSILON),
+        "pad_token_id": Field(None, TOKEN),
+        "is_causal": Field(True, SWITCH),
+        "rope_theta": Field(10000.0, AT_LEAST_1),
+        "rope_scaling": Field(None, ANYTHING),
+        "rope_parameters": Field(None, ANYTHING),
+        "original_max_position_embeddings": Field(None, SIZE),
+        "layer_types": Field(None, LAYERS),
+        **read,
+    }
+    fixed: dict[str, tuple[Any, ...]] = {"rope_interleaved": (False, None), "use_mrope": (False, None), **ROPE}
+    return Fields(
+        read=fields,
+        check=check,
+        same={"sliding_window": (None,), **fixed, **(same or {})},
+        harmless={
+            **names(RATE, "attention_dropout"),
+            **names(SWITCH, "is_decoder is_llama_config"),
+            "pretraining_tp": or_null(COUNT),
+        },
+    )
+
+
+BIASES = {"attention_bias": Field(False, SWITCH), "mlp_bias": Field(False, SWITCH)}
+NO_BIASES: dict[str, tuple[Any, ...]] = {"attention_bias": (False,), "mlp_bias": (False,)}
+LLAMA = of_llama(32000, 11008, 2048, read=BIASES)
+MISTRAL = of_llama(
+    32000,
+    14336,
+    131072,
+    read={"num_key_value_heads": Field(8, SIZE), "sliding_window": Field(4096, or_null(SIZE))},
+    same=NO_BIASES,
+)
+QWEN2 = of_llama(
+    151936,
+    22016,
+    32768,
+    read={
+        "num_key_value_heads": Field(32, or_null(SIZE)),
+        "head_dim": Field(None, SIZE),
+        "use_sliding_window": Field(False, SWITCH),
+        "sliding_window": Field(4096, or_null(SIZE)),
+        "max_window_layers": Field(28, COUNT),
+    },
+    same={"attention_bias": (True,), "mlp_bias": (False,)},
+)
+LLAMA2C = of_llama(32000, 11008, 2048, read={"rms_norm_eps": Field(1e-5, EPSILON)}, same=NO_BIASES)
 MODEL = Model(
-    types=("llama", "mistral", "qwen2", "llama2.c"), anchor="embed_tokens.weight", depth=depth, forward=forward
+    fields={"llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN2, "llama2.c": LLAMA2C},
+    anchor="embed_tokens.weight",
+    forward=forward,
 )

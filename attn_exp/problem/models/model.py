@@ -8,6 +8,7 @@ from typing import Any
 
 from attn_exp.arrays import Array
 from attn_exp.problem.files.checkpoint import Checkpoint
+from attn_exp.problem.models._fields import Fields
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,17 @@ class Layer:
 class Model:
     """A family of models; a file holds one, as `MODEL`.
 
-    `types`: what `model_type` in config.json may be.
+    A checkpoint comes with `config` held to `fields`: every field that is read is there, and of its kind; sizes
+    are called alike in all families.
+
+
+    `fields`: what config.json may say, for each `model_type` that it may have.
     `anchor`: the name of a tensor that every such checkpoint has; what stands before it there, all names begin with.
-    `depth`: how many layers a checkpoint has.
     `forward`: yields the layers from the first on; what comes after one is computed when the next is asked for.
     `takes`: `words`, token ids `[t]`, or `patches` of a picture `[n m]`, or its pixels `[c y x]`.
     """
 
-    types: tuple[str, ...]
+    fields: Mapping[str, Fields]
     anchor: str
-    depth: Callable[[Checkpoint], int]
     forward: Callable[[Checkpoint, Array], Iterator[Layer]]
     takes: str = "words"

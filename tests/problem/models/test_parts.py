@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from attn_exp.problem.models import _parts as parts
+from attn_exp.problem.models import bert, gpt2
+from attn_exp.problem.models._fields import settled
 from attn_exp.problem.models.model import Layer
 
 X = np.linspace(-12, 12, 4801, dtype=np.float32)
@@ -45,3 +48,34 @@ def test_attention_by_hand() -> None:
     x = np.array([[0.0, 2.0], [math.sqrt(math.log(3)), 0.0]])
     given = parts.attend(Layer(x, arrays, 1, scale=False, mask={"causal": {}}))
     np.testing.assert_allclose(given, [[0, 4], [2 * 0.75 * x[1, 0], 2 * 0.25 * 2]])
+
+
+def test_the_epsilon_of_a_norm_stands_under_the_root() -> None:
+    class Ones:
+        """A norm whose weight is 1 and whose bias is 0."""
+
+        def array(self, name: str, width: int) -> np.ndarray[Any, Any]:
+            return np.full(width, float(name.endswith("weight")))
+
+    x = np.array([[3.0, 1.0]])  # mean 2, variance 1
+    np.testing.assert_allclose(parts.layer_norm(x, Ones(), "ln", 3.0), [[0.5, -0.5]])  # type: ignore[arg-type] # no more is asked
+    np.testing.assert_allclose(parts.rms_norm(x, np.ones(2), 4.0), [[1.0, 1 / 3]])  # 3 and 1 over sqrt(5 + 4)
+
+
+@pytest.mark.parametrize(
+    ("said", "scales"),
+    [
+        ({}, [True, True]),
+        ({"scale_attn_weights": False}, [False, False]),
+        ({"scale_attn_by_inverse_layer_idx": True}, [0.5, 0.25]),  # 1 / sqrt(4), and over 2
+        ({"scale_attn_by_inverse_layer_idx": True, "scale_attn_weights": False}, [1.0, 0.5]),
+    ],
+)
+def test_the_scale_of_gpt2(said: dict[str, bool], scales: list[bool | float]) -> None:
+    config = settled({"model_type": "gpt2", "n_embd": 8, "n_head": 2, **said}, gpt2.FIELDS)
+    assert [gpt2.scale(config, number) for number in range(2)] == scales
+
+
+def test_roberta_counts_places_from_one_after_its_filler_and_fillers_not() -> None:
+    assert bert.numbered(np.array([5, 1, 9, 9, 1, 2]), 1).tolist() == [2, 1, 3, 4, 1, 5]
+    assert bert.numbered(np.array([5, 1, 3]), 3).tolist() == [4, 5, 3]

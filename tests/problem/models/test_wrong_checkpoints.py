@@ -37,17 +37,17 @@ CONFIGS = {
     "another family": ({"model_type": "gpt2"}, "is of model_type=gpt2; model=bert reads bert, roberta"),
     "no family": ({"model_type": None}, "is of model_type=None"),
     "a list for a family": ({"model_type": ["bert"]}, "is of model_type=['bert']"),
-    "no heads": ({"num_attention_heads": None}, "num_attention_heads=null; expected a whole number"),
+    "no heads": ({"num_attention_heads": None}, "12 heads, which do not divide the 8 numbers"),
     "heads in words": ({"num_attention_heads": "two"}, "num_attention_heads=two; expected a whole number"),
     "no head at all": ({"num_attention_heads": 0}, "num_attention_heads=0; expected a whole number"),
     "heads that do not divide": ({"num_attention_heads": 3}, "3 heads, which do not divide the 8 numbers"),
     "layers that are not there": ({"num_hidden_layers": 9}, "unknown tensor 'encoder.layer.2."),
     "relative positions": ({"position_embedding_type": "relative_key"}, "position_embedding_type=relative_key"),
-    "an activation of its own": ({"hidden_act": "mish"}, "unknown hidden_act 'mish'"),
-    "a list for an activation": ({"hidden_act": ["relu"]}, "unknown hidden_act"),
+    "an activation of its own": ({"hidden_act": "mish"}, "hidden_act=mish; expected one of gelu,"),
+    "a list for an activation": ({"hidden_act": ["relu"]}, "hidden_act=[relu]; expected one of gelu,"),
     "filler past the last place": (
         {"model_type": "roberta", "pad_token_id": 9},
-        "2 tokens, but the model takes at most 0",
+        "pad_token_id=9, from which RoBERTa counts its 6 places",
     ),
     "an epsilon in words": ({"layer_norm_eps": "small"}, "layer_norm_eps=small; expected a number above 0"),
 }
@@ -215,7 +215,7 @@ def test_a_path_that_is_not_there(path: str, tmp_path: Path) -> None:
 ROPES = {
     "yarn": ({"type": "yarn", "factor": 4.0}, "stretches rope by yarn; known: default, linear, llama3"),
     "a list": ({"type": ["llama3"]}, "stretches rope by [llama3]; known"),
-    "no factor": ({"rope_type": "linear"}, "factor=null; expected a number above 0"),
+    "no factor": ({"rope_type": "linear"}, "factor=null; expected a number of at least 1"),
     "no low end": (
         {"rope_type": "llama3", "factor": 8, "high_freq_factor": 4},
         "low_freq_factor=null; expected a number above 0",
@@ -224,7 +224,10 @@ ROPES = {
         {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1},
         "low_freq_factor=4 and high_freq_factor=1; expected the first below the second",
     ),
-    "a part of a head": ({"partial_rotary_factor": 0.5}, "turns a part of each head alone"),
+    "a part of a head": (
+        {"partial_rotary_factor": 0.5},
+        "partial_rotary_factor=0.5; only 1.0 or 1 or null is computed",
+    ),
     "a number": (8, "stretches rope by 8"),
 }
 
@@ -232,8 +235,13 @@ ROPES = {
 @pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
 @pytest.mark.parametrize(("stretched", "said"), ROPES.values(), ids=ROPES)
 def test_rotary_positions_that_no_rule_knows(stretched: Any, said: str, key: str, tmp_path: Path) -> None:
-    settings = {"model_type": "llama", "num_attention_heads": 2, "num_hidden_layers": 1, key: stretched}
-    settings["max_position_embeddings"] = 16
+    settings = {
+        "model_type": "llama",
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 1,
+        key: stretched,
+    }
     (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
     save_file({"embed_tokens.weight": np.ones((4, 8), np.float32)}, tmp_path / "model.safetensors")
     message = refusal(comparison, "model=llama", f"model.path={tmp_path}", "model.tokens=[1,2]")
@@ -313,7 +321,8 @@ def test_a_large_checkpoint_takes_no_more_memory_than_its_layers_in_use(tmp_path
     with (tmp_path / "model.safetensors").open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         file.truncate(8 + len(text) + end)
-    sizes = {"hidden_size": width, "num_attention_heads": 16, "num_hidden_layers": layers}
+    sizes = {"hidden_size": width, "num_attention_heads": 16, "num_hidden_layers": layers, "intermediate_size": hidden}
+    sizes["vocab_size"] = 2000
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **sizes}), encoding="utf-8")
     assert end > 500_000_000
     code = (  # the largest size of this process alone: what getrusage says, a process inherits from its parent

@@ -1,0 +1,204 @@
+"""What config.json may say: every field that a family reads, held to its kind once, before anything is computed.
+
+A field that is missing has the default of `transformers`. A field that is not read must be known to change no number,
+or say what is computed here anyway; any other is refused, so that no field of tomorrow is passed over in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from attn_exp.errors import UserError, brief, shown
+from attn_exp.problem.files.checkpoint import CONFIG
+
+Config = Mapping[str, Any]
+LEAST, MOST = 1e-38, 1e38
+"""Between these lies what float32, in which models compute, can hold and divide by."""
+
+
+class Kind(NamedTuple):
+    """What a field may hold, in words and as a test."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+class Field(NamedTuple):
+    """A field that is read: what `transformers` takes where it is missing, its kind, and its names in config.json.
+
+    `names` are words; without them it is called there as it is here."""
+
+    default: Any
+    kind: Kind
+    names: str = ""
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Say whether a value is a whole number from `least` on that a size can be."""
+    return type(value) is int and least <= value < 2**31
+
+
+def is_number(value: Any, least: float = LEAST) -> bool:
+    """Say whether a value is a number from `least` on that float32 can hold."""
+    return type(value) in (int, float) and least <= value < MOST
+
+
+def or_null(kind: Kind) -> Kind:
+    """Take what a kind takes, or null."""
+    return Kind(f"{kind.words}, or null", lambda value: value is None or kind.fits(value))
+
+
+SIZE = Kind("a whole number of at least 1", lambda value: is_whole(value, 1))
+COUNT = Kind("a whole number of at least 0", lambda value: is_whole(value, 0))
+EPSILON = Kind("a number above 0, such as 1e-05", lambda value: type(value) is float and is_number(value))
+NUMBER = Kind("a number above 0", is_number)
+AT_LEAST_1 = Kind("a number of at least 1", lambda value: is_number(value, 1))
+SWITCH = Kind("true or false", lambda value: isinstance(value, bool))
+WORD = Kind("a word", lambda value: isinstance(value, str))
+TOKEN = Kind("a token id, or null", lambda value: value is None or is_whole(value, -1))
+TOKENS = Kind(
+    "token ids, or null",
+    lambda value: TOKEN.fits(value) or (isinstance(value, list) and all(is_whole(item, -1) for item in value)),
+)
+RATE = Kind("a number from 0 to 1", lambda value: type(value) in (int, float) and 0 <= value <= 1)
+SPREAD = Kind("a number from 0.0 to 1.0", lambda value: type(value) is float and 0 <= value <= 1)
+TYPE = Kind("a type such as float32", lambda value: value in (None, "float64", "float32", "float16", "bfloat16"))
+LABELS = Kind(
+    "labels by their numbers, or null",
+    lambda value: value is None or (isinstance(value, dict) and all(name.isdecimal() for name in value)),
+)
+ANYTHING = Kind("anything", lambda value: True)
+
+
+def names(kind: Kind, words: str) -> dict[str, Kind]:
+    """Return fields of one kind by their names, which `words` holds."""
+    return dict.fromkeys(words.split(), kind)
+
+
+HARMLESS: dict[str, Kind] = {
+    **names(
+        ANYTHING,
+        # where it comes from, and what made it
+        "model_type architectures _name_or_path name_or_path transformers_version _commit_hash tokenizer_class "
+        "transformers.js_config sentence_transformers sbert_ce_default_activation_function unsloth_version "
+        "unsloth_fixed language name model_name license finetuning_task task_specific_params prefix "
+        "problem_type label2id "
+        # how it is run, stored and trained
+        "_attn_implementation _attn_implementation_autoset attn_implementation return_dict use_return_dict torchscript "
+        "use_bfloat16 tf_legacy_loss gradient_checkpointing output_attentions output_hidden_states output_past "
+        "tie_encoder_decoder tie_weights_ max_sequence_length model_max_length "
+        # how it writes texts
+        "max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k "
+        "top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
+        "encoder_repetition_penalty bad_words_ids num_return_sequences output_scores return_dict_in_generate "
+        "forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty "
+        "suppress_tokens begin_suppress_tokens epsilon_cutoff eta_cutoff decoder_start_token_id",
+    ),
+    **names(SWITCH, "use_cache tie_word_embeddings"),
+    **names(TOKEN, "bos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id"),
+    **names(TOKENS, "eos_token_id"),
+    **names(TYPE, "torch_dtype dtype"),
+    "id2label": LABELS,
+    "num_labels": COUNT,
+    "_num_labels": COUNT,
+    "initializer_range": SPREAD,
+}
+"""Fields of any family that change no number of an attention."""
+
+SAME: dict[str, tuple[Any, ...]] = {
+    "add_cross_attention": (False,),
+    "chunk_size_feed_forward": (0,),
+    "is_encoder_decoder": (False,),
+    "cross_attention_hidden_size": (None,),
+    "pruned_heads": ({}, None),
+    "quantization_config": (None,),
+}
+"""Fields of any family of which only these values are computed."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of one kind of checkpoint.
+
+    `read`: those that its numbers depend on. `same`: those of which only the values here are computed, the first where
+    it is missing. `harmless`: those that may say what they like within their kind. `check`: raises a `UserError` where
+    fields do not go together.
+    """
+
+    read: Mapping[str, Field]
+    check: Callable[[Config], None]
+    same: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    harmless: Mapping[str, Kind] = field(default_factory=dict)
+
+
+def settled(said: Config, fields: Fields) -> dict[str, Any]:
+    """Return every field that is read, with its default where config.json does not say it.
+
+    Raises:
+        UserError: a field of another kind, two names of one that differ, sizes that do not go together, or a field that
+            is neither read nor known to change nothing.
+    """
+    same, harmless = SAME | {**fields.same}, HARMLESS | {**fields.harmless}
+    found: dict[str, Any] = {name: values[0] for name, values in same.items()} | {"model_type": said["model_type"]}
+    found |= {name: value_of(said, one.names.split() or [name], one) for name, one in fields.read.items()}
+    known = {word for name, one in fields.read.items() for word in one.names.split() or [name]}
+    for name in [name for name in said if name not in known]:
+        value = said[name]
+        if name in same:
+            check_same(name, value, same[name])
+        elif name in harmless:
+            check_kind(name, value, harmless[name])
+        elif value is not None:
+            raise UserError(
+                f"{CONFIG} says {said_of(name, value)}, which is not read here and may change the numbers; "
+                "take it out if it does not"
+            )
+    fields.check(found)
+    return found
+
+
+def value_of(said: Config, names: list[str], one: Field) -> Any:
+    """Return the value of a field that is read, under any of its names."""
+    given = [name for name in names if name in said]
+    for name in given:
+        check_kind(name, said[name], one.kind)
+    if len(given) > 1 and said[given[0]] != said[given[1]]:
+        raise UserError(f"{CONFIG} says both {' and '.join(said_of(name, said[name]) for name in given)}")
+    return said[given[0]] if given else one.default
+
+
+def check_kind(name: str, value: Any, kind: Kind) -> None:
+    """Refuse a value of another kind."""
+    if not kind.fits(value):
+        raise UserError(f"{CONFIG} says {said_of(name, value)}; expected {kind.words}")
+
+
+def check_same(name: str, value: Any, known: tuple[Any, ...]) -> None:
+    """Refuse a value that is not computed here; true is not 1."""
+    if not any(type(value) is type(one) and value == one for one in known):
+        choices = " or ".join(shown(one) for one in known)
+        raise UserError(f"{CONFIG} says {said_of(name, value)}; only {choices} is computed here")
+
+
+def check_heads(config: Config) -> None:
+    """Refuse heads that do not share the numbers of a token evenly."""
+    heads, width = config["num_attention_heads"], config["hidden_size"]
+    if width % heads:
+        raise UserError(f"{CONFIG} says {heads} heads, which do not divide the {width} numbers of a token")
+
+
+def check_filler(config: Config) -> None:
+    """Refuse a filler that is not one of the words."""
+    filler, count = config["pad_token_id"], config["vocab_size"]
+    if filler is not None and filler >= count:
+        raise UserError(f"{CONFIG} says pad_token_id={filler}, and the model has {count} words")
+
+
+def said_of(name: str, value: Any) -> str:
+    """Write a field as config.json says it, in a few words."""
+    try:
+        return f"{brief(name, 60)}={brief(shown(value))}"
+    except RecursionError:
+        return f"{brief(name, 60)}=a deep list"
