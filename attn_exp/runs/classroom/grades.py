@@ -108,7 +108,8 @@ def grades_of_workers(parts: Sequence[Sequence[Path]], keys: Mapping[str, Key], 
             return [one for part in graded for one in part]
         except BaseException:
             for worker in set(multiprocessing.active_children()) - before:
-                system.end_at_once(worker)
+                if worker.pid is not None:
+                    system.end_at_once(worker.pid)
             raise
 
 
