@@ -1,3 +1,8 @@
-from attn_exp.cli import main
+import sys
 
-main()
+try:
+    from attn_exp.cli import main
+
+    main()
+except KeyboardInterrupt:  # before the command line sees to it
+    sys.exit(130)

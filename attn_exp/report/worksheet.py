@@ -48,14 +48,16 @@ def rendered(template: str, paper: Paper, student: str, style: str, script: str,
     )  # fmt: skip
 
 
-def grades(heads: Sequence[str], lines: Sequence[Sequence[str]], overview: Sequence[Sequence[str]]) -> str:
-    """Return the page of a class: which mistake how often, and a line for each student."""
+def grades(
+    heads: Sequence[str], lines: Sequence[Sequence[str]], overview: Sequence[Sequence[str]], seal: str = ""
+) -> str:
+    """Return the page of a class: which mistake how often, a line for each student, and the hash of its table."""
     style = inline(template_text("report.css"), template_text("worksheet.css"))
     most = max((int(count) for _, count, _ in overview), default=1)
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds}
     return environment.get_template("grades.html").render(
-        heads=heads, lines=lines, overview=overview, most=most, style=Markup(style), policy=policy(style)
+        heads=heads, lines=lines, overview=overview, seal=seal, most=most, style=Markup(style), policy=policy(style)
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from attn_exp.errors import UserError
 from attn_exp.report.escapes import plain
 from attn_exp.report.index import Listed, index_page
 from attn_exp.report.terminal import table
-from attn_exp.runs import trust
+from attn_exp.runs import ours, trust
 from attn_exp.runs.trust import DamagedError
 
 KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
@@ -201,11 +201,12 @@ def rebuild_index(output_dir: Path) -> Path:
     page written lacks nothing. After `MOST_ROUNDS` runs come so fast that the next one's rebuild is near.
 
     Raises:
-        UserError: no such folder, or one that cannot be written to.
+        UserError: no such folder, one that cannot be written to, or one with an `index.html` of somebody else's.
     """
     page = output_dir / "index.html"
     drafts.sweep_up(output_dir)
     try:
+        ours.check_page(page, "index")
         for _ in range(MOST_ROUNDS):
             there = folders(output_dir)
             drafts.write_text(page, index_page([as_listed(entry) for entry in entries(output_dir, there)]))

@@ -13,7 +13,7 @@ from attn_exp import drafts, machine
 from attn_exp.config.schema import Report
 from attn_exp.errors import UserError, printable
 from attn_exp.experiment.comparison import Run
-from attn_exp.runs import folders, recorded_code, rendering, store
+from attn_exp.runs import folders, ours, recorded_code, rendering, store
 from attn_exp.runs.rendering import DEPTH, Anew, said_anew
 
 
@@ -70,6 +70,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     run = shown_as(wanting_something(store.load(folder)), changes)
     rendering.check_figures(run.comparison.config.figures)
     try:
+        ours.check_report(folder)
         with drafts.more_files(folder) as draft:
             with recorded_code.members_without_code(run.about):
                 rendering.render(run, draft)

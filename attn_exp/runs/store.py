@@ -31,6 +31,7 @@ from attn_exp.problem.problem import Problem
 from attn_exp.runs import (
     folders,
     input_files,
+    ours,
     recorded_code,
     records,
     rendering,
@@ -70,6 +71,7 @@ def save(run: Run, output_dir: Path) -> Path:
         UserError: the folder cannot be written to, or the disk is full.
     """
     try:
+        ours.check_latest(output_dir / "latest")
         output_dir.mkdir(parents=True, exist_ok=True)
         folder = new_name(machine.own_folder(output_dir / "runs"))
         with drafts.new_folder(folder) as draft:
@@ -209,6 +211,7 @@ def check_writable(output_dir: Path) -> None:
     latest = output_dir / "latest"
     if os.path.isdir(latest) and not latest.is_symlink():
         raise UserError(f"output_dir={output_dir}: {latest} is a folder, and would have to become a link; rename it")
+    ours.check_latest(latest)
     for kind in folders.KINDS:
         if os.path.islink(output_dir / kind):
             raise UserError(

@@ -12,7 +12,7 @@ from attn_exp import drafts, machine
 from attn_exp.errors import UserError, first_line
 from attn_exp.experiment.progress import spoken_time
 from attn_exp.report import papers
-from attn_exp.runs import records, trust
+from attn_exp.runs import ours, records, trust
 from attn_exp.runs.folders import COMPLETE
 from attn_exp.sweeps import manifest, overview, parquet
 from attn_exp.sweeps.answers.answers import (
@@ -138,6 +138,7 @@ def collect_again(folder: Path, depth: str = "") -> str:
         wanted = about["report"] | {"depth": depth}
         about["report"] = wanted if wanted["tables"] or wanted["pages"] else wanted | {"tables": True, "pages": True}
     try:
+        ours.check_report(folder)
         with locked(folder):
             inventory = shelf_of(folder, about).find(about["parts"])
             text, _ = write_results(folder, about, inventory.whole)

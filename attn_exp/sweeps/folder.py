@@ -15,6 +15,8 @@ from pathlib import Path
 
 from attn_exp import machine, parsing, system
 from attn_exp.errors import UserError
+from attn_exp.runs import ours
+from attn_exp.stopping import held
 from attn_exp.system import HeldError
 
 
@@ -22,7 +24,7 @@ from attn_exp.system import HeldError
 def made_folder(folder: Path) -> Iterator[None]:
     """Make `output_dir/sweeps/<name>/parts` and let the block work there.
 
-    Where the block ends with a mistake of the user before it wrote anything, what was made is taken away again.
+    Where the block fails or is asked to end before it wrote anything, what was made is taken away again.
 
     Raises:
         UserError: a folder is there whose name differs in capitals alone.
@@ -32,6 +34,7 @@ def made_folder(folder: Path) -> Iterator[None]:
         raise UserError(
             f"{folder}: {folder.parent / other} is the same folder on Windows and macOS; choose another name"
         )
+    ours.check_sweep(folder)
     missing = [path for path in (folder / "parts", folder, *folder.parents) if not path.exists()]
     folder.parent.parent.mkdir(parents=True, exist_ok=True)
     for path in (folder.parent, folder, folder / "parts"):
@@ -39,12 +42,14 @@ def made_folder(folder: Path) -> Iterator[None]:
         system.sync_folder(path.parent)
     try:
         yield
-    except UserError:
-        with suppress(OSError):
-            if folder in missing:
+    except BaseException:
+        with held(), suppress(OSError):
+            if folder in missing and set(os.listdir(folder)) <= {"lock", "parts"} and running_driver(folder) is None:
+                (folder / "parts").rmdir()  # which fails where anything is in it, as it does below
                 (folder / "lock").unlink(missing_ok=True)
             for path in missing:
-                path.rmdir()  # which fails where anything is in it
+                if path != folder / "parts":
+                    path.rmdir()
         raise
 
 

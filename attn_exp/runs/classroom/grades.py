@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import re
 from collections import Counter
@@ -20,7 +21,7 @@ from attn_exp.errors import UserError
 from attn_exp.report import words, worksheet
 from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table
-from attn_exp.runs import records
+from attn_exp.runs import ours, records
 from attn_exp.runs.classroom import answers
 from attn_exp.runs.classroom.sheets import Key, composer, read_key
 from attn_exp.stopping import held
@@ -62,19 +63,22 @@ def grade_answers(places: Sequence[str]) -> str:
     """Grade a file or a folder of answers with a key or a folder of keys; write the table and the page of the class.
 
     Raises:
-        UserError: nothing there to grade, or no key.
+        UserError: nothing there to grade, no key, or somebody else's files where the table and the page would be.
     """
-    files, keys = files_of(machine.folder(places[0]), ".csv"), keys_of(machine.folder(places[1]))
-    handed = every_grade(files, keys)
-    lines = [one.line for one in handed]
-    overview = [(name, f"{count}", says) for name, count, says in common(handed)]
-    home = machine.folder(places[1])
-    target = (home if home.is_dir() else home.parent).parent / "grades"
+    files, key_folder = files_of(machine.folder(places[0]), ".csv"), machine.folder(places[1])
+    keys, home = keys_of(key_folder), Path(places[1])
+    target = (home if key_folder.is_dir() else home.parent).parent / "grades"
     try:
+        ours.check_grades(target, records.as_csv([HEADS]))
+        handed = every_grade(files, keys)
+        lines = [one.line for one in handed]
+        overview = [(name, f"{count}", says) for name, count, says in common(handed)]
         with drafts.more_files(target) as draft:
-            lines_of_cells = [HEADS, *(list(map(records.cell, one.cells)) for one in handed)]
-            (draft / "grades.csv").write_bytes(drafts.as_bytes(records.as_csv(lines_of_cells)))
-            (draft / "class.html").write_bytes(drafts.as_bytes(worksheet.grades(HEADS, lines, overview)))
+            graded = [HEADS, *(list(map(records.cell, one.cells)) for one in handed)]
+            made = drafts.as_bytes(records.as_csv(graded))
+            page = worksheet.grades(HEADS, lines, overview, hashlib.sha256(made).hexdigest())
+            (draft / "grades.csv").write_bytes(made)
+            (draft / "class.html").write_bytes(drafts.as_bytes(page))
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
     shown = table(HEADS, [[plain(cell, 90) for cell in line] for line in lines])

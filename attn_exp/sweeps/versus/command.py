@@ -9,7 +9,7 @@ from pathlib import Path
 from attn_exp import drafts, machine
 from attn_exp.errors import UserError, first_line
 from attn_exp.report.versus import Versus, versus_page, versus_text
-from attn_exp.runs import folders, store
+from attn_exp.runs import folders, ours, store
 from attn_exp.runs.rendering import DEPTH, said_anew
 from attn_exp.sweeps import collect, manifest
 from attn_exp.sweeps.versus import two_runs, two_sweeps
@@ -84,6 +84,7 @@ def write(versus: Versus, places: Sequence[Path]) -> Path:
     outputs = home.parent if home.name in folders.KINDS else Path(OUTPUTS)
     target = outputs / PAGES / f"{'-'.join(place.absolute().name for place in places)}.html"
     try:
+        ours.check_page(target, "comparison")
         with drafts.parents_made(target):
             machine.own_folder(target.parent)
             drafts.write_text(target, versus_page(versus))

@@ -1,0 +1,143 @@
+"""What may be replaced: what carries our mark. What somebody else has put at the place of a file of ours stays there.
+
+A page's mark is its generator, a table's its first line, a report's the command that it tells, the mark of a sweep's
+folder its manifest and its parts, and that of `latest` that it leads to a run beside it. Pages of earlier versions have
+no generator; they are known by how they begin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path, PurePath
+
+from attn_exp import machine
+from attn_exp.errors import UserError
+
+BEGINNING = 4096
+"""Bytes of a page that are looked at; what marks it stands before its style."""
+GENERATOR = '<meta name="generator" content="attn-exp {}">'
+EARLIER = re.compile(
+    r'\s*<!doctype html>\n<html lang="en"(?: data-depth="\w+")?>\n<head>\n<meta charset="utf-8">\n'
+    r'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    r'<meta http-equiv="Content-Security-Policy" content="[^"]*">\n'
+    r'(?:<link rel="icon" href="data:,">\n)?<title>([^<]*)</title>\n<style>'
+)
+TITLES = {"index": "Runs and sweeps", "grades": "Grades", "comparison": "Side by side"}
+"""What pages of each kind were called by versions that wrote no generator."""
+
+SEAL = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
+"""What the page of a class says of its table as it was written."""
+
+COMMAND = b"python -m attn_exp"
+"""What stands in every report: how to repeat it."""
+BEGINS_SWEEP = {"lock", "parts", "parts-of-other-versions"}
+"""What is in the folder of a sweep that was ended before it had a manifest."""
+MOST_BYTES = 64 * 2**20
+
+
+def check_page(path: Path, kind: str) -> None:
+    """Refuse to replace a page that is not one of ours of this kind.
+
+    Raises:
+        UserError: somebody else's file is there.
+        OSError: what is there cannot be read.
+    """
+    if not os.path.lexists(path) or path.is_symlink():
+        return  # a link is replaced, and what it leads to is left alone
+    beginning = begins(path).decode("utf-8", "replace")
+    earlier = EARLIER.match(beginning)
+    if GENERATOR.format(kind) not in beginning and not (earlier and earlier[1] == TITLES[kind]):
+        refuse(path)
+
+
+def check_table(path: Path, head: str) -> None:
+    """Refuse to replace a table whose first line is not this one.
+
+    Raises:
+        UserError: somebody else's file is there.
+        OSError: what is there cannot be read.
+    """
+    if os.path.lexists(path) and not path.is_symlink() and not begins(path).startswith(head.encode()):
+        refuse(path)
+
+
+def check_grades(folder: Path, head: str) -> None:
+    """Refuse to replace the table or the page of a class that somebody else wrote, or a table changed since.
+
+    Raises:
+        UserError: such a file is there.
+        OSError: what is there cannot be read.
+    """
+    page, table = folder / "class.html", folder / "grades.csv"
+    check_page(page, "grades")
+    check_table(table, head)
+    if page.is_file() and table.is_file():
+        seal = SEAL.search(begins(page))
+        if seal and hashlib.sha256(machine.read(table)).hexdigest() != seal[1].decode():
+            raise UserError(f"{table}: has been changed since it was written, so it stays; rename it or remove it")
+
+
+def check_report(folder: Path) -> None:
+    """Refuse to replace a report of a run or a sweep that tells no command, as somebody's notes do not.
+
+    Raises:
+        UserError: somebody else's file is there.
+        OSError: what is there cannot be read.
+    """
+    for path in (folder / "report.html", folder / "report.md"):
+        if os.path.lexists(path) and not path.is_symlink() and COMMAND not in machine.read(path, MOST_BYTES):
+            refuse(path)
+
+
+def check_latest(link: Path) -> None:
+    """Refuse to replace what is no link, or text, that leads to a run beside it.
+
+    Raises:
+        UserError: something else is there.
+    """
+    try:
+        target = os.readlink(link) if link.is_symlink() else machine.read_text(link, BEGINNING).removesuffix("\n")
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        target = ""
+    parts = PurePath(target).parts
+    if len(parts) != 2 or parts[0] != "runs" or "\n" in target:
+        refuse(link)
+
+
+def check_sweep(folder: Path) -> None:
+    """Refuse a folder for a sweep in which somebody else's files are.
+
+    Raises:
+        UserError: there are some, and none of a sweep, or a report that is not ours.
+        OSError: a report that cannot be read.
+    """
+    try:
+        names = {name for name in os.listdir(folder) if not name.startswith(".")}
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not (names <= BEGINS_SWEEP or {"manifest.json", "parts"} <= names):
+        refuse(folder)
+    check_report(folder)
+
+
+def begins(path: Path) -> bytes:
+    """Return the beginning of a regular file.
+
+    Raises:
+        OSError: there is none, or it cannot be read.
+    """
+    with machine.opened(path) as file:
+        return file.read(BEGINNING)
+
+
+def refuse(path: Path) -> None:
+    """Say that something is not ours.
+
+    Raises:
+        UserError: always.
+    """
+    raise UserError(f"{path}: is there already and was not written by attn-exp, so it stays; rename it or remove it")

@@ -1,0 +1,148 @@
+"""What somebody else has put where we write stays as it is, and one line says so; what we wrote is written anew."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from attn_exp.runs import folders, reader, store
+from attn_exp.runs.classroom.grades import grade_answers
+from attn_exp.runs.classroom.sheets import write_sheets
+from attn_exp.sweeps import collect
+from attn_exp.sweeps.versus.command import compare
+from tests.refusal import refusal
+from tests.runs.test_classroom import home
+from tests.runs.test_store import a_run
+from tests.sweeps.command import quickly
+
+__all__ = ["home"]
+MINE = "<!doctype html>\n<title>mine</title>\n"
+NONE = {"tables": False, "figures": False, "pages": False}
+STAYS = "is there already and was not written by attn-exp, so it stays; rename it or remove it"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_index_of_somebody_elses_stays(tmp_path: Path) -> None:
+    store.save(a_run(), tmp_path)
+    page = folders.rebuild_index(tmp_path)
+    folders.rebuild_index(tmp_path)
+    of_a_run = page.read_text().replace("attn-exp index", "attn-exp run").replace("Runs and sweeps", "A run")
+    for mine in (MINE, "", of_a_run):
+        page.write_text(mine)
+        before = contents(tmp_path)
+        assert STAYS in refusal(folders.rebuild_index, tmp_path)
+        assert contents(tmp_path) == before
+
+
+def test_an_index_of_an_earlier_version_is_known_by_how_it_begins(tmp_path: Path) -> None:
+    page = folders.rebuild_index(tmp_path)
+    whole = page.read_text()
+    page.write_text(whole.replace('<meta name="generator" content="attn-exp index">\n', ""))
+    folders.rebuild_index(tmp_path)
+    assert page.read_text() == whole
+
+
+@pytest.mark.parametrize("text", ["my notes", "", "runs/a\nruns/b\n", "../runs/a\n", "/etc/passwd\n"])
+def test_a_file_called_latest_stays_and_nothing_is_computed(text: str, tmp_path: Path) -> None:
+    (tmp_path / "latest").write_text(text)
+    for call in (lambda: store.save(a_run(), tmp_path), lambda: store.check_writable(tmp_path)):
+        assert STAYS in refusal(call)
+    assert contents(tmp_path) == {"latest": text.encode()}
+
+
+@pytest.mark.parametrize("target", ["../elsewhere", "/tmp", "mine/run"])
+def test_a_link_called_latest_that_leads_elsewhere_stays(target: str, tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to(target)
+    assert STAYS in refusal(store.save, a_run(), tmp_path)
+    assert os.listdir(tmp_path) == ["latest"]
+
+
+def test_latest_of_ours_is_moved_whether_link_or_text_and_whether_its_run_is_there(tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to("runs/gone")
+    for _ in range(2):
+        run = store.save(a_run(), tmp_path)
+        assert (tmp_path / "latest").resolve() == run
+    (tmp_path / "latest").unlink()
+    (tmp_path / "latest").write_text("runs/gone\n")
+    assert (tmp_path / "latest").resolve() != store.save(a_run(), tmp_path)
+
+
+def test_a_table_of_grades_written_by_hand_or_changed_stays(home: Path) -> None:
+    write_sheets(["embeddings=random", "embeddings.tokens=3", "embeddings.d_model=2", "stages=[scores]", "to=one"])
+    table, page = Path("one/grades/grades.csv"), Path("one/grades/class.html")
+    table.parent.mkdir()
+
+    def grade() -> None:
+        grade_answers(["one/answers.csv", "one/key"])
+
+    table.write_text("student,points\nAda,5\n")
+    assert STAYS in refusal(grade)
+    assert os.listdir("one/grades") == ["grades.csv"]
+    table.unlink()
+    page.write_text(MINE)
+    assert STAYS in refusal(grade)
+    assert contents(table.parent) == {"class.html": MINE.encode()}
+    page.unlink()
+    grade()
+    grade()
+    ours = table.read_text()
+    table.write_text(ours + "Ada,5,9,,,well done\n")
+    assert "grades.csv: has been changed since it was written" in refusal(grade)
+    assert table.read_text().endswith("well done\n")
+    table.rename("one/grades/mine.csv")
+    grade()
+    assert (table.read_text(), len(os.listdir("one/grades"))) == (ours, 3)
+    marks = r'<meta name="(generator|attn-exp-table)" content="[^"]*">\n'
+    page.write_text(re.sub(marks, "", page.read_text()))
+    table.write_text(ours + "as an earlier version wrote it\n")
+    grade()
+    assert table.read_text() == ours
+
+
+def test_notes_in_the_folder_of_a_run_stay(tmp_path: Path) -> None:
+    run = store.save(a_run(report=NONE), tmp_path)
+    (run / "report.md").write_text("# My notes\n")
+    assert STAYS in refusal(reader.render_again, run)
+    assert not (run / "report.html").exists()
+    (run / "report.md").unlink()
+    for _ in range(2):
+        reader.render_again(run)
+
+
+def test_a_comparison_page_of_somebody_elses_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [str(store.save(a_run(report=NONE), tmp_path)) for _ in range(2)]
+    for _ in range(2):
+        compare(runs)
+    (page,) = (tmp_path / "comparisons").iterdir()
+    page.write_text(MINE)
+    assert STAYS in refusal(compare, runs)
+    assert page.read_text() == MINE
+
+
+SWEEP = ("-m", "seed=0,1", "variant=[matrix]", "report=tables", "sweep.name=mine")
+
+
+@pytest.mark.parametrize("name", ["results.csv", "notes.txt", "manifest.json", "report.md"])
+def test_a_folder_of_somebody_elses_is_no_sweep(name: str, tmp_path: Path) -> None:
+    (tmp_path / "outputs/sweeps/mine").mkdir(parents=True)
+    (tmp_path / "outputs/sweeps/mine" / name).write_text("{}")
+    _, said = quickly(tmp_path, *SWEEP, code=2)
+    assert STAYS in said and said.count("\n") == 1
+    assert contents(tmp_path) == {f"outputs/sweeps/mine/{name}": b"{}"}
+
+
+def test_a_sweep_goes_on_and_notes_in_its_place_stay(tmp_path: Path) -> None:
+    for _ in range(2):
+        quickly(tmp_path, *SWEEP)
+    folder = tmp_path / "outputs/sweeps/mine"
+    (folder / "report.md").write_text("# My notes\n")
+    assert STAYS in refusal(collect.collect, [str(folder)])
+    assert STAYS in quickly(tmp_path, *SWEEP, "seed=0,1,2", code=2)[1]
+    assert (folder / "report.md").read_text() == "# My notes\n"
