@@ -7,7 +7,7 @@ other. Source: karpathy/llama2.c, `export.py` (`legacy_export`, version 0) and `
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,35 +68,33 @@ class Checkpoint:
             raise UserError(f"{self.key}: {unknown(self.prefix + name, sorted(self.tensors), 'tensor')}")
         return self.tensors[self.prefix + name]
 
-    def array(self, name: str, *shape: int, rows: Array | None = None) -> Array:
-        """Return a tensor, or some rows of it, as float32, or float64 where it is that; -1 stands for any size.
+    def check(self, shapes: Iterable[tuple[str, tuple[int, ...] | None]]) -> None:
+        """Hold tensors to the shapes that they should have; None where there should be none.
 
         Raises:
-            UserError: it is not there, holds no real numbers, or has another shape.
+            UserError: one is not there, holds no real numbers, has another shape, or should not be there.
         """
-        tensor = self.tensor(name)
-        if len(tensor.shape) != len(shape) or any(
-            -1 != size != real for size, real in zip(shape, tensor.shape, strict=False)
-        ):
-            wanted = ", ".join("any" if size == -1 else str(size) for size in shape)
-            raise UserError(
-                f"{self.key}: {tensor.name} has the shape {brief(str([*tensor.shape]))}; expected [{wanted}]"
-            )
-        if "F" not in tensor.dtype:
-            raise UserError(f"{self.key}: {tensor.name} holds {tensor.dtype}; expected real numbers")
-        numbers = safetensors.array(tensor, rows)
+        for name, shape in shapes:
+            if shape is None:
+                if self.has(name):
+                    raise UserError(f"{self.key}: it holds {self.prefix}{name}, and {CONFIG} says that there is none")
+                continue
+            tensor = self.tensor(name)
+            if tensor.shape != shape:
+                said = f"the shape {brief(str([*tensor.shape]))}; expected {brief(str([*shape]))}"
+                raise UserError(f"{self.key}: {tensor.name} has {said}")
+            if "F" not in tensor.dtype:
+                raise UserError(f"{self.key}: {tensor.name} holds {tensor.dtype}; expected real numbers")
+
+    def array(self, name: str, rows: Array | None = None) -> Array:
+        """Return a tensor, or some rows of it, as float32, or float64 where it is that."""
+        numbers = safetensors.array(self.tensor(name), rows)
         return numbers if numbers.dtype == np.float64 else numbers.astype(np.float32, copy=False)
 
-    def linear(self, name: str, inputs: int, outputs: int, *, bias: bool = True) -> tuple[Array, Array | None]:
-        """Return W `[m n]` and b `[n]` of an `nn.Linear`, which stores W turned; b is None where it has none.
-
-        Raises:
-            UserError: as `array`, or there is a b where the settings say that there is none.
-        """
-        weight = self.array(f"{name}.weight", outputs, inputs).T
-        if not bias and self.has(f"{name}.bias"):
-            raise UserError(f"{self.key}: it holds {self.prefix}{name}.bias, and {CONFIG} says that there is no bias")
-        return weight, self.array(f"{name}.bias", outputs) if bias else None
+    def linear(self, name: str) -> tuple[Array, Array | None]:
+        """Return W `[m n]` and b `[n]` of an `nn.Linear`, which stores W turned; b is None where it has none."""
+        bias = f"{name}.bias"
+        return self.array(f"{name}.weight").T, self.array(bias) if self.has(bias) else None
 
     def rows(self, name: str) -> int:
         """Return how many rows a tensor has."""

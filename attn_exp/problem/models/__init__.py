@@ -172,7 +172,9 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
         config = settled(checkpoint.config, family.fields[kind])
     except UserError as error:
         raise UserError(f"{checkpoint.key}: {error}") from error
-    return checkpoints.rooted(replace(checkpoint, config=config), family.anchor)
+    checkpoint = checkpoints.rooted(replace(checkpoint, config=config), family.anchor)
+    checkpoint.check(family.shapes(config))
+    return checkpoint
 
 
 def given(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tuple[Array, tuple[str, ...]]:
@@ -195,7 +197,7 @@ def given(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tu
     if settings.patches is not None:
         return picture(settings.patches), ()
     count = checkpoint.rows(family.anchor)
-    knows = f"but the model knows {count}" + (f": 0 to {count - 1}" if count else "")
+    knows = f"but the model knows {count}: 0 to {count - 1}"
     if settings.tokens is not None:
         if max(settings.tokens) >= count:
             raise UserError(f"model.tokens: token id {max(settings.tokens)}, {knows} ({checkpoint.key})")

@@ -56,7 +56,6 @@ EPSILON = Kind("a number above 0, such as 1e-05", lambda value: type(value) is f
 NUMBER = Kind("a number above 0", is_number)
 AT_LEAST_1 = Kind("a number of at least 1", lambda value: is_number(value, 1))
 SWITCH = Kind("true or false", lambda value: isinstance(value, bool))
-WORD = Kind("a word", lambda value: isinstance(value, str))
 TOKEN = Kind("a token id, or null", lambda value: value is None or is_whole(value, -1))
 TOKENS = Kind(
     "token ids, or null",

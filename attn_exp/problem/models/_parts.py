@@ -13,26 +13,33 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.problem.files.checkpoint import Checkpoint
 from attn_exp.problem.models._fields import Kind
-from attn_exp.problem.models.model import Layer
+from attn_exp.problem.models.model import Layer, Shapes
 from attn_exp.rules import masks, positions
 from attn_exp.rules.rules import Rules
 
 
-def words(part: Checkpoint, name: str, count: int, width: int, ids: Array) -> Array:
-    """Return the vector of each token `[t m]`; no other row of the table is read."""
-    return part.array(name, count, width, rows=ids)
+def dense(name: str, inputs: int, outputs: int, *, bias: bool = True) -> Shapes:
+    """Yield the shapes of an `nn.Linear`, which stores its matrix turned."""
+    yield f"{name}.weight", (outputs, inputs)
+    yield f"{name}.bias", (outputs,) if bias else None
 
 
-def places(part: Checkpoint, name: str, count: int, width: int, numbers: Array) -> Array:
+def norm(name: str, width: int) -> Shapes:
+    """Yield the shapes of a norm of weights and biases."""
+    yield f"{name}.weight", (width,)
+    yield f"{name}.bias", (width,)
+
+
+def places(part: Checkpoint, name: str, numbers: Array) -> Array:
     """Return the vector of each place `[t m]`.
 
     Raises:
         UserError: more tokens than the model has places for.
     """
-    spare = int(numbers.max()) + 1 - len(numbers)
+    count, spare = part.rows(name), int(numbers.max()) + 1 - len(numbers)
     if numbers.max() >= count:
         raise UserError(f"{part.key}: {len(numbers)} tokens, but the model takes at most {max(0, count - spare)}")
-    return part.array(name, count, width, rows=numbers)
+    return part.array(name, numbers)
 
 
 def attend(layer: Layer) -> Array:
@@ -74,12 +81,11 @@ def linear(x: Array, weight: Array, bias: Array | None) -> Array:
 
 def layer_norm(x: Array, part: Checkpoint, name: str, epsilon: float) -> Array:
     """Return `(x - mean) / sqrt(variance + epsilon) * weight + bias` of each row. Source: Ba et al. 2016."""
-    width = x.shape[1]
     centred: Array = x - x.mean(axis=-1, keepdims=True)
-    variance = np.einsum("tm,tm->t", centred, centred)[:, None] / width
+    variance = np.einsum("tm,tm->t", centred, centred)[:, None] / x.shape[1]
     centred *= 1 / np.sqrt(variance + x.dtype.type(epsilon))
-    centred *= part.array(f"{name}.weight", width)
-    centred += part.array(f"{name}.bias", width)
+    centred *= part.array(f"{name}.weight")
+    centred += part.array(f"{name}.bias")
     return centred
 
 

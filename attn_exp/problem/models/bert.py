@@ -30,8 +30,18 @@ from attn_exp.problem.models._fields import (
     names,
     or_null,
 )
-from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, layer_norm, linear, named, places, words
-from attn_exp.problem.models.model import Layer, Model
+from attn_exp.problem.models._parts import (
+    ACTIVATION,
+    ACTIVATIONS,
+    attend,
+    dense,
+    layer_norm,
+    linear,
+    named,
+    norm,
+    places,
+)
+from attn_exp.problem.models.model import Layer, Model, Shapes
 
 
 class Names(NamedTuple):
@@ -59,32 +69,49 @@ DISTILBERT = Names(
 )
 
 
+def shapes(config: Config) -> Shapes:
+    """Yield every tensor and its shape."""
+    names = DISTILBERT if config["model_type"] == "distilbert" else BERT
+    width, inner, kinds = config["hidden_size"], config["intermediate_size"], config["type_vocab_size"]
+    yield "embeddings.word_embeddings.weight", (config["vocab_size"], width)
+    yield "embeddings.position_embeddings.weight", (config["max_position_embeddings"], width)
+    if kinds:
+        yield "embeddings.token_type_embeddings.weight", (kinds, width)
+    yield from norm("embeddings.LayerNorm", width)
+    for number in range(config["num_hidden_layers"]):
+        at = f"{names.layer}{number}."
+        for name in names.attention:
+            yield from dense(at + name, width, width)
+        yield from norm(at + names.first_norm, width)
+        yield from dense(at + names.wide, width, inner)
+        yield from dense(at + names.narrow, inner, width)
+        yield from norm(at + names.second_norm, width)
+
+
 def forward(checkpoint: Checkpoint, ids: Array) -> Iterator[Layer]:
     """Yield each layer: `h = norm(h + attention(h))`, then `h = norm(h + dense(gelu(dense(h))))`."""
     config = checkpoint.config
     names = DISTILBERT if config["model_type"] == "distilbert" else BERT
-    width, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     epsilon, bend = config["layer_norm_eps"], ACTIVATIONS[config["hidden_act"]]
     mask: dict[str, Any] = {"causal": {}} if config["is_decoder"] and config["is_causal"] is not False else {}
     h = embedded(checkpoint.at("embeddings."), ids)
     for number in range(config["num_hidden_layers"]):
         part = checkpoint.at(f"{names.layer}{number}.")
-        layer = Layer(h, named(*(part.linear(name, width, width) for name in names.attention)), heads, mask=mask)
+        layer = Layer(h, named(*map(part.linear, names.attention)), config["num_attention_heads"], mask=mask)
         yield layer
         h = layer_norm(h + attend(layer), part, names.first_norm, epsilon)
-        wide = bend(linear(h, *part.linear(names.wide, width, inner)))
-        h = layer_norm(h + linear(wide, *part.linear(names.narrow, inner, width)), part, names.second_norm, epsilon)
+        wide = bend(linear(h, *part.linear(names.wide)))
+        h = layer_norm(h + linear(wide, *part.linear(names.narrow)), part, names.second_norm, epsilon)
 
 
 def embedded(part: Checkpoint, ids: Array) -> Array:
     """Return the sum of the vectors of words, places and, where there are any, the first segment, after a norm."""
     config = part.config
-    width, kinds = config["hidden_size"], config["type_vocab_size"]
-    h = words(part, "word_embeddings.weight", config["vocab_size"], width, ids)
+    h = part.array("word_embeddings.weight", ids)
     numbers = numbered(ids, config["pad_token_id"]) if config["model_type"] in ROBERTA else np.arange(len(ids))
-    h = h + places(part, "position_embeddings.weight", config["max_position_embeddings"], width, numbers)
-    if kinds:
-        h += part.array("token_type_embeddings.weight", kinds, width, rows=np.zeros(1, int))
+    h = h + places(part, "position_embeddings.weight", numbers)
+    if config["type_vocab_size"]:
+        h += part.array("token_type_embeddings.weight", np.zeros(1, int))
     return layer_norm(h, part, "LayerNorm", config["layer_norm_eps"])
 
 
@@ -164,5 +191,6 @@ MODEL = Model(
         "distilbert": OF_DISTILBERT,
     },
     anchor="embeddings.word_embeddings.weight",
+    shapes=shapes,
     forward=forward,
 )

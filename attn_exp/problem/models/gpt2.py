@@ -26,39 +26,54 @@ from attn_exp.problem.models._fields import (
     names,
     or_null,
 )
-from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, layer_norm, linear, named, places, words
-from attn_exp.problem.models.model import Layer, Model
+from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, layer_norm, linear, named, norm, places
+from attn_exp.problem.models.model import Layer, Model, Shapes
+
+
+def shapes(config: Config) -> Shapes:
+    """Yield every tensor and its shape."""
+    width = config["hidden_size"]
+    inner = 4 * width if config["n_inner"] is None else config["n_inner"]
+    yield "wte.weight", (config["vocab_size"], width)
+    yield "wpe.weight", (config["max_position_embeddings"], width)
+    sizes = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
+    sizes |= {"mlp.c_fc": (width, inner), "mlp.c_proj": (inner, width)}
+    for number in range(config["num_hidden_layers"]):
+        yield from norm(f"h.{number}.ln_1", width)
+        yield from norm(f"h.{number}.ln_2", width)
+        for name, (inputs, outputs) in sizes.items():
+            yield f"h.{number}.{name}.weight", (inputs, outputs)
+            yield f"h.{number}.{name}.bias", (outputs,)
 
 
 def forward(checkpoint: Checkpoint, ids: Array) -> Iterator[Layer]:
     """Yield each layer: `h += attention(norm(h))`, then `h += dense(gelu(dense(norm(h))))`."""
     config = checkpoint.config
-    heads, width, epsilon = config["num_attention_heads"], config["hidden_size"], config["layer_norm_epsilon"]
-    inner = 4 * width if config["n_inner"] is None else config["n_inner"]
+    heads, epsilon = config["num_attention_heads"], config["layer_norm_epsilon"]
     bend = ACTIVATIONS[config["activation_function"]]
-    h = words(checkpoint, "wte.weight", config["vocab_size"], width, ids)
-    h = h + places(checkpoint, "wpe.weight", config["max_position_embeddings"], width, np.arange(len(ids)))
+    h = checkpoint.array("wte.weight", ids)
+    h = h + places(checkpoint, "wpe.weight", np.arange(len(ids)))
     for number in range(config["num_hidden_layers"]):
         part = checkpoint.at(f"h.{number}.")
         x = layer_norm(h, part, "ln_1", epsilon)
         mask: dict[str, Any] = {"causal": {}} if config["is_causal"] else {}
-        layer = Layer(x, attention(part, width), heads, scale(config, number), mask)
+        layer = Layer(x, attention(part), heads, scale(config, number), mask)
         yield layer
         h = h + attend(layer)
-        wide = bend(linear(layer_norm(h, part, "ln_2", epsilon), *conv(part, "mlp.c_fc", width, inner)))
-        h = h + linear(wide, *conv(part, "mlp.c_proj", inner, width))
+        wide = bend(linear(layer_norm(h, part, "ln_2", epsilon), *conv(part, "mlp.c_fc")))
+        h = h + linear(wide, *conv(part, "mlp.c_proj"))
 
 
-def attention(part: Checkpoint, width: int) -> dict[str, Array]:
+def attention(part: Checkpoint) -> dict[str, Array]:
     """Return the arrays of a layer; W_q, W_k and W_v are thirds of one."""
-    weights, biases = conv(part, "attn.c_attn", width, 3 * width)
+    weights, biases = conv(part, "attn.c_attn")
     thirds = zip(np.split(weights, 3, axis=1), np.split(biases, 3), strict=True)
-    return named(*thirds, conv(part, "attn.c_proj", width, width))
+    return named(*thirds, conv(part, "attn.c_proj"))
 
 
-def conv(part: Checkpoint, name: str, inputs: int, outputs: int) -> tuple[Array, Array]:
+def conv(part: Checkpoint, name: str) -> tuple[Array, Array]:
     """Return W `[m n]` and b `[n]` of a `Conv1D`, which stores W as it is multiplied."""
-    return part.array(f"{name}.weight", inputs, outputs), part.array(f"{name}.bias", outputs)
+    return part.array(f"{name}.weight"), part.array(f"{name}.bias")
 
 
 def scale(config: Config, number: int) -> bool | float:
@@ -92,4 +107,4 @@ FIELDS = Fields(
         "n_ctx": COUNT,
     },
 )
-MODEL = Model(fields={"gpt2": FIELDS}, anchor="wte.weight", forward=forward)
+MODEL = Model(fields={"gpt2": FIELDS}, anchor="wte.weight", shapes=shapes, forward=forward)

@@ -32,36 +32,43 @@ from attn_exp.problem.models._fields import (
     names,
     or_null,
 )
-from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, linear, named, rms_norm, words
-from attn_exp.problem.models.model import Layer, Model
+from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, dense, linear, named, rms_norm
+from attn_exp.problem.models.model import Layer, Model, Shapes
+
+
+def shapes(config: Config) -> Shapes:
+    """Yield every tensor and its shape, its key/value heads as many as config.json says; Qwen2's output has no bias."""
+    width, inner, size = config["hidden_size"], config["intermediate_size"], head_size(config)
+    queries, keys, bias = config["num_attention_heads"] * size, groups(config) * size, config["attention_bias"]
+    yield "embed_tokens.weight", (config["vocab_size"], width)
+    for number in range(config["num_hidden_layers"]):
+        at = f"layers.{number}."
+        yield f"{at}input_layernorm.weight", (width,)
+        for side, count in {"q": queries, "k": keys, "v": keys}.items():
+            yield from dense(f"{at}self_attn.{side}_proj", width, count, bias=bias)
+        yield from dense(f"{at}self_attn.o_proj", queries, width, bias=bias and config["model_type"] != "qwen2")
+        yield f"{at}post_attention_layernorm.weight", (width,)
+        yield from dense(f"{at}mlp.gate_proj", width, inner, bias=config["mlp_bias"])
+        yield from dense(f"{at}mlp.up_proj", width, inner, bias=config["mlp_bias"])
+        yield from dense(f"{at}mlp.down_proj", inner, width, bias=config["mlp_bias"])
 
 
 def forward(checkpoint: Checkpoint, ids: Array) -> Iterator[Layer]:
     """Yield each layer: `h += attention(norm(h))`, then `h += down(silu(gate(x)) * up(x))` with `x = norm(h)`."""
     config = checkpoint.config
-    width, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     epsilon, bend, position = config["rms_norm_eps"], ACTIVATIONS[config["hidden_act"]], rope(config)
-    h = words(checkpoint, "embed_tokens.weight", config["vocab_size"], width, ids)
+    h = checkpoint.array("embed_tokens.weight", ids)
     for number in range(config["num_hidden_layers"]):
         part = checkpoint.at(f"layers.{number}.")
-        x = rms_norm(h, part.array("input_layernorm.weight", width), epsilon)
-        layer = Layer(x, attention(part.at("self_attn.")), heads, True, mask(config, number), position)
+        x = rms_norm(h, part.array("input_layernorm.weight"), epsilon)
+        arrays = named(*(part.linear(f"self_attn.{side}_proj") for side in "qkvo"))
+        layer = Layer(x, arrays, config["num_attention_heads"], True, mask(config, number), position)
         yield layer
         h = h + attend(layer)
-        x = rms_norm(h, part.array("post_attention_layernorm.weight", width), epsilon)
-        gate = bend(linear(x, *part.linear("mlp.gate_proj", width, inner, bias=config["mlp_bias"])))
-        gate *= linear(x, *part.linear("mlp.up_proj", width, inner, bias=config["mlp_bias"]))
-        h = h + linear(gate, *part.linear("mlp.down_proj", inner, width, bias=config["mlp_bias"]))
-
-
-def attention(part: Checkpoint) -> dict[str, Array]:
-    """Return the arrays of a layer, its key/value heads as many as config.json says; Qwen2's output has no bias."""
-    config = part.config
-    width, bias, size = config["hidden_size"], config["attention_bias"], head_size(config)
-    inner = config["num_attention_heads"] * size
-    counts = {"q": inner, "k": groups(config) * size, "v": groups(config) * size}
-    sides = (part.linear(f"{side}_proj", width, count, bias=bias) for side, count in counts.items())
-    return named(*sides, part.linear("o_proj", inner, width, bias=bias and config["model_type"] != "qwen2"))
+        x = rms_norm(h, part.array("post_attention_layernorm.weight"), epsilon)
+        gate = bend(linear(x, *part.linear("mlp.gate_proj")))
+        gate *= linear(x, *part.linear("mlp.up_proj"))
+        h = h + linear(gate, *part.linear("mlp.down_proj"))
 
 
 def head_size(config: Config) -> int:
@@ -256,5 +263,6 @@ LLAMA2C = of_llama(32000, 11008, 2048, read={"rms_norm_eps": Field(1e-5, EPSILON
 MODEL = Model(
     fields={"llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN2, "llama2.c": LLAMA2C},
     anchor="embed_tokens.weight",
+    shapes=shapes,
     forward=forward,
 )

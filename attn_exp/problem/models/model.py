@@ -8,7 +8,9 @@ from typing import Any
 
 from attn_exp.arrays import Array
 from attn_exp.problem.files.checkpoint import Checkpoint
-from attn_exp.problem.models._fields import Fields
+from attn_exp.problem.models._fields import Config, Fields
+
+Shapes = Iterator[tuple[str, tuple[int, ...] | None]]
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,14 @@ class Model:
 
     `fields`: what config.json may say, for each `model_type` that it may have.
     `anchor`: the name of a tensor that every such checkpoint has; what stands before it there, all names begin with.
+    `shapes`: yields every tensor that a checkpoint of these settings has, by its name after that prefix, and its shape;
+    None where it must not have one.
     `forward`: yields the layers from the first on; what comes after one is computed when the next is asked for.
     `takes`: `words`, token ids `[t]`, or `patches` of a picture `[n m]`, or its pixels `[c y x]`.
     """
 
     fields: Mapping[str, Fields]
     anchor: str
+    shapes: Callable[[Config], Shapes]
     forward: Callable[[Checkpoint, Array], Iterator[Layer]]
     takes: str = "words"

@@ -19,7 +19,6 @@ from attn_exp.problem.models._fields import (
     RATE,
     SIZE,
     SWITCH,
-    WORD,
     Config,
     Field,
     Fields,
@@ -29,31 +28,42 @@ from attn_exp.problem.models._fields import (
     or_null,
     said_of,
 )
-from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, layer_norm, linear, named
-from attn_exp.problem.models.model import Layer, Model
+from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, dense, layer_norm, linear, named, norm
+from attn_exp.problem.models.model import Layer, Model, Shapes
+
+ATTENTION = "attention.query", "attention.key", "attention.value", "output.dense"
+
+
+def shapes(config: Config) -> Shapes:
+    """Yield every tensor and its shape; the output of an attention always has a bias."""
+    width, inner, patch = config["hidden_size"], config["intermediate_size"], pair(config["patch_size"])
+    yield "embeddings.cls_token", (1, 1, width)
+    yield "embeddings.position_embeddings", (1, math.prod(grid(config)) + 1, width)
+    yield "embeddings.patch_embeddings.projection.weight", (width, config["num_channels"], *patch)
+    yield "embeddings.patch_embeddings.projection.bias", (width,)
+    for number in range(config["num_hidden_layers"]):
+        at = f"encoder.layer.{number}."
+        yield from norm(f"{at}layernorm_before", width)
+        for name in ATTENTION:
+            yield from dense(f"{at}attention.{name}", width, width, bias=config["qkv_bias"] or name == ATTENTION[3])
+        yield from norm(f"{at}layernorm_after", width)
+        yield from dense(f"{at}intermediate.dense", width, inner)
+        yield from dense(f"{at}output.dense", inner, width)
 
 
 def forward(checkpoint: Checkpoint, picture: Array) -> Iterator[Layer]:
     """Yield each layer: `h += attention(norm(h))`, then `h += dense(gelu(dense(norm(h))))`."""
     config = checkpoint.config
-    width, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     epsilon, bend = config["layer_norm_eps"], ACTIVATIONS[config["hidden_act"]]
     h = embedded(checkpoint.at("embeddings."), picture)
     for number in range(config["num_hidden_layers"]):
         part = checkpoint.at(f"encoder.layer.{number}.")
         x = layer_norm(h, part, "layernorm_before", epsilon)
-        layer = Layer(x, attention(part.at("attention."), width, config["qkv_bias"]), heads)
+        layer = Layer(x, named(*map(part.at("attention.").linear, ATTENTION)), config["num_attention_heads"])
         yield layer
         h = h + attend(layer)
-        x = layer_norm(h, part, "layernorm_after", epsilon)
-        wide = bend(linear(x, *part.linear("intermediate.dense", width, inner)))
-        h = h + linear(wide, *part.linear("output.dense", inner, width))
-
-
-def attention(part: Checkpoint, width: int, bias: bool) -> dict[str, Array]:
-    """Return the arrays of a layer; that of the output always has a bias."""
-    sides = (part.linear(f"attention.{name}", width, width, bias=bias) for name in ("query", "key", "value"))
-    return named(*sides, part.linear("output.dense", width, width))
+        wide = bend(linear(layer_norm(h, part, "layernorm_after", epsilon), *part.linear("intermediate.dense")))
+        h = h + linear(wide, *part.linear("output.dense"))
 
 
 def embedded(part: Checkpoint, picture: Array) -> Array:
@@ -65,29 +75,27 @@ def embedded(part: Checkpoint, picture: Array) -> Array:
         UserError: a picture of another size.
     """
     width, count = part.config["hidden_size"], math.prod(grid(part.config))
-    class_token = part.array("cls_token", 1, 1, width)[0]
+    class_token = part.array("cls_token")[0]
     patches = projected(part, picture) if picture.ndim == 3 else picture.astype(class_token.dtype)
     if patches.shape != (count, width):
         given = " x ".join(map(str, patches.shape))
         raise UserError(f"model.patches holds {given} numbers; the model takes {count} x {width}")
-    return np.asarray(
-        np.concatenate([class_token, patches]) + part.array("position_embeddings", 1, count + 1, width)[0]
-    )
+    return np.asarray(np.concatenate([class_token, patches]) + part.array("position_embeddings")[0])
 
 
 def projected(part: Checkpoint, pixels: Array) -> Array:
     """Return `patches W + b` `[n m]` of the squares of a picture, from left to right, then down."""
-    width, channels = part.config["hidden_size"], part.config["num_channels"]
+    channels = part.config["num_channels"]
     (tall, wide), (down, across) = pair(part.config["patch_size"]), grid(part.config)
     size = channels, *pair(part.config["image_size"])
     if pixels.shape != size:
         given, wanted = (" x ".join(map(str, shape)) for shape in (pixels.shape, size))
         raise UserError(f"model.patches holds {given} pixels; the model takes {wanted}")
-    kernel = part.array("patch_embeddings.projection.weight", width, channels, tall, wide)
+    kernel = part.array("patch_embeddings.projection.weight")
     cut = pixels[:, : down * tall, : across * wide].astype(kernel.dtype)
     cut = cut.reshape(channels, down, tall, across, wide).transpose(1, 3, 0, 2, 4)
-    bias = part.array("patch_embeddings.projection.bias", width)
-    return linear(cut.reshape(down * across, -1), kernel.reshape(width, -1).T, bias)
+    bias = part.array("patch_embeddings.projection.bias")
+    return linear(cut.reshape(down * across, -1), kernel.reshape(len(kernel), -1).T, bias)
 
 
 def grid(config: Config) -> tuple[int, int]:
@@ -137,7 +145,7 @@ FIELDS = Fields(
     harmless={
         **names(RATE, "hidden_dropout_prob attention_probs_dropout_prob"),
         "encoder_stride": SIZE,
-        "pooler_act": WORD,
+        "pooler_act": Kind("tanh or another activation", lambda value: value == "tanh" or ACTIVATION.fits(value)),
     },
 )
-MODEL = Model(fields={"vit": FIELDS}, anchor="embeddings.cls_token", forward=forward, takes="patches")
+MODEL = Model(fields={"vit": FIELDS}, anchor="embeddings.cls_token", shapes=shapes, forward=forward, takes="patches")

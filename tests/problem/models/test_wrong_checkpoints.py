@@ -79,7 +79,7 @@ TENSORS = {
     "a query of one axis": (change(QUERY, np.ones(64, np.float32)), "has the shape [64]; expected [8, 8]"),
     "whole numbers": (change(QUERY, np.ones((8, 8), np.int32)), "holds I32; expected real numbers"),
     "no number": (change(QUERY, np.full((8, 8), np.nan, np.float32)), "W_q holds numbers that are not finite"),
-    "words without numbers": (change(WORDS, np.ones((0, 8), np.float32)), "the model knows 0"),
+    "words without numbers": (change(WORDS, np.ones((0, 8), np.float32)), "has the shape [0, 8]; expected [10, 8]"),
     "no words": (change(WORDS, None), f"unknown tensor '{WORDS}'"),
 }
 
