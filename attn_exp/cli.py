@@ -111,9 +111,12 @@ def answer(words: Sequence[str]) -> int:
 
 def execute(config: Config, repeat: Repeat) -> int:
     """Run one configuration, print what it found, and return 1 where figures disagree that must not."""
-    from attn_exp.runs import execution  # noqa: PLC0415 - `--help` and `--cfg` need none of it
+    from attn_exp.problem.forward_pass import started  # noqa: PLC0415 - `--help` and `--cfg` need none of it
 
-    outcome = execution.run(config, repeat)
+    with started(config.model.text) as under_way:
+        from attn_exp.runs import execution  # noqa: PLC0415 - as above
+
+        outcome = execution.run(config, repeat, under_way)
     say(outcome.text)
     return FAILED if config.strict and not outcome.agrees else DONE
 

@@ -88,6 +88,18 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def limit_memory(most: int) -> None:
+    """Let this process have at most so many bytes of memory, where the system can hold it to that, and leave no file of
+    what it held where it crashes."""
+    try:
+        import resource  # noqa: PLC0415 - not on every system
+    except ImportError:
+        return
+    for what, limit in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, most)):
+        with suppress(OSError, ValueError):  # a lower limit may stand already
+            resource.setrlimit(what, (limit, limit))
+
+
 def processor_asker() -> Callable[[], int] | None:
     """Return what tells on which processor the calling thread runs; None where a thread cannot be kept off one."""
     if not hasattr(os, "sched_setaffinity"):

@@ -15,6 +15,7 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing, measure
+from attn_exp.problem.forward_pass import Pass
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.problem import build
 from attn_exp.report import terminal
@@ -33,15 +34,15 @@ class Outcome(NamedTuple):
     agrees: bool
 
 
-def run(config: Config, command: Repeat) -> Outcome:
-    """Compute, time, write and render one run.
+def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outcome:
+    """Compute, time, write and render one run; `under_way` is a pass through its model that is prepared already.
 
     Raises:
         UserError: settings that do not fit each other, or an output folder that cannot be written to.
     """
     store.check_writable(Path(config.output_dir))
     with ask_git() as git:
-        comparison, timings = compute(config)
+        comparison, timings = compute(config, under_way)
         rendering.load_renderers(config)
         about = store.about(comparison, command, origin(git))
     folder = write(Run(comparison, timings, about))
@@ -62,12 +63,12 @@ def check(config: Config) -> None:
         settle(name, variant, config, problem, bind)
 
 
-def compute(config: Config) -> tuple[Comparison, tuple[Timing, ...]]:
+def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, tuple[Timing, ...]]:
     """Compute and compare every variant, and time each."""
     wanted = checks.wanted(config)
     rendering.check_figures(config.figures)
     with blas_asleep(config):
-        found = tabulate(config, Progress(len(config.variant)), bind=recorded_code.binder(config))
+        found = tabulate(config, Progress(len(config.variant)), under_way, bind=recorded_code.binder(config))
         comparison = completed(found, wanted)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
 

@@ -13,6 +13,7 @@ from attn_exp import cli
 from attn_exp.config.inputs import Model
 from attn_exp.experiment import patterns
 from attn_exp.problem import input_files, models
+from attn_exp.problem.forward_pass import Pass
 from tests.checkpoints import write_bert, write_tiny_model
 from tests.compose import comparison
 
@@ -124,9 +125,9 @@ def test_neighbours_that_differ_in_their_layer_share_one_pass(
     begun: list[Model] = []
     begin = models.begin
 
-    def counted(settings: Model) -> models.Begun:
+    def counted(settings: Model, under_way: Pass) -> models.Begun:
         begun.append(settings)
-        return begin(settings)
+        return begin(settings, under_way)
 
     monkeypatch.setattr(models, "begin", counted)
     folder = swept(tmp_path, monkeypatch, *words, *axes, "report=none", "sweep.chunk=4")

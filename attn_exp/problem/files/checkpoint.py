@@ -16,6 +16,7 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
+from attn_exp.child import Child, NoAnswerError
 from attn_exp.errors import UserError, brief, first_line, unknown
 from attn_exp.problem.files import pickles, safetensors
 from attn_exp.problem.files.format import size_of
@@ -33,8 +34,8 @@ SIZES = (
 
 MOST_LAYERS, MOST_CONFIG = 10_000, 2**24
 
-LEADING = ("\u0120", "\u2581")
-"""How byte-level tokenizers and SentencePiece write the space before a word."""
+LEAST_SECONDS, BYTES_A_SECOND, LETTERS_A_SECOND = 6, 5_000_000, 100_000
+"""How long a tokenizer may take: so many seconds, and more for a large file and a long text."""
 
 
 @dataclass(frozen=True)
@@ -245,39 +246,24 @@ def arrays_of_llama2c(config: dict[str, Any], apart: bool) -> Iterator[tuple[str
         yield "lm_head.weight", (vocabulary, dim)
 
 
-def encode_text(folder: Path, text: str, key: str) -> tuple[list[int], tuple[str, ...]]:
+def encode_text(folder: Path, text: str, key: str, child: Child) -> tuple[list[int], tuple[str, ...]]:
     """Return the ids of a text, with the marks that the model puts around it, and a name for each.
 
-    The space before a word is shown as `_`; nothing is cut off or filled up.
-
     Raises:
-        UserError: no tokenizer, one that cannot be read, or a text of no tokens.
+        UserError: no tokenizer, one that cannot be read or comes to no end, or a text of no tokens.
     """
-    tokenizer = open_tokenizer(folder / TOKENIZER, key)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    encoding = tokenizer.encode(text)
-    if not encoding.ids:
-        raise UserError(f"model.text={text!r}: no token; write some words")
-    return list(encoding.ids), tuple(map(readable, encoding.tokens))
-
-
-def readable(token: str) -> str:
-    """Return a token with `_` for the space before it."""
-    return f"_{token[1:]}" if token.startswith(LEADING) else token
-
-
-def open_tokenizer(path: Path, key: str) -> Any:
-    """Open a tokenizer.json with the package `tokenizers`."""
-    try:
-        from tokenizers import Tokenizer  # noqa: PLC0415 - few runs need it
-    except ImportError as error:
-        raise UserError(
-            "model.text needs the package tokenizers: pip install 'attn-exp[models]'; or give model.tokens=[ids]"
-        ) from error
+    path, said = folder / TOKENIZER, f"{key}: {TOKENIZER}"
     if not path.exists():
-        raise UserError(f"{key}: {TOKENIZER} is not there; it reads model.text; or give model.tokens=[ids]")
+        raise UserError(f"{said} is not there; it reads model.text; or give model.tokens=[ids]")
+    seconds = LEAST_SECONDS + path.stat().st_size // BYTES_A_SECOND + len(text) // LETTERS_A_SECOND
     try:
-        return Tokenizer.from_str(machine.read_text(path, 512 * 2**20))
-    except Exception as error:  # the package raises plain Exceptions for what it cannot read
-        raise UserError(f"{key}: {TOKENIZER} cannot be read ({first_line(error)})") from error
+        text.encode()
+        answer = child.ask({"path": str(path), "text": text, "key": said}, seconds)
+        ids, tokens = answer["ids"], answer["tokens"]
+    except UnicodeEncodeError as error:
+        raise UserError("model.text holds bytes that are no text") from error
+    except NoAnswerError as error:
+        raise UserError(f"{said} cannot be used ({brief(error.how)})") from error
+    if not ids:
+        raise UserError(f"model.text={brief(text)!r}: no token; write some words")
+    return ids, tuple(tokens)

@@ -17,13 +17,14 @@ import numpy as np
 
 from attn_exp import registry
 from attn_exp.arrays import Array
+from attn_exp.child import Child
 from attn_exp.config.inputs import LEFT, PLAIN, Embeddings, Model, Projections
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief, first_line, reason, unknown
 from attn_exp.problem.files import checkpoint as checkpoints
 from attn_exp.problem.files.checkpoint import TOKENIZER, Checkpoint, encode_text
 from attn_exp.problem.files.numpy_files import read_npy
-from attn_exp.problem.forward_pass import Pass
+from attn_exp.problem.forward_pass import Pass, tokenizer_of
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models._fields import settled
 from attn_exp.problem.models.model import Layer
@@ -80,15 +81,16 @@ class Begun(NamedTuple):
     layers: int
 
 
-def begin(settings: Model) -> Begun:
+def begin(settings: Model, under_way: Pass) -> Begun:
     """Open the model of a run, and read what goes into it; no layer is computed yet.
 
     Raises:
         UserError: as `applied`.
     """
     family = find(str(settings.family))
-    checkpoint = opened(settings, family)
-    ids, tokens = given(settings, family, checkpoint)
+    with tokenizer_of(settings.text, under_way) as child:
+        checkpoint = opened(settings, family)
+        ids, tokens = given(settings, family, checkpoint, child)
     return Begun(family, checkpoint, ids, tokens, checkpoint.config["num_hidden_layers"])
 
 
@@ -99,7 +101,7 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
         UserError: as `applied`.
     """
     if under_way.model != replace(settings, layer=0) or settings.layer < under_way.number:
-        under_way.begun = begin(settings)
+        under_way.begun = begin(settings, under_way)
         under_way.layers = under_way.begun.family.forward(under_way.begun.checkpoint, under_way.begun.ids)
         under_way.model, under_way.number = replace(settings, layer=0), -1
     begun: Begun = under_way.begun
@@ -177,7 +179,9 @@ def opened(settings: Model, family: contract.Model) -> Checkpoint:
     return checkpoint
 
 
-def given(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tuple[Array, tuple[str, ...]]:
+def given(
+    settings: Model, family: contract.Model, checkpoint: Checkpoint, child: Child | None
+) -> tuple[Array, tuple[str, ...]]:
     """Return what goes into the model, and a name for each token; a picture's are named by what it is cut into.
 
     Raises:
@@ -202,7 +206,8 @@ def given(settings: Model, family: contract.Model, checkpoint: Checkpoint) -> tu
         if max(settings.tokens) >= count:
             raise UserError(f"model.tokens: token id {max(settings.tokens)}, {knows} ({checkpoint.key})")
         return np.array(settings.tokens), tuple(map(str, settings.tokens))
-    ids, tokens = encode_text(checkpoint.folder, str(settings.text), checkpoint.key)
+    assert child is not None
+    ids, tokens = encode_text(checkpoint.folder, str(settings.text), checkpoint.key, child)
     stranger = next((place for place, number in enumerate(ids) if number >= count), None)
     if stranger is not None:
         word = brief(tokens[stranger])

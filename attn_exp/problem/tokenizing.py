@@ -1,0 +1,55 @@
+"""What runs in a process of its own: a text is cut into tokens by a checkpoint's tokenizer.json.
+
+The package `tokenizers` is compiled, and files can make it panic, abort its process, or search for ever; so the process
+of the run only names `encode` here, and imports nothing of it. The process is started before the checkpoint is opened,
+and what is slow to load is loaded meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attn_exp import machine, system
+from attn_exp.errors import UserError, first_line
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+try:
+    from tokenizers import Tokenizer
+except ImportError:
+    Tokenizer = None  # type: ignore[assignment,misc] # it is said when a text is to be cut
+
+MOST_BYTES = 512 * 2**20
+MOST_MEMORY = 4 * 2**30
+LEADING = ("\u0120", "\u2581")
+"""How byte-level tokenizers and SentencePiece write the space before a word."""
+
+
+def encode(said: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, list[Any]]:
+    """Return the `ids` of the `text`, with the marks that the model puts around it, and a name for each in `tokens`.
+
+    The space before a word is shown as `_`; nothing is cut off or filled up. `path` names the file.
+
+    Raises:
+        UserError: no package that reads it, or a file that cannot be read.
+    """
+    if Tokenizer is None:
+        raise UserError(
+            "model.text needs the package tokenizers: pip install 'attn-exp[models]'; or give model.tokens=[ids]"
+        )
+    system.limit_memory(MOST_MEMORY)
+    try:
+        tokenizer = Tokenizer.from_str(machine.read_text(Path(said["path"]), MOST_BYTES))
+    except Exception as error:  # the package raises plain Exceptions for what it cannot read
+        raise UserError(f"{said['key']} cannot be read ({first_line(error)})") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    encoding = tokenizer.encode(said["text"])
+    return {"ids": list(encoding.ids), "tokens": list(map(readable, encoding.tokens))}
+
+
+def readable(token: str) -> str:
+    """Return a token with `_` for the space before it."""
+    return f"_{token[1:]}" if token.startswith(LEADING) else token
