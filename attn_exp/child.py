@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from attn_exp import system
 from attn_exp.errors import UserError, count_of, first_line
 
-Tell = Callable[[str], None]
+Tell = Callable[[Any], None]
 """What a function in a child says while it works, and what hears it."""
 
 BEGIN = "import json,sys;target,*rest=sys.argv[1:];sys.path[:],sys.argv[:]=map(json.loads,rest);"
@@ -57,7 +57,7 @@ class Child:
 
     It starts at once, so that its start and its imports overlap with what else is to be done, and ends where the
     context does. The function is called as `function(argument, tell)`; its argument and its answer are what JSON can
-    hold, and what it says by `tell(text)` is heard while it works. `quiet` drops what is printed there.
+    hold, and so is what it says by `tell` while it works. `quiet` drops what is printed there.
 
     Raises:
         OSError: no process can be started.
@@ -91,7 +91,7 @@ class Child:
                     self.heard.put(message)
         self.heard.put(None)
 
-    def ask(self, argument: Any, seconds: float, hear: Tell = lambda text: None) -> Any:
+    def ask(self, argument: Any, seconds: float, hear: Tell = lambda said: None) -> Any:
         """Return what the function answers within so many seconds; `hear` gets what it says before.
 
         Raises:
@@ -103,7 +103,7 @@ class Child:
         while True:
             message = self.next_message(end, seconds)
             if "said" in message:
-                hear(str(message["said"]))
+                hear(message["said"])
             elif "refused" in message:
                 raise UserError(str(message["refused"]))
             elif "raised" in message:
@@ -224,7 +224,7 @@ def serve(target: str) -> None:
         # also where no Python runs any more, as a library holds on to the interpreter, and nobody is left to end it
         faulthandler.dump_traceback_later(question["seconds"] + ORPHANED, exit=True, file=nothing)
         try:
-            send({"answer": function(question["ask"], lambda text: send({"said": text}))})
+            send({"answer": function(question["ask"], lambda said: send({"said": said}))})
         except UserError as error:
             send({"refused": str(error)})
         except KeyboardInterrupt:

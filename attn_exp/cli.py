@@ -6,10 +6,11 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from attn_exp import stopping, system
 from attn_exp.errors import UserError, brief, printable, unknown
@@ -56,13 +57,37 @@ def obey(words: Sequence[str]) -> int:
     """Do what the words say, with the members of the files that they name, and return the exit code."""
     if not any(word.partition("=")[0] == "--with" for word in words):
         return obeyed(words)
-    from attn_exp import plugins  # noqa: PLC0415 - few name any
+    from attn_exp.own_code import OPTION, split_files  # noqa: PLC0415 - few name any
 
-    files, rest = plugins.split_files(words)
+    files, rest = split_files(words)
+    if rest[:1] == ["check"]:  # which imports no code of others into this process
+        return obeyed([*rest[:1], *(word for file in files for word in (OPTION, file)), *rest[1:]])
+    with members_known(files):
+        return obeyed(rest)
+
+
+@contextmanager
+def members_known(files: Sequence[str]) -> Iterator[None]:
+    """Let the members of files be known, and say what is to be said of them."""
+    from attn_exp import plugins  # noqa: PLC0415 - as above
+
     with plugins.members_known(files) as notes:
         for note in notes:
             print(f"attn_exp: {printable(note)}", file=sys.stderr)
-        return obeyed(rest)
+        yield
+
+
+def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
+    """Do what `check` is for, in the child that it started: here the function is imported and asked."""
+    gc.disable()
+    from attn_exp.diagnosis import command as diagnosis  # noqa: PLC0415 - no other command needs it
+    from attn_exp.own_code import split_files  # noqa: PLC0415
+
+    files, rest = split_files(words)
+    with members_known(files) if files else nullcontext():
+        reply = diagnosis.checked(rest, tell)
+    gc.freeze()
+    return reply
 
 
 def obeyed(words: Sequence[str]) -> int:
@@ -196,15 +221,17 @@ def command(named: Command, words: Sequence[str]) -> int:
     return DONE if passed else FAILED
 
 
-MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [--quick] [--json]"
+MANY, CHECK = 99, "check FILE.py:FUNCTION [SETTINGS] [timeout=60] [--quick] [--json]"
 SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [turned=true] [to=DIR]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
-JUDGING = "diagnosis.command"
+JUDGING, IN_CHILD = "diagnosis.command", "diagnosis.in_child:checked"
 
 COMMANDS = {
-    "check": Command(f"{JUDGING}:checked", 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"),
+    "check": Command(
+        "diagnosis.in_child:checked", 1, MANY, CHECK, "is this attention, and if not, which mistake is it?"
+    ),
     "explain": Command(f"{JUDGING}:explained", 1, MANY, EXPLAIN, "are these numbers right, and if not, why?"),
     "new": Command("config.new:write", 1, 3, NEW, "a YAML of your own numbers, ready to edit"),
     "open": Command("runs.reader:open_newest", 0, 1, "open [DIR]", "the newest report in a browser, or its path"),

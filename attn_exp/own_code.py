@@ -14,19 +14,21 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO, cast
 
 from attn_exp import machine
-from attn_exp.errors import UserError, first_line, unknown
+from attn_exp.errors import OwnCodeError, UserError, first_line, unknown, words_of_error
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
 BETWEEN = re.compile(r"""[\[\]{},'"]""")
 MOST_CODE = 4 * 2**20
 """A file of more bytes is not looked through for what it imports."""
 THIS_PACKAGE = __name__.partition(".")[0]
+OPTION = "--with"
 MEMBERS = "_with_"
 """How the names of modules begin that files of members become."""
 
@@ -35,6 +37,51 @@ class Named(str):
     """The name of code that the user wrote on the command line now, or in Python; a plain text names none."""
 
     __slots__ = ()
+
+
+class LeftError(Exception):
+    """Code of others wanted to end the process: it called `sys.exit`, or raised something else that is no error."""
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Hold on to this process while code of others runs, or while what it returned is read.
+
+    What it prints goes to stderr, as stdout is ours. What it raises to end the process is an error.
+
+    Raises:
+        LeftError: it raised what is no `Exception`, such as SystemExit; Ctrl-C alone stays what it is.
+    """
+    before = sys.stdout
+    if not isinstance(before, Words):
+        sys.stdout = cast("TextIO", Words(sys.stderr))
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise LeftError(f"ended without an answer ({error_line(error)})") from error
+    finally:
+        sys.stdout = before
+
+
+class Words:
+    """Stdout while code of others runs: stderr, which that code cannot close by it."""
+
+    def __init__(self, place: Any) -> None:
+        self.place = place
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.place, name)
+
+    def write(self, text: str) -> int:
+        """Write to stderr; where nobody reads that any more, nowhere."""
+        with suppress(OSError, ValueError, AttributeError):
+            self.place.write(text)
+        return len(text)
+
+    def close(self) -> None:
+        """Leave stderr open."""
 
 
 def is_code(form: Any) -> bool:
@@ -84,6 +131,24 @@ def texts_about_variants(words: Sequence[str]) -> set[str]:
             parts = [part.strip() for part in BETWEEN.split(value)]
             texts |= {value.strip("'\""), *parts, *(part.removeprefix("form:").strip() for part in parts)}
     return texts
+
+
+def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the files that the words of a command line name with `--with`, each once, and all other words.
+
+    Raises:
+        UserError: `--with` and no file.
+    """
+    files, others, waiting = list[str](), list[str](), iter(words)
+    for word in waiting:
+        if word == OPTION or word.startswith(f"{OPTION}="):
+            file = word.partition("=")[2] if "=" in word else next(waiting, "")
+            if not file or file.startswith("-"):
+                raise UserError(f"{OPTION} names a file of your own masks, scores, forms or metrics: {OPTION} mine.py")
+            files.append(file)
+        else:
+            others.append(word)
+    return list(dict.fromkeys(files)), others
 
 
 def fingerprint(file: str | Path) -> str:
@@ -178,21 +243,43 @@ def find_function(target: str) -> OwnFunction:
         )
     module = module_of_functions(place)
     function: Any = module
-    for part in name.split("."):
-        if not hasattr(function, part):
-            known = [word for word in vars(module) if not word.startswith("_") and callable(vars(module)[word])]
-            raise UserError(unknown(name, known[:12], f"function of {place}"))
-        function = getattr(function, part)
+    with unreadable(target):
+        file = getattr(module, "__file__", None)
+        for part in name.split("."):
+            if not hasattr(function, part):
+                known = [word for word in vars(module) if not word.startswith("_") and callable(vars(module)[word])]
+                raise UserError(unknown(name, known[:12], f"function of {place}"))
+            function = getattr(function, part)
     if not callable(function):
         raise UserError(f"{target} is a {type(function).__name__}; expected a function")
-    return function_from(function, name, getattr(module, "__file__", None))
+    return function_from(function, name, file if isinstance(file, str) else None)
+
+
+@contextmanager
+def unreadable(name: str) -> Iterator[None]:
+    """Say in a line that an object of others cannot be read: each attribute of it may be code.
+
+    Raises:
+        UserError: whatever was raised meanwhile.
+    """
+    try:
+        with held():
+            yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{name} cannot be read: {error_line(error)}") from error
 
 
 def function_at_hand(function: Any) -> OwnFunction:
     """Return a function that is at hand, with the file that it comes from where that is known."""
-    name = getattr(function, "__name__", type(function).__name__)
-    code = getattr(function, "__code__", None)
-    return function_from(function, name, getattr(code, "co_filename", None))
+    kind = type(function).__name__
+    with unreadable(f"a {kind}"):
+        name, code = getattr(function, "__name__", kind), getattr(function, "__code__", None)
+        file = getattr(code, "co_filename", None)
+    return function_from(
+        function, name if isinstance(name, str) else kind, file if isinstance(file, str) and "\0" not in file else None
+    )
 
 
 def function_from(function: Any, name: str, file: str | None) -> OwnFunction:
@@ -213,10 +300,13 @@ def module_of_functions(place: str) -> ModuleType:
         raise UserError(f"{path}: no such file")
     try:
         if path is None:
-            return importlib.import_module(place)
+            with held():
+                return importlib.import_module(place)
         module = prepared_module(path, path.stem, path.resolve().parent)
         sys.modules.setdefault(path.stem, module)
         run_module(module)
+    except LeftError as error:
+        raise OwnCodeError(f"{path or place} {error}, as it was imported") from error
     except Exception as error:
         raise UserError(f"{path or place} cannot be imported: {error_line(error)}") from error
     return module
@@ -236,8 +326,9 @@ def module_of_members(path: Path) -> ModuleType:
     sys.modules[module.__name__] = module  # settings are read by their annotations, which are looked up there
     try:
         run_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[module.__name__]
+    except Exception as raised:
+        sys.modules.pop(module.__name__, None)
+        error = raised.__cause__ if isinstance(raised, LeftError) and raised.__cause__ else raised
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.filename == str(place) else ""
         text = error.msg if isinstance(error, SyntaxError) else first_line(error)
         raise UserError(f"cannot be imported: {type(error).__name__}: {text}{line}") from error
@@ -256,12 +347,13 @@ def prepared_module(path: Path, name: str, folder: Path) -> ModuleType:
 def run_module(module: ModuleType) -> None:
     """Run the file of a module."""
     assert module.__spec__ is not None and module.__spec__.loader is not None
-    module.__spec__.loader.exec_module(module)
+    with held():
+        module.__spec__.loader.exec_module(module)
 
 
 def error_line(error: BaseException) -> str:
     """Return the kind of an error and the first line that it says; of our own, the line alone."""
-    lines = str(error).splitlines()
-    if isinstance(error, UserError):
+    lines = words_of_error(error).splitlines()
+    if isinstance(error, UserError | LeftError):
         return lines[0]
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

@@ -27,7 +27,6 @@ from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
 from attn_exp.rules.from_outside import difference, turns_keys
 
-OPTION = "--with"
 NAME = re.compile(r"[A-Za-z_]\w*")
 TABLES = ("comparison", "distances", "timings", "published")
 """Tables that each run has, and whose names no check can have."""
@@ -85,24 +84,6 @@ KINDS = (
     Kind("figure", "FIGURE", "draw"),
 )
 EXPECTED = ", ".join(kind.constant or f"a subclass of {kind.name.capitalize()}" for kind in KINDS)
-
-
-def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the files that the words of a command line name with `--with`, each once, and all other words.
-
-    Raises:
-        UserError: `--with` and no file.
-    """
-    files, others, waiting = list[str](), list[str](), iter(words)
-    for word in waiting:
-        if word == OPTION or word.startswith(f"{OPTION}="):
-            file = word.partition("=")[2] if "=" in word else next(waiting, "")
-            if not file or file.startswith("-"):
-                raise UserError(f"{OPTION} names a file of your own masks, scores, forms or metrics: {OPTION} mine.py")
-            files.append(file)
-        else:
-            others.append(word)
-    return list(dict.fromkeys(files)), others
 
 
 @contextmanager

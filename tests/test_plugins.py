@@ -18,7 +18,8 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.metrics.metric import Metric
 from attn_exp.forms import form
 from attn_exp.forms.form import Form
-from attn_exp.plugins import KINDS, members_known, snake, split_files
+from attn_exp.own_code import split_files
+from attn_exp.plugins import KINDS, members_known, snake
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask

@@ -5,7 +5,7 @@ Beside that: what a function keeps between calls, its gradients, and what plain 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.call import Caller, called, parts_of
+from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, other_data, predicted, same_answer, same_numbers
 from attn_exp.diagnosis.libraries import DIGITS
+from attn_exp.diagnosis.returned import parts_of
+from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.forms.pipeline import Given
+from attn_exp.own_code import held
 from attn_exp.rules.masks.array import Allowed
 
 
@@ -36,12 +39,19 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Findin
 def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     rung = "the same answer twice"
     answers = [caller(case) for _ in range(3)]
+    if silent(answers):
+        return Finding(rung, BROKEN, silent(answers)), ""
     if all(same_numbers(answers[0].output, other.output) for other in answers[1:]):
         return Finding(rung, HELD), ""
     if all(same_answer(answers[0], other, case, digits) for other in answers[1:]):
         return Finding(rung, BROKEN, "the last digits differ from call to call"), "not_deterministic"
     name = "dropout_on" if dropped(caller, case) else "not_deterministic"
     return Finding(rung, BROKEN, "the same call gave different answers"), name
+
+
+def silent(answers: Iterable[Answer]) -> str:
+    """Say that one of several calls gave no answer, though the function has answered that question before."""
+    return next((f"one call gave no answer: {answer.error}" for answer in answers if answer.output is None), "")
 
 
 def dropped(caller: Caller, case: Case) -> bool:
@@ -95,7 +105,8 @@ def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
     changed = [role for role, array in copies(caller, arguments).items() if not same_numbers(array, before[role])]
     if changed:
         return Finding("inputs unchanged", BROKEN, f"it changed {', '.join(changed)}"), "changes_inputs"
-    return Finding("inputs unchanged", HELD if answer.output is not None else ABSENT), ""
+    said = silent([answer])
+    return Finding("inputs unchanged", BROKEN if said else HELD, said), ""
 
 
 def copies(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
@@ -176,6 +187,8 @@ def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     alone = [caller(question) for question in cases[:2]] * 4
     with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(caller, cases))
+    if silent([*together, *alone]):
+        return Finding(rung, BROKEN, silent([*together, *alone])), ""
     for answer, one, asked in zip(together, alone, cases, strict=True):
         if not same_answer(answer, one, asked, digits):
             return Finding(rung, BROKEN, "answers got mixed up"), ""
@@ -190,14 +203,15 @@ LATER = 4
 
 def first_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
     try:
-        first = next(iter(parts_of(called(caller.function, caller.offer, caller.arguments(case))).values()), None)
-        before = None if first is None else np.array(caller.library.back(first))
-        for _ in range(LATER):
-            caller(other_data(case))
-        after = None if first is None else np.array(caller.library.back(first))
+        with held():
+            said = caller.call(caller.arguments(case))
+            before = caller.read(said, case).output
+            for _ in range(LATER):
+                caller(other_data(case))
+            after = caller.read(said, case).output
     except Exception:
         return Finding("a first answer is kept", ABSENT), ""
-    if before is not None and not same_numbers(before, after):
+    if not same_numbers(before, after):
         return Finding("a first answer is kept", BROKEN, "a later call overwrote it"), "reuses_output"
     return Finding("a first answer is kept", HELD), ""
 
@@ -211,6 +225,8 @@ def same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]
         return Finding(rung, ABSENT, "arrays of JAX cannot be written to"), ""
     caller.answer(arguments, case)
     apart = caller.answer(fresh, new)
+    if apart.output is None:
+        return Finding(rung, BROKEN, silent([apart])), ""
     for role, value in arguments.items():
         if hasattr(value, "shape"):
             value[...] = caller.arguments(new)[role]
@@ -256,9 +272,10 @@ def gradients(caller: Caller, case: Case, digits: int) -> Finding:
     sides = ("q", "k", "v") if case.given.x is None else ("x",)
     arguments = caller.arguments(case)
     try:
-        derived, measured = slopes(caller, arguments, sides)
+        with held():
+            derived, measured = slopes(caller, arguments, sides)
     except Exception as error:
-        return Finding(rung, REMARK, f"none: {error}".splitlines()[0][:100])
+        return Finding(rung, REMARK, f"none: {first_line(error)}"[:100])
     if abs(derived - measured) <= 1e-5 * max(abs(measured), 1.0):
         return Finding(rung, HELD)
     return Finding(rung, BROKEN, f"the slope is {measured:.6g}, the gradient says {derived:.6g}")
@@ -274,7 +291,7 @@ def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) ->
     leaves = {side: arguments[side].clone().requires_grad_() for side in sides}
 
     def total(moved: dict[str, Any]) -> Any:
-        output = next(iter(parts_of(called(caller.function, caller.offer, arguments | moved)).values()))
+        output = next(iter(parts_of(caller.call(arguments | moved)).values()))
         weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype, device=output.device)
         return (output.reshape(-1) * weights).sum()
 

@@ -16,8 +16,9 @@ from attn_exp.diagnosis.case import Answer, Case
 from attn_exp.diagnosis.libraries import Library
 from attn_exp.diagnosis.offer import Offer, at_of, boolean, for_case
 from attn_exp.diagnosis.request import Request
-from attn_exp.errors import UserError
-from attn_exp.own_code import error_line
+from attn_exp.diagnosis.returned import NoNumbersError, numbers_of, parts_of
+from attn_exp.errors import UserError, words_of_error
+from attn_exp.own_code import LeftError, error_line, held
 
 # How a function wants its mask: as booleans, as numbers to add, or as ones and zeros, and with how many axes
 
@@ -87,11 +88,22 @@ class Caller:
     def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
         """Return what the function says to arguments by role; an error is an answer too."""
         try:
-            with np.errstate(all="ignore"):  # each thread has its own; what overflows is seen in the answer
-                said = called(self.function, self.offer, arguments)
-        except (Exception, SystemExit) as error:
-            return Answer(None, error=error_line(error), refused=self.refuses(error, arguments))
-        return self.read(said, case)
+            with held(), np.errstate(all="ignore"):  # each thread has its own; what overflows is seen in the answer
+                return self.read(self.call(arguments), case)
+        except (NoNumbersError, LeftError) as error:
+            return Answer(None, error=str(error))
+        except Exception as error:
+            return Answer(None, error=error_line(error), refused=self.refuses(error, arguments), reached=reached(error))
+
+    def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Call the function with arguments by role, and return what it returns: every call is made here."""
+        if self.request.tell:
+            said = (f"{self.offer.parameters[role]}{worded(value)}" for role, value in arguments.items())
+            self.request.tell(f"{', '.join(said)}, {self.library.name}, {self.dtype}")
+        order = [role for role in self.offer.parameters if role in self.offer.positional and role in arguments]
+        plain = [arguments[role] for role in order]
+        named = {self.offer.parameters[role]: value for role, value in arguments.items() if role not in order}
+        return self.function(*plain, **named)
 
     def refuses(self, error: BaseException, arguments: Mapping[str, Any]) -> bool:
         """Say whether an error means that the function does not offer one of the keywords that it was given.
@@ -108,13 +120,14 @@ class Caller:
         known = isinstance(error, ValueError | TypeError | AssertionError | RuntimeError)
         if not words or not known or not raised(error):
             return False
-        if any(re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", str(error)) for word in words):
+        if any(re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", words_of_error(error)) for word in words):
             return True
         if not isinstance(error, ValueError):
             return False
         try:
-            return bool(parts_of(called(self.function, self.offer, plain)))
-        except (Exception, SystemExit):
+            with held():
+                return bool(parts_of(self.call(plain)))
+        except Exception:
             return False
 
     def arguments(self, case: Case) -> dict[str, Any]:
@@ -136,37 +149,26 @@ class Caller:
         return self.library.into(value, self.dtype) if isinstance(value, np.ndarray) else value
 
     def read(self, said: Any, case: Case) -> Answer:
-        """Return an answer as float64 arrays; of several arrays the first is the output."""
-        parts = parts_of(said)
-        if not parts:
-            return Answer(None, error=f"returned {type(said).__name__}; expected an array")
-        try:
-            arrays = {name: self.library.back(part) for name, part in parts.items()}
-        except Exception as error:
-            return Answer(None, error=f"what it returned is no array: {error_line(error)}")
+        """Return an answer as float64 arrays; of several arrays the first is the output.
+
+        Raises:
+            NoNumbersError: it is no array of real numbers.
+        """
+        at = at_of(case)
+        most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)
+        arrays, kind = numbers_of(said, self.library, most)
         first = next(iter(arrays))
         output = unlaid(arrays.pop(first), self.layout, self.offer.core, case.recipe.heads)
-        return Answer(output, arrays, self.library.dtype(parts[first]))
+        return Answer(output, arrays, kind)
 
 
-def called(function: Any, offer: Offer, arguments: Mapping[str, Any]) -> Any:
-    """Call a function with arguments by role."""
-    order = [role for role in offer.parameters if role in offer.positional and role in arguments]
-    plain = [arguments[role] for role in sorted(order, key=list(offer.parameters).index)]
-    named = {offer.parameters[role]: value for role, value in arguments.items() if role not in order}
-    return function(*plain, **named)
+def worded(value: Any) -> str:
+    """Return what an argument is, after its name: the shape of an array, or the value."""
+    return f" {list(value.shape)}" if hasattr(value, "shape") else f"={value!r}"
 
 
-def parts_of(said: Any) -> dict[str, Any]:
-    """Return the arrays of an answer, by name where they have one; the output comes first."""
-    if isinstance(said, Mapping):
-        names = ("output", "out", "context", "attn_output", "result", "o")
-        first = next((name for name in names if name in said), None)
-        ordered = [*([first] if first is not None else []), *(name for name in said if name != first)]
-        return {str(name): said[name] for name in ordered if hasattr(said[name], "shape")}
-    if isinstance(said, tuple | list) and said and hasattr(said[0], "shape"):
-        return {f"returned {place}": part for place, part in enumerate(said) if hasattr(part, "shape")}
-    return {"output": said} if hasattr(said, "shape") else {}
+MOST_NUMBERS = 2**16
+"""Of an answer, beside four times those of its weights and of its output."""
 
 
 def laid(array: Array | None, layout: str) -> Array:
@@ -203,6 +205,16 @@ RAISED = dis.opmap["RAISE_VARARGS"]
 def asks(value: Any) -> bool:
     """Say whether a keyword's value asks for anything."""
     return not (value is None or value is False or (isinstance(value, float) and value == 0.0))
+
+
+def reached(error: BaseException) -> tuple[int, ...]:
+    """Return how far a call came before its error: the place in each function on the way, as something to compare."""
+    places, last = list[int](), error.__traceback__
+    while last is not None:
+        if not str(last.tb_frame.f_globals.get("__name__", "")).startswith("attn_exp.diagnosis."):
+            places.append(last.tb_lasti)
+        last = last.tb_next
+    return tuple(places)
 
 
 def raised(error: BaseException) -> bool:

@@ -30,7 +30,7 @@ class Case:
 class Answer:
     """What a function said: its output `[b h t e]` or `[b t m]`, other stages that it returned, or why it failed.
 
-    `refused` says that it refuses in words what it was asked for.
+    `refused` says that it refuses in words what it was asked for, and `reached` how far it came before an error.
     """
 
     output: Array | None
@@ -38,6 +38,7 @@ class Answer:
     dtype: str = "float64"
     error: str = ""
     refused: bool = False
+    reached: tuple[int, ...] | None = None
 
 
 def expected(case: Case) -> dict[str, Array]:

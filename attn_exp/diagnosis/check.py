@@ -16,15 +16,26 @@ from attn_exp.diagnosis.call import WIDE, Caller
 from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.explanations import explained
-from attn_exp.diagnosis.libraries import DIGITS
+from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.modules import bound
 from attn_exp.diagnosis.precision import error, only_rounded, representable
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import shrunk
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
 from attn_exp.errors import UserError
-from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding, Verdict
-from attn_exp.own_code import OwnFunction
+from attn_exp.experiment.verdict import (
+    ABSENT,
+    ANSWERED,
+    BROKEN,
+    CALLED,
+    CHECKED,
+    HELD,
+    REMARK,
+    Finding,
+    Verdict,
+    unfinished,
+)
+from attn_exp.own_code import OwnFunction, error_line, held
 
 Tell = Callable[[str], None]
 FLOAT64 = 53
@@ -37,18 +48,33 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
     Raises:
         UserError: what it takes is not known, or settings that cannot be asked of it.
     """
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
-        verdict = check_in_layout(own, request, quick, tell)
-        if verdict.passed or verdict.mistakes or request.layout:
-            return verdict
-        offer = ways_to_call.offer_of(own, bound(own, request))
-        layouts = ("bhtd", "bthd") if offer.takes("heads") else ("bthd",)
-        for layout in layouts if offer.core else ():  # the mistake may have a name in a less likely layout
-            other = check_in_layout(own, replace(request, layout=layout), quick, tell)
-            if other.mistakes:
-                return other
+        try:
+            verdict = check_in_layouts(own, request, quick, tell)
+        except UserError:
+            raise
+        except Exception as error:  # a function so odd that its answers made the check itself stumble
+            verdict = unfinished(own.name, f"could not be checked: {error_line(error)}", request.words, CHECKED)
+        replaced = replaced_in_numpy()
+        if replaced:
+            said = f"replaced {', '.join(replaced)}, so that nothing right can be computed beside it"
+            verdict = unfinished(own.name, said, request.words, CHECKED)
         return verdict
+
+
+def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
+    """Check a function in the likeliest layout, and where the mistake has no name there, in those that are less so."""
+    verdict = check_in_layout(own, request, quick, tell)
+    if verdict.passed or verdict.mistakes or request.layout:
+        return verdict
+    offer = ways_to_call.offer_of(own, bound(own, request))
+    layouts = ("bhtd", "bthd") if offer.takes("heads") else ("bthd",)
+    for layout in layouts if offer.core else ():
+        other = check_in_layout(own, replace(request, layout=layout), quick, tell)
+        if other.mistakes:
+            return other
+    return verdict
 
 
 def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
@@ -58,8 +84,10 @@ def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell)
     tried = ways_to_call.how_to_call(own, request)
     caller = tried.caller
     if tried.answer.output is None:
-        finding = Finding("it can be called", BROKEN, f"{said_of_call(caller)}: {tried.answer.error}")
-        computes, seconds = "nothing: it could not be called", perf_counter() - start
+        is_called = tried.answer.reached is None
+        said, seconds = f"{said_of_call(caller)}: {tried.answer.error}", perf_counter() - start
+        finding = Finding(ANSWERED if is_called else CALLED, BROKEN, said)
+        computes = f"nothing that is known: it {tried.answer.error}" if is_called else "nothing: it could not be called"
         return Verdict(own.name, False, (), computes, (finding,), request.words, seconds=seconds)
     if request.device != "cpu" and caller.library.name != "torch":
         raise UserError(
@@ -80,6 +108,8 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
     function = tried.function
     tell("its values")
     seen = ways_to_call.ask_every_question(caller, function, quick)
+    if all(answer.output is None for _, answer in seen):  # the first question alone was answered, or not at all now
+        seen = [(ways_to_call.rounded(tried.case, caller), tried.answer), *seen]
     digits, rounding = bits_to_judge_by(caller, seen)
     lenient = function.inside is not None  # this check made the module's numbers float64, not its author
     wrong = failing(seen, digits)
@@ -93,7 +123,7 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
     right = [pair for pair in seen if pair[0] not in lost]
     found = explained(Answers(wrong + right, digits, DIGITS[caller.dtype], broken)) if wrong else Explained()
     findings = (
-        Finding("it can be called", HELD, said_of_call(caller)),
+        Finding(CALLED, HELD, said_of_call(caller)),
         *findings_of_questions(seen, wrong, caller, digits),
         *(() if wrong else (accuracy(seen, digits, rounding, lenient),)),
         *(finding for finding, _ in behaved),
@@ -215,9 +245,12 @@ def asked_again(caller: Caller, seen: Seen, wrong: Seen) -> Finding:
     """Ask the first questions once more, after all the others."""
     rung = "the same after many calls"
     for case, answer in seen[:3]:
-        later = caller(case).output
-        if answer.output is None or later is None:
+        if answer.output is None:
             continue
+        again = caller(case)
+        later = again.output
+        if later is None:
+            return Finding(rung, BROKEN, f"it gave no answer any more: {again.error}")
         if later.shape == answer.output.shape:
             gap = np.nan_to_num(np.abs(later - answer.output)).max(initial=0.0)
             if gap / max(np.nan_to_num(np.abs(answer.output)).max(initial=0.0), 1e-30) <= 1e-3:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.explain import explain
 from attn_exp.diagnosis.request import Request, request_of
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UNSHOWN, OwnCodeError, UserError, unknown
+from attn_exp.experiment.verdict import Verdict, unfinished
 from attn_exp.own_code import find_function
 
 HOW = ("layout", "takes", "device", "dtype")
@@ -21,8 +24,11 @@ ANSWER = "answer."
 """What a word begins with that gives the numbers of a stage."""
 
 
-def checked(words: Sequence[str]) -> tuple[str, bool]:
-    """Check the function that the first word names, and return what to print and whether it passed.
+def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
+    """Check the function that the first word names, in the child that this is: return what there is to say of it.
+
+    `text` is what to print, and `uncalled` why the function could not be called, where it could not. `tell` hears what
+    is about to happen, so that somebody knows it if this process ends.
 
     Raises:
         UserError: a function or a setting that is not there, or one that cannot be asked of a function.
@@ -31,11 +37,25 @@ def checked(words: Sequence[str]) -> tuple[str, bool]:
     for flag in flags - set(FLAGS):
         raise UserError(unknown(flag, FLAGS, "option"))
     target, *rest = [word for word in words if not word.startswith("--")] or [""]
-    question = understood(rest)
-    own = replace(find_function(target), target=target)
-    verdict = check(own, question, quick="--quick" in flags, tell=progress())
-    shown = json.dumps(verdict.plain(), ensure_ascii=False, indent=1) if "--json" in flags else str(verdict)
-    return shown, verdict.passed
+    question = replace(understood(rest), tell=lambda call: tell({"doing": f"while it was called with {call}"}))
+    tell({"asked": question.words, "doing": f"while {target.rpartition(':')[0]} was imported"})
+    try:
+        own = replace(find_function(target), target=target)
+    except OwnCodeError as error:
+        verdict = unfinished(target.rpartition(":")[2], str(error), question.words)
+    else:
+        tell({"doing": "while it was read what it takes"})
+        verdict = check(own, question, quick="--quick" in flags, tell=progress())
+    text = shown(verdict, words)
+    return {"text": text, "passed": verdict.passed, "name": verdict.name, "uncalled": verdict.uncalled}
+
+
+def shown(verdict: Verdict, words: Sequence[str]) -> str:
+    """Return a verdict as text, or as JSON where the words ask for it."""
+    if "--json" not in words:
+        return str(verdict)
+    text = json.dumps(verdict.plain(), ensure_ascii=False, indent=1)
+    return UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # as JSON writes what no terminal should obey
 
 
 def explained(words: Sequence[str]) -> tuple[str, bool]:
@@ -49,8 +69,7 @@ def explained(words: Sequence[str]) -> tuple[str, bool]:
         raise UserError(unknown(flag, ("--json",), "option"))
     settings, answers = apart([word for word in words if not word.startswith("--")])
     verdict = explain(composed(settings, []), answers, " ".join(settings) or "the run of no settings")
-    shown = json.dumps(verdict.plain(), ensure_ascii=False, indent=1) if "--json" in flags else str(verdict)
-    return shown, verdict.passed
+    return shown(verdict, words), verdict.passed
 
 
 def apart(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -75,6 +94,8 @@ def understood(words: Sequence[str]) -> Request:
     Raises:
         UserError: words that no run would take.
     """
+    if any(word.startswith("timeout=") for word in words):
+        raise UserError("timeout= is for the command, attn-exp check: in Python nothing can end a function of yours")
     how = {key: value for key, _, value in (word.partition("=") for word in words) if key in HOW}
     settings = [word for word in words if word.partition("=")[0] not in HOW]
     return request_of(composed(settings, []), settings, **how)
@@ -82,11 +103,12 @@ def understood(words: Sequence[str]) -> Request:
 
 def progress() -> Callable[[str], None]:
     """Return what hears how far a check is: it writes one line on a terminal, and wipes it at the end."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
         return lambda rung: None
 
     def tell(rung: str) -> None:
         text = f"asking: {rung}" if rung else ""
-        print(f"\r{text:60}\r", end="", file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):  # somebody closed it
+            print(f"\r{text:60}\r", end="", file=sys.stderr, flush=True)
 
     return tell

@@ -19,14 +19,27 @@ DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 """Significant bits of each type."""
 
 
+NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
+"""What NumPy offers, as it was before code of others could replace any of it."""
+
+
+def replaced_in_numpy() -> list[str]:
+    """Return the functions of NumPy that somebody replaced: what is right is computed with them too."""
+    return [f"numpy.{name}" for name, value in NUMPY.items() if vars(np).get(name) is not value]
+
+
 @dataclass(frozen=True)
 class Library:
-    """How arrays go into a library and come back; `widest` is the widest type it computes in by itself."""
+    """How arrays go into a library and come back; `widest` is the widest type it computes in by itself.
+
+    `back` returns one that `into` made. `read` takes what somebody else returned, and returns it in NumPy, in its own
+    type or a wider one, and the name of that type; of more numbers than it is told, it returns their count alone.
+    """
 
     name: str
     into: Callable[[Array, str], Any]
     back: Callable[[Any], Array]
-    dtype: Callable[[Any], str]
+    read: Callable[[Any, int], tuple[Array | int, str]]
     widest: str
 
 
@@ -47,7 +60,7 @@ def of_numpy() -> Library:
     def into(array: Array, kind: str) -> Any:
         return array.copy() if array.dtype.kind in "bi" else array.astype(np_type(kind))
 
-    return Library("numpy", into, wide, lambda array: str(np.asarray(array).dtype), "float64")
+    return Library("numpy", into, wide, read_array, "float64")
 
 
 def np_type(kind: str) -> Any:
@@ -65,6 +78,12 @@ def wide(array: Any) -> Array:
     return plain.astype(np.float64) if plain.dtype.kind not in "bi" else plain
 
 
+def read_array(array: Any, most: int) -> tuple[Array | int, str]:
+    """Return an array of anybody's as NumPy has it, and its type; or how many numbers it has, where they are more."""
+    plain = np.asarray(array)
+    return (plain if plain.size <= most else int(plain.size)), str(plain.dtype)
+
+
 def of_torch(device: str) -> Library:
     import torch  # noqa: PLC0415 - only where a function wants it
 
@@ -80,11 +99,20 @@ def of_torch(device: str) -> Library:
     def back(tensor: Any) -> Array:
         if not torch.is_tensor(tensor):
             return wide(tensor)
-        return wide(tensor.detach().cpu().to(torch.float64 if tensor.is_floating_point() else tensor.dtype).numpy())
+        return wide(plain(tensor))
 
-    return Library(
-        "torch", into, back, lambda tensor: str(getattr(tensor, "dtype", "")).removeprefix("torch."), "float64"
-    )
+    def plain(tensor: Any) -> Any:
+        return tensor.detach().cpu().to(torch.float64 if tensor.is_floating_point() else tensor.dtype).numpy()
+
+    def read(tensor: Any, most: int) -> tuple[Array | int, str]:
+        if not torch.is_tensor(tensor):
+            return read_array(tensor, most)
+        kind = str(tensor.dtype).removeprefix("torch.")
+        if tensor.numel() > most:
+            return int(tensor.numel()), kind
+        return read_array(plain(tensor.resolve_neg().resolve_conj()), most)[0], kind
+
+    return Library("torch", into, back, read, "float64")
 
 
 def of_jax() -> Library:
@@ -95,7 +123,7 @@ def of_jax() -> Library:
         "jax",
         lambda array, kind: jnp.asarray(array) if array.dtype.kind in "bi" else jnp.asarray(array, jnp.dtype(kind)),
         lambda array: wide(np.asarray(array, np.float64)),
-        lambda array: str(getattr(array, "dtype", "")),
+        read_array,
         widest,
     )
 

@@ -111,8 +111,13 @@ def offered(function: Any, name: str) -> Offer:
                 f"{name} needs {given.name!r}, which nobody here knows; give it a default, or wrap the function"
             )
     unnamed = tuple(role for role, given in named.items() if given.kind is given.POSITIONAL_ONLY)
-    defaults = {role: given.default for role, given in named.items() if given.default is not given.empty}
+    defaults = {role: told(given.default) for role, given in named.items() if given.default is not given.empty}
     return Offer(core, {role: given.name for role, given in named.items()}, unnamed, defaults)
+
+
+def told(default: Any) -> Any:
+    """Return a default where it is a plain value; of others all that counts is that there is one."""
+    return default if default is None or isinstance(default, bool | int | float | str | tuple | np.generic) else ...
 
 
 def positional(given: inspect.Parameter) -> bool:
@@ -124,8 +129,9 @@ def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        pass
-    written = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", getattr(function, "__doc__", None) or "")
+        documented = getattr(function, "__doc__", None)
+    text = documented if isinstance(documented, str) else ""
+    written = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
     if written is None:
         raise UserError(f"{name}: what it takes is not known; wrap it in a function of q, k and v")
     return [parameter(word) for word in re.split(r",\s*", written.group(1)) if re.match(r"\w", word)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ class Request:
     """The settings of a check: rules and heads as a run has them, and how the function wants its arrays.
 
     `head` and `kv_head` are None where they were not asked for. `typed` are the names of the settings that the user
-    wrote. `align` moves the first query beside the first or the last key.
+    wrote. `align` moves the first query beside the first or the last key. `tell` hears of each call before it is made.
     """
 
     masks: tuple[Mask, ...] = ()
@@ -54,6 +54,7 @@ class Request:
     device: str = "cpu"
     dtype: str = ""
     typed: frozenset[str] = frozenset()
+    tell: Callable[[str], None] | None = field(default=None, compare=False)
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:
         """Return the rules of a problem with heads of `size` numbers."""

@@ -14,7 +14,7 @@ from attn_exp.diagnosis.offer import Offer, offered
 from attn_exp.diagnosis.questions import core_cases, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.errors import UserError, unknown
-from attn_exp.own_code import OwnFunction
+from attn_exp.own_code import OwnFunction, unreadable
 
 LOGITS = 2
 """Bits that logits of about 6 take from an answer where they are rounded to a half type."""
@@ -34,7 +34,9 @@ class Tried:
 def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]:
     """Yield every way to call a function, the likeliest first: libraries, layouts and types."""
     offer = offer_of(own, function)
-    for name in (request.takes,) if request.takes else wanted(function.origin):
+    with unreadable(own.name):
+        names = (request.takes,) if request.takes else wanted(function.origin)
+    for name in names:
         lent = library(name, request.device)
         for layout in layouts(request, offer, function):
             for dtype in types(request, lent):
@@ -48,7 +50,8 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
 
 def offer_of(own: OwnFunction, function: Bound) -> Offer:
     """Return what a function takes."""
-    return offered(function.call, own.name) if function.offer is None else function.offer
+    with unreadable(own.name):
+        return offered(function.call, own.name) if function.offer is None else function.offer
 
 
 def types(request: Request, lent: Library) -> tuple[str, ...]:
@@ -82,17 +85,21 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
 def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> Tried:
     """Return the first way of calling that gives the right answer, else the right shape, else any answer at all.
 
+    Where all are errors it is the one that came furthest in the function: what fails at once was no array of its kind.
+
     `known`: what is to be called, where that is more than what the user named.
 
     Raises:
         UserError: what the function takes is not known.
     """
-    function = known or bound(own, request)
+    with unreadable(own.name):
+        function = known or bound(own, request)
     shaped: list[Tried] = []
     spoke: list[Tried] = []
-    first: Tried | None = None
+    silent: list[Tried] = []
     for tried in ways(own, request, function):
-        first = first or tried
+        if tried.answer.output is None:
+            silent.append(tried)
         if tried.answer.output is None or (shaped and tried.caller.layout in ("htd", "td") and tried.caller.offer.core):
             continue  # with fewer axes, mistakes hide: they are for those who take no more
         stages = expected(tried.case)
@@ -101,8 +108,12 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
                 return tried
             shaped.append(tried)
         spoke.append(tried)
-    assert first is not None
-    return (shaped or spoke or [first])[0]
+    return (shaped or spoke or [max(silent, key=lambda tried: furthest(tried.answer))])[0]
+
+
+def furthest(answer: Answer) -> tuple[bool, tuple[int, ...]]:
+    """Return how far a call came that gave no answer, as something to compare: one that returned came to the end."""
+    return answer.reached is None, answer.reached or ()
 
 
 def with_its_mask(caller: Caller, function: Bound) -> Caller:

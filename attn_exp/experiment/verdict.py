@@ -11,6 +11,9 @@ from attn_exp import mistakes
 HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
 SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note"}
 
+CALLED, ANSWERED, CHECKED = "it can be called", "it answers", "it can be checked"
+"""The first rungs of the ladder: without them nothing else is asked."""
+
 Cells = tuple[tuple[tuple[str, ...], ...], ...]
 """A matrix for each head, as texts, so that a file of JSON holds all of it."""
 
@@ -65,6 +68,11 @@ class Verdict:
     smallest: Smallest | None = None
     seconds: float = 0.0
 
+    @property
+    def uncalled(self) -> str:
+        """Why it could not be called, where each way to call it was an error; else nothing."""
+        return next((one.said for one in self.findings if one.rung == CALLED and one.state == BROKEN), "")
+
     def __str__(self) -> str:
         return "\n".join(lines(self))
 
@@ -75,6 +83,11 @@ class Verdict:
     def plain(self) -> dict[str, Any]:
         """Return the verdict as words, numbers and lists, for JSON."""
         return asdict(self)
+
+
+def unfinished(name: str, said: str, asked: str, rung: str = ANSWERED) -> Verdict:
+    """Return the verdict of a check that came to no end, for a reason that is said in a few words."""
+    return Verdict(name, False, (), f"nothing that is known: it {said}", (Finding(rung, BROKEN, said),), asked)
 
 
 def lines(verdict: Verdict) -> list[str]:

@@ -1,0 +1,95 @@
+"""What a function returned, read once: as arrays of our own, or in a line what it is instead.
+
+Whatever is asked of an object of others may be code of theirs: its shape, its class, how it becomes an array. All of
+that is asked here, while `own_code.held` holds on to the process; what comes out are plain arrays that nobody else has.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.libraries import Library
+from attn_exp.own_code import error_line, held
+
+KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "texts", "O": "Python objects", "M": "dates",
+         "m": "spans of time", "V": "records"}  # fmt: skip
+"""What arrays hold that hold no real numbers, by the letters that NumPy has for it."""
+REAL = ("f", "i", "u")
+SMALL_FLOATS = ("bfloat", "float")
+"""How the names of types begin that other packages bring to NumPy, which has no letter for them."""
+
+
+class NoNumbersError(Exception):
+    """What a function returned is no array of real numbers; it says what it is instead."""
+
+
+def numbers_of(said: Any, library: Library, most: int) -> tuple[dict[str, Array], str]:
+    """Return the arrays of an answer in float64, the output first, and the type that the output had.
+
+    What stands beside the output and is no array of real numbers is left out. `most`: numbers of one array.
+
+    Raises:
+        NoNumbersError: there is no output, or it is no array of real numbers.
+    """
+    try:
+        parts = parts_of(said)
+        if not parts:
+            raise NoNumbersError(f"returned {type(said).__name__}; expected an array")
+        first, *others = parts
+        output, kind = real(parts[first], library, most)
+        arrays = {first: output}
+        for name in others:
+            with suppress(Exception), held():
+                arrays[name] = real(parts[name], library, most)[0]
+    except NoNumbersError:
+        raise
+    except Exception as error:
+        raise NoNumbersError(f"what it returned is no array: {error_line(error)}") from error
+    return arrays, kind
+
+
+def parts_of(said: Any) -> dict[str, Any]:
+    """Return the arrays of an answer, by name where they have one; the output comes first."""
+    if isinstance(said, Mapping):
+        names = ("output", "out", "context", "attn_output", "result", "o")
+        first = next((name for name in names if name in said), None)
+        ordered = [*([first] if first is not None else []), *(name for name in said if name != first)]
+        return {str(name): said[name] for name in ordered if hasattr(said[name], "shape")}
+    if isinstance(said, tuple | list) and said and hasattr(said[0], "shape"):
+        return {f"returned {place}": part for place, part in enumerate(said) if hasattr(part, "shape")}
+    return {"output": said} if hasattr(said, "shape") else {}
+
+
+def real(part: Any, library: Library, most: int) -> tuple[Array, str]:
+    """Return one array in float64, a copy of its own, and the type that it had.
+
+    Raises:
+        NoNumbersError: it holds something else than real numbers, hides some, or is none of a few axes.
+    """
+    masked = hidden(part)
+    if masked:
+        raise NoNumbersError(f"returned a masked array, which hides {masked}; expected numbers")
+    plain, kind = library.read(part, most)
+    if isinstance(plain, int):
+        raise NoNumbersError(f"returned an array of {plain:.3g} numbers; expected {most:,} at most")
+    letter, name = plain.dtype.kind, plain.dtype.name
+    if letter not in REAL and not (letter == "V" and name.startswith(SMALL_FLOATS)):
+        raise NoNumbersError(f"returned an array of {KINDS.get(letter, name)}; expected real numbers")
+    if plain.ndim == 0:
+        raise NoNumbersError("returned a single number; expected an array")
+    return plain.astype(np.float64), kind
+
+
+def hidden(part: Any) -> str:
+    """Say how many numbers a masked array of NumPy hides; nothing where it hides none, or is no such array."""
+    module = sys.modules.get("numpy.ma")  # nobody has made one, where it is not loaded
+    if module is None or not isinstance(part, module.MaskedArray):
+        return ""
+    count = int(np.count_nonzero(module.getmaskarray(part)))
+    return f"{count} of its {part.size} numbers" if count else ""

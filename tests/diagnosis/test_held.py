@@ -1,0 +1,199 @@
+"""Functions that exit, crash, hang, print or answer oddly: a verdict in words, its exit code, and nothing on stdout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+from attn_exp.errors import UserError
+from attn_exp.experiment.verdict import Verdict
+from tests import ROOT
+
+ODD = """
+import os, sys, threading, time, atexit
+import numpy as np
+{code}
+def attention(q, k, v):
+    {call}
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True) @ v
+"""
+
+
+def checked(folder: Path, *words: str, code: str = "", call: str = "") -> subprocess.CompletedProcess[str]:
+    """Check a right function that has something odd in it."""
+    (folder / "odd.py").write_text(ODD.format(code=code, call=call), encoding="utf-8")
+    command = [sys.executable, "-m", "attn_exp", "check", "odd.py:attention", "--quick", *words]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    return subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("code", "call", "said"),
+    [
+        ("sys.exit(0)", "", "ended without an answer (SystemExit: 0), as it was imported"),
+        ("os._exit(0)", "", "ended without an answer (exit code 0) while odd.py was imported"),
+        ("", "os._exit(3)", "ended without an answer (exit code 3) while it was called with q [2, 6, 9, 8], k ["),
+        ("", "sys.exit(0)", "ended without an answer (SystemExit: 0)"),
+        ("", "time.sleep(600)", "(it did not end within 3 seconds, timeout=3) while it was called with q [2, 6, 9, 8]"),
+    ],
+)  # fmt: skip
+def test_what_ends_the_process_is_a_verdict(code: str, call: str, said: str, tmp_path: Path) -> None:
+    start = time.monotonic()
+    done = checked(tmp_path, "--json", "timeout=3" if "sleep" in call else "seed=0", code=code, call=call)
+    verdict = json.loads(done.stdout)
+    assert (done.returncode, verdict["passed"], done.stderr) == (1, False, "")
+    assert said in verdict["computes"]
+    assert said in verdict["findings"][0]["said"]
+    assert time.monotonic() - start < 30
+
+
+def test_what_it_prints_stands_on_stderr_and_what_it_starts_ends(tmp_path: Path) -> None:
+    code = "atexit.register(time.sleep, 600); threading.Thread(target=time.sleep, args=[600]).start()"
+    call = "print('words'); os.write(1, b'words'); sys.stdout.close()"
+    start = time.monotonic()
+    done = checked(tmp_path, "--json", code=code, call=call)
+    assert (done.returncode, json.loads(done.stdout)["passed"]) == (0, True)
+    assert set(done.stderr.split("words")) <= {"", "\n"}
+    assert time.monotonic() - start < 30
+
+
+def test_what_cannot_be_called_ends_with_2_and_one_line(tmp_path: Path) -> None:
+    done = checked(tmp_path, "--json", call="raise ValueError('these are no tensors')")
+    line = "attn_exp: error: attention could not be called with q, k, v [b h t d], numpy, float64: "
+    assert (done.returncode, done.stderr) == (2, f"{line}ValueError: these are no tensors\n")
+    assert json.loads(done.stdout)["passed"] is False
+    assert checked(tmp_path, call="raise ValueError").stdout == ""
+
+
+@pytest.mark.parametrize("word", ["timeout=0", "timeout=nan", "timeout=long", "timeout=1e9", "timeout="])
+def test_a_time_that_is_none_is_refused(word: str, tmp_path: Path) -> None:
+    done = checked(tmp_path, word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"attn_exp: error: timeout is '{word.partition('=')[2]}'; expected seconds")
+
+
+def test_a_time_is_for_the_command_alone() -> None:
+    with pytest.raises(UserError, match="in Python nothing can end a function of yours"):
+        attn_exp.check(returning(lambda out: out), timeout=5)
+
+
+# In Python
+
+
+def returning(made_of: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return a function that computes attention and returns something made of it."""
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return made_of(powers / powers.sum(axis=-1, keepdims=True) @ v)
+
+    return attention
+
+
+class Shapeless:
+    """Its shape ends the process."""
+
+    @property
+    def shape(self) -> None:
+        sys.exit(0)
+
+
+class Unmade:
+    """It looks like an array, and ends the process where it is to become one."""
+
+    shape = (3, 4)
+
+    def __array__(self, *given: Any, **more: Any) -> None:
+        raise SystemExit
+
+
+ANSWERS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda out: out + 0j, "returned an array of complex numbers; expected real numbers"),
+    (lambda out: out.astype(str), "returned an array of texts; expected real numbers"),
+    (lambda out: out.astype(object), "returned an array of Python objects; expected real numbers"),
+    (lambda out: out > 0, "returned an array of booleans; expected real numbers"),
+    (lambda out: np.zeros(out.shape, "m8[s]"), "returned an array of spans of time; expected real numbers"),
+    (lambda out: np.ma.masked_all(out.shape), "returned a masked array, which hides 864 of its 864 numbers"),
+    (lambda out: out.sum(), "returned a single number; expected an array"),
+    (lambda out: np.broadcast_to(0.0, (2**20, 2**20, 2**10)), "returned an array of 1.13e+15 numbers; expected"),
+    (lambda out: out.tolist(), "returned list; expected an array"),
+    (lambda out: Shapeless(), "ended without an answer (SystemExit: 0)"),
+    (lambda out: Unmade(), "ended without an answer (SystemExit)"),
+    (lambda out: None, "returned NoneType; expected an array"),
+]
+
+
+@pytest.mark.parametrize(("made_of", "said"), ANSWERS, ids=[said for _, said in ANSWERS])
+def test_an_answer_that_is_no_array_of_real_numbers_is_told(made_of: Callable[[Any], Any], said: str) -> None:
+    verdict = attn_exp.check(returning(made_of), quick=True)
+    assert not verdict.passed and not verdict.uncalled
+    assert said in verdict.computes
+
+
+@pytest.mark.parametrize(
+    "made_of",
+    [np.ma.array, lambda out: (out, None, Unmade()), lambda out: {"output": out, "mask": out > 0}, memoryview],
+)
+def test_an_array_of_real_numbers_passes_whatever_stands_beside_it(made_of: Callable[[Any], Any]) -> None:
+    assert attn_exp.check(returning(lambda out: made_of(np.ascontiguousarray(out))), quick=True).passed
+
+
+def changing(made_of: Callable[[int, Any], Any]) -> Verdict:
+    """Check a function whose answers depend on how often it was called."""
+    calls = iter(range(10**9))
+    return attn_exp.check(returning(lambda out: made_of(next(calls), out)), quick=True)
+
+
+@pytest.mark.parametrize("last", [1, 3, 8, 20, 40])
+def test_a_function_that_stops_answering_does_not_pass(last: int) -> None:
+    for later in (
+        lambda out: None,
+        lambda out: out.sum(),
+        lambda out: out[0],
+        lambda out: 1 / 0,
+        lambda out: sys.exit(0),
+    ):
+        assert not changing(lambda call, out, later=later: out if call < last else later(out)).passed  # type: ignore[misc]
+
+
+def test_what_it_prints_in_python_stands_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    attn_exp.check(returning(lambda out: print("words") or out), quick=True)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert set(printed.err.split("\n")) == {"words", ""}
+
+
+def test_a_replaced_function_of_numpy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = np.exp
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        monkeypatch.setattr(np, "exp", lambda x, **more: right(0.5 * np.asarray(x), **more))
+        return returning(lambda out: out)(q, k, v)
+
+    verdict = attn_exp.check(attention, quick=True)
+    assert not verdict.passed
+    assert "replaced numpy.exp" in verdict.computes
+
+
+def test_the_error_is_that_of_the_arrays_which_come_furthest() -> None:
+    torch = pytest.importorskip("torch")
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        weights = (q @ k.transpose(-1, -2)).softmax(-1)
+        return weights @ v[..., :1, :, :, None]
+
+    assert torch
+    verdict = attn_exp.check(attention, quick=True)
+    assert "torch" in verdict.uncalled and "numpy" not in verdict.uncalled
