@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.command import checked
+from attn_exp.diagnosis.in_child import checked
 from tests.compose import comparison
 
 BLIND = (
