@@ -55,7 +55,8 @@ class Published:
 
     `printed` holds the digits as the document shows them, in any brackets; `decimals` counts them where NumPy left all
     trailing zeros off. `stage` is x, an array of the projections, or a stage of the trace of `variant`, else of the
-    first; of several heads, `head`. `columns` turns it; then `row` and the `first` columns are what is printed.
+    first; of several heads, `head`. `columns` turns it; then `row` and the `first` columns are what is printed. Heads and
+    rows count from 1.
     `product` computes it as a plain product, written `@`, `matmul`, `dot`, or as a `sum`. `inputs` q, k, v or weights,
     v stand in for the run's problem. `rounded` says how far x, W_q, b_q, ... or q, k, v may lie from the truth, as the
     document rounded them.
@@ -65,9 +66,9 @@ class Published:
     printed: str
     stage: str
     variant: str | None = None
-    head: Annotated[int, at_least(0)] = 0
+    head: Annotated[int, at_least(1)] = 1
     columns: bool = False
-    row: Annotated[int, at_least(0)] | None = None
+    row: Annotated[int, at_least(1)] | None = None
     first: Annotated[int, at_least(1)] | None = None
     decimals: Annotated[int, at_least(0)] | None = None
     product: Annotated[str, choice("@", "matmul", "dot", "sum")] | None = None
@@ -247,6 +248,21 @@ def read_config(values: Mapping[str, Any]) -> Config:
     config = Config(**read_fields(Config, values, ""))
     check_seed(config.seed, config.generator)
     return config
+
+
+def counted_from_1(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of a recorded run with heads and rows of its published figures counted from 1.
+
+    Earlier versions counted them from 0, and wrote `head: 0` with each figure that said nothing else.
+    """
+    entries = values.get("published") or []
+    if not all(isinstance(entry, Mapping) for entry in entries) or all(entry.get("head") != 0 for entry in entries):
+        return values
+    moved = [
+        {key: value + 1 if key in ("head", "row") and isinstance(value, int) else value for key, value in entry.items()}
+        for entry in entries
+    ]
+    return {**values, "published": moved}
 
 
 def check_seed(seed: int, generator: str) -> None:

@@ -10,7 +10,7 @@ Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activatio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,6 +63,8 @@ def stream_of(settings: Projections, source: Numbers) -> Stream | None:
     if named == STREAMS:
         if settings.seed is not None:
             raise UserError(f"projections.seed={settings.seed} needs projections.generator, such as torch")
+        if settings.order or settings.order_per_head:
+            raise UserError("projections.order needs projections.generator, such as torch: each array has its own seed")
         return None
     if settings.seed is None and named == source.generator:
         return source.stream
@@ -75,9 +77,8 @@ def calls(settings: Projections, known: Mapping[str, Array], bias: bool, head: i
     """Yield the arrays in the order of their calls, and among how many heads each is shared."""
     if settings.order_per_head or settings.order:
         names = settings.order_per_head * head + settings.order
+        check_whole(names, known)
         for place, name in enumerate(names):
-            if name not in MATRICES + BIASES:
-                raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
             yield name, head if place < len(settings.order_per_head) * head else 1
     elif settings.legacy_seed is None:
         pairs = [name for pair in zip(MATRICES, BIASES, strict=True) for name in pair]
@@ -86,6 +87,23 @@ def calls(settings: Projections, known: Mapping[str, Array], bias: bool, head: i
         for name in default:
             if makes and name not in known and (bias or name in MATRICES):
                 yield name, 1
+
+
+def check_whole(names: Sequence[str], known: Mapping[str, Array]) -> None:
+    """Refuse an order that leaves out a matrix every run needs; W_o and biases are not drawn where it has none.
+
+    Raises:
+        UserError: an unknown name, or W_q, W_k or W_v is neither in the order nor known already.
+    """
+    for name in names:
+        if name not in MATRICES + BIASES:
+            raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
+    left = [name for name in MATRICES[:3] if name not in names and name not in known]
+    if left:
+        raise UserError(
+            f"projections.order leaves out {' and '.join(left)}; name every matrix that is to be drawn, "
+            f"such as [{','.join(MATRICES[:3])}]"
+        )
 
 
 def shape(

@@ -17,7 +17,7 @@ import numpy as np
 
 from attn_exp import drafts, machine, registry
 from attn_exp.arrays import Array
-from attn_exp.config.schema import Config, read_config
+from attn_exp.config.schema import Config, counted_from_1, read_config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, reason
 from attn_exp.experiment import checks
@@ -118,7 +118,7 @@ def load(folder: Path) -> Run:
         about = trust.read_json(folder / "run.json", DESCRIPTION)
         trust.check_seal(about, folder)
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE)
-        config = read_config(stored_arrays.put_back(about["config"], stored))
+        config = read_config(counted_from_1(stored_arrays.put_back(about["config"], stored)))
         with recorded_code.members_without_code(about):
             return Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -162,7 +162,11 @@ def settings_of(folder: Path) -> tuple[Config, Sequence[str], Mapping[str, Any]]
         about = trust.read_json(folder / "run.json", DESCRIPTION)
         named = stored_arrays.are_named(about["config"])
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE) if named else {}
-        return read_config(stored_arrays.put_back(about["config"], stored)), folders.settings(about), about
+        return (
+            read_config(counted_from_1(stored_arrays.put_back(about["config"], stored))),
+            folders.settings(about),
+            about,
+        )
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{folder}: its run.json cannot be read ({reason(error)})") from error
 

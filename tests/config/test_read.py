@@ -74,7 +74,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"variant": {"m": {}}}, "variant.m.form is missing"),
     ({"variant": {"m": {"form": "matrix", "head": 0}}}, "variant.m.head=0: expected a whole number of at least 1"),
     ({"published": [{"quantity": "Q"}]}, "published[0].printed is missing"),
-    ({"published": [{**FIGURE, "row": -1}]}, "published[0].row=-1: expected a whole number of at least 0"),
+    ({"published": [{**FIGURE, "row": 0}]}, "published[0].row=0: expected a whole number of at least 1"),
+    ({"published": [{**FIGURE, "head": 0}]}, "published[0].head=0: expected a whole number of at least 1"),
     ({"published": [{**FIGURE, "inputs": {"x": 1}}]}, "unknown setting 'published[0].inputs.x'"),
     ({"published": [{**FIGURE, "rounded": {"q": "a"}}]}, "published[0].rounded.q=a: expected a finite number"),
 ]

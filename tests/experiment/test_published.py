@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from attn_exp.config.choices import choices
-from attn_exp.config.schema import Published, read_config
+from attn_exp.config.schema import Published, counted_from_1, read_config
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.documents.printed import read, rewritten
@@ -110,7 +110,7 @@ def test_own_inputs_do_not_depend_on_the_run() -> None:
 
 def test_a_head_that_is_not_there_is_told() -> None:
     found = run("experiment=journey_rand")
-    with pytest.raises(UserError, match="published it: head=3, but there is one head, counted from 0"):
+    with pytest.raises(UserError, match="published it: head=3, but there is one head, counted from 1"):
         held(found, Published(quantity="it", printed="1", stage="q", head=3))
 
 
@@ -159,3 +159,18 @@ def test_numbers_and_half_their_last_digit(
 def test_other_numbers_in_the_same_brackets() -> None:
     assert rewritten("[[1.25, 3.  ], [4e-3]]", np.array([2 / 3, -1, 0.0123])) == "[[0.67, -1.00  ], [1e-02]]"
     assert rewritten("[1.5 2]", np.array([2 / 3, -1]), 3) == "[0.667 -1.000]"
+
+
+def test_heads_and_rows_count_from_one_and_from_zero_in_runs_of_before() -> None:
+    words = ("embeddings=random", "embeddings.tokens=3", "variant=[multi_head]", "head=2")
+    found = comparison(*words)
+    exact = np.asarray(found.traces["multi_head"].q)
+    for head, row in ((1, 3), (2, 1)):
+        printed = " ".join(f"{number:.6f}" for number in exact[head - 1, row - 1])
+        assert held(found, Published(quantity="it", printed=printed, stage="q", head=head, row=row))[0].agrees
+    with pytest.raises(UserError, match="published it: row=4, but there are 3, counted from 1"):
+        held(found, Published(quantity="it", printed="1", stage="q", row=4))
+    recorded = {"published": [{"head": 0, "row": None}, {"head": 1, "row": 0}]}
+    today = {"published": [{"head": 1, "row": None}, {"head": 2, "row": 1}]}
+    assert counted_from_1(recorded) == today
+    assert counted_from_1(today) == today

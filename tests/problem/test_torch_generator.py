@@ -34,6 +34,7 @@ CALLS: tuple[tuple[Callable[[int], torch.Tensor], Callable[[Torch, int], Array]]
     (lambda n: torch.normal(0.1, 0.02, (n,)), lambda mine, n: mine.normal((n,), 0.1, 0.02)),
     (lambda n: torch.randint(-3, 40, (n,)), lambda mine, n: mine.integers((n,), -3, 40)),
     (lambda n: torch.randint(-3, 2**40, (n,)), lambda mine, n: mine.integers((n,), -3, 2**40)),
+    (lambda n: torch.randint(7, 2**31, (n,)), lambda mine, n: mine.integers((n,), 7, 2**31)),
     (torch.randperm, lambda mine, n: mine.permutation(n)),
     (lambda n: nn.functional.dropout(torch.ones(n), 0.3) != 0, lambda mine, n: mine.keeps((n,), 0.3)),
 )
@@ -73,6 +74,21 @@ def test_a_million_normal_and_uniform_numbers_are_the_same_bits() -> None:
     mine = begun(11)
     assert_array_equal(mine.normal((1000, 1000)), torch.randn(1000, 1000).numpy())
     assert_array_equal(mine.uniform((10**6,), -0.123, 0.217), torch.empty(10**6).uniform_(-0.123, 0.217).numpy())
+
+
+def test_whole_numbers_of_every_span_and_uniform_ones_of_narrow_bounds_are_the_same() -> None:
+    """Spans from 2^28 on take words of 64 bits; numbers that round up to the upper bound become the lower one."""
+    rng = np.random.default_rng(3)
+    spans = [2**power + more for power in range(1, 54) for more in (-1, 0, 1)]
+    for seed, span in enumerate([*spans, *(int(2**power) for power in rng.uniform(27, 33, 200))]):
+        mine, low = begun(seed), int(rng.integers(-1000, 1000))
+        assert_array_equal(
+            mine.integers((5,), low, low + span), torch.randint(low, low + span, (5,)).numpy(), str(span)
+        )
+    assert (begun(1).uniform((500,), 859.0, 859.001) == np.float32(859.0)).any()
+    for seed, low in enumerate(rng.normal(0, 500, 100).tolist()):
+        mine = begun(seed)
+        assert_array_equal(mine.uniform((60,), low, low + 1e-3), torch.empty(60).uniform_(low, low + 1e-3).numpy())
 
 
 @pytest.mark.long

@@ -132,13 +132,15 @@ def product(entry: Published, trace: Trace) -> Array | None:
 def selected(array: Array, entry: Published) -> Array:
     """Return the numbers of a stage that are printed, in the order in which they are."""
     if array.ndim == 3:
-        if entry.head >= len(array):
+        if entry.head > len(array):
             heads = f"{len(array)} heads" if len(array) > 1 else "one head"
-            raise UserError(f"published {entry.quantity}: head={entry.head}, but there is {heads}, counted from 0")
-        array = array[entry.head]
+            raise UserError(f"published {entry.quantity}: head={entry.head}, but there is {heads}, counted from 1")
+        array = array[entry.head - 1]
     array = np.atleast_2d(array)
     array = array.T if entry.columns else array
-    array = array if entry.row is None else array[[entry.row]]
+    if entry.row is not None and entry.row > len(array):
+        raise UserError(f"published {entry.quantity}: row={entry.row}, but there are {len(array)}, counted from 1")
+    array = array if entry.row is None else array[[entry.row - 1]]
     return array[:, : entry.first].reshape(-1)
 
 

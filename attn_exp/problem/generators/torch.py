@@ -48,9 +48,10 @@ class Torch:
         return (self.long_words(count) & np.uint64(2**53 - 1)).astype(np.float64) * 2.0**-53
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
-        """`torch.rand(shape)`, `tensor.uniform_(low, high)`."""
-        spread = np.float32(high) - np.float32(low)
-        return fused(self.fractions(math.prod(shape)), spread, low).reshape(shape)
+        """`torch.rand(shape)`, `tensor.uniform_(low, high)`: what is rounded up to `high` becomes `low`."""
+        least, most = np.float32(low), np.float32(high)
+        numbers = fused(self.fractions(math.prod(shape)), most - least, least)
+        return np.where(numbers == most, least, numbers).reshape(shape)
 
     def normal(self, shape: Shape, mean: float = 0.0, spread: float = 1.0) -> Array:
         """`torch.randn(shape)`, `torch.normal(mean, spread, shape)`."""
@@ -80,9 +81,12 @@ class Torch:
         return radius * math.cos(angle)
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
-        """`torch.randint(low, high, shape)`."""
+        """`torch.randint(low, high, shape)`, as it is since PyTorch 2.7.
+
+        A word modulo the span; from a span of 2^28 on, of 64 bits (before 2.7 from 2^32 on).
+        """
         span, count = high - low, math.prod(shape)
-        words = self.words(count).astype(np.uint64) if span < 2**32 else self.long_words(count)
+        words = self.words(count).astype(np.uint64) if span < 2**28 else self.long_words(count)
         return ((words % np.uint64(span)).view(np.int64) + low).reshape(shape)
 
     def permutation(self, count: int) -> Array:
