@@ -53,12 +53,12 @@ class Variant:
 class Published:
     """One printed result of a document, and where a run finds the numbers to hold against it.
 
-    `printed` holds the digits as the document shows them, in any brackets; `decimals` counts them where NumPy left all
-    trailing zeros off. `stage` is x, an array of the projections, or a stage of the trace of `variant`, else of the
-    first; of several heads, `head`. `columns` turns it; then `row` and the `first` columns are what is printed. Heads
-    and rows count from 1. `product` computes it as a plain product, written `@`, `matmul`, `dot`, or as a `sum`. `inputs` q, k, v or weights,
-    v stand in for the run's problem. `rounded` says how far x, W_q, b_q, ... or q, k, v may lie from the truth, as the
-    document rounded them.
+    `printed` holds the digits as the document shows them, in any brackets; `decimals` counts them where NumPy left
+    all trailing zeros off. `stage` is x, an array of the projections, or a stage of the trace of `variant`, else of
+    the first; of several heads, `head`. `columns` turns it; then `row` and the `first` columns are what is printed.
+    Heads and rows count from 1. `product` computes it as a plain product, written `@`, `matmul`, `dot`, or as a
+    `sum`. `inputs` q, k, v or weights, v stand in for the run's problem. `rounded` says how far x, W_q, b_q, ... or
+    q, k, v may lie from the truth, as the document rounded them.
     """
 
     quantity: str
