@@ -221,6 +221,65 @@ def test_runs_that_need_them_load_them_so_the_test_above_can_fail(tmp_path: Path
     assert "attn_exp.mistakes" in loaded("report=none", "mistake=no_scale", folder=tmp_path)
 
 
+SYSTEMS_OWN = {
+    *("fcntl", "msvcrt", "termios", "tty", "pty", "pwd", "grp", "resource", "winreg", "_winapi", "syslog", "sqlite3"),
+    *(
+        "pread",
+        "pwrite",
+        "preadv",
+        "pwritev",
+        "sendfile",
+        "fdatasync",
+        "sysconf",
+        "fork",
+        "forkpty",
+        "register_at_fork",
+    ),
+    *("getuid", "geteuid", "getgid", "getegid", "killpg", "setsid", "getpgid", "nice", "mkfifo", "getppid", "chown"),
+    *("get_context", "set_start_method", "symlink", "symlink_to", "link", "hardlink_to", "prctl", "windll", "uname"),
+    *("rename", "replace", "fsync", "platform", "kill", "alarm", "setitimer", "statvfs", "posix_spawn", "preexec_fn"),
+}
+"""What not every system has, or has otherwise: modules, and attributes of modules."""
+
+ALLOWED = {
+    "forms/_blocks/tasks.py": {"platform"},  # macOS tells the size of a cache in another way
+    "runs/provenance.py": {"platform"},  # the module that names the processor
+    "experiment/memory.py": {"sysconf", "resource"},  # what limits leave a process, where there are any
+}
+
+
+def asked_of_the_system(path: Path) -> set[str]:
+    """Return what a file names that not every system has: modules, and what stands behind `os.`, `signal.` and such."""
+    found = {name.partition(".")[0] for name in imported(path)}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Attribute(
+                value=ast.Name(id="os" | "sys" | "signal" | "multiprocessing" | "ctypes" as home), attr=name
+            ):
+                found |= {name} if home != "sys" or name == "platform" else set()
+            case ast.Attribute(attr="symlink_to" | "hardlink_to" | "get_context" as name):
+                found.add(name)
+            case ast.Call(func=ast.Attribute(value=value, attr="rename" | "replace" as name), args=[_]):
+                found.add(name) if not isinstance(value, ast.Call) else None  # a path has a new name, a text has two
+    signals = {
+        name for name in found if name.startswith("SIG") and name not in ("SIGINT", "SIGTERM", "SIG_DFL", "SIG_IGN")
+    }
+    flags = {
+        name
+        for name in found
+        if name.startswith(("O_NO", "O_CLOEXEC", "O_DIRECTORY", "O_BINARY", "sched_", "pthread_"))
+    }
+    return (found & SYSTEMS_OWN) | signals | flags
+
+
+def test_one_file_asks_what_systems_do_differently() -> None:
+    asked = {str(path.relative_to(PACKAGE)): asked_of_the_system(path) for path in sources()}
+    assert {"fcntl", "sqlite3", "symlink_to", "sched_getaffinity", "fsync", "replace", "killpg"} <= asked.pop(
+        "system.py"
+    )
+    assert {name: found for name, used in asked.items() if (found := used - ALLOWED.get(name, set()))} == {}
+
+
 def files_used(path: Path, names: set[str]) -> set[str]:
     """Return the files that a file imports; of `from room import member` the member's, where it has one."""
     used: set[str] = set()
