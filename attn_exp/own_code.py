@@ -237,7 +237,7 @@ def find_function(target: str) -> OwnFunction:
         UserError: there is no such file, module or name, or it cannot be imported.
     """
     place, colon, name = target.rpartition(":")
-    if not colon or not place or not name:
+    if not colon or not place or not name or set(name) & set("/\\"):  # the colon of a drive is not that of a name
         raise UserError(
             f"{target}: expected a file and a function, such as mine.py:attention, or package.module:function"
         )

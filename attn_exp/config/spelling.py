@@ -16,11 +16,22 @@ MEMORY = re.compile(r"\+{0,2}embeddings\.memory\.")
 """A setting of the memory: that is one plain value, or none, until somebody says more of it."""
 
 
+WINDOWS_PATH = re.compile(r"([A-Za-z]:[\\/]|\\\\[^\\])[^,\"\[\]{}$]*(?<!\s)")
+"""The path of a file on a drive or on another machine, as Windows has it: it may hold spaces and brackets."""
+
+
 def known_to_hydra(word: str) -> str:
     """Return a word of the command line as it is, or so that Hydra knows it: settings of the memory are added."""
+    word = with_path_quoted(word)
     if MEMORY.match(word):
         return f"++{word.lstrip('+')}"
     return STRICT.sub(r"\1strict=", word, count=1) if STRICT.match(word) else word
+
+
+def with_path_quoted(word: str) -> str:
+    """Return a word whose value is a path of Windows with quotes around it: it may hold what Hydra reads as its own."""
+    key, _, value = word.partition("=")
+    return f"{key}={quoted(value)}" if WINDOWS_PATH.fullmatch(value) else word
 
 
 def key_of(word: str) -> str:
@@ -42,10 +53,13 @@ def spelled(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """Put quotes around a text that would otherwise be read as something else."""
+    """Put quotes around a text that would otherwise be read as something else.
+
+    Within quotes Hydra keeps each backslash, but for those right before a quote: of these, two stand for one.
+    """
     if PLAIN.fullmatch(text) and text.lower() not in NOT_TEXT:
         return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return "'" + re.sub(r"(\\+)(?='|\Z)", r"\1\1", text).replace("'", "\\'") + "'"
 
 
 def bare(value: Any) -> str:

@@ -22,7 +22,7 @@ from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_ove
 from attn_exp.config.kinds import is_finite
 from attn_exp.config.loader import environment, opened
 from attn_exp.config.schema import Config, Sweep, check_seed, read_config, read_settings
-from attn_exp.config.spelling import key_of
+from attn_exp.config.spelling import key_of, with_path_quoted
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.own_code import Named, is_code, mark_named
 from attn_exp.sweeps.space import Axis, Space, changed, holds
@@ -64,7 +64,7 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
 def typed_settings(words: Sequence[str], loader: ConfigLoader) -> Iterator[Override]:
     """Yield the words as Hydra's grammar reads them, and refuse what this sweeper would not do."""
     with what_hydra_stumbles_over():
-        overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
+        overrides = OverridesParser.create(config_loader=loader).parse_overrides(list(map(with_path_quoted, words)))
     for override in overrides:
         check_range(override)
         if override.is_interval_sweep():
