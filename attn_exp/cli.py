@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from attn_exp import stopping, system
-from attn_exp.errors import UserError, brief, printable, unknown
+from attn_exp import stopping
+from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
 
 if TYPE_CHECKING:
     from attn_exp.config.schema import Config
@@ -47,8 +48,8 @@ def main() -> None:
     except BrokenPipeError:  # the reader, such as head, had enough; there is nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(PIPE_CLOSED)
-    except UserError as error:
-        complain(str(error))
+    except (UserError, MemoryError, RuntimeError, OSError) as error:
+        complain_of(error)
     if code:
         sys.exit(code)
 
@@ -174,6 +175,14 @@ def say(text: str) -> int:
     """Print a text, whatever characters the terminal can show."""
     print(printable(text))
     return DONE
+
+
+def complain_of(error: Exception) -> NoReturn:
+    """Print a user's mistake, or that memory has run out, and exit as for a mistake; raise any other error again."""
+    known = error if isinstance(error, UserError) else out_of_memory(error)
+    if known is None:
+        raise error
+    complain(str(known))
 
 
 def complain(message: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
@@ -23,6 +24,24 @@ class UserError(ValueError):
 
 class OwnCodeError(UserError):
     """A function of the user's own gave no answer: it raised an error, or its answer has another shape."""
+
+
+def out_of_memory(error: BaseException) -> UserError | None:
+    """Return the line that says that memory has run out, if that is what an error means; None for any other.
+
+    Python says so in several ways: it cannot allocate, start a thread or a process, or map a file.
+    """
+    said = first_line(error)
+    thread = isinstance(error, RuntimeError) and "start new thread" in said
+    system = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    if not (isinstance(error, MemoryError) or thread or system):
+        return None
+    reason = f" ({brief(said, 100)})" if said != type(error).__name__ else ""
+    return UserError(f"it does not fit into memory{reason}; {SMALLER}")
+
+
+SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"
+"""What to change where nobody knows which setting it was."""
 
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:

@@ -25,6 +25,7 @@ from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.readings import Reading, by_own_digits, other_readings, turned
 from attn_exp.diagnosis.slips import Slip, every_slip, is_slip, slips_of
 from attn_exp.diagnosis.worksheet import Sheet, agrees, gives, part, stages, wrong
+from attn_exp.experiment import memory
 from attn_exp.experiment.mistaken import right
 from attn_exp.experiment.recipes import Stages, follows_steps, given_to
 from attn_exp.experiment.variant import Settled
@@ -33,6 +34,8 @@ from attn_exp.mistakes.behaviour import UNSHOWN
 
 MOST_PLACES = 20_000
 """Of matrices with more places than this, pairs of mistakes are not tried: there are thousands."""
+MATRICES = 800
+"""Matrices `[h t s]` of the stages of all mistakes together."""
 SPARE = 5.0
 """Bits that numbers must tell beyond those that the choice among explanations takes: 1 in 32 fits by chance."""
 
@@ -57,7 +60,15 @@ def candidates_of(sheet: Sheet) -> list[Candidate]:
 
 
 def catalogue(sheet: Sheet) -> list[Made]:
-    """Return what every mistake would give on what a sheet asks, whatever stands in its boxes."""
+    """Return what every mistake would give on what a sheet asks, whatever stands in its boxes.
+
+    Raises:
+        UserError: all of that together would not fit in memory.
+    """
+    head, rows, keys = sheet.settled.head, len(sheet.problem.tokens), sheet.problem.keys
+    needed = MATRICES * memory.NUMBER * head * rows * keys
+    purpose = "to compute every known mistake"
+    memory.refuse_too_large([memory.Need(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")])
     return made_of(sheet, candidates_of(sheet))
 
 

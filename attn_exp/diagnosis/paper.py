@@ -16,6 +16,7 @@ from attn_exp.diagnosis.own_form import prepared_with_code
 from attn_exp.diagnosis.worksheet import Sheet, other_step, stages
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.recipes import STAGES, Stages, follows_steps
+from attn_exp.experiment.variant import Settled
 from attn_exp.rules.scores.score import Score
 
 MOST_NUMBERS = 400
@@ -93,10 +94,11 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
     """
     _, problem, variants = prepared_with_code(config)
     settled = variants[0]
+    check_length(len(problem.tokens))
     sheet = Sheet(settled, problem, ())
     exact = stages(sheet, sheet.right)
-    if settled.mistakes or settled.refused or exact is None or not follows_steps(settled, problem):
-        raise UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
+    if settled.mistakes or settled.refused or exact is None:
+        raise no_steps(settled)
     untold = [type(rule).__name__.lower() for rule in settled.rules.scores if rule.pairs or not rule.bends_as_known()]
     if settled.rules.normalizer.name not in TOLD_NORMALIZERS:
         untold.append(settled.rules.normalizer.name)
@@ -112,12 +114,27 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
     chosen = [stage for stage in formed if stage in asked] if asked else worth
     sheet = replace(sheet, scratch=tuple(stage for stage in worth if stage not in chosen and stage not in "qkv"))
     blanks = tuple(blank(stage, exact[stage], sheet) for stage in chosen)
-    count = sum(box.right.size for box in blanks)
+    check_length(sum(box.right.size for box in blanks))
+    if not follows_steps(settled, problem):
+        raise no_steps(settled)
+    return Paper(sheet, blanks, digits, turned)
+
+
+def check_length(count: int) -> None:
+    """Refuse more blanks than somebody fills in; as many as there are tokens is the least.
+
+    Raises:
+        UserError: how many there would be.
+    """
     if count > MOST_NUMBERS:
         raise UserError(
             f"a sheet of {count:,} blanks is too long; at most {MOST_NUMBERS}: fewer tokens, or stages=[...]"
         )
-    return Paper(sheet, blanks, digits, turned)
+
+
+def no_steps(settled: Settled) -> UserError:
+    """Return the line that says that a variant has no steps that could be asked."""
+    return UserError(f"variant={settled.name} is not computed in steps that a sheet can ask; try variant=[matrix]")
 
 
 def worth_asking(exact: dict[str, Array], formed: Sequence[str], x: Array | None) -> list[str]:

@@ -16,6 +16,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.request import Filler, Request
+from attn_exp.experiment import memory
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.steps import share, share_in_turns
 from attn_exp.rules.masks.array import Allowed
@@ -30,6 +31,10 @@ from attn_exp.rules.scores.softcap import Softcap
 
 SIZE = 8
 """Numbers of a head."""
+LONGEST, MIDDLE = 131, 11
+"""Tokens of the longest question, and of the longest that a quick check asks."""
+STAGES = 12
+"""Arrays `[b h t s]` that a question, its answer and the mistakes that may explain it hold at once."""
 SPREAD = 1.4
 """Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
 
@@ -37,6 +42,7 @@ SPREAD = 1.4
 def core_cases(request: Request, offer: Offer, layout: str, quick: bool) -> Iterator[Case]:
     """Yield the questions to a function of heads."""
     maker = HeadsMaker(request, offer, layout)
+    check_room(maker, quick)
     yield maker.case("values", 9, 9)
     yield maker.case("unequal lengths", 7, 11, optional=True)
     yield from keyword_cases(maker)
@@ -51,12 +57,13 @@ def core_cases(request: Request, offer: Offer, layout: str, quick: bool) -> Iter
     yield maker.whole_numbers("whole numbers", 7)
     yield maker.sized("equal inputs", 7, 0.0)  # a half type holds 1/8, and rounds 1/7
     if not quick:
-        yield from cases_of_lengths(maker, (19, 37, 67, 131))
+        yield from cases_of_lengths(maker, (19, 37, 67, LONGEST))
 
 
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
     """Yield the questions to a function of x and a layer's matrices, or to a module that has them inside."""
     maker = LayerMaker(request, offer, inside)
+    check_room(maker, quick)
     yield maker.case("values", 9, 9)
     yield maker.case("another length", 7, 7)
     if inside is None:
@@ -78,6 +85,25 @@ def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
     for length in lengths:
         yield maker.case("off the block", length, length, optional=True)
     yield maker.case("on the block", 64, 64, optional=True)
+
+
+def check_room(maker: Maker, quick: bool) -> None:
+    """Refuse heads, or a batch, of which the longest question would not fit, before the first is drawn.
+
+    Raises:
+        UserError: with the size, what is free, and a way out.
+    """
+    heads, longest = maker.heads, MIDDLE if quick else LONGEST
+    rows, keys = maker.room_for(maker.request.masks, longest, longest)
+    matrices = STAGES * maker.entries * heads * rows * (keys + SIZE)
+    layer = 0 if maker.offer.core else memory.PROJECTIONS * (heads * SIZE) ** 2
+    setting, instead = f"head={heads}", "choose fewer heads"
+    if maker.request.kv_head is not None and "head" not in maker.request.said:
+        setting, instead = f"kv_head={maker.request.kv_head}", "choose fewer, or say head= too"
+    if maker.entries > heads:
+        setting, instead = f"a batch of {maker.entries}", "choose fewer lengths"
+    needed = memory.NUMBER * (matrices + layer)
+    memory.refuse_too_large([memory.Need(needed, setting, f"for questions of {longest} tokens", instead)])
 
 
 def keyword_cases(maker: Maker) -> Iterator[Case]:
@@ -151,6 +177,11 @@ class Maker:
         self.request, self.offer = request, offer
         self.share = share_in_turns if request.tiled else share
         self.rng = np.random.default_rng(np.random.SeedSequence([request.seed, self.stream]))
+
+    @property
+    def entries(self) -> int:
+        """How many entries a batch has."""
+        return max(2, self.request.entries)
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
         """Return a case of these sizes; `other` masks, scores and the like stand for what was asked."""

@@ -53,12 +53,12 @@ def test_full_keeps_matrices_and_blocks_keep_none() -> None:
     [
         (
             ["variant=[matrix]"],
-            "embeddings.tokens=65536: variant matrix forms whole matrices of 65536 x 65536, 160",
+            "embeddings.tokens=65536: variant matrix needs 160 GiB for whole matrices of 65536 x 65536",
         ),
         (["variant=[matrix]"], "use variant=[blockwise], which never forms one"),
-        (["variant=[blockwise]", "weights=full"], "weights=full keeps whole matrices of 65536 x 65536, 32 GiB"),
-        (["variant=[blockwise]", "metrics=[gini]"], "metrics= needs whole matrices"),
-        (["variant=[blockwise]", "embeddings.tokens=1000000000"], "needs 596 GiB for its vectors"),
+        (["variant=[blockwise]", "weights=full"], "weights=full needs 32 GiB for whole matrices of 65536 x 65536"),
+        (["variant=[blockwise]", "metrics=[gini]"], "metrics= needs 320 GiB for whole matrices"),
+        (["variant=[blockwise]", "embeddings.tokens=1000000000"], "needs 736 GiB for its vectors"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(

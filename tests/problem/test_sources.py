@@ -84,6 +84,10 @@ def test_what_it_does_not_take_is_refused_in_one_line(words: str, message: str) 
     assert message in refused(*start, *words.split())
 
 
+NONE = ("variant=[blockwise]", "projections=identity")
+"""Forms no matrix, and no projection of more than 200 MB."""
+
+
 def free(monkeypatch: pytest.MonkeyPatch, gib: int) -> None:
     monkeypatch.setattr(memory, "free", lambda: gib * 2**30)
 
@@ -92,13 +96,15 @@ def test_what_it_would_make_is_refused_before_it_is_made(monkeypatch: pytest.Mon
     free(monkeypatch, 4)
     monkeypatch.setattr("attn_exp.experiment.compare.build", lambda config: pytest.fail("it was made"))
     assert "embeddings.tokens=60000: variant" in refused(*WORDS, "embeddings.tokens=60000")
-    assert "needs 22.4 GiB for its vectors" in refused(*WORDS, "embeddings.tokens=60000", "embeddings.d_model=5000")
+    assert "needs 22.4 GiB for its vectors" in refused(
+        *WORDS, "embeddings.tokens=60000", "embeddings.d_model=5000", *NONE
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("embeddings=random embeddings.d_model=100000", "embeddings.d_model=100000 needs 298 GiB for its projections"),
+        ("embeddings=random embeddings.d_model=100000", "embeddings.d_model=100000 needs 820 GiB for its projections"),
         ("embeddings=udl embeddings.vectors.shape=[60000,4]", "embeddings.tokens=60000: variant"),
         ("embeddings=udl_multi_head embeddings.vectors.shape=[8,60000]", "embeddings.tokens=60000: variant"),
         (

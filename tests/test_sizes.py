@@ -1,0 +1,100 @@
+"""Sizes that no machine holds: refused in a line before anything is drawn, and where memory ends all the same."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attn_exp import cli
+from attn_exp.experiment import memory
+from tests import ROOT
+from tests.refusal import refused
+
+MINE = """
+def attention(q, k, v):
+    raise AssertionError("it was asked")
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("embeddings=random embeddings.d_model=10000", "embeddings.d_model=10000 needs 8.2 GiB for its projections"),
+        ("embeddings=random embeddings.tokens=9000", "whole matrices of 9000 x 9000"),
+        ("embeddings=random embeddings.tokens=10000000 variant=[blockwise]", "for its vectors"),
+        (
+            "embeddings=random embeddings.memory.tokens=90000000 variant=[blockwise]",
+            "embeddings.memory.tokens=90000000",
+        ),
+        (
+            "embeddings=random projections.width=30000000",
+            "d_model=8 with projections of 30000000 columns needs 19.7 GiB",
+        ),
+        ("-m embeddings=random embeddings.d_model=10000,20000", "no other point of the sweep is any better"),
+        ("check mine.py:attention head=1000000", "head=1000000 needs 37.4 GiB for questions of 11 tokens"),
+        ("check mine.py:attention kv_head=1000000", "kv_head=1000000 needs"),
+        ("sheet embeddings=random embeddings.tokens=1500", "a sheet of 1,500 blanks is too long"),
+        (
+            "explain embeddings=random embeddings.tokens=1200 variant=[matrix] answer.weights=[[1]]",
+            "every known mistake",
+        ),
+    ],
+)
+def test_a_size_that_does_not_fit_is_refused_with_what_it_needs(
+    words: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MINE)
+    monkeypatch.setattr(memory, "free", lambda: 4 << 30)
+    said = refused(words.split(), monkeypatch, capsys)
+    assert told in said and ("sheet" in words or "4 GiB are free; " in said)
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["mine.py"]
+
+
+def test_parts_that_fit_alone_are_counted_together(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("embeddings=random", "embeddings.tokens=5000", "embeddings.d_model=4000")
+    monkeypatch.setattr(memory, "free", lambda: 4 << 30)
+    assert "with all else, and 4 GiB are free" in refused(words, monkeypatch, capsys)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps to a limit of the address space")
+def test_a_limit_of_the_address_space_is_asked() -> None:
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31));"
+        "sys.argv = ['attn-exp', 'embeddings=random', 'embeddings.d_model=8000'];"
+        "from attn_exp import cli; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == cli.USAGE and done.stdout == ""
+    assert "embeddings.d_model=8000 needs 5.25 GiB for its projections, and 1." in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 1.07 GiB for an array"),
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+)
+def test_memory_that_runs_out_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(words: object) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "obey", fail)
+    monkeypatch.setattr(sys, "argv", ["attn-exp"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    said = capsys.readouterr().err
+    assert stop.value.code == cli.USAGE and said.count("\n") == 1
+    assert said.startswith("attn_exp: error: it does not fit into memory")
