@@ -12,8 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from attn_exp import stopping, system
-from attn_exp import stopping
+from attn_exp import patience, stopping, system
 from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
 
 if TYPE_CHECKING:
@@ -38,12 +37,13 @@ def main() -> None:
     os.environ.setdefault(*SHORT_SPIN)
     gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
     try:
-        with stopping.stoppable():
+        with stopping.stoppable(), patience.saying_where():
             code = obey(sys.argv[1:])
             sys.stdout.flush()
         if not gc.isenabled():  # nor where it ends: before it exits, the interpreter would walk all of it once more
             gc.freeze()
     except KeyboardInterrupt as stopped:
+        print(patience.STOPPED, file=sys.stderr)
         sys.exit(stopping.exit_code(stopped))
     except BrokenPipeError:  # the reader, such as head, had enough; there is nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

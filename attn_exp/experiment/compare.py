@@ -10,7 +10,7 @@ from time import perf_counter
 from attn_exp import forms
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError
-from attn_exp.experiment import checks, memory
+from attn_exp.experiment import checks, forecast, memory
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import embedded_once, keep
 from attn_exp.experiment.measuring import distance, make_rows
@@ -61,6 +61,8 @@ def tabulate(
         UserError: as `compare`.
     """
     config, problem, variants = prepared(config, under_way, bind)
+    if progress:
+        forecast.tell(variants, problem, config.weights, progress.stream)
     traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
     check_any(variants)
     questions = {variant.name: variant.question for variant in variants if not variant.refused}

@@ -8,15 +8,17 @@ from threading import Lock
 from time import monotonic
 from typing import TextIO
 
+from attn_exp.patience import spoken, spoken_time
+
 PATIENCE = 2.0
 """Seconds without a word."""
 
 REDRAW, EVERY = 0.25, 10.0
 """Seconds between two pictures of the bar on a terminal, and between two lines elsewhere."""
 
-PLAIN_LEAST, PLAIN_EVERY, PLAIN_SHARE = 1.0, 30.0, 0.1
-"""Where no terminal is, a sweep writes a line for this share of its points or after so many seconds, and never sooner
-than after the least."""
+PLAIN_LEAST, PLAIN_FIRST, PLAIN_EVERY, PLAIN_SHARE = 1.0, 7.0, 30.0, 0.1
+"""Where no terminal is, a sweep writes a line for this share of its points or after so many seconds, the first time
+sooner, and never before the least."""
 
 CELLS = 30
 
@@ -25,6 +27,7 @@ def put_line(stream: TextIO, text: str, end: str = "") -> None:
     """Write how far it is: over the line before on a terminal, elsewhere as a line of its own."""
     stream.write(f"\r\x1b[K{text}{end}" if stream.isatty() else f"{text}\n")
     stream.flush()
+    spoken()
 
 
 @dataclass
@@ -109,7 +112,8 @@ class PointProgress:
 
     def due(self, quiet: float) -> bool:
         """Say whether a plain line is due after so many quiet seconds."""
-        return quiet >= PLAIN_LEAST and (self.share - self.shown_share >= PLAIN_SHARE or quiet >= PLAIN_EVERY)
+        most = PLAIN_EVERY if self.shown else PLAIN_FIRST
+        return quiet >= PLAIN_LEAST and (self.share - self.shown_share >= PLAIN_SHARE or quiet >= most)
 
     def line(self) -> str:
         """Return what has been done, how fast, and what is left."""
@@ -121,10 +125,3 @@ class PointProgress:
         if left and self.done:
             parts.append(f"{spoken_time(left / rate)} left")
         return ", ".join([*parts, f"{self.failed:,} failed", f"{self.cached:,} cached"])
-
-
-def spoken_time(seconds: float) -> str:
-    """Write a time as a reader says it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -10,7 +10,7 @@ from typing import Any
 
 from attn_exp import drafts, machine
 from attn_exp.errors import UserError, first_line
-from attn_exp.experiment.progress import spoken_time
+from attn_exp.patience import spoken_time
 from attn_exp.report import papers
 from attn_exp.runs import ours, records, trust
 from attn_exp.runs.folders import COMPLETE

@@ -17,6 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 
+from attn_exp import patience
 from attn_exp.config.compose import composed_once, plain, register_schema
 from attn_exp.config.hydra_errors import in_users_words, what_hydra_stumbles_over
 from attn_exp.config.kinds import is_finite
@@ -150,11 +151,23 @@ class Composer:
     def __init__(self, loader: ConfigLoader, typed: Sequence[str]) -> None:
         self.loader, self.typed = loader, typed
         self.known: dict[tuple[str, ...], DictConfig] = {}
+        self.bases: dict[tuple[str, ...], tuple[dict[str, Any], dict[str, Any], DictConfig]] = {}
 
     def compose(self, words: Sequence[str]) -> DictConfig:
         if tuple(words) not in self.known:
             self.known[tuple(words)] = composed_once(words)
         return self.known[tuple(words)]
+
+    def base(self, words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], DictConfig]:
+        """Return the settings of one choice of groups, checked, the choices, and what Hydra composed; the same words
+        are read once."""
+        if tuple(words) not in self.bases:
+            config = self.compose(words)
+            base = {name: value for name, value in self.plain(config).items() if name != "sweep"}
+            choices = {name: choice for name, choice in config.hydra.runtime.choices.items() if "/" not in name}
+            read_config(base)
+            self.bases[tuple(words)] = base, choices, config
+        return self.bases[tuple(words)]
 
     def settings(self, words: Sequence[str]) -> dict[str, Any]:
         return self.plain(self.compose(words))
@@ -173,13 +186,14 @@ class Composer:
         axes = tuple(axis if axis.composed or holds(first, axis.key.split(".")) else as_composed(axis) for axis in axes)
         check_size(axes, together)
         bases, choices, read_by_others = {}, {}, set[int]()
-        for places in base_places(axes, together):
-            config = self.compose([*fixed, *(axis.word(place) for axis, place in zip(axes, places, strict=True))])
+        places_of_bases = list(base_places(axes, together))
+        for done, places in enumerate(places_of_bases):
+            patience.count(done, len(places_of_bases))
             key = tuple(place for axis, place in zip(axes, places, strict=True) if axis.composed)
-            bases[key] = {name: value for name, value in self.plain(config).items() if name != "sweep"}
-            choices[key] = {name: choice for name, choice in config.hydra.runtime.choices.items() if "/" not in name}
-            read_config(bases[key])
+            words = [*fixed, *(axis.word(place) for axis, place in zip(axes, places, strict=True))]
+            bases[key], choices[key], config = self.base(words)
             read_by_others |= interpolated(config, axes)
+        patience.count(len(places_of_bases), len(places_of_bases))
         if read_by_others:
             axes = tuple(as_composed(axis) if place in read_by_others else axis for place, axis in enumerate(axes))
             return self.space(axes, together, fixed, first)

@@ -11,8 +11,8 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import Repeat
-from attn_exp.experiment.progress import spoken_time
 from attn_exp.experiment.row import COLUMNS, is_deep, titled
+from attn_exp.patience import spoken_time
 from attn_exp.report import words
 from attn_exp.report.escapes import plain
 from attn_exp.report.numbers import brief

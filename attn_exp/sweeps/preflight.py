@@ -12,7 +12,7 @@ from attn_exp.config.schema import Config, read_config
 from attn_exp.errors import UserError
 from attn_exp.experiment import checks, metrics, patterns
 from attn_exp.experiment.compare import prepared
-from attn_exp.experiment.progress import spoken_time
+from attn_exp.patience import spoken_time
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.report.sweep.plotted import refuse_plots
 from attn_exp.runs import recorded_code

@@ -1,0 +1,132 @@
+"""Long work says where it is and how long it takes; short work says nothing; Ctrl-C ends either with one line."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from attn_exp import patience
+from attn_exp.experiment import forecast
+from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.progress import PointProgress
+from attn_exp.forms.looped import attend
+from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.rules import Rules
+from tests import ROOT
+from tests.compose import config
+
+posix = pytest.mark.skipif(os.name != "posix", reason="a thread waits for a pipe")
+
+
+@posix
+def test_a_quiet_command_says_where_it_is_once_it_is_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(patience, "FIRST", 0.05)
+    with patience.saying_where():
+        patience.count(0, 200)
+        patience.count(50, 200)
+        time.sleep(0.4)
+        patience.count(200, 200)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "50 of 200, about" in said and said.endswith("so far, Ctrl-C ends it\n")
+
+
+@posix
+def test_what_was_said_a_moment_ago_is_enough(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(patience, "FIRST", 0.3)
+    with patience.saying_where():
+        for _ in range(5):
+            time.sleep(0.1)
+            patience.spoken()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_place_is_that_of_the_deepest_room() -> None:
+    places = []
+
+    class Telling(Causal):
+        def allows(self, grid: object) -> bool:
+            places.append(patience.where(sys._getframe()))
+            return True
+
+    x = np.ones((1, 1, 2))
+    attend(x, x, x, Rules(scale=1.0, masks=(Telling(),)))
+    assert places == ["attention is computed"]
+    assert patience.where(sys._getframe()) == "at work"
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_command_inside_one_call_of_a_library(number: signal.Signals) -> None:
+    code = (
+        "import hashlib, signal, sys; from attn_exp import cli;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "cli.obey = lambda words: (print('ready', flush=True), hashlib.pbkdf2_hmac('sha256', b'', b'', 300_000_000));"
+        "sys.argv = ['attn-exp']; cli.main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        assert run.stdout is not None and run.stderr is not None
+        run.stdout.readline()
+        run.send_signal(number)
+        start = time.monotonic()
+        said = run.stderr.read().decode()
+        assert run.wait(20) == 128 + number
+    assert time.monotonic() - start < 10
+    assert said == f"{patience.STOPPED}\n"
+
+
+def test_a_fork_has_no_watch() -> None:
+    if not hasattr(os, "fork"):
+        pytest.skip("no fork")
+    with patience.saying_where():
+        child = os.fork()
+        if not child:
+            os._exit(len(patience.WATCHES))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        (watch,) = patience.WATCHES
+        assert watch.thread is not None and watch.thread.is_alive()
+
+
+def test_a_long_run_is_foretold_and_a_short_one_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    _, problem, variants = prepared(config("embeddings=random", "embeddings.tokens=400", "variant=[looped,matrix]"))
+    monkeypatch.setattr(forecast, "timed", lambda variant, length, *_: 1e-4 * length**2 * (variant.name == "looped"))
+    forecast.tell(variants, problem, "auto", stream)
+    assert stream.getvalue() == "attn_exp: 400 tokens take about 16 s (looped 16 s); Ctrl-C ends it\n"
+    monkeypatch.setattr(forecast, "timed", lambda *_: pytest.fail("it was timed"))
+    _, problem, variants = prepared(config("embeddings=random", "embeddings.tokens=40", "variant=[looped,matrix]"))
+    forecast.tell(variants, problem, "auto", stream)
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_a_form_is_timed_until_the_call_itself_no_longer_counts() -> None:
+    _, problem, variants = prepared(config("embeddings=random", "embeddings.tokens=500", "variant=[looped,matrix]"))
+    times = forecast.seconds_of(variants, problem)
+    assert times["looped"] > 5 * times["matrix"] > 0
+    assert 0.5 < times["looped"] < 600
+
+
+def test_a_slow_sweep_says_a_first_line_before_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = PointProgress(10, stream=io.StringIO())
+    assert not progress.due(5.0) and progress.due(7.5)
+    progress.shown = 1.0
+    assert not progress.due(20.0) and progress.due(30.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(1, "1 s"), (89, "89 s"), (600, "10 min"), (7200, "2.0 h"), (86400 * 5.4e6, "5,400,000 days")]
+)
+def test_times_are_said_as_readers_say_them(seconds: float, said: str) -> None:
+    assert patience.spoken_time(seconds) == said
