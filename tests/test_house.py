@@ -17,7 +17,8 @@ from tests import ROOT
 PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
-    "errors", "arrays", "system", "machine", "parsing", "stopping", "patience", "drafts", "registry", "own_code", "child",
+    "errors", "arrays", "system", "machine", "parsing", "stopping", "patience", "drafts", "registry", "own_code",
+    "child",
     "config",
     "rules",
     "forms",
