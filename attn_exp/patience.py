@@ -19,8 +19,7 @@ from time import monotonic
 from types import FrameType
 from typing import NoReturn
 
-from attn_exp import stopping
-from attn_exp.system import ending_signals
+from attn_exp import stopping, system
 
 FIRST, LATER = 8.0, 60.0
 """Seconds without a word until the first line, and until each one after it."""
@@ -135,7 +134,7 @@ class Watch:
             number = os.read(self.reading, 1)[0] if heard else None
             if number == 0:
                 return
-            if number in ending_signals() and not self.answered():
+            if number in system.ending_signals() and not self.answered():
                 end_deaf(number)
 
     def answered(self) -> bool:
@@ -206,5 +205,4 @@ def after_fork_there() -> None:
         signal.set_wakeup_fd(-1)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=before_fork, after_in_parent=after_fork_here, after_in_child=after_fork_there)
+system.at_fork(before=before_fork, after=after_fork_there, here=after_fork_here)

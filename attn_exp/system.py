@@ -399,11 +399,15 @@ def end_at_once(number: int, *, group: bool = False) -> None:
             os.kill(number, KILL)  # Windows ends it whatever the number of the signal
 
 
-def at_fork(*, before: Callable[[], object] | None = None, after: Callable[[], object]) -> None:
-    """Let a function be called before this process forks, and one in each child; where nothing forks, never."""
+def at_fork(
+    *, before: Callable[[], object] | None = None, after: Callable[[], object], here: Callable[[], object] | None = None
+) -> None:
+    """Let a function be called before this process forks, one in each child and one here; where nothing forks, never."""
     if hasattr(os, "register_at_fork"):
         if before is not None:
             os.register_at_fork(before=before)
+        if here is not None:
+            os.register_at_fork(after_in_parent=here)
         os.register_at_fork(after_in_child=after)
 
 
