@@ -402,7 +402,7 @@ def end_at_once(number: int, *, group: bool = False) -> None:
 def at_fork(
     *, before: Callable[[], object] | None = None, after: Callable[[], object], here: Callable[[], object] | None = None
 ) -> None:
-    """Let functions be called before this process forks, in each child, and here after it; where nothing forks, never."""
+    """Let functions be called before this process forks, in each child, and here after it; if nothing forks, never."""
     if hasattr(os, "register_at_fork"):
         if before is not None:
             os.register_at_fork(before=before)
