@@ -1,0 +1,87 @@
+"""Commands that are ended before they are done leave nothing half, nothing hidden and no process, and work again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from attn_exp.runs.classroom.grades import TOGETHER
+from tests.sweeps.command import alive, children, quickly, run, start, wait_until
+
+SHEETS = ("sheet", "seed=0,1", "stages=[scores]", "to=deep/class")
+RUN = ("variant=[matrix]", "report=tables")
+HELD = """
+import time
+def held(*given, **more):
+    open("held", "a").close()
+    time.sleep(60)
+"""
+SLOW_KEYS = f"{HELD}\nfrom attn_exp.report import worksheet\nworksheet.key = held"
+SLOW_GRADES = f"""{HELD}
+from attn_exp import system
+from attn_exp.runs.classroom import grades
+system.usable_cores = lambda: 2
+grades.grade = held
+"""
+SLOW_PAGE = f"{HELD}\nfrom attn_exp.runs import trust\ntrust.sealed = held"
+
+
+@pytest.mark.parametrize(
+    ("words", "patch", "sign"),
+    [(SHEETS, SLOW_KEYS, signal.SIGTERM), (RUN, SLOW_PAGE, signal.SIGTERM), (SHEETS, SLOW_KEYS, signal.SIGINT)],
+)
+def test_a_signal_leaves_nothing(words: tuple[str, ...], patch: str, sign: signal.Signals, tmp_path: Path) -> None:
+    with start(tmp_path, *words, patch=patch) as process:
+        wait_until((tmp_path / "held").exists)
+        process.send_signal(sign)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (128 + sign, "", "")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "held"]
+    assert not list(tmp_path.rglob(".*"))
+    quickly(tmp_path, *words)
+
+
+@pytest.mark.long
+def test_what_a_kill_leaves_the_same_command_removes(tmp_path: Path) -> None:
+    for words, patch, place in ((SHEETS, SLOW_KEYS, "deep"), (RUN, SLOW_PAGE, "outputs/runs")):
+        with start(tmp_path, *words, patch=patch) as process:
+            wait_until((tmp_path / "held").exists)
+            process.kill()
+        (tmp_path / "held").unlink()
+        assert [name[0] for name in os.listdir(tmp_path / place)] == ["."]
+        quickly(tmp_path, *words)
+        assert [name for name in os.listdir(tmp_path / place) if name[0] == "."] == []
+
+
+@pytest.mark.long
+def test_a_disk_that_takes_no_more_leaves_no_half_of_a_class(tmp_path: Path) -> None:
+    _, err = run(tmp_path, *SHEETS, limit="-f 12", code=2)
+    assert err == "attn_exp: error: to=deep/class: cannot be written to (File too large)\n"
+    assert os.listdir(tmp_path) == []
+    quickly(tmp_path, *SHEETS)
+    assert {folder: len(os.listdir(tmp_path / "deep/class" / folder)) for folder in ("sheets", "answers", "key")} == {
+        "sheets": 2, "answers": 2, "key": 4,
+    }  # fmt: skip
+    run(tmp_path, "grade", "deep/class/answers", "deep/class/key", limit="-f 2", code=2)
+    assert sorted(os.listdir(tmp_path / "deep/class")) == ["answers", "key", "sheets"]
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
+def test_who_grades_ends_with_the_command(sign: signal.Signals, tmp_path: Path) -> None:
+    quickly(tmp_path, *SHEETS[:1], *SHEETS[2:-1], "to=class")
+    (tmp_path / "class/answers").mkdir()
+    for number in range(2 * TOGETHER):
+        shutil.copy(tmp_path / "class/answers.csv", tmp_path / "class/answers" / f"{number}.csv")
+    with start(tmp_path, "grade", "class/answers", "class/key", patch=SLOW_GRADES) as process:
+        wait_until(lambda: (tmp_path / "held").exists() and len(children(process.pid)) == 2)
+        workers = children(process.pid)
+        process.send_signal(sign)
+        _, err = process.communicate(timeout=20)
+    wait_until(lambda: not any(map(alive, workers)), 20)
+    assert "Traceback" not in err
+    assert process.returncode == (143 if sign == signal.SIGTERM else -signal.SIGKILL)
+    assert sorted(os.listdir(tmp_path / "class")) == ["answers", "answers.csv", "key", "sheet.html"]
