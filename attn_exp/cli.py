@@ -71,11 +71,17 @@ def obey(words: Sequence[str]) -> int:
 def members_known(files: Sequence[str]) -> Iterator[None]:
     """Let the members of files be known, and say what is to be said of them."""
     from attn_exp import plugins  # noqa: PLC0415 - as above
+    from attn_exp.own_code import error_line  # noqa: PLC0415
 
     with plugins.members_known(files) as notes:
         for note in notes:
             print(f"attn_exp: {printable(note)}", file=sys.stderr)
-        yield
+        try:
+            yield
+        except (UserError, OSError):
+            raise
+        except Exception as error:  # a metric, a figure or a check of theirs, where the rooms expect one of ours
+            raise UserError(f"{', '.join(files)}: {error_line(error)}") from error
 
 
 def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,6 +64,20 @@ def held() -> Iterator[None]:
         raise LeftError(f"ended without an answer ({error_line(error)})") from error
     finally:
         sys.stdout = before
+
+
+@contextmanager
+def staying_here() -> Iterator[None]:
+    """Come back to the working folder of now: code of others may go elsewhere, and our names of files start here."""
+    try:
+        here = os.getcwd()
+    except OSError:  # somebody removed it
+        here = ""
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.chdir(here or os.curdir)
 
 
 class Words:
@@ -325,7 +340,8 @@ def module_of_members(path: Path) -> ModuleType:
     module = prepared_module(place, f"{MEMBERS}{path.stem}_{digest}", place.parent)
     sys.modules[module.__name__] = module  # settings are read by their annotations, which are looked up there
     try:
-        run_module(module)
+        with staying_here():
+            run_module(module)
     except Exception as raised:
         sys.modules.pop(module.__name__, None)
         error = raised.__cause__ if isinstance(raised, LeftError) and raised.__cause__ else raised

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
@@ -20,12 +20,15 @@ from typing import Any, TypeVar, get_type_hints
 from attn_exp import machine, registry, system
 from attn_exp.config import fields as reader
 from attn_exp.config.choices import yaml_choices
-from attn_exp.errors import UserError, first_line
+from attn_exp.errors import OwnCodeError, UserError, first_line
 from attn_exp.experiment import metrics
-from attn_exp.own_code import MEMBERS, fingerprint, module_of_members
+from attn_exp.experiment.metrics.metric import NotFormedError
+from attn_exp.forms.trace import Trace
+from attn_exp.own_code import MEMBERS, fingerprint, held, module_of_members
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
 from attn_exp.rules.from_outside import difference, turns_keys
+from attn_exp.rules.held_members import guarded, hold_methods, nothing, weights_misfit
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 TABLES = ("comparison", "distances", "timings", "published")
@@ -148,6 +151,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
         raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
     name = name or snake(value.__name__)
     check_member(kind, name, value, example)
+    value = held_to_contract(kind, name, value)
     file = getattr(sys.modules.get(kind.home(value)[0]), "__file__", None)
     origin = Origin("", str(file), fingerprint(file)) if file and Path(file).is_file() else Origin()
     registry.add(kind.package, name, value, origin)
@@ -175,11 +179,12 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     if len(drawn) > 1 and examples is not None and not isinstance(examples, Mapping):
         raise UserError(f"EXAMPLE is of one rule and there are {len(drawn)}; write EXAMPLE = {{name: Example(...)}}")
     checked, notes = list[tuple[Kind, list[str], Any]](), list[str]()
-    for kind, own, value in members:
-        names = names_of(kind, stem, own, value, alone=[other for other, _, _ in members].count(kind) == 1)
+    for kind, own, given in members:
+        names = names_of(kind, stem, own, given, alone=[other for other, _, _ in members].count(kind) == 1)
         drawn_by_name = examples if isinstance(examples, Mapping) else dict.fromkeys(names, examples)
         example = next(filter(None, map(drawn_by_name.get, (own, *names))), None)
-        check_member(kind, names[0], value, example)
+        check_member(kind, names[0], given, example)
+        value = held_to_contract(kind, names[0], given)
         if example is None and kind.drawn:
             notes.append(f"{origin.name}: {own} has no EXAMPLE; the reference asks the same rule, so nothing checks it")
         if example is not None and kind.name == "position" and turns_keys(value) and not example.keys:
@@ -274,6 +279,27 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> None:
         check_example(kind, name, value, example)
 
 
+def held_to_contract(kind: Kind, name: str, value: Any) -> Any:
+    """Return a member of which an error, or an answer that is none, is a line of its own wherever it is asked."""
+    if kind.one_of:
+        if inspect.isclass(value):
+            hold_methods(value, name, kind.name)
+        return value
+    function = getattr(value, kind.function)
+    if not callable(function):
+        return value
+    misfit, error = {"normalizer": (weights_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
+        kind.name, (nothing, UserError)
+    )
+    asked = {kind.function: guarded(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
+    return value._replace(**asked) if kind.name == "metric" else replace(value, **asked)
+
+
+def no_trace(given: tuple[Any, ...], said: Any) -> str:
+    """Say that a form gives no trace."""
+    return "" if isinstance(said, Trace) else f"{type(said).__name__}; expected a Trace"
+
+
 def check_class(kind: Kind, value: Any) -> None:
     """Refuse a class that is no frozen dataclass, that says nothing, or whose settings cannot be read."""
     name = value.__name__
@@ -298,8 +324,9 @@ def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
     outside = [example.outside] if isinstance(example.outside, Example) else []
     for wanted in (example, *outside):
         try:
-            rule = value if kind.constant else reader.make(value, wanted.settings, f"{kind.name}.{name}")
-            said = difference(kind.name, rule, wanted)
+            with held():
+                rule = value if kind.constant else reader.make(value, wanted.settings, f"{kind.name}.{name}")
+                said = difference(kind.name, rule, wanted)
         except UserError:
             raise
         except Exception as error:

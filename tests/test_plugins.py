@@ -378,3 +378,59 @@ def test_bounds_hold_as_they_stand_on_the_field(here: Path) -> None:
         weights("mask=mine", "mask.mine.step=0")
     with members_known(["mine.py"]), pytest.raises(UserError, match=rf"^mine {refusal}"):
         registry.at_hand("attn_exp.rules.masks")["mine"](step=0)
+
+
+# A member that raises, gives what is none of its kind, or ends the process
+
+IMPORTS = f"""{HEAD}
+import os, sys
+import numpy as np
+from attn_exp.experiment.metrics.metric import Metric
+from attn_exp.forms.form import Form
+from attn_exp.rules.normalizers.normalizer import Normalizer
+from attn_exp.rules.positions.position import Position
+"""
+MEMBER = {
+    "mask": "@dataclass(frozen=True)\nclass Odd(Mask):\n    def allows(self, given):\n        ",
+    "score": "@dataclass(frozen=True)\nclass Odd(Score):\n    def bend(self, given):\n        ",
+    "position": "@dataclass(frozen=True)\nclass Odd(Position):\n    def turn(self, given, positions):\n        ",
+    "normalizer": "def odd(given, extra): ",
+    "variant": "def odd(given, k, v, rules): ",
+    "metrics": "def odd(given): ",
+}
+LAST = {
+    "normalizer": "NORMALIZER = Normalizer(odd)",
+    "variant": "FORM = Form(odd)",
+    "metrics": "METRICS = [Metric('odd', odd, 'a number')]",
+}
+DEEDS = {
+    "raise IndexError('out of it')": "IndexError: out of it",
+    "raise ValueError": "ValueError",
+    "sys.exit(0)": "ended without an answer (SystemExit: 0)",
+    "return None": "",
+    "return 'all'": "",
+    "return np.ones((7, 5, 3, 2, 1)) * np.nan": "",
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS, ids=str)
+@pytest.mark.parametrize("group", MEMBER)
+def test_an_odd_member_is_one_line(group: str, deed: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "odd.py").write_text(f"{IMPORTS}\n{MEMBER[group]}{deed}\n{LAST.get(group, '')}\n", encoding="utf-8")
+    chosen = f"{group}=[odd]" if group in ("metrics", "mask") else f"{group}=odd"
+    assert exit_of("--with", "odd.py", chosen, "report=none") == 2
+    printed = capsys.readouterr()
+    lines = [line for line in printed.err.splitlines() if "has no EXAMPLE" not in line]
+    assert len(lines) == 1 and lines[0].startswith("attn_exp: error: ") and "odd" in lines[0]
+    assert DEEDS[deed] in lines[0]
+
+
+def test_what_a_member_prints_stands_on_stderr_and_where_it_goes_the_run_does_not(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"{IMPORTS}\n{MEMBER['mask']}print('words'); os.chdir('/'); return given.key <= given.query\n"
+    (here / "odd.py").write_text(text, encoding="utf-8")
+    assert exit_of("--with", "odd.py", "mask=odd", "report=none", "output_dir=runs", "variant=[matrix]") == 0
+    printed = capsys.readouterr()
+    assert "words" in printed.err and "words" not in printed.out
+    assert Path.cwd() == here and (here / "runs" / "latest").exists()

@@ -22,12 +22,13 @@ from attn_exp.errors import OwnCodeError, first_line
 from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.number_types import kind
+from attn_exp.experiment.progress import Patience
 from attn_exp.experiment.variant import Bind, Settled
 from attn_exp.experiment.verdict import BROKEN, Finding, Verdict
 from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.trace import Trace
-from attn_exp.own_code import OwnFunction, any_named, find_function
+from attn_exp.own_code import OwnFunction, any_named, find_function, held
 from attn_exp.problem.heads import Heads
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import Question
@@ -53,6 +54,7 @@ class OwnForm:
     own: OwnFunction
     caller: Caller
     request: Request
+    patience: Patience
     answers: str = ""
 
     @property
@@ -89,8 +91,9 @@ class OwnForm:
             kv_head=None if heads.shared == heads.query else heads.shared,
         )
         try:
-            quick = check(self.own, request, quick=True)
-            return quick if quick.passed or quick.mistakes else check(self.own, request)  # more questions may name it
+            with self.patience:
+                quick = check(self.own, request, quick=True)
+                return quick if quick.passed or quick.mistakes else check(self.own, request)  # more may name it
         except (ValueError, IndexError, ArithmeticError) as error:  # sizes that only this run's input has
             finding = Finding("it can be checked", BROKEN, first_line(error))
             return Verdict(self.own.name, False, (), "what could not be checked", (finding,), request.words)
@@ -138,7 +141,7 @@ class OwnForm:
         """Return what the function says to one question, its input in a type that it takes."""
         known = kind in DTYPES and DTYPES.index(kind) > DTYPES.index(self.caller.dtype)
         caller = replace(self.caller, dtype=kind) if known else self.caller
-        with warnings.catch_warnings():
+        with held(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
             answers = [caller(part) for part in one_question_a_head(case, caller)]
         failed = next((answer.error for answer in answers if answer.output is None), "")
@@ -172,15 +175,16 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
         blocks=means.blocks, empty=means.empty, align=settings["align"] or means.align, caps_last=means.caps_last,
         seed=seed, typed=frozenset(words_of(settings)),
     )  # fmt: skip
-    function = replace(find_function(settled.form), target=str(settled.form))
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    patience = Patience(settled.name, str(settled.form))
+    with patience, held(), warnings.catch_warnings(), np.errstate(all="ignore"):
+        function = replace(find_function(settled.form), target=str(settled.form))
         warnings.simplefilter("ignore")
         tried = ways_to_call.how_to_call(function, request)
         if tried.function.inside is not None:
             from attn_exp.diagnosis.modules import as_function  # noqa: PLC0415 - most functions are no modules
 
             tried = ways_to_call.how_to_call(function, request, as_function(function, request, tried.function))
-    return OwnForm(function, tried.caller, request, tried.answer.dtype)
+    return OwnForm(function, tried.caller, request, patience, tried.answer.dtype)
 
 
 def words_of(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from time import perf_counter
 
@@ -126,7 +127,8 @@ def compute_all(
         start = perf_counter()
         if not variant.refused:
             try:
-                traces[variant.name] = keep(variant, given, weights, progress.tell if progress else None)
+                with variant.own.patience if variant.own else nullcontext():
+                    traces[variant.name] = keep(variant, given, weights, progress.tell if progress else None)
                 seconds[variant.name] = perf_counter() - start
             except OwnCodeError as error:
                 failed[variant.name] = str(error)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, Timer
 from time import monotonic
 from typing import TextIO
 
@@ -73,6 +74,37 @@ class Progress:
         left = (now - self.started) * (1 - whole) / max(whole, 1e-9)
         rest = f", {left:.0f} s left" if whole > 0.02 else ""
         return f"{self.name} [{'#' * filled}{'.' * (CELLS - filled)}] {100 * whole:.0f} %{rest}"
+
+
+@dataclass
+class Patience:
+    """Says once that a row waits for code of somebody's own, when that has taken so long that one may wonder.
+
+    It is entered around each part of the work that the code does: `with own.patience:`.
+    """
+
+    name: str
+    code: str
+    seconds: float = EVERY
+    has_told: bool = False
+    timer: Timer | None = None
+
+    def __enter__(self) -> None:
+        if not self.has_told:
+            self.timer = Timer(self.seconds, self.tell)
+            self.timer.daemon = True  # it keeps no process that is to end
+            self.timer.start()
+
+    def __exit__(self, *raised: object) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def tell(self) -> None:
+        """Say it, on stderr."""
+        self.has_told = True
+        with suppress(OSError, ValueError, AttributeError):  # somebody closed it
+            put_line(sys.stderr, f"attn_exp: {self.name} has waited {self.seconds:g} s for {self.code}", "\n")
 
 
 @dataclass

@@ -15,6 +15,7 @@ from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.progress import Progress
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing, measure
+from attn_exp.own_code import staying_here
 from attn_exp.problem.forward_pass import Pass
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.problem.problem import build
@@ -67,7 +68,7 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
     """Compute and compare every variant, and time each."""
     wanted = checks.wanted(config)
     rendering.check_figures(config.figures)
-    with blas_asleep(config):
+    with staying_here(), blas_asleep(config):
         found = tabulate(config, Progress(len(config.variant)), under_way, bind=recorded_code.binder(config))
         comparison = completed(found, wanted)
         return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)

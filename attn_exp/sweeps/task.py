@@ -21,6 +21,7 @@ from attn_exp.experiment.checks import measures
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
+from attn_exp.own_code import staying_here
 from attn_exp.problem.forward_pass import Pass
 from attn_exp.registry import Origin
 from attn_exp.runs import recorded_code, records
@@ -83,7 +84,8 @@ def computed(plan: Plan, job: Job) -> Done:
                 lines += together[number]
                 continue
             config = config_of(plan, plan.kept[number], bases)
-            comparison = tabulate(config, under_way=under_way, bind=recorded_code.binder(config))
+            with staying_here():
+                comparison = tabulate(config, under_way=under_way, bind=recorded_code.binder(config))
             lines += ok_lines(plan, number, comparison)
         except Exception as error:
             failed += 1

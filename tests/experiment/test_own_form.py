@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import attn_exp
 from attn_exp.errors import UserError
+from attn_exp.experiment.progress import Patience
 from tests.long import each_once
 from tests.refusal import refusal
 
@@ -160,3 +162,35 @@ def test_checks_take_it_as_any_form() -> None:
 def test_a_variant_without_yaml_is_named_among_the_variants() -> None:
     with pytest.raises(UserError, match=r"name it among the variants too, such as variant=\[matrix,mine\]"):
         attn_exp.run("variant.mine.form=mine.py:heads")
+
+
+def odd(name: str, code: str, call: str = "") -> str:
+    """Write a right function that does something odd as it is imported, or called, and return its name."""
+    body = CODE.replace("def heads(q, k, v):", f"def heads(q, k, v):\n    {call or 'pass'}")
+    Path(f"{name}.py").write_text(f"import os, sys, time\n{code}\n{body}")
+    return f"{name}.py:heads"
+
+
+def test_a_function_that_prints_or_leaves_the_folder_hinders_no_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result = run(odd("prints", "os.chdir('/')\nprint('words')", "print('words'); os.chdir('/')"))
+    assert row(result)["error"] < 1e-15
+    assert Path.cwd() == tmp_path
+    printed = capfd.readouterr()
+    assert (printed.out, set(printed.err.split())) == ("", {"words"})
+
+
+def test_a_function_that_ends_the_process_is_a_row_without_numbers_or_a_line() -> None:
+    line = row(run(odd("leaves", "calls = [0]", "calls[0] += 1; sys.exit(0) if calls[0] > 1 else 0")))
+    assert "ended without an answer (SystemExit: 0)" in line["note"]
+    said = "nowhere.py ended without an answer (SystemExit: 0), as it was imported"
+    assert refusal(run, odd("nowhere", "sys.exit(0)")) == said
+
+
+def test_a_row_that_waits_for_a_function_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("attn_exp.diagnosis.own_form.Patience", partial(Patience, seconds=0.05))
+    run(odd("slow", "calls = [0]", "calls[0] += 1; time.sleep(0.2 if calls[0] < 4 else 0)"))
+    assert capfd.readouterr().err == "attn_exp: mine has waited 0.05 s for slow.py:heads\n"
