@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 POSIX = os.name == "posix"
@@ -355,7 +356,29 @@ def processes() -> Any:
     """
     import multiprocessing  # noqa: PLC0415 - a run starts none
 
-    return multiprocessing.get_context("fork" if sys.platform == "linux" and hasattr(os, "fork") else "spawn")
+    return multiprocessing.get_context("fork" if can_fork() else "spawn")
+
+
+def can_fork() -> bool:
+    """Say whether a process is started by a fork."""
+    return sys.platform == "linux" and hasattr(os, "fork")
+
+
+def start(process: Any) -> None:
+    """Start a process of `processes()`.
+
+    Where it inherits nothing it would first run the program of the user again, to know what that holds, and so start
+    what that starts. Ours need none of it.
+    """
+    if can_fork():
+        process.start()
+        return
+    program = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        process.start()
+    finally:
+        sys.modules["__main__"] = program
 
 
 def serve_parent() -> None:

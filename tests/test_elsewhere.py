@@ -44,6 +44,14 @@ COMMANDS = (
 )
 """One after the other in one folder."""
 
+PROGRAM = """
+import sys
+from attn_exp.cli import main
+open("started", "a").write("once ")
+main()
+"""
+"""A program that guards nothing: who runs it again starts it all again."""
+
 OBEY = """
 import contextlib, io, json, sys
 from attn_exp import cli
@@ -102,10 +110,11 @@ def test_a_sweep_that_is_killed_leaves_no_worker_and_goes_on(tmp_path: Path) -> 
     folder.mkdir()
     other.mkdir()
     quickly(other, *words)
-    (folder / "held.py").write_text(
-        f"{HELD}\nif __name__ == '__main__':\n    from attn_exp.cli import main\n    main()"
-    )
-    command, variables = [sys.executable, "held.py", *words], environment(tmp_path)
+    variables = environment(tmp_path)
+    with (tmp_path / "sitecustomize.py").open("a", encoding="utf-8") as file:
+        file.write(HELD)
+    (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
+    command = [sys.executable, "program.py", *words]
 
     def again() -> tuple[int, str]:
         done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, encoding="cp1252", check=False)
@@ -125,3 +134,4 @@ def test_a_sweep_that_is_killed_leaves_no_worker_and_goes_on(tmp_path: Path) -> 
     tables = [(the_sweep(place) / "results.csv").read_bytes() for place in (folder, other)]
     assert tables[0] == tables[1]
     assert sorted(path.name for path in the_sweep(folder).glob("*lock*")) == ["lock"]
+    assert (folder / "started").read_text(encoding="utf-8") == "once " * 3

@@ -56,7 +56,7 @@ DESCRIPTION = {
 
 USER_ERRORS = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR, errno.EEXIST,
-    errno.ENOENT, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+    errno.ENOENT, errno.EISDIR, errno.EINVAL, errno.ENAMETOOLONG, errno.ELOOP,
 )  # fmt: skip
 """What the system says when a folder cannot be written to: no fault of the program."""
 

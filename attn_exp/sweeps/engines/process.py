@@ -40,7 +40,7 @@ class Pool:
         ours, theirs = self.context.Pipe()
         process = self.context.Process(target=serve, args=(self.plan, theirs), daemon=True)
         with held():  # or a signal would find the worker before it knows whose it is
-            process.start()
+            system.start(process)
         theirs.close()
         return Worker(process, ours)
 
