@@ -10,6 +10,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.forms.pipeline import Given, Recipe, compute
+from attn_exp.rules.masks.mask import Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,10 @@ class Case:
     given: Given
     explicit_scale: bool = False
     optional: bool = False
+
+    def with_masks(self, masks: tuple[Mask, ...]) -> Case:
+        """Return the same question under other masks."""
+        return replace(self, recipe=self.recipe.with_rules(masks=masks))
 
 
 @dataclass(frozen=True, eq=False)

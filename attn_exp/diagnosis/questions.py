@@ -25,6 +25,7 @@ from attn_exp.rules.masks.document import Document
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
+from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.alibi import Alibi
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
@@ -144,7 +145,8 @@ def ahead_cases(maker: Maker) -> Iterator[Case]:
     elif offer.takes("causal"):
         yield ahead(maker.case(rung, 8, 8, masks=(Causal(),)))
     if offer.takes("mask") and Allowed not in {type(mask) for mask in request.masks}:
-        yield ahead(maker.case(rung, 8, 8, masks=(*request.masks, half_hidden(maker.rng, 8, 8, request.pads))))
+        sizes = maker.room_for(request.masks, 8, 8)
+        yield ahead(maker.case(rung, 8, 8, masks=(*request.masks, half_hidden(maker.rng, *sizes, request.pads))))
 
 
 def score_cases(maker: HeadsMaker) -> Iterator[Case]:
@@ -192,19 +194,25 @@ class Maker:
         raise NotImplementedError
 
     def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
-        """Return sizes that the masks fit: documents and written masks have sizes of their own."""
+        """Return sizes that the masks fit: documents, and what is written out, have sizes of their own."""
         for mask in masks:
             if isinstance(mask, Document):
                 rows = keys = len(mask.ids)
             if isinstance(mask, Allowed) and mask.misfit(self.heads, rows, keys):
                 rows, keys = np.atleast_2d(mask.values).shape[-2:]
+        for score in self.request.scores:
+            if isinstance(score, Added) and score.misfit(self.heads, rows, keys):
+                rows, keys = np.atleast_2d(score.values).shape[-2:]
         return rows, keys
 
     def some_mask(self, rows: int, keys: int, first: bool = False) -> Allowed:
         """Return a random mask in which every query sees a key and misses one, with `first` the first key too.
 
+        Masks that were asked for may have sizes of their own, which it then has too.
+
         A function of heads is given one in which every key is seen and missed as well.
         """
+        rows, keys = self.room_for(self.request.masks, rows, keys)
         seen = self.rng.random((rows, keys)) < 0.6
         seen[np.arange(rows), np.arange(rows) % keys] = True
         seen[np.arange(rows), (np.arange(rows) + 1) % keys] = False

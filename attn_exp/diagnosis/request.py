@@ -18,6 +18,7 @@ from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks._holes import Holes
 from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.masks.prefix import Prefix
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.positions.position import Position
@@ -67,8 +68,8 @@ class Request:
 
     @property
     def pads(self) -> bool:
-        """Whether keys are filler: masks beside that must leave every query the first key, which is none."""
-        return any(isinstance(mask, Padding | Filler) for mask in self.masks)
+        """Whether only the first keys are seen by all: masks beside that must leave every query the first of them."""
+        return any(isinstance(mask, Padding | Filler | Prefix) for mask in self.masks)
 
     @property
     def said(self) -> frozenset[str]:
@@ -104,7 +105,7 @@ def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
         positions=positions(config.position),
         normalizer=normalizer(config.normalizer),
         scale=config.scale,
-        align=config.align or means.align,
+        align=config.align or means.where_it_stands,
         blocks=means.blocks,
         empty=means.empty if named else "any",
         tiled=means.tiled,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -10,20 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import mistakes, registry
+from attn_exp import mistakes
 from attn_exp.arrays import Array
-from attn_exp.config.spelling import spelled
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, tolerance
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.offer import at_of, for_case
-from attn_exp.diagnosis.request import Filler
+from attn_exp.diagnosis.repeat import command, numbers
+from attn_exp.diagnosis.request import Request
+from attn_exp.experiment.library_conventions import blind
 from attn_exp.experiment.verdict import Cells, Smallest, Stage
 from attn_exp.forms.pipeline import Given
 from attn_exp.own_code import OwnFunction
 from attn_exp.rules.masks.array import Allowed
-from attn_exp.rules.masks.mask import AnyOf, Mask
+from attn_exp.rules.masks.document import Document
+from attn_exp.rules.masks.mask import AllOf, AnyOf, Mask
 from attn_exp.rules.masks.padding import Padding
+from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.sink import Sink
 
 TRIES = 4
@@ -68,12 +70,11 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
         set(sizes), key=lambda size: (size[0] * (size[1] + 2 * size[2]) * size[3], size)
     ):
         for seed in range(TRIES):
-            masks = tuple(
-                Allowed(mask.values[..., :rows, :keys]) if isinstance(mask, Allowed) else mask
-                for mask in case.recipe.rules.masks
-            )
             shared = heads if at.groups == at.heads else at.groups
-            yield small_case(case, (heads, shared, rows, keys, size), masks, seed)
+            small = small_case(case, (heads, shared, rows, keys, size), caller.request, seed)
+            rules = (*small.recipe.rules.masks, *small.recipe.rules.scores)
+            if not any(rule.misfit(heads, rows, keys) for rule in rules) and not blind(expected(small)["masked"]).any():
+                yield small
 
 
 def reaches(mask: Mask, rows: int, keys: int) -> bool:
@@ -81,17 +82,18 @@ def reaches(mask: Mask, rows: int, keys: int) -> bool:
     return not isinstance(mask, Allowed) or (rows <= mask.values.shape[-2] and keys <= mask.values.shape[-1])
 
 
-def small_case(case: Case, sizes: tuple[int, int, int, int, int], masks: tuple[Any, ...], seed: int) -> Case:
+def small_case(case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int) -> Case:
     """Return a case of these sizes, with whole numbers from 0 to 3."""
     heads, groups, rows, keys, size = sizes
     rng = np.random.default_rng([seed, *sizes])
     old = case.recipe.rules
     usual = np.isclose(old.scale, 1 / np.sqrt(at_of(case).size))
-    offset = keys - rows if isinstance(old.offset, int) and old.offset != 0 else 0
-    masks = tuple(
-        Padding(min(int(np.ravel(mask.lengths)[0]), keys)) if isinstance(mask, Padding) else mask for mask in masks
+    masks, scores = (
+        tuple(cut_down(rule, (heads, rows, keys), at_of(case).keys) for rule in rules)
+        for rules in (old.masks, old.scores)
     )
-    scores = tuple(Sink(tuple(np.resize(rule.logit, heads))) if isinstance(rule, Sink) else rule for rule in old.scores)
+    last = AllOf(masks).unpadded(keys) if request.align == "before_filler" else keys
+    offset = 0 if request.align == "top_left" else last - rows
     rules = replace(old, masks=masks, scores=scores, scale=1 / np.sqrt(size) if usual else old.scale, offset=offset)
     recipe = replace(case.recipe, rules=rules, heads=heads, groups=groups)
 
@@ -108,6 +110,24 @@ def small_case(case: Case, sizes: tuple[int, int, int, int, int], masks: tuple[A
         for name in case.given.arrays
     }
     return replace(case, recipe=recipe, given=Given(x=whole(1, rows, width), arrays=arrays))
+
+
+def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
+    """Return a mask or a score rule as it is for fewer heads, queries and keys, where there were `whole` keys.
+
+    A mask that hid filler hides some of the few keys too.
+    """
+    heads, rows, keys = sizes
+    if isinstance(rule, Allowed | Added):
+        return type(rule)(rule.values[..., :rows, :keys])
+    if isinstance(rule, Padding):
+        length = int(np.ravel(rule.lengths)[0])
+        return Padding(max(min(length, keys - 1), min(length, 1)) if length < whole else keys)
+    if isinstance(rule, Document):
+        return Document(rule.ids[:keys])
+    if isinstance(rule, AllOf | AnyOf):
+        return type(rule)(tuple(cut_down(part, sizes, whole) for part in rule.masks))
+    return Sink(np.resize(rule.logit, heads).tolist()) if isinstance(rule, Sink) else rule
 
 
 def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
@@ -128,7 +148,10 @@ def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> S
             words.append(f"{before}{value!r}")
     lines.append(f"{own.name}({', '.join(words)})")
     assert answer.output is not None
-    return Smallest("\n".join(lines), command(own, case, caller), brief(answer.output), brief(expected(case)["output"]))
+    form, right = own.target or f"{own.file or module_of(own)}:{own.name}", expected(case)["output"]
+    shaped = answer.output.shape != right.shape  # then the shapes are what is wrong
+    said = (brief(array, shaped) for array in (answer.output, right))
+    return Smallest("\n".join(lines), command(form, case, caller.request), *said)
 
 
 IMPORTS = {
@@ -145,59 +168,15 @@ def literal(array: Array, caller: Caller) -> str:
     return f"{MAKERS[caller.library.name]}({numbers(array)}{kind})"
 
 
-def numbers(array: Array) -> str:
-    """Return nested lists in short."""
-    return str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
-
-
 def module_of(own: OwnFunction) -> str:
     stem = own.file.rpartition("/")[2].removesuffix(".py")
     return stem if own.file and "site-packages" not in own.file else getattr(own.function, "__module__", "") or stem
 
 
-def brief(array: Array) -> str:
-    """Return an answer without its axes of length 1, to four decimals."""
-    return str(np.round(np.squeeze(array), 4).tolist())
-
-
-def command(own: OwnFunction, case: Case, caller: Caller) -> str:
-    """Return the command that shows this input stage by stage, the function beside the right one."""
-    form = own.target or f"{own.file or module_of(own)}:{own.name}"
-    files = [word for file in registry.files() for word in ("--with", shlex.quote(file))]
-    words = ["python -m attn_exp", *files, *given_words(case)]
-    kept = [word for word in sorted(caller.request.typed) if not word.startswith(("head=", "seed=", "embeddings"))]
-    chosen = [*padded(kept, case), "variant=[matrix,mine]", f"variant.mine.form={form}"]
-    return " ".join([*words, f"head={case.recipe.heads}", *map(shlex.quote, chosen)])
-
-
-def padded(words: Sequence[str], case: Case) -> list[str]:
-    """Return words with the filler among the keys of a case, which are fewer than those that the words speak of."""
-    parts = [part for mask in case.recipe.rules.masks for part in (mask.masks if isinstance(mask, AnyOf) else [mask])]
-    mask = next((part for part in parts if isinstance(part, Filler | Padding)), None)
-    if mask is None:
-        return list(words)
-    rest = [word for word in words if not word.startswith("mask.padding.")]
-    if isinstance(mask, Padding):
-        return [*rest, f"mask.padding.lengths={int(np.ravel(mask.lengths)[0])}"]
-    kept = (spelled(bool(mask.kept[key % len(mask.kept)])) for key in range(at_of(case).keys))
-    return [*rest, f"mask.padding.keys=[{','.join(kept)}]"]
-
-
-def given_words(case: Case) -> list[str]:
-    """Return the input of a case in the words of a run."""
-    if case.given.x is not None:
-        arrays = [f"'projections.given.{name}={numbers(array)}'" for name, array in case.given.arrays.items()]
-        bias = ["bias=true"] if any(name.startswith("b_") for name in case.given.arrays) else []
-        return ["embeddings=inline", f"'embeddings.vectors={numbers(case.given.x[0])}'", *arrays, *bias]
-    flat = {
-        side: np.asarray(getattr(case.given, side))[0].swapaxes(0, 1).reshape(getattr(case.given, side).shape[2], -1)
-        for side in "qkv"
-    }
-    return [
-        "embeddings=inline",
-        "projections=none",
-        *(f"'embeddings.{side}={numbers(array)}'" for side, array in flat.items()),
-    ]
+def brief(array: Array, shaped: bool) -> str:
+    """Return an answer to four decimals: without its axes of length 1, or with its shape."""
+    text = str(np.round(array if shaped else np.squeeze(array), 4).tolist())
+    return f"{text}, of shape {list(array.shape)}" if shaped else text
 
 
 # A case stage by stage, what the function makes of it beside what is right

@@ -72,6 +72,11 @@ class Convention:
     caps_last: bool = False
     tiled: bool = False
 
+    @property
+    def where_it_stands(self) -> str:
+        """Where the first query stands, as the setting `align` says it, when there is no cache."""
+        return "before_filler" if self.knows_filler else self.align
+
 
 OWN = Convention("this project; as torch_sdpa, but that queries stand after the past", cached=True)
 

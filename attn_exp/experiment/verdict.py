@@ -109,7 +109,11 @@ def lines(verdict: Verdict) -> list[str]:
     if verdict.smallest is not None:
         small = verdict.smallest
         said += ["", "The smallest input that fails:", *(f"  {line}" for line in small.python.splitlines())]
-        said += [f"  # gives {small.mine}", f"  # right {small.right}", f"  {small.command}"]
+        said += [
+            f"  # gives {small.mine}",
+            f"  # right {small.right}",
+            *([f"  {small.command}"] if small.command else []),
+        ]
     width = max((len(finding.rung) for finding in verdict.findings), default=0)
     said += [
         "",

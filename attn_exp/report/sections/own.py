@@ -112,7 +112,7 @@ HTML = """\
 <h3>{{ words.SMALLEST_INPUT }}</h3>
 <div class="scroll" tabindex="0" role="group" aria-label="{{ words.SMALLEST_INPUT }}"><pre>{{ part.python }}</pre>{#
 #}</div>
-<p>{{ words.SAME_IN_A_RUN }} <code>{{ part.command }}</code></p>
+{% if part.command %}<p>{{ words.SAME_IN_A_RUN }} <code>{{ part.command }}</code></p>{% endif %}
 <div class="grid stages">
 {% for name, parts, heads in part.stages %}
 <article{% if parts %} class="parts"{% endif %}>
@@ -149,9 +149,11 @@ MARKDOWN = """\
 
 {{ part.python|fenced }}
 
+{% if part.command %}
 {{ words.SAME_IN_A_RUN }}
 
 {{ part.command|fenced }}
+{% endif %}
 
 {% for name, parts, heads in part.stages %}
 {% for pair in heads %}
