@@ -14,7 +14,7 @@ import numpy as np
 from attn_exp import machine, parsing
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, reason
-from attn_exp.experiment.documents.printed import NUMBER, decimals, exponent
+from attn_exp.experiment.documents.printed import NUMBER, bare, decimals, exponent
 from attn_exp.problem.files.numpy_files import read_npy
 from attn_exp.problem.problem import Problem
 
@@ -196,7 +196,7 @@ def read_cells(given: Any, key: str) -> Cells:
         UserError: no such file, text where a number should stand, or rows of different lengths.
     """
     if isinstance(given, str | Path):
-        text = str(given).strip()
+        text = bare(str(given)).strip()
         if text.startswith("["):
             return cells(nested(text, key), key)
         words = text.replace(",", " ").split()  # a row of numbers may stand without brackets

@@ -14,6 +14,7 @@ import pytest
 
 from attn_exp.config.choices import choices
 from attn_exp.config.schema import Published, counted_from_1, read_config
+from attn_exp.diagnosis.boxes import read_cells
 from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.documents.printed import read, rewritten
@@ -174,3 +175,23 @@ def test_heads_and_rows_count_from_one_and_from_zero_in_runs_of_before() -> None
     today = {"published": [{"head": 1, "row": None}, {"head": 2, "row": 1}]}
     assert counted_from_1(recorded) == today
     assert counted_from_1(today) == today
+
+
+PRINTS = (
+    "tensor([[0.1500, -2.0000],\n        [3.0000, 1e-3]], grad_fn=<SelectBackward0>)",
+    "tensor([[0.1500, -2.0000], [3.0000, 1e-3]], device='cuda:0', dtype=torch.float64, grad_fn=<MmBackward0>)",
+    "Parameter containing:\ntensor([[0.1500, -2.0000], [3.0000, 1e-3]], requires_grad=True)",
+    "Array([[0.15, -2.], [3., 1e-3]], dtype=float32)",
+    "array([[0.15, -2.],\n       [3., 1e-3]], dtype=float32)",
+    "<tf.Tensor: shape=(2, 2), dtype=float32, numpy=\narray([[0.15, -2.], [3., 1e-3]], dtype=float32)>",
+    "tf.Tensor(\n[[0.15 -2.]\n [3. 1e-3]], shape=(2, 2), dtype=float32)",
+    "[[0.15 -2.]\n [3. 1e-3]]",
+)
+
+
+@pytest.mark.parametrize("text", PRINTS)
+def test_a_print_of_any_library_is_its_numbers_alone(text: str) -> None:
+    values = np.array([0.15, -2.0, 3.0, 1e-3])
+    np.testing.assert_array_equal(read(text)[0], values)
+    assert rewritten(rewritten(text, values * 2), values).count("3.0") == 1
+    np.testing.assert_array_equal(read_cells(text, "answer.q").values, values.reshape(2, 2))
