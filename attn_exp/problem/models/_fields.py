@@ -82,8 +82,8 @@ HARMLESS: dict[str, Kind] = {
         # where it comes from, and what made it
         "model_type architectures _name_or_path name_or_path transformers_version _commit_hash tokenizer_class "
         "transformers.js_config sentence_transformers sbert_ce_default_activation_function unsloth_version "
-        "unsloth_fixed language name model_name license finetuning_task task_specific_params prefix "
-        "problem_type label2id "
+        "unsloth_fixed language name model_name license author created_date finetuning_task task_specific_params "
+        "prefix problem_type label2id "
         # how it is run, stored and trained
         "_attn_implementation _attn_implementation_autoset attn_implementation return_dict use_return_dict torchscript "
         "use_bfloat16 tf_legacy_loss gradient_checkpointing output_attentions output_hidden_states output_past "
@@ -93,7 +93,7 @@ HARMLESS: dict[str, Kind] = {
         "top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
         "encoder_repetition_penalty bad_words_ids num_return_sequences output_scores return_dict_in_generate "
         "forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty "
-        "suppress_tokens begin_suppress_tokens epsilon_cutoff eta_cutoff decoder_start_token_id",
+        "suppress_tokens begin_suppress_tokens epsilon_cutoff eta_cutoff decoder_start_token_id eos_token_ids",
     ),
     **names(SWITCH, "use_cache tie_word_embeddings"),
     **names(TOKEN, "bos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id"),

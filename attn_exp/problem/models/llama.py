@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from attn_exp.arrays import Array
-from attn_exp.errors import UserError, brief, shown
+from attn_exp.errors import UserError
 from attn_exp.problem.files.checkpoint import CONFIG, Checkpoint
 from attn_exp.problem.models._fields import (
     ANYTHING,
@@ -31,6 +31,7 @@ from attn_exp.problem.models._fields import (
     check_same,
     names,
     or_null,
+    said_of,
 )
 from attn_exp.problem.models._parts import ACTIVATION, ACTIVATIONS, attend, dense, linear, named, rms_norm
 from attn_exp.problem.models.model import Layer, Model, Shapes
@@ -137,12 +138,15 @@ def rope(config: Config) -> dict[str, Any]:
     Raises:
         UserError: they are stretched in a way that no rule here knows.
     """
+    for name in ("rope_scaling", "rope_parameters"):
+        if config[name] is not None and not isinstance(config[name], dict):
+            raise UserError(
+                f"{CONFIG} stretches rope by {said_of(name, config[name])}; expected settings by their names"
+            )
     said = config["rope_scaling"] or config["rope_parameters"] or {}
-    if not isinstance(said, dict):
-        raise UserError(f"{CONFIG} stretches rope by {brief(shown(said))}; known: {', '.join(STRETCHED)}")
     kind = said.get("rope_type", said.get("type", "default"))
     if not isinstance(kind, str) or kind not in STRETCHED:
-        raise UserError(f"{CONFIG} stretches rope by {brief(shown(kind))}; known: {', '.join(STRETCHED)}")
+        raise UserError(f"{CONFIG} stretches rope by {said_of('rope_type', kind)}; known: {', '.join(STRETCHED)}")
     found = {"rope_theta": config["rope_theta"], **said}
     if kind == "llama3":
         found.setdefault("original_max_position_embeddings", config["max_position_embeddings"])
@@ -224,6 +228,7 @@ def of_llama(
         **read,
     }
     fixed: dict[str, tuple[Any, ...]] = {"rope_interleaved": (False, None), "use_mrope": (False, None), **ROPE}
+    fixed["use_sliding_window"] = (False, None)
     return Fields(
         read=fields,
         check=check,

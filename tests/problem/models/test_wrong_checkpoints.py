@@ -213,8 +213,8 @@ def test_a_path_that_is_not_there(path: str, tmp_path: Path) -> None:
 
 
 ROPES = {
-    "yarn": ({"type": "yarn", "factor": 4.0}, "stretches rope by yarn; known: default, linear, llama3"),
-    "a list": ({"type": ["llama3"]}, "stretches rope by [llama3]; known"),
+    "yarn": ({"type": "yarn", "factor": 4.0}, "stretches rope by rope_type=yarn; known: default, linear, llama3"),
+    "a list": ({"type": ["llama3"]}, "stretches rope by rope_type=[llama3]; known"),
     "no factor": ({"rope_type": "linear"}, "factor=null; expected a number of at least 1"),
     "no low end": (
         {"rope_type": "llama3", "factor": 8, "high_freq_factor": 4},
@@ -228,7 +228,8 @@ ROPES = {
         {"partial_rotary_factor": 0.5},
         "partial_rotary_factor=0.5; only 1.0 or 1 or null is computed",
     ),
-    "a number": (8, "stretches rope by 8"),
+    "a number": (8, "=8; expected settings by their names"),
+    "a list of nothing": ([], "=[]; expected settings by their names"),
 }
 
 
