@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import json
 import random
 import tempfile
@@ -19,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import transformers
 
 from attn_exp.config.compose import composed
 from attn_exp.config.inputs import Model
@@ -29,6 +29,7 @@ from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Comparison
 
 CLOSE, LONGEST = 1e-5, 300
+transformers: Any = importlib.import_module("transformers")  # it has no types
 torch.set_num_threads(1)
 transformers.logging.set_verbosity(transformers.logging.CRITICAL)
 transformers.logging.disable_progress_bar()
@@ -147,7 +148,7 @@ TWISTS: list[Any] = [
 
 SIZES = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 20}
 WORDS = SIZES | {"vocab_size": 32, "max_position_embeddings": 32}
-BERT = {
+BERT: dict[str, list[Any]] = {
     "layer_norm_eps": EPSILONS, "hidden_act": ACTS, "is_decoder": [True, False], "type_vocab_size": [1, 2, 3],
     "position_embedding_type": ["absolute"], "num_attention_heads": [1, 2, 3, 6, 8, 12, 24],
     "classifier_dropout": [None, 0.3],
@@ -159,14 +160,14 @@ SEEN = ["layer_norm_eps", "hidden_act", "is_decoder", "type_vocab_size", "pad_to
         "max_window_layers", "n_inner", "layer_norm_epsilon", "activation_function", "activation", "n_positions",
         "n_layer",
         "n_layers", "num_channels", "qkv_bias", "rope_theta", "rope_scaling", "rope_parameters"]  # fmt: skip
-GPT2 = {
+GPT2: dict[str, list[Any]] = {
     "layer_norm_epsilon": EPSILONS, "activation_function": ACTS, "n_inner": [None, 10, 96],
     "scale_attn_weights": [True, False],
     "scale_attn_by_inverse_layer_idx": [True, False], "n_ctx": [16], "reorder_and_upcast_attn": [True, False],
     "n_head": [1, 2, 3, 8], "n_positions": [16, 64], "attn_pdrop": [0.0, 1], "summary_type": ["last"],
     "is_causal": [True, False],
 }  # fmt: skip
-LLAMA = {
+LLAMA: dict[str, list[Any]] = {
     "rms_norm_eps": EPSILONS, "hidden_act": ACTS, "num_key_value_heads": [1, 2, 4], "num_attention_heads": [4, 12],
     "is_causal": [True, False], "rope_theta": [10000.0, 10000, 50.0, 1e6], "rope_scaling": TURNS,
     "rope_parameters": TURNS,
@@ -174,10 +175,13 @@ LLAMA = {
     "intermediate_size": [1, 9],
     "tie_word_embeddings": [True],
 }  # fmt: skip
-TURNED = {"rope_scaling": [*TURNS, *TWISTS], "rope_parameters": [*TURNS, *TWISTS], "rope_theta": [None, 0, -1, 0.5,
-1e39, "x", 1.0],
-          "num_key_value_heads": [1, 3, 8, 0, None]}  # fmt: skip
-SLIDING = {"sliding_window": [1, 2, 3, 100, None], "use_sliding_window": [True], "max_window_layers": [0, 1, 2, 3, 99]}
+TURNED: dict[str, list[Any]] = {
+    "rope_scaling": [*TURNS, *TWISTS], "rope_parameters": [*TURNS, *TWISTS], "num_key_value_heads": [1, 3, 8, 0, None],
+    "rope_theta": [None, 0, -1, 0.5, 1e39, "x", 1.0],
+}  # fmt: skip
+SLIDING: dict[str, list[Any]] = {
+    "sliding_window": [1, 2, 3, 100, None], "use_sliding_window": [True], "max_window_layers": [0, 1, 2, 3, 99],
+}  # fmt: skip
 PATHS = {"bert": "encoder.layer.N.attention", "distilbert": "transformer.layer.N.attention", "gpt2": "h.N.attn",
          "llama": "layers.N.self_attn", "vit": "layers.N.attention"}  # fmt: skip
 DISTIL = {"dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 20, "vocab_size": 32, "max_position_embeddings": 32}
