@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from attn_exp import cli, forms
+from attn_exp import cli, drafts, forms
 from attn_exp.cli import COMMANDS
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.experiment import compare, timing
 from attn_exp.forms import matrix
-from attn_exp.runs import execution, reader
+from attn_exp.runs import execution, reader, rendering
 from tests.compose import config
 from tests.long import thinned
 from tests.refusal import refused
@@ -190,3 +190,22 @@ def test_a_depth_is_no_setting_of_figures_alone(tmp_path: Path) -> None:
     folder = a_run(tmp_path)
     with pytest.raises(UserError, match=r"report\.depth: figures\.only draws figures alone; leave one of the two out"):
         reader.render_again(folder, ["report.depth=reading", "figures.only=weights"])
+
+
+def test_a_link_that_moves_meanwhile_moves_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (a_run(tmp_path, "report=none", "variant=[matrix]", f"head={head}") for head in (1, 2))
+    latest, render = tmp_path / "latest", rendering.render
+    drafts.point(latest, first)
+    before = files(second)
+
+    def moved(*given: Any) -> None:
+        drafts.point(latest, second)
+        render(*given)
+
+    monkeypatch.setattr(rendering, "render", moved)
+    monkeypatch.setattr("sys.argv", ["attn-exp", "report", str(latest)])
+    cli.main()
+    assert capsys.readouterr().out == f"{first / 'report.html'}\n"
+    assert (first / "report.html").is_file() and files(second) == before

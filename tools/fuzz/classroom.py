@@ -186,7 +186,7 @@ def is_number(cell: str) -> bool:
 
 def fill(chance: random.Random, answers: Path) -> None:
     """Write cells into the blanks."""
-    for path in sorted(answers.glob("*.csv")):
+    for path in filter(Path.is_file, sorted(answers.glob("*.csv"))):
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             lines = list(csv.reader(file))
         for line in lines:

@@ -246,7 +246,8 @@ def changed(before: dict[str, str], here: Path) -> str | None:
 def halves(here: Path, killed: bool = False) -> Iterator[str]:
     """Yield what has its name and is not whole; a sweep is one from its manifest on."""
     for path in here.rglob("*"):
-        if path.suffix in ENDS and path.is_file() and not path.name.startswith(".") and not is_whole(path):
+        draft = any(part.startswith(".") for part in path.relative_to(here).parts)
+        if path.suffix in ENDS and path.is_file() and not draft and not is_whole(path):
             yield f"half: {path.relative_to(here)}"
     for run in named(here / "outputs/runs"):
         if not {"run.json", "results.npz", "report.md"} <= set(os.listdir(run)):
