@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,8 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from attn_exp import patience, stopping, system
+from attn_exp import patience, standard_streams, stopping
 from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
+from attn_exp.standard_streams import UnprintedError
 
 if TYPE_CHECKING:
     from attn_exp.config.schema import Config
@@ -31,9 +31,7 @@ def main() -> None:
     """Run the command line and exit: 0 done, 2 a user's mistake, 128 and its number for a signal; errors are raised."""
     if Path(sys.argv[0]).name == "__main__.py":
         sys.argv[0] = "python -m attn_exp"
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=system.IN_OTHER_LETTERS)
+    standard_streams.made_usable()
     os.environ.setdefault(*SHORT_SPIN)
     gc.disable()  # a run is over before cycles matter; walking what was imported costs a tenth of it
     try:
@@ -46,8 +44,11 @@ def main() -> None:
         print(patience.STOPPED, file=sys.stderr)
         sys.exit(stopping.exit_code(stopped))
     except BrokenPipeError:  # the reader, such as head, had enough; there is nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        standard_streams.to_nowhere()
         sys.exit(PIPE_CLOSED)
+    except UnprintedError as error:
+        standard_streams.to_nowhere()
+        complain(f"what it has to say cannot be printed ({error})", FAILED)
     except (UserError, MemoryError, RuntimeError, OSError) as error:
         complain_of(error)
     if code:
@@ -191,11 +192,11 @@ def complain_of(error: Exception) -> NoReturn:
     complain(str(known))
 
 
-def complain(message: str) -> NoReturn:
-    """Print one line on stderr and exit as for a user's mistake."""
+def complain(message: str, code: int = USAGE) -> NoReturn:
+    """Print one line on stderr and exit, as for a user's mistake if nothing else is said."""
     line = brief(printable(" ".join(message.split("\n"))), LONGEST_MESSAGE)
     print(f"attn_exp: error: {line}", file=sys.stderr)
-    sys.exit(USAGE)
+    sys.exit(code)
 
 
 class Command(NamedTuple):

@@ -17,8 +17,8 @@ from tests import ROOT
 PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
-    "errors", "arrays", "system", "machine", "parsing", "stopping", "patience", "drafts", "registry", "own_code",
-    "child",
+    "errors", "arrays", "system", "machine", "parsing", "standard_streams", "stopping", "patience", "drafts", "registry",
+    "own_code", "child",
     "config",
     "rules",
     "forms",
@@ -98,7 +98,7 @@ OPENERS = {
     "system.py": "new files, locks, and what is copied without following a link",
     "drafts.py": "new files, and what the system says of a process",
     "child.py": "the pipes of a process of its own",
-    "cli.py": "the place where nothing goes",
+    "standard_streams.py": "the place where nothing goes",
     "report/inline.py": "templates of this package",
     "runs/provenance.py": "what the system says of the processor",
     "experiment/memory.py": "what the system says of its memory",

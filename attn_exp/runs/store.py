@@ -36,6 +36,7 @@ from attn_exp.runs import (
     records,
     rendering,
     stored_arrays,
+    stored_shapes,
     trust,
 )
 
@@ -120,7 +121,9 @@ def load(folder: Path) -> Run:
         stored = stored_arrays.load_arrays(folder / stored_arrays.FILE)
         config = read_config(counted_from_1(stored_arrays.put_back(about["config"], stored)))
         with recorded_code.members_without_code(about):
-            return Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
+            run = Run(restored(folder, config, stored), table(folder, "timings.csv", Timing), about)
+            stored_shapes.check_comparison(run.comparison, run.timings)
+            return run
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{folder}: not a finished run that can be read ({reason(error)})") from error
 

@@ -21,6 +21,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.forms.trace import Summary, Trace
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem
+from attn_exp.runs import stored_shapes
 from attn_exp.runs.trust import DamagedError
 
 FILE = "results.npz"
@@ -158,13 +159,22 @@ def load_arrays(path: Path) -> dict[str, Array]:
 
 
 def problem_from(results: Mapping[str, Array]) -> Problem:
-    """Put the problem together from the arrays of a run."""
+    """Put the problem together from the arrays of a run.
+
+    Raises:
+        DamagedError: arrays that do not fit each other.
+    """
     names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections", "past"}
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
-    tokens, key_tokens = (tuple(str(token) for token in results[name]) for name in ("tokens", "key_tokens"))
+    named = results["tokens"], results["key_tokens"]
+    if any(texts.dtype.kind != "U" or texts.ndim != 1 for texts in named):
+        raise DamagedError("tokens are no list of texts")
+    tokens, key_tokens = (tuple(map(str, texts)) for texts in named)
     stages: dict[str, Any] = {name: results.get(name) for name in names}
     past = int(results.get("past", np.array(0)))
-    return Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=past, **stages)
+    problem = Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=past, **stages)
+    stored_shapes.check_problem(problem)
+    return problem
 
 
 def trace_from(results: Mapping[str, Array], variant: str) -> Trace:

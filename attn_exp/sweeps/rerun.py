@@ -54,7 +54,7 @@ def run_or_point(folder: Path, point: str | None, own: bool = False) -> str:
     from attn_exp.sweeps.manifest import load_manifest, point_command  # noqa: PLC0415 - as above
 
     about = load_manifest(folder)
-    if point is None or not point.isdecimal() or int(point) >= about["points"]:
+    if point is None or not point.isdecimal() or len(point) > 20 or int(point) >= about["points"]:
         raise UserError(f"{folder} is a sweep; name one of its points, 0 to {about['points'] - 1}")
     repeat = point_command(about, int(point))
     words = trust.allowed_words(repeat.words, folder)

@@ -28,7 +28,7 @@ from attn_exp.runs.trust import DamagedError, read_json
 
 OWN = ("names", "digits", "stages", "turned", "to")
 """Words of this command; all others are settings of a run."""
-RANGE = re.compile(r"range\((-?\d+),\s*(-?\d+)\)")
+RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")
 MOST_STUDENTS = 2000
 DRAWN = "embeddings=random"
 
@@ -163,7 +163,7 @@ def asked_by(asked_words: Sequence[str]) -> Asked:
         if misspelt(word.partition("=")[0]):
             raise UserError(unknown(word.partition("=")[0], OWN, "word of attn-exp sheet"))
     digits = own.get("digits", "2")
-    if not digits.isdecimal() or int(digits) > MOST_DIGITS:
+    if not digits.isdecimal() or len(digits) > 9 or int(digits) > MOST_DIGITS:
         raise UserError(f"digits={digits}: expected 0 to {MOST_DIGITS}, the decimals that are asked")
     if own.get("turned", "false") not in ("true", "false"):
         raise UserError(f"turned={own['turned']}: expected true, tokens as columns, or false, as rows")

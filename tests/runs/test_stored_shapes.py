@@ -1,0 +1,117 @@
+"""A run whose arrays or tables somebody changed is refused in a line: all is held to its settings in one place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_exp.errors import UserError
+from attn_exp.runs import store
+from tests.runs.test_store import a_run
+
+Change = Callable[[Any], Any]
+
+ARRAYS: dict[str, tuple[str, Change]] = {
+    "a row less of x": ("x", lambda x: x[:-1]),
+    "x turned": ("x", lambda x: x.T),
+    "x of one axis": ("x", np.ravel),
+    "x of three axes": ("x", lambda x: x[None]),
+    "x as texts": ("x", lambda x: x.astype(str)),
+    "x of NaN": ("x", lambda x: x * np.nan),
+    "no x": ("x", lambda x: None),
+    "no tokens": ("tokens", lambda tokens: tokens[:0]),
+    "a token more": ("tokens", lambda tokens: np.append(tokens, "more")),
+    "tokens that are numbers": ("tokens", lambda tokens: np.arange(len(tokens))),
+    "tokens in rows": ("tokens", lambda tokens: tokens[None]),
+    "a key less": ("key_tokens", lambda tokens: tokens[:-1]),
+    "a past": ("past", lambda past: np.array(1)),
+    "a past before the first": ("past", lambda past: np.array(-1)),
+    "a past of several": ("past", lambda past: np.array([0, 0])),
+    "a projection of other rows": ("W_q", lambda matrix: matrix[:-1]),
+    "a projection of other columns": ("W_k", lambda matrix: matrix[:, :-1]),
+    "no projection": ("W_v", lambda matrix: None),
+    "q of another width": ("q", lambda q: q[:, :-1]),
+    "v of other rows": ("v", lambda v: v[:-1]),
+    "no q": ("q", lambda q: None),
+    "weights of one head": ("multi_head/weights", lambda weights: weights[0]),
+    "weights of a key less": ("multi_head/weights", lambda weights: weights[..., :-1]),
+    "logits of a query less": ("multi_head/logits", lambda logits: logits[:, 1:]),
+    "an output of a row less": ("multi_head/output", lambda output: output[1:]),
+    "an output of complex numbers": ("multi_head/output", lambda output: output * 1j),
+    "an output by itself": ("multi_head/output", lambda output: output.sum()),
+    "heads that do not divide": ("multi_head/k", lambda k: np.concatenate([k, k, k])),
+}
+
+TABLES: dict[str, tuple[str, Callable[[list[str]], list[str]]]] = {
+    "a row less": ("comparison.csv", lambda lines: lines[:-1]),
+    "a row twice": ("comparison.csv", lambda lines: [*lines, lines[-1]]),
+    "rows in another order": ("comparison.csv", lambda lines: [lines[0], *lines[:0:-1]]),
+    "a row of another": ("comparison.csv", lambda lines: [*lines[:-1], lines[-1].replace("multi_head", "other", 1)]),
+    "another form": ("comparison.csv", lambda lines: [*lines[:-1], lines[-1].replace(",matrix", ",looped", 1)]),
+    "a type that is none": ("comparison.csv", lambda lines: [line.replace("float64", "float6") for line in lines]),
+    "digits without end": ("comparison.csv", lambda lines: [*lines[:-1], f"{lines[-1]}{'9' * 5000}"]),
+    "a distance less": ("distances.csv", lambda lines: lines[:-1]),
+    "a distance to a stranger": (
+        "distances.csv",
+        lambda lines: [line.replace("multi_head", "other") for line in lines],
+    ),
+    "no timings": ("timings.csv", lambda lines: lines[:1]),
+    "a carriage return": ("timings.csv", lambda lines: [lines[0], f"a\rb{lines[1]}", *lines[2:]]),
+}
+
+
+@cache
+def kept() -> dict[str, bytes]:
+    """Return the files of a run without its seal."""
+    folder = store.save(a_run(), Path("kept"))
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({key: about[key] for key in about if key not in ("seal", "files")}))
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    shutil.rmtree("kept")
+    return files
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, data in kept().items():
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(UserError) as error:
+        store.load(folder)
+    message = str(error.value)
+    assert "not a finished run that can be read" in message
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_that_do_not_fit(name: str, folder: Path) -> None:
+    array, change = ARRAYS[name]
+    with np.load(folder / "results.npz") as stored:
+        arrays = dict(stored)
+    changed = change(arrays.pop(array))
+    np.savez(folder / "results.npz", **arrays | ({} if changed is None else {array: changed}))
+    refused(folder)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_that_do_not_fit(name: str, folder: Path) -> None:
+    file, change = TABLES[name]
+    lines = (folder / file).read_text().splitlines()
+    (folder / file).write_text("\n".join(change(lines)) + "\n")
+    refused(folder)
+
+
+def test_the_run_as_it_was_opens(folder: Path) -> None:
+    assert store.load(folder).comparison.rows
