@@ -17,8 +17,8 @@ from tests import ROOT
 PACKAGE = ROOT / "attn_exp"
 
 ORDER = (
-    "errors", "arrays", "system", "machine", "parsing", "standard_streams", "stopping", "patience", "drafts", "registry",
-    "own_code", "child",
+    "errors", "arrays", "system", "machine", "parsing", "standard_streams", "stopping", "patience", "drafts",
+    "registry", "own_code", "child",
     "config",
     "rules",
     "forms",

@@ -22,6 +22,7 @@ from attn_exp.sweeps.answers.cube import OK
 from attn_exp.sweeps.task import as_csv
 
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?(?:-(\d{1,12})-([0-9a-f]{16}))?\.(csv|parquet)")
+MOST_DIGITS = 20
 PIECE, MOST_BYTES = 2**20, 2**30
 """Bytes that are hashed at once, and more than any part has."""
 
@@ -204,12 +205,14 @@ def csv_lines(paths: Sequence[Path], width: int, skip: int = 1) -> Iterator[list
     """Yield the lines of tables without their heads.
 
     Raises:
-        DamagedError: a line of another number of cells.
+        DamagedError: a line of another number of cells, or one that does not begin with the number of a point.
     """
     for path in paths:
         for line in islice(parsing.csv_lines(path), skip, None):
             if len(line) != width:
                 raise DamagedError(f"{path.name} has a line of {len(line)} cells; expected {width}")
+            if skip and not (line[0].isdecimal() and len(line[0]) < MOST_DIGITS):
+                raise DamagedError(f"{path.name} has a line of no point")
             yield line
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UserError, first_line, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
 from attn_exp.report.notebook import Drawing, html
@@ -28,6 +29,17 @@ TYPES: dict[str, Any] = {"int64": "Int64", "bool": "boolean", "string": "string"
 """Types of pandas that know what is missing, by the kind of a column."""
 
 
+@contextmanager
+def read_or_said(folder: Path) -> Iterator[None]:
+    """Say in a line that the parts of a sweep cannot be read, where the block finds it so."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: its parts cannot be read ({first_line(error)})") from error
+
+
 @dataclass(frozen=True)
 class Swept:
     """What a sweep found. In a notebook it shows its answers and the means of every combination.
@@ -43,7 +55,8 @@ class Swept:
         """The means of every combination, the extremes and the answers, read once."""
         shelf, parts = self.parts
         about = self.about
-        return summarized(shelf.head, shelf.lines(parts), about["axes"], about["metrics"], about["dimensions"])
+        with read_or_said(self.folder):
+            return summarized(shelf.head, shelf.lines(parts), about["axes"], about["metrics"], about["dimensions"])
 
     @property
     def parts(self) -> tuple[Any, Sequence[Any]]:
@@ -57,7 +70,15 @@ class Swept:
         """A row per point and variant: what was swept, how it ended, the row's settings and numbers.
 
         Columns have their types, and `table.attrs["units"]` the units of those that have one.
+
+        Raises:
+            UserError: parts that cannot be read.
         """
+        with read_or_said(self.folder):
+            return self.frame()
+
+    def frame(self) -> pd.DataFrame:
+        """Return the table; what is wrong with a part is a ValueError."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         shelf, parts = self.parts
