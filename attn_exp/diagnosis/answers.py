@@ -95,6 +95,8 @@ class Answers:
         return [candidate for candidate in self.single if self.gives(candidate)]
 
     def pairs_that_fit(self) -> list[Candidate]:
+        if all(answer.output is None or np.isnan(answer.output).all() for _, answer in self.seen):
+            return []  # NaN alone is what many pairs come to, and says nothing
         return [pair for pair in pairs_of(self.single, self.seen) if self.gives(pair)]
 
     def setting_that_fits(self) -> str:
@@ -197,6 +199,8 @@ def unexplained(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case,
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     if outputs and all(not output.any() for output in outputs):
         return f"zeros, whatever it is given; {NOTHING}"
+    if outputs and all(np.isnan(output).all() for output in outputs):
+        return f"NaN, whatever it is given; {NOTHING}"
     if len(outputs) > 1 and all(np.allclose(output, outputs[0].ravel()[0], equal_nan=True) for output in outputs):
         return f"the same number, whatever it is given; {NOTHING}"
     rungs = list(dict.fromkeys(case.rung for case, _ in wrong))

@@ -132,8 +132,10 @@ def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
 
 def far(one: Array, other: Array) -> bool:
     """Say whether two answers differ by more than what a step of rounding does that is chosen for a whole batch."""
+    if one.shape != other.shape:  # says nothing of the numbers
+        return False
     with np.errstate(all="ignore"):
-        gap = np.nan_to_num(np.abs(one - other), nan=np.inf) if one.shape == other.shape else np.array(np.inf)
+        gap = np.nan_to_num(np.abs(one - other), nan=np.inf)
     return bool(gap.max(initial=0.0) > A_STEP * np.nan_to_num(np.abs(other)).max(initial=0.0))
 
 
@@ -227,9 +229,12 @@ def same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]
     apart = caller.answer(fresh, new)
     if apart.output is None:
         return Finding(rung, BROKEN, silent([apart])), ""
-    for role, value in arguments.items():
-        if hasattr(value, "shape"):
-            value[...] = caller.arguments(new)[role]
+    try:
+        for role, value in arguments.items():
+            if hasattr(value, "shape"):
+                value[...] = caller.arguments(new)[role]
+    except Exception:  # of whatever library: the function gave them another shape, or made them read-only
+        return Finding(rung, ABSENT, "its inputs cannot be written to any more"), ""
     if same_answer(caller.answer(arguments, new), apart, new, digits):
         return Finding(rung, HELD), ""
     return Finding(rung, BROKEN, "it remembers where its inputs lay, and gives an old answer"), ""

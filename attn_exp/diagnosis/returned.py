@@ -50,7 +50,7 @@ def numbers_of(said: Any, library: Library, most: int) -> tuple[dict[str, Array]
     except NoNumbersError:
         raise
     except Exception as error:
-        raise NoNumbersError(f"what it returned is no array: {error_line(error)}") from error
+        raise NoNumbersError(f"returned what is no array: {error_line(error)}") from error
     return arrays, kind
 
 

@@ -45,17 +45,17 @@ def checked(folder: Path, *words: str, code: str = "", call: str = "") -> subpro
         ("os._exit(0)", "", "ended without an answer (exit code 0) while odd.py was imported"),
         ("", "os._exit(3)", "ended without an answer (exit code 3) while it was called with q [2, 6, 9, 8], k ["),
         ("", "sys.exit(0)", "ended without an answer (SystemExit: 0)"),
-        ("", "time.sleep(600)", "(it did not end within 3 seconds, timeout=3) while it was called with q [2, 6, 9, 8]"),
+        ("", "time.sleep(600)", "(it did not end within 1 second, timeout=1)"),
     ],
 )  # fmt: skip
 def test_what_ends_the_process_is_a_verdict(code: str, call: str, said: str, tmp_path: Path) -> None:
     start = time.monotonic()
-    done = checked(tmp_path, "--json", "timeout=3" if "sleep" in call else "seed=0", code=code, call=call)
+    done = checked(tmp_path, "--json", "timeout=1" if "sleep" in call else "seed=0", code=code, call=call)
     verdict = json.loads(done.stdout)
     assert (done.returncode, verdict["passed"], done.stderr) == (1, False, "")
     assert said in verdict["computes"]
     assert said in verdict["findings"][0]["said"]
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 60
 
 
 def test_what_it_prints_stands_on_stderr_and_what_it_starts_ends(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_what_it_prints_stands_on_stderr_and_what_it_starts_ends(tmp_path: Path)
     done = checked(tmp_path, "--json", code=code, call=call)
     assert (done.returncode, json.loads(done.stdout)["passed"]) == (0, True)
     assert set(done.stderr.split("words")) <= {"", "\n"}
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 60
 
 
 def test_what_cannot_be_called_ends_with_2_and_one_line(tmp_path: Path) -> None:

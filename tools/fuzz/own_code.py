@@ -227,7 +227,7 @@ def attempt(seed: int) -> str | None:
     words = ["mine.py:attention", *chance.sample(["--json", "mask=causal", "takes=numpy"], chance.choice((0, 1, 1, 2)))]
     words += ["--quick"] if chance.random() < 0.8 else []
     words += [f"timeout={LIMIT}"] if hangs else []
-    with tempfile.TemporaryDirectory(prefix="attempt-") as name:
+    with tempfile.TemporaryDirectory(prefix="own-code-") as name:
         folder = Path(name)
         (folder / "mine.py").write_text(text, "utf-8", "surrogatepass")
         fell = tried(folder, words, right, real=seed % REAL == 0)
