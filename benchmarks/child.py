@@ -1,8 +1,8 @@
 """What a check costs that asks in a child process: python benchmarks/child.py [--repeats 7] [--base CHECKOUT]
 
-Each round times the command, the same check without a child, and the command of another checkout where one is named, one
+Each round times the command, the same check without a child, or the command of another checkout where one is named, one
 after the other, so that a busy machine slows all alike. Printed are the least seconds of the wall and of the processor,
-and what they are to those without a child, or to those of the other checkout; the goal is below 1.2.
+what the measure takes, and the ratio; the goal is below 1.2.
 """
 
 from __future__ import annotations

@@ -38,11 +38,12 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
         raise UserError(unknown(flag, FLAGS, "option"))
     target, *rest = [word for word in words if not word.startswith("--")] or [""]
     question = replace(understood(rest), tell=lambda call: tell({"doing": f"while it was called with {call}"}))
-    tell({"asked": question.words, "doing": f"while {target.rpartition(':')[0]} was imported"})
+    importing = f"while {target.rpartition(':')[0]} was imported"
+    tell({"asked": question.words, "doing": importing})
     try:
         own = replace(find_function(target), target=target)
     except OwnCodeError as error:
-        verdict = unfinished(target.rpartition(":")[2], str(error), question.words)
+        verdict = unfinished(target.rpartition(":")[2], f"{error.__cause__} {importing}", question.words)
     else:
         tell({"doing": "while it was read what it takes"})
         verdict = check(own, question, quick="--quick" in flags, tell=progress())

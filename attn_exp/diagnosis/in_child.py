@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from attn_exp.child import Child, NoAnswerError
+from attn_exp.child import Child, NoAnswerError, count_of_seconds
 from attn_exp.errors import UserError, brief
 
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
@@ -68,9 +68,11 @@ def without_answer(
     from attn_exp.experiment.verdict import unfinished  # noqa: PLC0415
 
     progress()("")
-    limit = f", {WORD}{seconds:g}" if ended.late else ""
+    how = f"ended without an answer ({ended.how})"
+    if ended.late:
+        how = f"was ended without an answer after {count_of_seconds(seconds)} ({WORD}{seconds:g})"
     doing = f" {heard['doing']}" if "doing" in heard else " before it was imported"
     target = next((word for word in words if not word.startswith("-")), "")
     name, settings = target.rpartition(":")[2], [word for word in words if word != target and not word.startswith("-")]
     asked = heard.get("asked", " ".join(settings))
-    return shown(unfinished(name, f"ended without an answer ({ended.how}{limit}){doing}", asked), words), False
+    return shown(unfinished(name, f"{how}{doing}", asked), words), False

@@ -41,11 +41,11 @@ def checked(folder: Path, *words: str, code: str = "", call: str = "") -> subpro
 @pytest.mark.parametrize(
     ("code", "call", "said"),
     [
-        ("sys.exit(0)", "", "ended without an answer (SystemExit: 0), as it was imported"),
+        ("sys.exit(0)", "", "ended without an answer (SystemExit: 0) while odd.py was imported"),
         ("os._exit(0)", "", "ended without an answer (exit code 0) while odd.py was imported"),
         ("", "os._exit(3)", "ended without an answer (exit code 3) while it was called with q [2, 6, 9, 8], k ["),
         ("", "sys.exit(0)", "ended without an answer (SystemExit: 0)"),
-        ("", "time.sleep(600)", "(it did not end within 1 second, timeout=1)"),
+        ("", "time.sleep(600)", "was ended without an answer after 1 second (timeout=1)"),
     ],
 )  # fmt: skip
 def test_what_ends_the_process_is_a_verdict(code: str, call: str, said: str, tmp_path: Path) -> None:
