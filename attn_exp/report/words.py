@@ -157,6 +157,7 @@ ALL_WITH = "(all with {shared})"
 # Two runs or sweeps side by side
 VERSUS = "Side by side"
 FIRST_ONE, SECOND_ONE = "first", "second"
+EVERY_VARIANT, NO_COLUMN, HAS_COLUMN = "every variant", "has no such column", "has it"
 ONLY_ROUNDING = "No number moved beyond rounding, in {where}."
 
 # The classroom

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from attn_exp.errors import UserError
-from attn_exp.experiment import metrics
+from attn_exp.experiment import metrics, number_types
 from attn_exp.experiment.metrics import (
     errors,
     first_row,
@@ -220,3 +220,33 @@ def test_the_entropy_of_a_softmax_is_that_of_its_weights() -> None:
     expected = np.array([[stats.entropy(np.exp(row - row.max())) for row in head] for head in logits])
     np.testing.assert_allclose(softmax_entropy(logits.copy()), expected, rtol=1e-12, atol=1e-14)
     assert softmax_entropy(np.full((1, 1, 3), -np.inf)).item() == 0
+
+
+def test_metrics_of_a_run_are_those_of_scipy_and_numpy() -> None:
+    """The divergence is that of a variant from the first; no matrix of weights has a largest singular value of 1."""
+    words = ("embeddings=random", "embeddings.tokens=5", "metrics=[kl,stable_rank]", "variant=[matrix,unscaled]")
+    compared = comparison(*words, "mask=causal")
+    weights = {name: np.asarray(trace.weights)[0] for name, trace in compared.traces.items()}
+    values = {(each.variant, each.metric): each.value for each in compared.checks[0].records}
+    rows = [stats.entropy(p, q) for p, q in zip(weights["matrix"], weights["unscaled"], strict=True)]
+    back = [stats.entropy(q, p) for p, q in zip(weights["matrix"], weights["unscaled"], strict=True)]
+    assert abs(np.mean(rows) - np.mean(back)) > 1e-6
+    for name, matrix in weights.items():
+        squared = np.linalg.norm(matrix, "fro") ** 2 / np.linalg.norm(matrix, 2) ** 2
+        assert values[name, "stable_rank"] == pytest.approx(squared)
+    assert values["unscaled", "kl"] == pytest.approx(np.mean(rows))
+    assert ranks.stable_rank(np.diag([4.0, 2.0, 2.0])[None])[0] == pytest.approx(1.5)  # 24 / 16, and 8 / 4 unsquared
+
+
+def test_induction_counts_no_place_of_its_own() -> None:
+    """In `a a b` the second a looks at itself, which follows the first a: that is no earlier repeat to copy from."""
+    weights = np.array([[[1.0, 0, 0, 0], [0.25, 0.75, 0, 0], [0, 0, 1, 0], [0.1, 0.6, 0.2, 0.1]]])
+    assert targets.induction(weights, ("a", "a", "b", "a"))[0] == pytest.approx(0.6 + 0.2)
+
+
+def test_bfloat16_is_rounded_and_not_cut() -> None:
+    """1 + 3/512 lies nearer to 1 + 1/128 than to 1; a tie goes to the even one."""
+    kind = number_types.kind("bfloat16")
+    given = np.array([1 + 3 / 512, 1 + 1 / 256, 1 + 3 / 256, -(1 + 3 / 512)])
+    expected = [1 + 1 / 128, 1.0, 1 + 1 / 64, -(1 + 1 / 128)]
+    np.testing.assert_array_equal(number_types.cast(given, kind).astype(float), expected)

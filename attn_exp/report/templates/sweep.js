@@ -19,6 +19,14 @@
     return (size >= 1e5 || size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(3)))).replace("-", "−");
   };
 
+  // As short as they can be with no two alike, since ticks that read alike say nothing of where they stand.
+  const apart = (values) => {
+    const written = (digits) => values.map((value) => (digits === 3 ? short(value) : String(Number(value.toPrecision(digits))).replace("-", "−")));
+    let digits = 3;
+    while (digits < 12 && new Set(written(digits)).size < new Set(values).size) digits += 1;
+    return written(digits);
+  };
+
   // What is chosen: a metric, and which setting runs along x, has the colours, and has a panel for each value.
   const chosen = { metric: 0, ...data.start };
   const controls = home.querySelector(".controls"), charts = home.querySelector(".charts"), note = home.querySelector(".note");
@@ -96,12 +104,13 @@
     const x = (place) => LEFT + inset + scale.at[place] * (WIDTH - LEFT - RIGHT - 2 * inset);
     const y = (value) => TOP + (1 - (value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
     svg.append(shape("path", { class: "axis", d: `M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}` }));
-    for (const value of [low, (low + high) / 2, high]) svg.append(shape("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
-    const step = Math.ceil(axis.labels.length / 6);
+    const ticks = [low, (low + high) / 2, high], said = apart(ticks);
+    ticks.forEach((value, place) => svg.append(shape("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, said[place])));
+    const step = Math.ceil(axis.labels.length / 6), along = axis.values && apart(axis.labels.map(Number));
     axis.labels.forEach((name, place) => {
       if (place % step) return;
       const cut = name.length > 12 ? `${name.slice(0, 11)}…` : name;
-      svg.append(shape("text", { x: x(place), y: HEIGHT - BOTTOM + 17, "text-anchor": "middle" }, axis.values ? short(Number(name)) : cut));
+      svg.append(shape("text", { x: x(place), y: HEIGHT - BOTTOM + 17, "text-anchor": "middle" }, along ? along[place] : cut));
     });
     svg.append(shape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, axis.log ? fill(words.LOG_SCALE, { setting: axis.name }) : axis.name));
     const colours = chosen.colour >= 0 ? data.axes[chosen.colour].labels.map((_, place) => place) : [-1];

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -141,13 +141,33 @@ def rows_table(one: Run, other: Run, near_by: dict[str, str]) -> Table:
     """Return the cells of the comparison table that differ; rounding is left out where a variant is the same."""
     first, second = ({row.variant: row for row in run.comparison.rows} for run in (one, other))
     head = (words.VARIANT_HEAD, "column", words.FIRST_ONE, words.SECOND_ONE)
-    lines = tuple(
-        (name, *moved)
-        for name, row in first.items()
-        if name in second
-        for moved in cells(row, second[name], near_by.get(name, DIFFERENT) == DIFFERENT)
+    both = [(row, second[name]) for name, row in first.items() if name in second]
+    absent = dict(columns_of_one(both))
+    lines = tuple((words.EVERY_VARIANT, name, *where) for name, where in absent.items()) + tuple(
+        (row.variant, *moved)
+        for row, other in both
+        for moved in cells(row, other, near_by.get(row.variant, DIFFERENT) == DIFFERENT)
+        if moved[0] not in absent
     )
     return Table("rows", "Cells of the comparison that differ.", head, lines, deep_places(line[1] for line in lines))
+
+
+def columns_of_one(both: Sequence[tuple[Any, Any]]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the columns that one run has no value of in any row and the other has in each, and a word for both runs.
+
+    So it is with a run that is older than the column.
+    """
+    for name in COLUMNS:
+        first, second = ({is_none(getattr(pair[side], name)) for pair in both} for side in (0, 1))
+        if (first, second) == ({True}, {False}):
+            yield name, (words.NO_COLUMN, words.HAS_COLUMN)
+        elif (first, second) == ({False}, {True}):
+            yield name, (words.HAS_COLUMN, words.NO_COLUMN)
+
+
+def is_none(value: Any) -> bool:
+    """Say whether a cell holds nothing: no text, or NaN."""
+    return value in ("", None) or bool(value != value)  # noqa: PLR0124 - NaN differs from itself
 
 
 def cells(row: Any, other: Any, different: bool) -> Iterator[tuple[str, str, str]]:
