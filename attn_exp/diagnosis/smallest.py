@@ -150,8 +150,8 @@ def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> S
     assert answer.output is not None
     form, right = own.target or f"{own.file or module_of(own)}:{own.name}", expected(case)["output"]
     shaped = answer.output.shape != right.shape  # then the shapes are what is wrong
-    said = (brief(array, shaped) for array in (answer.output, right))
-    return Smallest("\n".join(lines), command(form, case, caller.request), *said)
+    repeat = command(form, case, caller.request)
+    return Smallest("\n".join(lines), repeat, brief(answer.output, shaped), brief(right, shaped))
 
 
 IMPORTS = {
