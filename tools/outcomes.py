@@ -22,6 +22,7 @@ STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 PASSING_WORDS = re.compile(
     r"^(.* left, .*|\S+ \[[#.]+\] .*"  # how far a sweep or a run is
     r"|[\d,]+ of [\d,]+ points, .*(?=\n[\d,]+ of )"
+    r"|attn_exp: .* so far, .*"  # what takes long
     r"|.*UserWarning: Port \d+ is already in use(.*\n)+?  warnings.warn\()\n",  # of Dask
     re.MULTILINE,
 )
