@@ -6,6 +6,7 @@ parsed, and a text that would take more than `SWOLLEN` times the bytes that are 
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import sys
@@ -94,11 +95,16 @@ def csv_lines(path: Path) -> Iterator[list[str]]:
 
 
 def decoded(data: bytes) -> str:
-    """Return bytes as the text that they are in UTF-8.
+    """Return bytes as the text that they are in UTF-8; or in UTF-16, where they begin with its mark.
 
     Raises:
         ValueError: they are none; it says which.
     """
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):  # as Excel writes "Unicode text"
+        try:
+            return data.decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"it is no UTF-16 text: {error.reason} at byte {error.start}") from error
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -15,6 +15,7 @@ from attn_exp import machine, parsing
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, brief, reason
 from attn_exp.experiment.documents.printed import NUMBER, bare, decimals, exponent
+from attn_exp.problem.files.cells import BLANK, COMMA, SEMICOLON, TAB, names_columns, rows_of
 from attn_exp.problem.files.numpy_files import read_npy
 from attn_exp.problem.problem import Problem
 
@@ -320,8 +321,7 @@ def table(text: str, key: str) -> Cells:
     rows = [row for row in lines(text) if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")
-    first = rows[0]  # it holds names where no number is in it, or nothing in its corner
-    head = first if len(rows) > 1 and (not first[0].strip() or not any(map(is_number, first))) else None
+    head = rows[0] if names_columns(rows[0], rows[1:], key, is_number) else None
     body = rows[1:] if head else rows
     corner = head is not None and (not head[0].strip() or len(head) == len(body[0]) - 1)
     named = corner or all(not is_number(row[0]) and len(row) > 1 for row in body)
@@ -332,12 +332,8 @@ def table(text: str, key: str) -> Cells:
 
 def lines(text: str) -> list[list[str]]:
     """Return the cells of each line, apart by semicolons, commas, tabs or blanks; remarks after # are left out."""
-    kept = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    mark = next((mark for mark in ";,\t" if any(mark in line for line in kept)), None)
-    if mark is None:
-        return [line.split() for line in kept]
-    rows = parsing.parse_csv("\n".join(kept), mark, no_blanks=True)
-    return [[cell.replace(",", ".") for cell in row] for row in rows] if mark == ";" else rows
+    kept = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
+    return rows_of(kept, (COMMA, SEMICOLON, TAB, BLANK))
 
 
 def is_number(cell: str) -> bool:

@@ -17,7 +17,7 @@ from attn_exp.problem.files import pickles
 from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held
 from attn_exp.problem.input_files import INDEX
 
-FORMATS: dict[str, Format] = registry.members(__name__, Format, without=("format", "pickles", "checkpoint"))
+FORMATS: dict[str, Format] = registry.members(__name__, Format, without=("format", "pickles", "checkpoint", "cells"))
 """How a file is read, by its suffix."""
 
 LONGEST = 150
