@@ -52,13 +52,13 @@ def main() -> None:
     parser.add_argument("--base", type=Path, help="another checkout, whose command is the measure")
     given = parser.parse_args()
     command = ["-m", "attn_exp", "check"]
-    measure = (ROOT, ["-c", ALONE]) if given.base is None else (given.base.resolve(), command)
+    other, start = (ROOT, ["-c", ALONE]) if given.base is None else (given.base.resolve(), command)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "mine.py").write_text(MINE)
         for more in (["--quick"], []):
             words = ["mine.py:attention", *more]
             pairs = [
-                (timed(ROOT, command, words, folder), timed(*measure, words, folder)) for _ in range(given.repeats)
+                (timed(ROOT, command, words, folder), timed(other, start, words, folder)) for _ in range(given.repeats)
             ]
             for place, name in enumerate(("wall", "processor")):
                 here, there = (min(pair[side][place] for pair in pairs) for side in (0, 1))

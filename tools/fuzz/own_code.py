@@ -307,7 +307,8 @@ class Fork:
 
     def __init__(self, folder: Path, target: str) -> None:
         inward, outward = os.pipe(), os.pipe()
-        self.pid, self.returncode = os.fork(), None
+        self.pid = os.fork()
+        self.returncode: int | None = None
         if not self.pid:
             self.serve(folder, target, inward[0], outward[1])
         os.close(inward[0])
