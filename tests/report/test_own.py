@@ -50,7 +50,9 @@ def test_the_mistake_its_stage_and_the_smallest_case_are_told(here: Path) -> Non
         text = (run / name).read_text().replace("\\_", "_")
         assert "What is wrong with mine" in text
         assert "no_scale" in text
-        assert "It first differs from the definition in the logits." in text.replace("\\", "")
+        assert "On the smallest input that fails it first differs from the definition in the logits." in text.replace(
+            "\\", ""
+        )
         assert "variant.mine.form=" in text
     (verdict,) = store.load(run).comparison.verdicts.values()
     assert verdict.mistakes == ("no_scale",)

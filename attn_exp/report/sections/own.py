@@ -69,7 +69,7 @@ def parting(stages: tuple[Stage, ...]) -> str:
         return ""
     before = [stage for stage in stages[: stages.index(first)] if not stage.mine]
     ending = " at the latest; what it forms before is not known" if before else ""
-    return f"It first differs from the definition in the {first.name}{ending}."
+    return f"On the smallest input that fails it first differs from the definition in the {first.name}{ending}."
 
 
 def pairs(stage: Stage) -> list[Pair]:
