@@ -231,7 +231,9 @@ def attempt(seed: int) -> str | None:
         folder = Path(name)
         (folder / "mine.py").write_text(text, "utf-8", "surrogatepass")
         fell = tried(folder, words, right, real=seed % REAL == 0)
-        left = [] if fell else processes_in(folder)
+        end = time.monotonic() + 2  # the system takes a moment to end what is killed
+        while (left := [] if fell else processes_in(folder)) and time.monotonic() < end:
+            time.sleep(0.05)
     said = fell or (f"left behind: {left}" if left else None)
     return said and f"{' '.join(words)}: {said} [{marked(text)}]"
 
@@ -255,6 +257,7 @@ def tried(folder: Path, words: list[str], right: bool, real: bool) -> str | None
         f"exit code {code}": code not in (0, 1, 2),
         f"a traceback: {errors.strip().splitlines()[-1:]}": "Traceback" in errors + printed,
         "it passed": code == 0 and not right,
+        "it was never imported": "before it was imported" in printed,
         f"{len(ours)} lines with exit code 2": (code == 2) != (len(ours) == 1),
         "words on stdout with exit code 2": code == 2 and printed != "" and "--json" not in words,
         "no verdict": code != 2 and "--json" not in words and ": " not in printed,
