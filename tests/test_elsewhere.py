@@ -55,18 +55,24 @@ main()
 OBEY = """
 import contextlib, io, json, sys
 from attn_exp import cli
+class Kept(io.BytesIO):
+    def close(self):
+        "Stay open to be read, whoever closes the stream that writes here."
 if __name__ == "__main__":
     told = []
     for words in json.loads(sys.argv[1]):
         sys.argv = ["attn-exp", *words.split(" ")]
-        streams = [io.TextIOWrapper(io.BytesIO(), encoding="cp1252") for _ in range(2)]
+        written = [Kept(), Kept()]
+        streams = [io.TextIOWrapper(one, encoding="cp1252") for one in written]
         code = 0
         with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
             try:
                 cli.main()
             except SystemExit as stop:
                 code = stop.code
-        said = [stream.buffer.getvalue().decode("cp1252") for stream in streams if stream.flush() is None]
+            for stream in (sys.stdout, sys.stderr):  # the command line may have put its own in their place
+                stream.flush()
+        said = [one.getvalue().decode("cp1252") for one in written]
         told.append([words, code, *said])
     print(json.dumps(told))
 """
