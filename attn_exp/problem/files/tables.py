@@ -13,7 +13,7 @@ from pathlib import Path
 
 from attn_exp import machine, parsing
 from attn_exp.errors import UserError, brief
-from attn_exp.problem.files.cells import BLANK, COMMA, SEMICOLON, TAB, is_number, names_columns, rows_of
+from attn_exp.problem.files.cells import BLANK, COMMA, SEMICOLON, TAB, is_name, is_number, names_columns, rows_of
 from attn_exp.problem.files.format import MOST_TEXT, Entry, Format, Held
 from attn_exp.problem.matrices import array
 
@@ -45,11 +45,20 @@ def read_text(path: Path) -> str:
 def table(rows: Sequence[Sequence[str]], said: str) -> Held:
     """Return the numbers of a table, and the names in its first column where those are no numbers."""
     rows, indexed = below_head(rows, said)
-    named = bool(rows) and (indexed or not all(is_number(row[0]) for row in rows))
+    named = bool(rows) and (indexed or holds_words([row[0] for row in rows]))
     tokens = tuple(row[0] for row in rows) if named else None
     cells = [[float(cell) if is_number(cell) else cell for cell in row[named:]] for row in rows]
     shape = (len(cells), len(cells[0])) if cells and cells[0] else ()  # reading says what is wrong with an empty one
     return Held({"": Entry(shape, "float64", partial(array, cells, said))}, tokens)
+
+
+def holds_words(column: Sequence[str]) -> bool:
+    """Say whether a first column holds words: half of it or more, and not only signs beside numbers.
+
+    What has a digit and is no name, such as 50% above 1, is a number that cannot be read, and no word.
+    """
+    numbers = [is_number(cell) or (any(map(str.isdigit, cell)) and not is_name(cell)) for cell in column]
+    return 2 * sum(numbers) <= len(column) and (not any(numbers) or any(map(is_name, column)))
 
 
 def below_head(rows: Sequence[Sequence[str]], said: str) -> tuple[Sequence[Sequence[str]], bool]:

@@ -53,6 +53,11 @@ READ: dict[str, tuple[str, bytes, bool]] = {
 }
 
 REFUSED: dict[str, tuple[str, bytes, str]] = {
+    "percent above a number": ("x.csv", b"50%,3\n1,2\n", "row 0 holds '50%', which is not a number"),
+    "a prefix above a number": ("x.csv", b"0x10,3\n1,2\n", "row 0 holds '0x10', which is not a number"),
+    "thousands below a number": ("x.csv", b"1,3\n1 000,2\n", "row 1 holds '1 000', which is not a number"),
+    "a sign above a number": ("x.txt", b"- 3\n1 2\n", "row 0 holds '-', which is not a number"),
+    "a word among numbers": ("x.csv", b"1,3\nabc,2\n2,5\n", "row 1 holds 'abc', which is not a number"),
     "fractions": ("x.csv", b"1/2,1/3\n1,2\n", "line 1, column 1 holds '1/2', which is neither a number nor the name"),
     "percent": ("x.csv", b"50%,20%\n1,2\n", "line 1, column 1 holds '50%'"),
     "hexadecimal": ("x.csv", b"0x10,0x11\n1,2\n", "line 1, column 1 holds '0x10'"),
