@@ -6,6 +6,7 @@ A wrong setting may be the name of another library, a choice without its group, 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -73,6 +74,9 @@ def what_hydra_stumbles_over() -> Iterator[None]:
         except RecursionError as error:
             raise UserError("the settings nest too deeply to be read") from error
         except Exception as error:
+            if "integer string conversion" in str(error):  # Python's guard against numbers that take for ever
+                most = f"{sys.get_int_max_str_digits():,}"
+                raise UserError(f"cannot read the settings: a number has more than {most} digits") from error
             raise UserError(f"cannot read the settings: {first_line(error)}") from error
 
 
