@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try more examples of each property where all tests run."""
+    """Try more examples of each property where all tests run, and hear Ctrl-C where a shell had it ignored.
+
+    Shells have what they start in the background ignore it; tests send it to commands, which inherit that.
+    """
     settings.load_profile("all" if config.getoption("--all") else "first")
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

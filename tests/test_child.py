@@ -100,7 +100,10 @@ def test_it_ends_with_its_parent(number: signal.Signals, tmp_path: Path) -> None
         assert parent.stdout is not None
         child = json.loads(parent.stdout.readline())
         parent.send_signal(number)
-        parent.wait(10)
+        try:
+            parent.wait(10)
+        finally:
+            parent.kill()
     end = time.monotonic() + 10
     while runs(child) and time.monotonic() < end:
         time.sleep(0.02)
