@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp import cli
+from attn_exp.errors import UserError
 from attn_exp.experiment import memory
 from tests import ROOT
 from tests.refusal import refused
@@ -50,7 +51,12 @@ def test_a_size_that_does_not_fit_is_refused_with_what_it_needs(
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(MINE)
     monkeypatch.setattr(memory, "free", lambda: 4 << 30)
-    said = refused(words.split(), monkeypatch, capsys)
+    if words.startswith("check"):  # which asks in a process of its own, where nothing is patched
+        with pytest.raises(UserError) as error:
+            cli.check_in_child(words.split()[1:], lambda said: None)
+        said = str(error.value)
+    else:
+        said = refused(words.split(), monkeypatch, capsys)
     assert told in said and ("sheet" in words or "4 GiB are free; " in said)
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["mine.py"]
 

@@ -99,9 +99,9 @@ def check_latest(link: Path) -> None:
     """
     try:
         target = os.readlink(link) if link.is_symlink() else machine.read_text(link, BEGINNING).removesuffix("\n")
-    except FileNotFoundError:
-        return
     except (OSError, ValueError):
+        if not os.path.lexists(link):  # or a name that no system can hold, which is said when it is made
+            return
         target = ""
     parts = PurePath(target).parts
     if len(parts) != 2 or parts[0] != "runs" or "\n" in target:

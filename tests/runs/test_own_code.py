@@ -213,7 +213,7 @@ def test_a_run_from_elsewhere_starts_no_code(here: Path, ran: Callable[[], bool]
     for words in (["report", str(folder)], ["index"], ["runs"]):
         cli.obey(words)
         assert not ran()
-    with pytest.raises(UserError, match="--own-code"):
+    with pytest.raises(UserError, match="--own-code|run.json says mine.py:attention"):
         cli.obey(["rerun", str(folder)])
     assert not ran()
 
