@@ -102,8 +102,7 @@ def check_comparison(comparison: Comparison, timings: Sequence[Timing]) -> None:
         check_trace(comparison.traces[row.variant], comparison.problem, settled, row)
     pairs = [f"{one} and {other}" for one, other in itertools.combinations(computed, 2)]
     check_names("distances.csv", [f"{line.variant} and {line.other}" for line in comparison.distances], pairs)
-    if timings:  # a run that was saved without any has none
-        check_names("timings.csv", [line.variant for line in timings], computed)
+    check_names("timings.csv", [line.variant for line in timings], computed)
     for finding in comparison.checks:
         about = [record.variant for record in finding.records if hasattr(record, "variant")]
         check_known(f"{finding.name}.csv", about, names)

@@ -21,6 +21,7 @@ from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.gradients import gradient
 from attn_exp.experiment.metrics.errors import ulp_distance
 from attn_exp.experiment.sameness import compared, sameness
+from attn_exp.experiment.timing import Timing
 from attn_exp.forms import matrix
 from attn_exp.forms.trace import Trace
 from attn_exp.report.terminal import summary
@@ -307,7 +308,7 @@ def test_checks_are_printed_saved_and_read_back(tmp_path: Path) -> None:
     compared_run = comparison("check=[invariants,conventions]", "dtype=float32", "variant=[matrix]")
     text = summary(compared_run)
     assert all(word in text for word in ("prefill against decode", "torch_mha", "ordinary rounding"))
-    found = Run(compared_run, (), store.about(compared_run, Repeat(), {}))
+    found = Run(compared_run, (Timing("matrix", 1e-6, 1e-6, 3, None),), store.about(compared_run, Repeat(), {}))
     folder = store.save(found, tmp_path)
     assert {path.name for path in folder.glob("*.csv")} >= {"invariants.csv", "conventions.csv", "precision.csv"}
     for mine, theirs in zip(store.load(folder).comparison.checks, compared_run.checks, strict=True):
