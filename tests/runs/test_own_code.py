@@ -215,7 +215,7 @@ def test_a_run_from_elsewhere_starts_no_code(here: Path, ran: Callable[[], bool]
         with contextlib.suppress(UserError):
             cli.obey(words)
         assert not ran()
-    with pytest.raises(UserError, match="--own-code|run.json says mine.py:attention"):
+    with pytest.raises(UserError, match=r"--own-code|run\.json says mine.py:attention"):
         cli.obey(["rerun", str(folder)])
 
 
