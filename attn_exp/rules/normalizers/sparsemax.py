@@ -25,7 +25,7 @@ def sparsemax(masked: Array, extra: Array | None = None) -> Array:
         return masked
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = masked - np.where(np.isneginf(largest), 0, largest)
-    finite = np.where(np.isneginf(shifted), shifted.dtype.type(-2), shifted)  # below -1 nothing is ever kept
+    finite = np.maximum(shifted, shifted.dtype.type(-2))  # below -1 nothing is ever kept
     sorted_down = -np.sort(-finite, axis=-1)
     count = np.arange(1, masked.shape[-1] + 1, dtype=masked.dtype)
     sums = np.cumsum(sorted_down, axis=-1)
