@@ -184,7 +184,8 @@ def caught(mutant: Mutant) -> bool | None:
         with open(os.devnull, "w", encoding="utf-8") as nowhere:
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)
-        found = pytest.main([*OPTIONS, *mutant.tests])
+        of_the_rule = ("-k", target.stem) if mutant.tests == EXAMPLES else ()
+        found = pytest.main([*OPTIONS, *mutant.tests, *of_the_rule])
         os.chdir(ROOT)
         return found == pytest.ExitCode.TESTS_FAILED
 
