@@ -242,7 +242,7 @@ SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
-JUDGING, IN_CHILD = "diagnosis.command", "diagnosis.in_child:checked"
+JUDGING = "diagnosis.command"
 
 COMMANDS = {
     "check": Command(
