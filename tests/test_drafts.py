@@ -175,5 +175,6 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
     try:
         with stopping.stoppable():
             os.kill(os.getpid(), signal.SIGTERM)
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN and not stopping.ASKED.number
     finally:
         signal.signal(signal.SIGTERM, before)
