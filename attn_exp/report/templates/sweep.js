@@ -19,11 +19,13 @@
     return (size >= 1e5 || size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(3)))).replace("-", "−");
   };
 
-  // As short as they can be with no two alike, since ticks that read alike say nothing of where they stand.
-  const apart = (values) => {
+  // As short as they can be and still say where they stand: off by no more than a fiftieth of what they span.
+  const ticked = (values) => {
+    const span = Math.max(...values) - Math.min(...values) || Infinity;
     const written = (digits) => values.map((value) => (digits === 3 ? short(value) : String(Number(value.toPrecision(digits))).replace("-", "−")));
+    const off = (said, place) => Math.abs(Number(said.replace("−", "-")) - values[place]) > span / 50;
     let digits = 3;
-    while (digits < 12 && new Set(written(digits)).size < new Set(values).size) digits += 1;
+    while (digits < 12 && written(digits).some(off)) digits += 1;
     return written(digits);
   };
 
@@ -104,9 +106,9 @@
     const x = (place) => LEFT + inset + scale.at[place] * (WIDTH - LEFT - RIGHT - 2 * inset);
     const y = (value) => TOP + (1 - (value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
     svg.append(shape("path", { class: "axis", d: `M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}` }));
-    const ticks = [low, (low + high) / 2, high], said = apart(ticks);
+    const ticks = [low, (low + high) / 2, high], said = ticked(ticks);
     ticks.forEach((value, place) => svg.append(shape("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, said[place])));
-    const step = Math.ceil(axis.labels.length / 6), along = axis.values && apart(axis.labels.map(Number));
+    const step = Math.ceil(axis.labels.length / 6), along = axis.values && ticked(axis.labels.map(Number));
     axis.labels.forEach((name, place) => {
       if (place % step) return;
       const cut = name.length > 12 ? `${name.slice(0, 11)}…` : name;
