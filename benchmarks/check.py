@@ -1,5 +1,7 @@
 """How well `attn-exp check` names mistakes: python benchmarks/check.py [--only names,pairs,seeds,...] [--seeds 200]
 
+`--world FOLDER [--only even|odd|PIECE,...] [--csv FILE]` asks the code of others instead, as `world.py` beside it says.
+
 The functions are those of `tests/zoo`, written apart from the catalogue, and the libraries that are installed. Prints
 what was named, what was not, and which processor this is. Each seed is a whole check, every question of it, with other
 numbers.
@@ -25,6 +27,8 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+import world  # noqa: E402 - beside this file; some environments have another package called benchmarks
 
 import attn_exp  # noqa: E402 - from the checkout
 from attn_exp.diagnosis.check import check  # noqa: E402
@@ -239,10 +243,15 @@ def main() -> None:
     """Measure what was asked for, print each part with what failed, and exit with 1 where a goal is missed."""
     parser = argparse.ArgumentParser(description="How well attn-exp check names mistakes.")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="of each library and right function")
-    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {', '.join(PARTS)}")
+    parser.add_argument("--only", default="", help=f"parts, of {', '.join(PARTS)}; of a folder even, odd or names")
+    parser.add_argument("--world", type=Path, help="a folder of other people's code, with its truth.csv")
+    parser.add_argument("--csv", type=Path, help="where the verdict on each file of that folder is written")
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}")
     missed, arguments = False, parser.parse_args()
-    for name in arguments.only.split(","):
+    if arguments.world is not None:
+        world.measure(arguments.world, arguments.only, arguments.csv)
+        return
+    for name in (arguments.only or ",".join(PARTS)).split(","):
         title, goal, part = PARTS[name]
         part = part if name != "seeds" else lambda: all_seeds(arguments.seeds)
         results = list(part())

@@ -1,0 +1,232 @@
+"""How the check judges the code of others: a folder of files, each held against what was written of it by hand.
+
+The folder has a `truth.csv`, and the files that it names. Its columns:
+
+- `file`: a path in the folder. Its number, the first in the name, says whether it belongs to the even or the odd half.
+- `name`: the function, the class or the object in it.
+- `right_or_wrong`: `right`, or anything else for a bug.
+- `expected`: of a bug, the names of the catalogue that say all of it, apart by spaces; `a|b` where either will do, and
+  `-` for a part that the catalogue has no name for, so that it can be named in part alone. Remarks are no part of it.
+- `words`: settings that a user would pass with it, such as `mask=causal`; mostly nothing.
+
+`framework` says which libraries are imported before the first check; other columns are for readers. Each check is what
+`attn-exp check FILE:NAME WORDS --json` does in its child: here that is a fork of a process that has the libraries
+imported, one after the other, so that seconds are those of the check.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import os
+import re
+import signal
+import statistics
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attn_exp.errors import UserError
+from attn_exp.experiment.verdict import ANSWERED
+
+LIMIT = 60.0
+"""Seconds that one check may take."""
+LIBRARIES = ("torch", "jax", "flax", "haiku", "equinox", "keras")
+"""Imported before the first check, where they are installed and a `framework` names them."""
+COLUMNS = ("file", "name", "right_or_wrong", "grade", "names", "right_under", "computes", "error", "seconds")
+RIGHT, ALARM, WRONG, UNCALLED = "judged right", "false alarms", "wrong names", "not callable"
+FULL, PART, UNEXPLAINED, UNSEEN = "named in full", "named in part", "unexplained", "not seen"
+OF_RIGHT, OF_BUGS = (RIGHT, ALARM, WRONG, UNCALLED), (FULL, PART, WRONG, UNEXPLAINED, UNSEEN, UNCALLED)
+GOALS = {("right", RIGHT): "90 %", ("right", UNCALLED): "5 %", ("right", ALARM): "0", ("right", WRONG): "0",
+         ("bugs", FULL): "80 %", ("bugs", WRONG): "0"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of one check: its verdict as JSON has it, or the error that stood for it."""
+
+    code: int
+    seconds: float
+    verdict: Mapping[str, Any]
+    error: str
+
+    @property
+    def is_called(self) -> bool:
+        """Whether it answered anything."""
+        findings = self.verdict.get("findings", ())
+        return bool(self.verdict) and not any(one["rung"] == ANSWERED and one["state"] == "broken" for one in findings)
+
+
+def measure(folder: Path, only: str, table: Path | None) -> None:
+    """Check every file of a folder, print how it was judged, and write each verdict to a table where one is named.
+
+    `only` is `even`, `odd`, or pieces of names apart by commas; nothing means all.
+    """
+    with (folder / "truth.csv").open(newline="", encoding="utf-8") as file:
+        every = list(csv.DictReader(file))
+    rows = [row for row in every if chosen(row["file"], only)]
+    import_libraries(" ".join(row.get("framework", "") for row in rows))
+    done: list[dict[str, Any]] = []
+    for row in rows:
+        words = [f"{folder.resolve() / row['file']}:{row['name']}", *row.get("words", "").split(), "--json"]
+        made = graded(row, in_a_fork(lambda words=words: checked(words)))
+        done.append(made)
+        print(f"{made['file']:44} {made['seconds']:5.1f} s  {made['grade']:14} {made['said'][:110]}", flush=True)
+    if table is not None:
+        with table.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(done)
+    print("\n".join(["", *summary(done)]))
+
+
+def chosen(file: str, only: str) -> bool:
+    """Say whether a file belongs to a half, or has one of some pieces in its path."""
+    number = re.search(r"\d+", Path(file).name)
+    if only in ("even", "odd"):
+        return number is not None and int(number[0]) % 2 == (only == "odd")
+    return not only or any(piece in file for piece in only.split(","))
+
+
+def import_libraries(spoken_of: str) -> None:
+    """Import what the checks would import one by one, with one thread each."""
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    sys.dont_write_bytecode = True
+    for name in LIBRARIES:
+        if find_spec(name) is not None and name in spoken_of:
+            importlib.import_module(name)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    for name in ("cli", "diagnosis.command", "diagnosis.check", "diagnosis.smallest"):
+        importlib.import_module(f"attn_exp.{name}")
+
+
+def checked(words: Sequence[str]) -> tuple[int, str, str]:
+    """Return the exit code of a check, its JSON and its error, in the process that this is."""
+    from attn_exp.cli import check_in_child  # noqa: PLC0415 - imported before the fork
+
+    try:
+        reply = check_in_child(words, lambda said: None)
+    except UserError as error:
+        return 2, "", str(error)
+    except SystemExit as error:
+        return 1, "", f"it exits with {error.code!r}"
+    if reply["uncalled"]:
+        return 2, reply["text"], reply["uncalled"]
+    return 0 if reply["passed"] else 1, reply["text"], ""
+
+
+def in_a_fork(work: Callable[[], tuple[int, str, str]]) -> Checked:
+    """Do something in a fork of this process, which is ended when its time is over."""
+    start = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # libraries warn of their threads, of which none runs yet
+        reading, writing = os.pipe()
+        child = os.fork()
+    if child == 0:
+        os.close(reading)
+        answer_and_end(work, writing)
+    os.close(writing)
+    text = b"".join(until(reading, child, start + LIMIT))
+    os.close(reading)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    seconds = time.monotonic() - start
+    if not text:
+        late = seconds >= LIMIT
+        return Checked(1, seconds, {}, f"no answer in {LIMIT:g} s" if late else f"it ended with exit code {status}")
+    code, said, error = json.loads(text)
+    return Checked(code, seconds, json.loads(said) if said else {}, error)
+
+
+def answer_and_end(work: Callable[[], tuple[int, str, str]], writing: int) -> None:
+    """Write what some work comes to, in the fork that this is, and end it; what it prints goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    try:
+        said = work()
+    except BaseException as error:  # whatever it is, the check should not have let it out
+        said = (70, "", f"the check itself failed: {type(error).__name__}: {error}")
+    with os.fdopen(writing, "wb") as file:
+        file.write(json.dumps(said).encode())
+    os._exit(0)
+
+
+def until(reading: int, child: int, end: float) -> Iterator[bytes]:
+    """Yield what a child writes; when its time is over it is killed."""
+    os.set_blocking(reading, False)
+    while True:
+        try:
+            piece = os.read(reading, 1 << 16)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                os.kill(child, signal.SIGKILL)
+                return
+            time.sleep(0.02)
+            continue
+        if not piece:
+            return
+        yield piece
+
+
+# What a verdict is worth
+
+
+def graded(row: Mapping[str, str], made: Checked) -> dict[str, Any]:
+    """Return a row of the table: what was said of a file, and whether that is true of it."""
+    verdict = made.verdict
+    names, under = list(verdict.get("mistakes", ())), verdict.get("right_under", "")
+    if made.code == 2:
+        grade = UNCALLED
+    elif row["right_or_wrong"] == "right":
+        right = verdict.get("passed") or (under and made.is_called)
+        grade = RIGHT if right else WRONG if names else ALARM
+    else:
+        expected = row.get("expected", "")
+        alike = [name for group in verdict.get("alike", ()) for name in group] if under else []
+        also = [name for name in alike if name in re.split(r"[ |]", expected)]  # a bug as often as a convention
+        grade = grade_of_names([*names, *also], expected, bool(verdict.get("passed")))
+    said = made.error or verdict.get("computes", "")
+    return {
+        "file": row["file"], "name": row["name"], "right_or_wrong": row["right_or_wrong"], "grade": grade,
+        "names": " ".join(names), "right_under": under, "computes": verdict.get("computes", ""), "error": made.error,
+        "seconds": round(made.seconds, 1), "said": " ".join([*names, under, "-", " ".join(said.split())]).strip(),
+    }  # fmt: skip
+
+
+def grade_of_names(names: Sequence[str], expected: str, passed: bool) -> str:
+    """Say how far some names tell a bug: all of it, a part, or something else; no name may be wrong."""
+    parts = [part.split("|") for part in expected.split()]
+    told = [part for part in parts if set(part) & set(names)]
+    wrong = [name for name in names if not any(name in part for part in parts)]
+    if not told and passed:
+        return UNSEEN
+    if wrong:
+        return WRONG
+    return UNEXPLAINED if not told else FULL if len(told) == len(parts) else PART
+
+
+def summary(done: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of the table: how many of each grade, and how long a check took."""
+    for title, is_right, grades in (("right", True, OF_RIGHT), ("bugs", False, OF_BUGS)):
+        rows = [row for row in done if (row["right_or_wrong"] == "right") is is_right]
+        counts = Counter(row["grade"] for row in rows)
+        if rows:
+            yield f"{len(rows)} {title}"
+        for grade in grades if rows else ():
+            goal = GOALS.get((title, grade), "")
+            share = f"{counts[grade]:5} {counts[grade] / len(rows):6.1%}"
+            yield f"  {grade:14} {share}{f'   goal {goal}' if goal else ''}"
+    seconds = [row["seconds"] for row in done]
+    if seconds:
+        slowest = max(done, key=lambda row: row["seconds"])
+        middle = statistics.median(seconds)
+        yield f"a check: median {middle:.1f} s (goal 2), slowest {max(seconds):.1f} s (goal 10), {slowest['file']}"
