@@ -1,0 +1,207 @@
+"""How often a sweep's sentences are true: python benchmarks/answers.py [--sweeps 2000] [--quick]
+
+Sweeps are drawn whose truth is known, and go through the code that words a real sweep's answers: from a `Cube` to
+`answers`. Of each kind the table says in how many sweeps of 100 any sentence is false, how many of the true effects are
+found, and how many of the 95 % intervals hold what they say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_exp.sweeps.answers.answers import Answers, answers
+from attn_exp.sweeps.answers.cube import Cube
+
+Array = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
+
+VARIANTS = ("one", "two")
+FLAG = ("true", "false")
+SEEDS = ((2, 4), (5, 9), (10, 30))
+"""How many seeds a sweep has: drawn from each of these ranges as often."""
+
+NOISES: dict[str, Draw] = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "exponential": lambda rng, shape: rng.exponential(size=shape) - 1,
+    "lognormal": lambda rng, shape: rng.lognormal(size=shape) - math.exp(0.5),
+    "t of 3": lambda rng, shape: rng.standard_t(3, size=shape),
+}
+"""Noise of mean 0 of one row."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The mean of the entropy by level of `a`, by `b` (true, false), `[levels, 2]`; variants are alike."""
+
+    levels: tuple[str, ...]
+    means: Array
+
+
+@dataclass
+class Count:
+    """What was counted over sweeps of one kind and number of seeds."""
+
+    sweeps: int = 0
+    false: int = 0
+    effects: int = 0
+    found: int = 0
+    intervals: int = 0
+    covering: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, other: Count) -> None:
+        """Count those of another too."""
+        for name in ("sweeps", "false", "effects", "found", "intervals", "covering"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.wrong += other.wrong[: max(0, 5 - len(self.wrong))]
+
+
+def no_effect(rng: np.random.Generator) -> Truth:
+    """Neither setting does anything."""
+    return Truth(("1", "2", "4"), np.zeros((3, 2)))
+
+
+def one_effect(rng: np.random.Generator) -> Truth:
+    """`b` moves the metric by as much everywhere."""
+    return Truth(("1", "2", "4"), np.array([[rng.uniform(0.5, 4) * rng.choice((-1, 1)), 0.0]] * 3))
+
+
+def interaction(rng: np.random.Generator) -> Truth:
+    """`b` does nothing at the first level of `a`, and the more the further."""
+    return Truth(("1", "2", "4"), np.outer([0, 0.5, 1], [rng.uniform(2, 8) * rng.choice((-1, 1)), 0.0]))
+
+
+def peak(rng: np.random.Generator) -> Truth:
+    """`a` raises the metric up to a level in the middle, and lowers it from there."""
+    height, top = rng.uniform(1, 6), int(rng.integers(1, 4))
+    rise = np.concatenate([np.linspace(0, height, top + 1), np.linspace(height, 0.2 * height, 5 - top)[1:]])
+    return Truth(("1", "2", "3", "4", "5"), np.repeat(rise[:, None], 2, axis=1))
+
+
+KINDS: dict[str, tuple[Callable[[np.random.Generator], Truth], tuple[str, ...]]] = {
+    "no effect": (no_effect, ("normal",)),
+    "one effect": (one_effect, ("normal",)),
+    "interaction": (interaction, ("normal",)),
+    "up and down": (peak, ("normal",)),
+    "heavy tails, no effect": (no_effect, ("exponential", "lognormal", "t of 3")),
+    "heavy tails, one effect": (one_effect, ("exponential", "lognormal", "t of 3")),
+}
+"""How the truth of a sweep is drawn, and which noises it may have."""
+
+
+def drawn(truth: Truth, seeds: int, noise: Draw, rng: np.random.Generator) -> Cube:
+    """Return a sweep: each row is the truth, what its seed adds to all rows alike, and noise of its own."""
+    shape = (len(truth.levels), 2, seeds, len(VARIANTS))
+    seed = 3 * rng.normal(size=(1, 1, seeds, 1))
+    numbers = {
+        "entropy": truth.means[:, :, None, None] + seed + noise(rng, shape),
+        "largest_weight": seed + noise(rng, shape),
+    }
+    resolved = np.broadcast_to(np.arange(2 * len(truth.levels)).reshape(-1, 2, 1, 1), shape)
+    letters = np.broadcast_to(np.arange(len(VARIANTS)), shape)
+    names, levels = ("a", "b"), (truth.levels, FLAG)
+    return Cube(
+        names, levels, tuple(map(str, range(seeds))), VARIANTS, numbers, resolved, letters, ({},) * resolved.max()
+    )
+
+
+CLAIM = re.compile(r"^(a from (\S+) to (\S+)|b=true) (raises|lowers) the ([a-z ]+?)(?: in (\w+))? by ")
+DEPENDS = re.compile(r"depends on|as \w+ grows")
+BETWEEN = re.compile(r"^two has a (higher|lower) ([a-z ]+) than one, by ")
+
+
+def judged(truth: Truth, said: Answers) -> tuple[list[str], int, int]:
+    """Return the sentences that are false, how many effects there are, and how many are found."""
+    wrong, found = [], set()
+    by_b = truth.means[:, 0] - truth.means[:, 1]
+    whole = float((truth.means[-1] - truth.means[0]).mean())
+    for sentence in said.sentences:
+        if BETWEEN.match(sentence):
+            wrong.append(sentence)
+        claim = CLAIM.match(sentence)
+        if claim is None:
+            continue
+        true = (whole if claim[2] else float(by_b.mean())) if claim[5] == "entropy" else 0.0
+        right = true > 0 if claim[4] == "raises" else true < 0
+        depends = claim[5] == "entropy" and np.ptp(by_b) > 0
+        if not right or (DEPENDS.search(sentence) is not None) > depends:
+            wrong.append(sentence)
+        elif not claim[2] and (not depends or DEPENDS.search(sentence)):
+            found.add(claim[6] or "")
+    effects = int(np.ptp(truth.means, axis=1).max() > 0) + int(np.ptp(truth.means, axis=0).max() > np.ptp(by_b))
+    return wrong, effects, min(effects, len(found))
+
+
+def covered(truth: Truth, said: Answers) -> tuple[int, int]:
+    """Return how many intervals there are, and how many of them hold the truth."""
+    pairs = []
+    for effect in said.effects:
+        if math.isnan(effect.low):
+            continue
+        true = 0.0
+        if effect.metric == "entropy":
+            at = truth.levels.index
+            true = (
+                float((truth.means[at(effect.end)] - truth.means[at(effect.start)]).mean())
+                if effect.setting == "a"
+                else float((truth.means[:, 0] - truth.means[:, 1]).mean())
+            )
+        pairs.append(effect.low <= true <= effect.high)
+    return len(pairs), sum(pairs)
+
+
+def counted(seed: int, kind: str, seeds: tuple[int, int]) -> Count:
+    """Draw one sweep of a kind, and return what its answers are worth."""
+    rng = np.random.default_rng([seed, list(KINDS).index(kind), seeds[0]])
+    make, noises = KINDS[kind]
+    truth = make(rng)
+    noise = NOISES[noises[rng.integers(len(noises))]]
+    said = answers(drawn(truth, int(rng.integers(seeds[0], seeds[1] + 1)), noise, rng))
+    wrong, effects, found = judged(truth, said)
+    return Count(1, bool(wrong), effects, found, *covered(truth, said), wrong)
+
+
+def table(sweeps: int, workers: int = 2) -> Iterator[tuple[str, tuple[int, int], Count]]:
+    """Yield what was counted of each kind with so many seeds."""
+    with ProcessPoolExecutor(workers) as pool:
+        for kind in KINDS:
+            for seeds in SEEDS:
+                total = Count()
+                every = range(sweeps // len(SEEDS))
+                for each in pool.map(partial(counted, kind=kind, seeds=seeds), every, chunksize=50):
+                    total.add(each)
+                yield kind, seeds, total
+
+
+def share(part: int, whole: int) -> str:
+    """Write a share in hundredths."""
+    return f"{100 * part / whole:.1f}" if whole else "-"
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sweeps", type=int, default=2000, help="sweeps of each kind")
+    parser.add_argument("--quick", action="store_true", help="60 sweeps of each kind")
+    parser.add_argument("--wrong", action="store_true", help="show some of the false sentences")
+    asked = parser.parse_args(words)
+    print(f"{'kind':26}{'seeds':>8}{'sweeps':>8}{'any false':>11}{'found':>8}{'covered':>9}   of 100")
+    for kind, seeds, count in table(60 if asked.quick else asked.sweeps):
+        numbers = (share(count.false, count.sweeps), share(count.found, count.effects))
+        covering = share(count.covering, count.intervals)
+        print(f"{kind:26}{f'{seeds[0]}-{seeds[1]}':>8}{count.sweeps:>8}{numbers[0]:>11}{numbers[1]:>8}{covering:>9}")
+        for sentence in count.wrong if asked.wrong else ():
+            print(f"    {sentence}")
+
+
+if __name__ == "__main__":
+    main()
