@@ -245,8 +245,10 @@ class OwnFunction:
     target: str = ""
 
 
-def find_function(target: str) -> OwnFunction:
+def find_function(target: str, imported: Mapping[str, ModuleType] | None = None) -> OwnFunction:
     """Import and return the function that `file.py:function` or `package.module:function` names.
+
+    What is `imported` already, by its place, is not imported again.
 
     Raises:
         UserError: there is no such file, module or name, or it cannot be imported.
@@ -256,7 +258,7 @@ def find_function(target: str) -> OwnFunction:
         raise UserError(
             f"{target}: expected a file and a function, such as mine.py:attention, or package.module:function"
         )
-    module = module_of_functions(place)
+    module = (imported or {}).get(place) or module_of_functions(place)
     function: Any = module
     with unreadable(target):
         file = getattr(module, "__file__", None)

@@ -7,19 +7,23 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.explain import explain
 from attn_exp.diagnosis.request import Request, request_of
+from attn_exp.diagnosis.whole_file import names_in_file
 from attn_exp.errors import UNSHOWN, OwnCodeError, UserError, unknown
 from attn_exp.experiment.verdict import Verdict, unfinished
-from attn_exp.own_code import find_function
+from attn_exp.own_code import find_function, module_of_functions
 
 HOW = ("layout", "takes", "device", "dtype")
 """Settings that say how the function wants its arrays; all others say what it should compute."""
 FLAGS = ("--json", "--quick")
+FILES: dict[str, ModuleType] = {}
+"""The files that this process, a child, was asked for as a whole: they are imported once, and not for each name."""
 ANSWER = "answer."
 """What a word begins with that gives the numbers of a stage."""
 
@@ -27,8 +31,9 @@ ANSWER = "answer."
 def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
     """Check the function that the first word names, in the child that this is: return what there is to say of it.
 
-    `text` is what to print, and `uncalled` why the function could not be called, where it could not. `tell` hears what
-    is about to happen, so that somebody knows it if this process ends.
+    `text` is what to print, and `uncalled` why the function could not be called, where it could not. Of a file alone it
+    returns the names that may be asked. `tell` hears what is about to happen, so that somebody knows it if this process
+    ends.
 
     Raises:
         UserError: a function or a setting that is not there, or one that cannot be asked of a function.
@@ -38,17 +43,21 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
         raise UserError(unknown(flag, FLAGS, "option"))
     target, *rest = [word for word in words if not word.startswith("--")] or [""]
     question = replace(understood(rest), tell=lambda call: tell({"doing": f"while it was called with {call}"}))
+    if target.endswith(".py"):  # a whole file: its names, of which each is asked in its turn
+        FILES[target] = module_of_functions(target)
+        return {"names": names_in_file(target, FILES[target]), "asked": question.words}
     importing = f"while {target.rpartition(':')[0]} was imported"
     tell({"asked": question.words, "doing": importing})
     try:
-        own = replace(find_function(target), target=target)
+        own = replace(find_function(target, FILES), target=target)
     except OwnCodeError as error:
         verdict = unfinished(target.rpartition(":")[2], f"{error.__cause__} {importing}", question.words)
     else:
         tell({"doing": "while it was read what it takes"})
         verdict = check(own, question, quick="--quick" in flags, tell=progress())
     text = shown(verdict, words)
-    return {"text": text, "passed": verdict.passed, "name": verdict.name, "uncalled": verdict.uncalled}
+    return {"text": text, "passed": verdict.passed, "name": verdict.name, "uncalled": verdict.uncalled,
+            "verdict": verdict.plain()}  # fmt: skip
 
 
 def shown(verdict: Verdict, words: Sequence[str]) -> str:

@@ -6,12 +6,15 @@ process, which says what it is about to do, and answers with a verdict, or ends 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from attn_exp.child import Child, NoAnswerError, count_of_seconds
 from attn_exp.errors import UserError, brief
+from attn_exp.own_code import split_files
 
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
 """Seconds that a check may take, and the most that can be asked for."""
@@ -32,6 +35,8 @@ def checked(words: Sequence[str]) -> tuple[str, bool]:
     seconds = time_of(words)
     heard: dict[str, Any] = {}
     rest = [word for word in words if not word.startswith(WORD)]
+    if is_file(target_of(rest)):
+        return every_one_checked(rest, seconds)
     with Child(CHECK_IN_CHILD) as child:
         try:
             reply: dict[str, Any] = child.ask(rest, seconds, heard.update)
@@ -68,11 +73,97 @@ def without_answer(
     from attn_exp.experiment.verdict import unfinished  # noqa: PLC0415
 
     progress()("")
-    how = f"ended without an answer ({ended.how})"
-    if ended.late:
-        how = f"was ended without an answer after {count_of_seconds(seconds)} ({WORD}{seconds:g})"
+    how = how_without(ended, seconds)
     doing = f" {heard['doing']}" if "doing" in heard else " before it was imported"
-    target = next((word for word in words if not word.startswith("-")), "")
+    target = target_of(words)
     name, settings = target.rpartition(":")[2], [word for word in words if word != target and not word.startswith("-")]
     asked = heard.get("asked", " ".join(settings))
     return shown(unfinished(name, f"{how}{doing}", asked), words), False
+
+
+def how_without(ended: NoAnswerError, seconds: float) -> str:
+    """Say how a child ended that gave no answer."""
+    if ended.late:
+        return f"was ended without an answer after {count_of_seconds(seconds)} ({WORD}{seconds:g})"
+    return f"ended without an answer ({ended.how})"
+
+
+# Every attention of a file
+
+
+def target_of(words: Sequence[str]) -> str:
+    """Return the first word that is neither an option nor the file of one."""
+    return next((word for word in split_files(words)[1] if not word.startswith("-")), "")
+
+
+def is_file(target: str) -> bool:
+    """Say whether a target is a file alone, without the name of a function."""
+    return target.endswith(".py")
+
+
+def every_one_checked(words: Sequence[str], seconds: float) -> tuple[str, bool]:
+    """Check every attention of a file, and return a table, or a list for JSON, and whether all of them passed.
+
+    They share one child and its time, what one leaves is for the others. One that ends the child, or does not end in
+    its share, has failed, and the rest get another child.
+
+    Raises:
+        UserError: a file that is not there, or cannot be imported, and one in which nothing could be called.
+    """
+    from attn_exp.diagnosis.whole_file import kept, table  # noqa: PLC0415 - few checks are of a whole file
+
+    place, start = target_of(words), monotonic()
+    rows, child, asked = list[dict[str, Any]](), Child(CHECK_IN_CHILD), ""
+    try:
+        try:
+            listed = child.ask(list(words), seconds)
+        except NoAnswerError as ended:
+            raise UserError(f"{place}: {how_without(ended, seconds)} while it was imported") from ended
+        names, asked = listed["names"], listed["asked"]
+        for left, one in zip(range(len(names), 0, -1), names, strict=True):
+            named = [f"{place}:{one['name']}" if word == place else word for word in words]
+            share = max((seconds - (monotonic() - start)) / left, LEAST_SHARE)
+            row, ended = one_row(child, named, share, asked)
+            rows.append(one | row)
+            if ended:
+                close(child)
+                child = Child(CHECK_IN_CHILD)
+    finally:
+        close(child)
+    shown = kept(rows)
+    called = [row for row in shown if not row["uncalled"]]
+    if JSON in words:
+        text = json.dumps([row["verdict"] or {"name": row["name"], "uncalled": row["uncalled"]} for row in shown])
+    else:
+        text = table(place, rows, asked)
+    if not called:
+        if JSON in words:
+            print(text, flush=True)
+        why = "; ".join(f"{row['name']}: {row['uncalled']}" for row in shown)
+        raise UserError(f"{place}: no attention that can be called{f' ({why})' if why else ''}")
+    return text, all(row["verdict"]["passed"] for row in called)
+
+
+def one_row(child: Child, words: Sequence[str], share: float, asked: str) -> tuple[dict[str, Any], bool]:
+    """Return what became of one name, and whether the child ended."""
+    heard: dict[str, Any] = {}
+    try:
+        reply = child.ask(list(words), share, heard.update)
+    except UserError as error:
+        return {"uncalled": str(error), "verdict": None}, False
+    except NoAnswerError as ended:
+        from attn_exp.experiment.verdict import unfinished  # noqa: PLC0415 - few checks end so
+
+        said = f"{how_without(ended, share)} {heard.get('doing', '')}".rstrip()
+        name = target_of(words).rpartition(":")[2]
+        return {"uncalled": "", "verdict": unfinished(name, said, asked).plain()}, True
+    return {"uncalled": reply["uncalled"], "verdict": reply["verdict"]}, False
+
+
+def close(child: Child) -> None:
+    """End a child, and wait for it."""
+    child.__exit__(None, None, None)
+
+
+LEAST_SHARE = 2.0
+"""Seconds that each of many gets, however little is left."""

@@ -79,7 +79,7 @@ def test_the_smallest_input_can_be_pasted(tmp_path: Path) -> None:
     [
         (("nothing.py:f",), "nothing.py: no such file"),
         (("mine.py:rigth",), "unknown function of mine.py 'rigth'; did you mean right?"),
-        (("mine.py",), "expected a file and a function, such as mine.py:attention"),
+        (("mine.txt",), "expected a file and a function, such as mine.py:attention"),
         (("mine.py:number",), "mine.py:number is a int; expected a function"),
         (("mine.py:strange",), "strange takes a; expected q, k, v"),
         (("mine.py:right", "mask=cusal"), "unknown mask 'cusal'; did you mean causal?"),
