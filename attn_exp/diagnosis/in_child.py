@@ -123,9 +123,9 @@ def every_one_checked(words: Sequence[str], seconds: float) -> tuple[str, bool]:
         for left, one in zip(range(len(names), 0, -1), names, strict=True):
             named = [f"{place}:{one['name']}" if word == place else word for word in words]
             share = max((seconds - (monotonic() - start)) / left, LEAST_SHARE)
-            row, ended = one_row(child, named, share, asked)
+            row, over = one_row(child, named, share, asked)
             rows.append(one | row)
-            if ended:
+            if over:
                 close(child)
                 child = Child(CHECK_IN_CHILD)
     finally:

@@ -22,7 +22,9 @@ WIDEST_SAID = 90
 
 
 def names_in_file(place: str, module: ModuleType) -> list[dict[str, Any]]:
-    """Return what a file, imported as this module, offers to be asked: the name of each, and whether its code says that it may be attention.
+    """Return what a file, imported as this module, offers to be asked.
+
+    Each has its name, and whether its code says that it may be attention.
 
     These are the functions, classes and callable objects that were made in the file, in its order, and the static
     methods of its classes.
@@ -35,11 +37,8 @@ def names_in_file(place: str, module: ModuleType) -> list[dict[str, Any]]:
     found: dict[str, Any] = {}
     with unreadable(place):
         for name, value in list(vars(module).items()):
-            if (
-                not name.startswith("__")
-                and is_from(value, home)
-                and not any(value is other for other in found.values())
-            ):
+            known = any(value is other for other in found.values())
+            if not name.startswith("__") and is_from(value, home) and not known:
                 found[name] = value
                 found |= {f"{name}.{word}": method for word, method in static_methods(value)}
     return [{"name": name, "attends": attends(name, value, code)} for name, value in found.items()]

@@ -1,4 +1,4 @@
-"""`attn-exp check FILE.py`: every attention of a file in a table, and what ends or hangs the process is one line of it."""
+"""`attn-exp check FILE.py`: every attention of a file in a table, and what ends the process is a line of it."""
 
 from __future__ import annotations
 
