@@ -18,6 +18,9 @@ class UnprintedError(Exception):
 class Answers(io.TextIOWrapper):
     """A stream for what a command has to say: where it cannot be written, that is no fault of any other file."""
 
+    before: io.TextIOWrapper | None = None
+    """The stream in whose place it stands."""
+
     def write(self, text: str) -> int:
         """Write a text.
 
@@ -45,6 +48,9 @@ def unprinted(error: OSError) -> Exception:
 
 class Patient(io.TextIOWrapper):
     """A stream for remarks, which is silent where they cannot be written: there is nobody else to tell."""
+
+    before: io.TextIOWrapper | None = None
+    """The stream in whose place it stands."""
 
     def write(self, text: str) -> int:
         """Write a text, if it can be written."""
@@ -77,9 +83,16 @@ def made_usable() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=system.IN_OTHER_LETTERS)
     if type(sys.stdout) is io.TextIOWrapper:
-        sys.stdout = Answers(sys.stdout.buffer, **as_it_was(sys.stdout))
+        sys.stdout = in_the_place_of(sys.stdout, Answers)
     if type(sys.stderr) is io.TextIOWrapper:
-        sys.stderr = Patient(sys.stderr.buffer, **as_it_was(sys.stderr))
+        sys.stderr = in_the_place_of(sys.stderr, Patient)
+
+
+def in_the_place_of(stream: io.TextIOWrapper, kind: type[Answers] | type[Patient]) -> io.TextIOWrapper:
+    """Return a stream that writes where this one does, and keeps it: a stream that nobody holds closes its file."""
+    new = kind(stream.buffer, **as_it_was(stream))
+    new.before = stream
+    return new
 
 
 def as_it_was(stream: io.TextIOWrapper) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from attn_exp import standard_streams
 from tests import ROOT
 from tests.long import thinned
 
@@ -42,3 +44,15 @@ def test_a_stream_that_takes_nothing_is_one_line(typed: str, tmp_path: Path) -> 
     runs = list((tmp_path / "outputs" / "runs").iterdir())
     assert all((run / "run.json").is_file() for run in runs)
     assert len(runs) == typed.startswith(RUN)
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_stream_that_nobody_else_holds_is_not_closed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever calls `main` with a stream of their own: what was printed went nowhere, and the command fell."""
+    with (tmp_path / "printed").open("wb") as file:
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(file))
+        standard_streams.made_usable()
+        print("words", file=getattr(sys, name), flush=True)
+    assert (tmp_path / "printed").read_text() == "words\n"

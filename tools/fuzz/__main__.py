@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from tools.fuzz._load import others
+
 HERE = Path(__file__).parent
 LONGEST = 60
-"""Seconds after which an attempt hangs, whatever limits of its own it has."""
+"""Seconds after which an attempt hangs on a quiet machine, whatever limits of its own it has."""
 
 Attempt = Callable[[int], str | None]
 
@@ -56,7 +58,7 @@ def outcome(attempt: Attempt, seed: int) -> str | None:
         raise HangError
 
     before = signal.signal(signal.SIGALRM, hang)
-    signal.alarm(LONGEST)
+    signal.alarm(int(LONGEST * others()))
     try:
         return attempt(seed)
     except HangError:

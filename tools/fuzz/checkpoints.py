@@ -6,7 +6,6 @@ import io
 import json
 import random
 import struct
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,27 +13,8 @@ from typing import Any
 import numpy as np
 
 from tests.checkpoints import write_bert, write_tiny_model
-from tools.fuzz import outputs
+from tools.fuzz._folders import attempted, tried, twisted
 
-ODD: list[Any] = [
-    None,
-    0,
-    -1,
-    1.5,
-    True,
-    "",
-    "x",
-    [],
-    [[]],
-    {},
-    10**30,
-    2**32 - 1,
-    "\ud800",
-    [1, "two", None],
-    1e308,
-    2**63,
-]
-"""Values that belong nowhere."""
 TOKENIZER: dict[str, Any] = {
     "version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
     "normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}, {"type": "Precompiled",
@@ -53,20 +33,6 @@ MODELS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def twist(chance: random.Random, value: Any) -> Any:
-    """Return plain values with one of them exchanged, taken away or put in deeper."""
-    if isinstance(value, dict | list) and value and chance.random() < 0.8:
-        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
-        key = chance.choice(keys)
-        copy: Any = dict(value) if isinstance(value, dict) else list(value)
-        if chance.random() < 0.15:
-            del copy[key]
-        else:
-            copy[key] = twist(chance, copy[key])
-        return copy
-    return chance.choice([*ODD, [value] * 3, {"a": value}])
-
-
 def flip(chance: random.Random, path: Path) -> None:
     """Change, cut or lengthen a file as bytes."""
     data = bytearray(path.read_bytes())
@@ -82,7 +48,7 @@ def twist_header(chance: random.Random, path: Path) -> None:
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     for _ in range(chance.choice((1, 1, 3))):
-        header = twist(chance, header)
+        header = twisted(chance, header)
     text = json.dumps(header).encode("utf-8", "surrogatepass")
     path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
 
@@ -103,12 +69,9 @@ def patches(chance: random.Random) -> bytes:
 def attempt(seed: int) -> str | None:
     """Harm a checkpoint, run a layer of it, and return what fell."""
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="attempt-") as name:
-        here = Path(name)
+    with attempted() as here:
         model = here / "outputs" / "model"
-        model.mkdir(parents=True)
-        (here / "foreign").mkdir()
-        (here / "foreign" / "file").write_text("mine")
+        model.mkdir()
         write_bert(model)
         (model / "tokenizer.json").write_text(json.dumps(TOKENIZER))
         write_tiny_model(model / "tiny.bin")
@@ -120,13 +83,13 @@ def attempt(seed: int) -> str | None:
         elif kind == 2:
             flip(chance, model / chance.choice(["config.json", "tokenizer.json"]))
         elif kind == 3:
-            config = twist(chance, json.loads((model / "config.json").read_text()))
+            config = twisted(chance, json.loads((model / "config.json").read_text()))
             (model / "config.json").write_text(json.dumps(config))
         elif kind == 4:
             tokenizer = TOKENIZER | {"model": chance.choice([TOKENIZER["model"], *MODELS])}
             tokenizer |= {"normalizer": None} if chance.random() < 0.5 else {}
             for _ in range(chance.choice((1, 2))):
-                tokenizer = twist(chance, tokenizer)
+                tokenizer = twisted(chance, tokenizer)
             (model / "tokenizer.json").write_text(json.dumps(tokenizer))
             words[2] = f"model.text='{chance.choice(['a b', 'hello a', 'ab' * 50, 'é 🙂 a'])}'"
         elif kind == 5:
@@ -138,5 +101,5 @@ def attempt(seed: int) -> str | None:
             if chance.random() < 0.5:
                 words = ["explain", "answer.weights=outputs/model/patches.npy"]
         words += [] if words[0] == "explain" else ["report=none", "variant=[matrix]"]
-        fell = outputs.tried(here, words)
+        fell = tried(here, words)
         return fell and f"{kind}, {' '.join(words)}: {fell}"

@@ -11,19 +11,14 @@ import os
 import random
 import resource
 import shutil
-import signal
 import tempfile
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attn_exp.diagnosis import grading  # noqa: F401 - what is loaded before a fork is loaded once
-from attn_exp.runs.classroom import grades, sheets  # noqa: F401
-from tools.fuzz import outputs
+from tools.fuzz._processes import SECONDS, done_once, kept_folder, run
 
-SECONDS = 10
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 NAMES = [
     "=1+1", "@SUM(A1)", "=cmd|' /C calc'!A0", "-", "+1", "Ada", "ada", "ADA", "../../up", "aux", "con", "nul.csv",
@@ -53,41 +48,15 @@ Harm = Callable[[random.Random, Path], None]
 @cache
 def pattern() -> Path:
     """Make a class once, and return its folder."""
-    home = Path(tempfile.mkdtemp(prefix="class-"))
-    told = run(home, ["sheet", "embeddings=random", "seed=range(0,9)", "stages=[scores,weights]", "to=class"])
-    if told[0] != 0:
-        raise RuntimeError(told[1])
+    home = kept_folder("class-")
+    done_once(home, ["sheet", "embeddings=random", "seed=range(0,9)", "stages=[scores,weights]", "to=class"])
     return home
 
 
-def run(here: Path, words: list[str], disk: int | None = None) -> tuple[int | None, str]:
-    """Run a command in a fork, with files of at most so many bytes; return how it ended, and what it printed."""
-    ours, theirs = os.pipe()  # a file would have the limit too
-    child = os.fork()
-    if not child:
-        os.setsid()
-        signal.alarm(0)
-        if disk is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (disk, disk))
-        outputs.obey(here, Path(f"/dev/fd/{theirs}"), words)
-    os.close(theirs)
-    code = ended(child)
-    if code is None:
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    with open(ours, "rb") as file:
-        return code, file.read().decode("utf-8", "replace")
-
-
-def ended(child: int) -> int | None:
-    """Return how a process ends; None where it hangs."""
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        number, status = os.waitpid(child, os.WNOHANG)
-        if number:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.003)
-    return None
+def on_disk(here: Path, words: list[str], disk: int | None) -> tuple[int | None, str]:
+    """Run a command with files of at most so many bytes; return how it ended, and what it printed."""
+    limit = (resource.RLIM_INFINITY,) * 2 if disk is None else (disk, disk)
+    return run(here, words, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
 
 
 def attempt(seed: int) -> str | None:
@@ -127,7 +96,7 @@ def made(chance: random.Random, here: Path) -> str | None:
     words.append(f"to={to}")
     disk = chance.choice([None, None, 0, 100, 3000, 9000, 20_000])
     told = f"{' '.join(words)} (files of {disk} bytes)"
-    code, text = run(here, words, disk)
+    code, text = on_disk(here, words, disk)
     fell = judged(here, code, text)
     if fell is None:
         fell = whole(here / to, code, students)
@@ -268,7 +237,8 @@ def graded(chance: random.Random, here: Path) -> str | None:
     before = files(here / "class")
     odd = ["class", "class/answers/seed-0.csv", "gone", "class/key/seed-0.json"]
     usual = chance.random() < 0.9
-    code, text = run(here, ["grade", *(["class/answers", "class/key"] if usual else chance.sample(odd, 2))], disk)
+    words = ["grade", *(["class/answers", "class/key"] if usual else chance.sample(odd, 2))]
+    code, text = on_disk(here, words, disk)
     fell, now = judged(here, code, text), files(here / "class")
     made_now = {path.name for path in now if path.parent.name == "grades" and path not in before}
     wrong = {

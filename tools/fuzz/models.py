@@ -27,6 +27,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import compare
 from attn_exp.experiment.comparison import Comparison
+from tools.fuzz._folders import ODD
 
 CLOSE, LONGEST = 1e-5, 300
 transformers: Any = importlib.import_module("transformers")  # it has no types
@@ -93,26 +94,6 @@ STRANGE: dict[str, list[Any]] = {
     0.0],
     "dtype": ["float64", "foo", 5], "hidden_dropout_prob": [0.5, -1, 2, None], "output_attentions": [None],
 }  # fmt: skip
-WRONG: list[Any] = [
-    None,
-    0,
-    -1,
-    1.5,
-    True,
-    "",
-    "x",
-    [],
-    {},
-    {"a": 1},
-    10**30,
-    1e-320,
-    1e300,
-    [4, 0],
-    float("inf"),
-    2**31,
-]
-"""Values that may stand in the place of any."""
-
 TURNS: list[Any] = [
     {"rope_type": "linear", "factor": 4.0}, {"type": "linear", "factor": 2}, {"rope_type": "default"}, None,
     {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -247,11 +228,11 @@ def drawn(seed: int) -> Drawn:
         strange = STRANGE | family.good | family.bad
         for name in chance.sample(list(strange), chance.choice((1, 1, 1, 2, 3))):
             settings[name] = chance.choice(
-                [*strange[name], *family.bad.get(name, []), *(WRONG if chance.random() < 0.15 else [])]
+                [*strange[name], *family.bad.get(name, []), *(ODD if chance.random() < 0.15 else [])]
             )
         if chance.random() < 0.15:
             name = chance.choice([name for name in settings if name != "model_type"])
-            settings[name] = chance.choice(WRONG)
+            settings[name] = chance.choice(ODD)
     stream = np.random.default_rng(seed)
     given = (
         stream.normal(size=(3, 12, 12)).astype(np.float32)

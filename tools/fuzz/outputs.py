@@ -6,27 +6,17 @@ command on it.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-import time
-import traceback
-import webbrowser
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
 
-from attn_exp import cli
+from tools.fuzz._folders import attempted, files, tried, twist
+from tools.fuzz._processes import done_once, kept_folder
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS, SECRET, MOST_BYTES = 10, "hush-hush", 10**8
 SMALL = ["variant=[matrix]", "report=tables"]
 SWEEP = ["-m", *SMALL, "seed=0,1,2", "head=1,2", "sweep.name=s", "sweep.engine=serial", "sweep.chunk=2"]
 RUN = "20260101-000000-aaaaaa"
@@ -38,9 +28,6 @@ COMMANDS = [
 
 DEEP = "[" * 50_000 + "]" * 50_000
 TEXTS = [DEEP, "", "{}", "[]", "null", "\x00" * 999, '{"a":' * 9000]
-WRONG: list[Any] = [None, 0, -1, 1.5, True, "", "x", [], [[]], {}, {"a": 1}, 10**30, "\x1b[31m\ud800", "../../foreign",
-                    "/tmp/foreign", "${oc.env:SECRET}", "nan", [1, "two", None], float("nan"), "array"]  # fmt: skip
-
 OPENED = ("lock", "manifest.json", "run.json", "results.csv", ".index.json")
 
 Harm = Callable[[random.Random, Path], None]
@@ -49,23 +36,12 @@ Harm = Callable[[random.Random, Path], None]
 @cache
 def pattern() -> Path:
     """Make a run and a sweep once, and return the folder that holds them."""
-    folder = Path(tempfile.mkdtemp(prefix="outputs-"))
+    folder = kept_folder("outputs-")
     for words in (SMALL, SWEEP):
-        subprocess.run([sys.executable, "-m", "attn_exp", *words], cwd=folder, env=environment(), check=True,
-                       capture_output=True)  # fmt: skip
+        done_once(folder, words)
     (run,) = (folder / "outputs" / "runs").iterdir()
     run.rename(run.with_name(RUN))
     return folder
-
-
-def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT)}
-
-
-def files(outputs: Path) -> list[Path]:
-    """Return the files in the folder that can be read whole, in a set order."""
-    found = (path for path in outputs.rglob("*") if path.is_file() and not path.is_symlink())
-    return sorted(path for path in found if path.stat().st_size < MOST_BYTES)
 
 
 def flip(chance: random.Random, outputs: Path) -> None:
@@ -125,27 +101,6 @@ def link(chance: random.Random, outputs: Path) -> None:
         path.symlink_to(foreign if chance.random() < 0.5 else foreign / "file")
 
 
-def twist(chance: random.Random, outputs: Path) -> None:
-    """Put a value of a wrong kind into a description."""
-    path = chance.choice([path for path in files(outputs) if path.suffix == ".json"] or files(outputs))
-    try:
-        about = json.loads(path.read_text())
-    except (ValueError, RecursionError):
-        return
-    place = about
-    while isinstance(place, dict | list) and place:
-        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-        key = chance.choice(keys)
-        if not isinstance(place[key], dict | list) or not place[key] or chance.random() < 0.4:
-            place[key] = chance.choice(WRONG)
-            break
-        place = place[key]
-    if isinstance(about, dict) and chance.random() < 0.5:
-        about.pop("seal", None)
-        about.pop("files", None)
-    path.write_text(json.dumps(about))
-
-
 def drop(chance: random.Random, outputs: Path) -> None:
     """Take a key out of a description."""
     path = chance.choice([path for path in files(outputs) if path.suffix == ".json"] or files(outputs))
@@ -170,11 +125,7 @@ HARMS: list[Harm] = [flip, cut, swap, fill, special, link, link, twist, twist, t
 def attempt(seed: int) -> str | None:
     """Harm a copy of an output folder, try a command on it, and return what fell."""
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="attempt-") as name:
-        here = Path(name)
-        shutil.copytree(pattern() / "outputs", here / "outputs", symlinks=True)
-        (here / "foreign").mkdir()
-        (here / "foreign" / "file").write_text("mine")
+    with attempted(pattern() / "outputs") as here:
         harms = [chance.choice(HARMS) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
         for harm in harms:
             if files(here / "outputs"):
@@ -182,67 +133,3 @@ def attempt(seed: int) -> str | None:
         words = chance.choice(COMMANDS)
         fell = tried(here, words)
         return fell and f"{'+'.join(harm.__name__ for harm in harms)}, {' '.join(words)}: {fell}"
-
-
-def tried(here: Path, words: list[str]) -> str | None:
-    """Try a command in a process of its own, and return what is wrong with what it did."""
-    code, text = obeyed(here, words)
-    if code is None:
-        return f"hung for {SECONDS} s"
-    outputs = here / "outputs"
-    foreign = sorted(path.name for path in (here / "foreign").iterdir())
-    wrong = {
-        f"exit code {code}: {(text.strip() or '-').splitlines()[-1]}": "Traceback" in text or code not in (0, 1, 2),
-        "a control character was printed": any(ord(letter) < 32 and letter not in "\n\t" for letter in text),
-        "the environment was read": any(SECRET.encode() in place for place in (text.encode(), *contents(outputs))),
-        "something was written beside the output folder": sorted(os.listdir(here)) != ["foreign", "outputs", "printed"],
-        "a foreign byte was written": foreign != ["file"] or (here / "foreign" / "file").read_text() != "mine",
-    }
-    return next((message for message, is_so in wrong.items() if is_so), None)
-
-
-def obeyed(here: Path, words: list[str]) -> tuple[int | None, str]:
-    """Obey a command in a fork of this process; return its exit code, None where it hangs, and what it printed."""
-    printed = here / "printed"
-    child = os.fork()
-    if not child:
-        obey(here, printed, words)
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status), printed.read_text("utf-8", "replace")
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None, ""
-
-
-def obey(here: Path, printed: Path, words: list[str]) -> NoReturn:
-    """Obey a command as the process of a user would, and end."""
-    code = 1
-    try:
-        os.chdir(here)
-        output = os.open(printed, os.O_WRONLY | os.O_CREAT)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        sys.stdout, sys.stderr = (io.TextIOWrapper(os.fdopen(number, "wb"), "utf-8") for number in (1, 2))
-        sys.argv = ["attn-exp", *words]
-        os.environ["SECRET"] = SECRET
-        webbrowser.open = lambda *given, **more: False
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
-        except BaseException:
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
-
-
-def contents(folder: Path) -> list[bytes]:
-    """Return what the files of a folder hold that can be read whole."""
-    return [path.read_bytes() for path in files(folder)]

@@ -13,27 +13,16 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
-from attn_exp.config import compose  # noqa: F401 - what is loaded before a fork is loaded once
-from attn_exp.report import documents, index, versus  # noqa: F401
-from attn_exp.report.charts import matplotlib_figure  # noqa: F401
-from attn_exp.runs.classroom import grades  # noqa: F401
-from attn_exp.sweeps import collect, rerun, sweep  # noqa: F401
-from attn_exp.sweeps.engines import process  # noqa: F401
-from tools.fuzz import outputs
-from tools.fuzz.outputs import environment
+from tools.fuzz._processes import SECONDS, Command, done_once, kept_folder
 
-SECONDS = 10
 RUNS = ("20260101-000000-aaaaaa", "20260101-000001-bbbbbb")
 STUDENTS = 20
 SMALL = ["variant=[matrix]", "report=tables"]
@@ -67,16 +56,11 @@ WORKS_ON = {"results.npz", "comparison.csv", "run.json", "timings.csv"}
 @cache
 def pattern() -> Path:
     """Make two runs, two sweeps and a class once, and return the folder that holds them."""
-    home = Path(tempfile.mkdtemp(prefix="signals-"))
+    home = kept_folder("signals-")
     sweeps = [["-m", *SWEEP, "sweep.name=first"], ["-m", *SWEEP, "scale=false", "sweep.name=second"]]
-    for line in (
-        SMALL,
-        [*SMALL, "head=2"],
-        *sweeps,
-        ["sheet", f"seed=range(0,{STUDENTS})", "embeddings=random", "to=class"],
-    ):
-        subprocess.run([sys.executable, "-m", "attn_exp", *line], cwd=home, env=environment(), check=True,
-                       capture_output=True)  # fmt: skip
+    sheets = ["sheet", f"seed=range(0,{STUDENTS})", "embeddings=random", "to=class"]
+    for words in (SMALL, [*SMALL, "head=2"], *sweeps, sheets):
+        done_once(home, words)
     runs = sorted((home / "outputs/runs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
     for run, name in zip(runs, RUNS, strict=True):
         run.rename(run.with_name(name))
@@ -87,52 +71,16 @@ def pattern() -> Path:
     return home
 
 
-def begin(here: Path, words: Sequence[str], fresh: bool) -> int:
-    """Start a command in a session of its own, in a new process or a fork of this one, and return its process."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    child = os.fork()
-    if child:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        return child
-    os.setsid()
-    signal.alarm(0)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    if fresh:
-        run_anew(here, words)
-    return outputs.obey(here, here / "printed", list(words))
-
-
-def run_anew(here: Path, words: Sequence[str]) -> NoReturn:
-    """Become a process that has nothing loaded."""
-    os.chdir(here)
-    output = os.open("printed", os.O_WRONLY | os.O_CREAT)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.execve(sys.executable, [sys.executable, "-m", "attn_exp", *words], environment())
-
-
-def ended(child: int, seconds: float) -> int | None:
-    """Return how a process ends within some seconds; None where it does not."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        number, status = os.waitpid(child, os.WNOHANG)
-        if number:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.002)
-    return None
-
-
 @cache
 def duration(command: str, fresh: bool) -> float:
     """Return how long a command takes that nobody ends."""
     with copied() as here:
         start = time.monotonic()
-        child = begin(here, COMMANDS[command], fresh)
-        code = ended(child, 60)
+        line = Command(here, COMMANDS[command], fresh=fresh)
+        code = line.wait(60)
+        line.end()
         if code != 0:
-            raise RuntimeError(f"{command} ends with {code}: {(here / 'printed').read_text()[-300:]}")
+            raise RuntimeError(f"{command} ends with {code}: {line.text()[-300:]}")
         return time.monotonic() - start
 
 
@@ -150,20 +98,6 @@ class copied:  # noqa: N801 - read as a verb
         shutil.rmtree(self.home, ignore_errors=True)
 
 
-def living(session: int) -> list[int]:
-    """Return the processes of a session that run."""
-    found = []
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            try:
-                fields = (path / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == session and fields[0] not in "ZX":
-                found.append(int(path.name))
-    return found
-
-
 def attempt(seed: int) -> str | None:
     """End a command at a random moment, and return what fell."""
     chance = random.Random(seed)
@@ -173,26 +107,22 @@ def attempt(seed: int) -> str | None:
     seconds = duration(command, fresh)
     with copied() as here:
         before = known(here)
-        child = begin(here, COMMANDS[command], fresh)
+        line = Command(here, COMMANDS[command], fresh=fresh)
         time.sleep(moment * seconds)
-        os.kill(child, sign)
-        code = ended(child, SECONDS)
+        os.kill(line.child, sign)
+        code = line.wait(SECONDS)
+        left = line.left_behind() if code is not None else []
+        line.end()
         if code is None:
-            for number in living(child):
-                os.kill(number, signal.SIGKILL)
             return f"{told}: hung for {SECONDS} s"
-        fell = wrong(here, fresh, sign, code, child, before)
+        fell = f"{len(left)} processes live on" if left else wrong(here, fresh, sign, code, line.text(), before)
         if (fell is None and sign == signal.SIGKILL) or chance.random() < 0.2:
             fell = fell or again(here, command, before)
         return fell and f"{told}: {fell}"
 
 
-def wrong(here: Path, fresh: bool, sign: signal.Signals, code: int, child: int, before: dict[str, str]) -> str | None:
+def wrong(here: Path, fresh: bool, sign: signal.Signals, code: int, text: str, before: dict[str, str]) -> str | None:
     """Return what is wrong with what a command left that a signal has ended."""
-    text = (here / "printed").read_text("utf-8", "replace") if (here / "printed").exists() else ""
-    end = time.monotonic() + 2
-    while living(child) and time.monotonic() < end:
-        time.sleep(0.01)
     if fresh and code == 1 and "KeyboardInterrupt" in text and "attn_exp" not in text:
         return None  # before Python had begun with the program
     if "Traceback" in text and "attn_exp" in text:
@@ -200,10 +130,6 @@ def wrong(here: Path, fresh: bool, sign: signal.Signals, code: int, child: int, 
         return f"traceback: {next((line for line in reversed(lines) if 'Error' in line or 'Interrupt' in line), '?')}"
     if code not in (0, 128 + sign, -sign):
         return f"exit code {code}: {text[-200:]}"
-    if left := living(child):
-        for number in left:
-            os.kill(number, signal.SIGKILL)
-        return f"{len(left)} processes live on"
     if sign != signal.SIGKILL and (drafts := hidden(here)):
         return f"left: {drafts[0]}"
     return next(halves(here, sign == signal.SIGKILL), None) or changed(before, here)
@@ -213,10 +139,11 @@ def again(here: Path, command: str, before: dict[str, str]) -> str | None:
     """Run the command once more to its end, and return what is wrong then."""
     made = {"sheet": "deep/new", "one sheet": "alone", "new": "mine/experiment/notebook.yaml"}
     whole = command in made and (here / made[command]).exists()
-    child = begin(here, COMMANDS[command], fresh=False)
-    code = ended(child, 60)
+    line = Command(here, COMMANDS[command])
+    code = line.wait(60)
+    line.end()
     if code != (2 if whole else 0):
-        return f"once more, it ends with {code}: {(here / 'printed').read_text()[-200:]}"
+        return f"once more, it ends with {code}: {line.text()[-200:]}"
     if drafts := [] if whole else hidden(here):
         return f"left for ever: {drafts[0]}"
     return next(halves(here), None) or changed(before, here)

@@ -12,12 +12,11 @@ import resource
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from attn_exp import patience
-from tools.fuzz.outputs import obey
+from tools.fuzz._processes import Command
 
 SECONDS, DEAF = 10.0, 6.0
 """Seconds without a word, and from Ctrl-C to the end; twice what is promised, as other work may share the machine."""
@@ -121,26 +120,17 @@ def attempt(seed: int) -> str | None:
 
 
 def tried(here: Path, words: list[str], limit: int) -> str | None:
-    """Try a command in a fork of this process, and return what is wrong with how it ended."""
-    printed, child = here / "printed", os.fork()
-    if not child:
-        sys.set_int_max_str_digits(4300)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(0)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        obey(here, printed, words)
-    code, told = waited(child, SECONDS), ""
+    """Try a command with so much memory, and return what is wrong with how it ended."""
+    command = Command(here, words, before=lambda: narrow(limit))
+    code, told = command.wait(SECONDS), ""
     if code is None:
-        told = printed.read_text("utf-8", "replace") if printed.exists() else ""
-        os.kill(child, signal.SIGINT)
-        code = waited(child, DEAF)
+        told = command.text()
+        os.kill(command.child, signal.SIGINT)
+        code = command.wait(DEAF)
+    command.end()
     if code is None:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
         return f"deaf to Ctrl-C for {DEAF:.0f} s: {last(told)}"
-    text = printed.read_text("utf-8", "replace")
+    text = command.text()
     errors = [line for line in text.splitlines() if line.startswith("attn_exp: error: ")]
     wrong = {
         f"a traceback: {last(text)}": "Traceback" in text,
@@ -148,19 +138,16 @@ def tried(here: Path, words: list[str], limit: int) -> str | None:
         f"{SECONDS:.0f} s without a word": code == 130 and not told.strip(),
         "ended by Ctrl-C without a line": code == 130 and "interrupted" not in text and patience.STOPPED not in text,
         f"{len(errors)} errors: {last(text)}": code == 2 and len(errors) != 1,
+        "nothing was said": code == 1 and not text.strip(),
     }
     return next((message for message, is_so in wrong.items() if is_so), None)
 
 
-def waited(child: int, seconds: float) -> int | None:
-    """Return the exit code of a child, or None where it does not end in time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    return None
+def narrow(limit: int) -> None:
+    """Let this process have so much memory, and numbers as long as in a new one."""
+    sys.set_int_max_str_digits(4300)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def last(text: str) -> str:

@@ -11,9 +11,6 @@ import io
 import json
 import random
 import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -23,7 +20,8 @@ import numpy as np
 
 from attn_exp.runs import trust
 from attn_exp.sweeps.parts import digest_of
-from tools.fuzz import outputs
+from tools.fuzz._folders import attempted, tried, twist
+from tools.fuzz._processes import LOAD, done_once, kept_folder
 
 PLAIN = ["report=none", "output_dir=outputs"]
 CHECKS = "check=[conventions,invariants,geometry,heads,mask,measures,precision]"
@@ -39,33 +37,19 @@ RUNS = {
 }  # fmt: skip
 SWEEP = ["-m", "variant=[matrix]", "seed=0,1,2", "head=1,2", "report=none", "sweep.name=s", "sweep.engine=serial",
          "sweep.chunk=2"]  # fmt: skip
-LOAD = (
-    "import sys, attn_exp\n"
-    "try:\n"
-    "    found = attn_exp.load(sys.argv[1])\n"
-    "except attn_exp.UserError as error:\n"
-    "    sys.exit(2)\n"
-    "print(repr(found), len(found.table))"
-)
-
 Harm = Callable[[random.Random, Path], None]
 
 
 @cache
 def pattern() -> Path:
     """Make a run of each kind and a sweep once, and return the folder that holds them."""
-    folder = Path(tempfile.mkdtemp(prefix="tampered-"))
+    folder = kept_folder("tampered-")
     for name, words in RUNS.items():
-        made(folder, [*words, *PLAIN])
+        done_once(folder, [*words, *PLAIN])
         (new,) = (path for path in (folder / "outputs" / "runs").iterdir() if path.name not in RUNS)
         new.rename(new.with_name(name))
-    made(folder, SWEEP)
+    done_once(folder, SWEEP)
     return folder
-
-
-def made(folder: Path, words: list[str]) -> None:
-    command = [sys.executable, "-m", "attn_exp", *words]
-    subprocess.run(command, cwd=folder, env=outputs.environment(), check=True, capture_output=True)
 
 
 # What becomes of one array, or of one table
@@ -133,11 +117,6 @@ def twist_table(chance: random.Random, run: Path) -> None:
     path.write_text(text.getvalue(), "utf-8")
 
 
-def twist_description(chance: random.Random, run: Path) -> None:
-    """Put another value into run.json or the verdicts."""
-    outputs.twist(chance, run)
-
-
 def swap_file(chance: random.Random, run: Path) -> None:
     """Put a file of another run in the place of the run's own."""
     other = run.with_name(chance.choice(list(RUNS)))
@@ -146,7 +125,7 @@ def swap_file(chance: random.Random, run: Path) -> None:
     shutil.copyfile(other / name, run / name) if other != run else None
 
 
-HARMS: list[Harm] = [twist_array, twist_array, twist_array, twist_table, twist_table, twist_description, swap_file]
+HARMS: list[Harm] = [twist_array, twist_array, twist_array, twist_table, twist_table, twist, swap_file]
 
 
 def unseal(chance: random.Random, run: Path) -> None:
@@ -187,17 +166,13 @@ def twist_part(chance: random.Random, sweep: Path) -> None:
 def attempt(seed: int) -> str | None:
     """Tamper with a run or a sweep, try a command that reads it, and return what fell."""
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="attempt-") as name:
-        here = Path(name)
-        shutil.copytree(pattern() / "outputs", here / "outputs", symlinks=True)
-        (here / "foreign").mkdir()
-        (here / "foreign" / "file").write_text("mine")
+    with attempted(pattern() / "outputs") as here:
         run, place = chance.choice(list(RUNS)), "outputs/sweeps/s"
         if chance.random() < 0.2:
             for _ in range(chance.choice((1, 1, 2))):
                 twist_part(chance, here / place)
             words = chance.choice([["report", place], ["collect", place], ["status", place], ["compare", place, place],
-                                   ["rerun", place, "3"], ["load", place], SWEEP])  # fmt: skip
+                                   ["rerun", place, "3"], [LOAD, place], SWEEP])  # fmt: skip
             done = "twist_part"
         else:
             place = f"outputs/runs/{run}"
@@ -206,19 +181,8 @@ def attempt(seed: int) -> str | None:
                 harm(chance, here / place)
             unseal(chance, here / place)
             words = chance.choice([["report", place], ["report", place, "report.depth=reading"], ["rerun", place],
-                                   ["runs"], ["compare", place, "outputs/runs/plain"], ["open", place], ["load", place],
+                                   ["runs"], ["compare", place, "outputs/runs/plain"], ["open", place], [LOAD, place],
                                    ["index"], ["report", place, "figures.format=svg"]])  # fmt: skip
             done = f"{run}, {'+'.join(harm.__name__ for harm in harms)}"
-        fell = loaded(here, place) if words[0] == "load" else outputs.tried(here, words)
+        fell = tried(here, words)
         return fell and f"{done}, {' '.join(words)}: {fell}"
-
-
-def loaded(here: Path, place: str) -> str | None:
-    """Load what lies there from Python, in a process of its own, and return what fell."""
-    command = [sys.executable, "-c", LOAD, place]
-    try:
-        done = subprocess.run(command, cwd=here, env=outputs.environment(), capture_output=True, text=True, timeout=30,
-                              check=False)  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return "hung"
-    return None if done.returncode in (0, 2) and not done.stderr else f"{done.returncode}: {done.stderr.strip()[-300:]}"
