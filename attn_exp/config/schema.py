@@ -228,6 +228,7 @@ class Config:
         Says("kept: full matrices, blocks (a summary and a coarse map), or auto: what a form has"),
     ] = "auto"
     variant: Annotated[Mapping[str, Variant], Says("the rows to compare")]
+    against: Annotated[str, Says("row that all others are compared with", "the first")] | None = None
     report: Annotated[Report, Says("`full`, `tables`, `none`")] = Report()
     figures: Figures = Figures()
     sweep: Sweep = Sweep()

@@ -10,8 +10,8 @@ from time import perf_counter
 
 from attn_exp import forms
 from attn_exp.config.schema import Config
-from attn_exp.errors import OwnCodeError, UserError
-from attn_exp.experiment import checks, forecast, memory
+from attn_exp.errors import OwnCodeError, UserError, shown
+from attn_exp.experiment import checks, forecast, ladder, memory
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.executing import embedded_once, keep
 from attn_exp.experiment.measuring import distance, make_rows
@@ -39,14 +39,17 @@ def compare(config: Config, bind: Bind | None = None) -> Comparison:
 
 
 def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
-    """Add the distance of every two variants, what the checks of these names find, and what is wrong with functions of
-    the user's own."""
+    """Add the distance of every two variants, what makes them differ, what the checks of these names find, and what is
+    wrong with functions of the user's own."""
     config, variants = comparison.config, comparison.variants
+    taken_apart = ladder.ladders(comparison)
     return replace(
         comparison,
         distances=tuple(every_distance(variants, comparison.traces)),
         checks=checks.find(wanted, config, comparison.problem, variants),
         verdicts={variant.name: variant.own.judge(variant.heads) for variant in variants if variant.own is not None},
+        steps=taken_apart.steps,
+        rungs=taken_apart.rungs,
     )
 
 
@@ -105,6 +108,7 @@ def prepared(
             f"write variant.{stranger.name}.form={stranger.form} yourself to run it"
         )
     check_any(variants)
+    check_against(config, variants)
     return config, problem, variants
 
 
@@ -112,6 +116,22 @@ def check_any(variants: Sequence[Settled]) -> None:
     """Refuse a run of which no variant can be computed."""
     if all(variant.refused for variant in variants):
         raise UserError("; ".join(f"{variant.name}: {variant.refused}" for variant in variants))
+
+
+def check_against(config: Config, variants: Sequence[Settled]) -> None:
+    """Refuse a row to compare with that is not there, or that its form cannot compute.
+
+    Raises:
+        UserError: the rows that there are, or why it cannot be computed.
+    """
+    if config.against is None:
+        return
+    if config.against not in config.variant:
+        rows = ", ".join(config.variant)
+        raise UserError(f"against={shown(config.against)}: there is no such row; choose one of {rows}")
+    refused = next(variant.refused for variant in variants if variant.name == config.against)
+    if refused:
+        raise UserError(f"against={config.against} cannot be computed, so nothing can be compared with it: {refused}")
 
 
 def compute_all(

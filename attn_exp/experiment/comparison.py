@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attn_exp.config.schema import Config
-from attn_exp.experiment.row import Agreement, Distance, Row
+from attn_exp.experiment.row import Agreement, Distance, Row, Step
 from attn_exp.experiment.timing import Timing
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Comparison:
     """All that one run found: plain data that renderers read and never compute.
 
+    `steps`: what makes each row differ from the one that all are compared with, one setting at a time; `rungs`: weights
+    and output after a step that leads to no row, by variant and step, where they are small.
     `verdicts`: what a check says of each function of the user's own, by variant.
     `seconds`: what each variant took while it was compared; empty where a run was read from disk.
     """
@@ -36,6 +38,8 @@ class Comparison:
     checks: tuple[Finding, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+    rungs: Mapping[tuple[str, int], Trace] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

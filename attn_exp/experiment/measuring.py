@@ -1,4 +1,4 @@
-"""The rows of variants: how right each is, how far from the first, and what its weights look like.
+"""The rows of variants: how right each is, how far from one of them, and what its weights look like.
 
 Each number is said once, for many problems at a time: those of all seeds of a sweep stand on the first axis of every
 stage and answer, and a run is a stack of one. Means and sums run over the numbers of a problem in the order of its
@@ -22,7 +22,7 @@ from attn_exp.experiment.metrics.first_row import cosines
 from attn_exp.experiment.metrics.spread import largest_weight, rows_that_share, share_out, shares_by_rule
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.experiment.sameness import letters, nearness, partings, words
-from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.forms.trace import Trace, as_they_lie, entropy
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import oracle
@@ -42,7 +42,8 @@ def make_rows(
     """Return the rows of a run, which is a stack of one problem; nothing is measured where a form refuses."""
     chosen = [variant for variant in variants if not variant.refused]
     stacks = {variant.name: traces[variant.name].as_stack() for variant in chosen}
-    columns = measure(chosen, stacks, {name: answer.as_stack() for name, answer in expected.items()})
+    answers = {name: answer.as_stack() for name, answer in expected.items()}
+    columns = measure(chosen, stacks, answers, baseline(config, chosen).name)
     numbers = {
         name: {column: values[0] for column, values in of_variant.items()} for name, of_variant in columns.items()
     }
@@ -80,15 +81,18 @@ def describe(
 
 
 def measure(
-    variants: Sequence[Settled], traces: Mapping[str, Trace], expected: Mapping[str, oracle.Answer]
+    variants: Sequence[Settled], traces: Mapping[str, Trace], expected: Mapping[str, oracle.Answer], against: str
 ) -> dict[str, Columns]:
-    """Return the measured columns of each variant by its name, a value for each problem of the stacks `[n ...]`."""
-    first, kinds = variants[0], {variant.name: variant.computed_in for variant in variants}
+    """Return the measured columns of each variant by its name, a value for each problem of the stacks `[n ...]`.
+
+    `against` is the variant that all are compared with.
+    """
+    kinds = {variant.name: variant.computed_in for variant in variants}
     classes = letters({variant.name: traces[variant.name] for variant in variants}, kinds)
     columns = {}
     for variant in variants:
         trace = traces[variant.name]
-        apart = distance(traces[first.name], trace, forms.coarser(kinds[variant.name], kinds[first.name]))
+        apart = distance(traces[against], trace, forms.coarser(kinds[variant.name], kinds[against]))
         columns[variant.name] = {
             "same_as": classes[variant.name],
             **error(answer(trace), expected.get(variant.name), kinds[variant.name]),

@@ -2,6 +2,7 @@
 
 # Annotations are read when the class is made, not kept as text: each would be compiled once more to be read.
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -184,6 +185,36 @@ class Distance:
     cosine: float
     sameness: str = ""
     differs_at: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the ladder from the row `against` to another, which changes one setting of the rung before.
+
+    `setting` changes from `before` to `after`; several, joined by ` + `, where no variant stands between, as `note`
+    says. `change` is that in words. `moved` is the largest absolute difference of its answer from the rung before, and
+    `total` from the row `against`: largest differences of several steps do not add up to that of all. Both are NaN
+    where shapes differ. `sameness` says whether it moved the answer beyond rounding.
+
+    `least` and `most` are the range of `moved` over the `orders` in which settings might be changed, and NaN where no
+    other order was tried. `row` is the row that this rung is, if it is one.
+    """
+
+    variant: str
+    against: str
+    step: int
+    setting: str
+    before: str
+    after: str
+    change: str
+    moved: float
+    total: float
+    sameness: str
+    least: float = math.nan
+    most: float = math.nan
+    orders: str = ""
+    row: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)

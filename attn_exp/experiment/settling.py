@@ -48,8 +48,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
     check_range(rules, problem, settings["convention"])
     marks = positions(settings["position"])
     check_positions(marks, size, problem)
-    joins = {"mask": f" {settings['mask_join']} ", "score": " + ", "position": " + "}
-    words = {group: say_choices(group, settings[group], join) for group, join in joins.items()}
+    words = {group: say_choices(group, settings[group], settings["mask_join"]) for group in JOINS}
     settled = Settled(
         name=name,
         form=variant.form,
@@ -183,10 +182,14 @@ def check_positions(marks: tuple[Position, ...], size: int, problem: Problem) ->
             raise UserError(misfit)
 
 
-def say_choices(group: str, choices: Mapping[str, Any], join: str) -> str:
+JOINS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
+"""What stands between the choices of a group."""
+
+
+def say_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:
     """Return what a table calls a group's choices: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
     calls = []
     for name, settings in choices.items():
         given = ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
         calls.append(f"{name}({given})" if given else name)
-    return join.join(calls) or "none"
+    return JOINS[group].format(mask_join=mask_join).join(calls) or "none"

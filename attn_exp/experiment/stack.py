@@ -19,7 +19,7 @@ from attn_exp.experiment.executing import joined, keep, placed
 from attn_exp.experiment.measuring import describe, measure
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.settling import check_range
-from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.forms.trace import ApartError, Trace, pile, pile_traces
 from attn_exp.problem.problem import Problem
 from attn_exp.problem.stack import extreme, one, stacked
@@ -78,7 +78,7 @@ def stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Se
     chosen = [variant for variant in variants if not variant.refused]
     traces = {variant.name: traced(variant, problem, config, len(seeds)) for variant in chosen}
     expected = answers({variant.name: variant.question for variant in chosen}, problem, len(seeds))
-    numbers = measure(chosen, traces, expected)
+    numbers = measure(chosen, traces, expected, baseline(config, chosen).name)
     return [
         Rows(len(seeds), describe(variant, config, first, trace), numbers.get(variant.name, {}))
         for variant, trace in ((variant, traces.get(variant.name, Trace())) for variant in variants)

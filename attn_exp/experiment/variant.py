@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from attn_exp import forms
+from attn_exp.config.schema import Config
 from attn_exp.problem.heads import Heads
 from attn_exp.reference.oracle import Question
 from attn_exp.rules.positions.position import Position
@@ -137,6 +138,15 @@ class Settled:
         if self.ends_early and form.context_alone:
             return f"form={self.form} computes the context alone, and this problem has no values"
         return None if forms.is_own(self.form) else forms.refuses(self.form, self.rules)
+
+
+def baseline(config: Config, variants: Sequence[Settled]) -> Settled:
+    """Return the variant that all others are compared with: the one that `against` names, else the first.
+
+    One that could not be computed gives way to the first that could.
+    """
+    can = [variant for variant in variants if not variant.refused]
+    return next((variant for variant in can if variant.name == config.against), can[0])
 
 
 Bind = Callable[[Settled, Mapping[str, Any], int], OwnForm]

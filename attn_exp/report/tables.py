@@ -11,7 +11,7 @@ import pandas as pd
 
 from attn_exp.errors import UserError, chosen, given, shown
 from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.experiment.row import Agreement, Distance, Row
+from attn_exp.experiment.row import Agreement, Distance, Row, Step
 from attn_exp.experiment.timing import Timing
 from attn_exp.report.walk import names
 
@@ -24,6 +24,11 @@ def comparison(run: Comparison) -> pd.DataFrame:
 def distances(run: Comparison) -> pd.DataFrame:
     """Return a row per pair of variants."""
     return frame(Distance, run.distances)
+
+
+def steps(found: Sequence[Step]) -> pd.DataFrame:
+    """Return a row per step of a ladder: which setting it changes, and how far that moves the answer."""
+    return frame(Step, found)
 
 
 def published(run: Comparison) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import chosen, folder
+from attn_exp.experiment import ladder
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.timing import Timing
 from attn_exp.report import terminal
@@ -65,6 +66,23 @@ class Result:
         from attn_exp.report import tables  # noqa: PLC0415
 
         return tables.published(self.comparison)
+
+    def steps(self, variant: str = "") -> pd.DataFrame:
+        """What makes a row differ from the one that all are compared with, one setting at a time; of all rows, without
+        a name.
+
+        `moved` is how far a step moves the answer from the one before, `least` and `most` the range of that over the
+        `orders` of the settings. Steps of a run that an earlier version wrote are computed now.
+
+        Raises:
+            UserError: there is no such variant.
+        """
+        from attn_exp.report import tables  # noqa: PLC0415
+
+        run = self.comparison
+        found = run.steps or ladder.ladders(run).steps
+        wanted = chosen(variant, run.traces, "variant") if variant else ""
+        return tables.steps([step for step in found if wanted in ("", step.variant)])
 
     def stage(self, variant: str, name: str, head: int = 1) -> pd.DataFrame:
         """Return a stage of a variant, `q`, `logits`, `weights`, `output` and so on, with tokens as labels.

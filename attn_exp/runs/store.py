@@ -22,7 +22,7 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, reason
 from attn_exp.experiment import checks
 from attn_exp.experiment.comparison import Comparison, Run
-from attn_exp.experiment.row import Agreement, Distance, Row
+from attn_exp.experiment.row import Agreement, Distance, Row, Step
 from attn_exp.experiment.settling import settle
 from attn_exp.experiment.timing import Timing
 from attn_exp.experiment.variant import Settled
@@ -50,10 +50,14 @@ DESCRIPTION = {
     "code?": [recorded_code.FUNCTION],
     "inputs?": [input_files.RECORD],
     "with?": [recorded_code.FILE_OF_MEMBERS],
-    "files?": dict.fromkeys(("comparison.csv?", "distances.csv?", "timings.csv?", "results.npz?"), trust.SEALED_FILE),
+    "files?": dict.fromkeys(
+        ("comparison.csv?", "distances.csv?", "timings.csv?", "steps.csv?", "results.npz?"), trust.SEALED_FILE
+    ),
     "seal?": str,
 }
 """What `run.json` holds, as far as something reads it."""
+
+STEPS = "steps.csv"
 
 USER_ERRORS = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR, errno.EEXIST,
@@ -131,6 +135,8 @@ def load(folder: Path) -> Run:
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
     """Put a comparison together from the tables and arrays of a run."""
     problem, rows = stored_arrays.problem_from(stored), table(folder, "comparison.csv", Row)
+    steps = table(folder, STEPS, Step) if (folder / STEPS).is_file() else ()  # runs before there were steps have none
+    rungs = {(step.variant, step.step): stored_arrays.rung_from(stored, step) for step in steps}
     return Comparison(
         config=config,
         problem=problem,
@@ -145,6 +151,8 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
             for name in checks.wanted(config)
             if not registry.is_absent(checks.__name__, name)
         ),
+        steps=steps,
+        rungs={place: trace for place, trace in rungs.items() if any(trace.stages())},
     )
 
 
@@ -182,6 +190,8 @@ def write_data(run: Run, folder: Path) -> list[str]:
         "distances.csv": (Distance, comparison.distances),
         "timings.csv": (Timing, run.timings),
     }
+    if comparison.steps:
+        tables[STEPS] = (Step, comparison.steps)
     if comparison.config.published:
         tables["published.csv"] = (Agreement, comparison.published)
     tables |= {f"{finding.name}.csv": (finding.check.record, finding.records) for finding in comparison.checks}

@@ -18,6 +18,7 @@ from attn_exp.config.large_arrays import MARK, as_numbers, name_of, stored
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import first_line
 from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Step
 from attn_exp.forms.trace import Summary, Trace
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.problem.problem import Problem
@@ -129,14 +130,17 @@ def short_word(word: str, plain: Mapping[str, Any]) -> str:
 
 
 def named_arrays(comparison: Comparison) -> dict[str, Any]:
-    """Name every array of a run: those of the problem, its projections, its settings, and `<variant>/<stage>`."""
+    """Name every array of a run: those of the problem, its projections, its settings, `<variant>/<stage>`, rungs."""
     problem = comparison.problem
     named: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(problem)}
     named |= named.pop("projections")
+    named.pop("marks")  # rules, of which the settings tell
     for variant, trace in comparison.traces.items():
         named |= {f"{variant}/{stage}": array for stage, array in trace.stages()}
         if trace.summary is not None:
             named |= {f"{variant}/summary/{name}": array for name, array in vars(trace.summary).items()}
+    for (variant, step), trace in comparison.rungs.items():
+        named |= {rung_name(variant, step, stage): array for stage, array in trace.stages()}
     given: dict[str, Array] = {}
     plain_settings(comparison.config, given)
     named |= {stored(name): array for name, array in given.items()}
@@ -164,7 +168,7 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
     Raises:
         DamagedError: arrays that do not fit each other.
     """
-    names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections", "past"}
+    names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections", "past", "marks"}
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
     named = results["tokens"], results["key_tokens"]
     if any(texts.dtype.kind != "U" or texts.ndim != 1 for texts in named):
@@ -175,6 +179,17 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
     problem = Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=past, **stages)
     stored_shapes.check_problem(problem)
     return problem
+
+
+def rung_name(variant: str, step: int, stage: str) -> str:
+    """Return the name of a stage after a step of the ladder to a variant."""
+    return f"{variant}/step {step}/{stage}"
+
+
+def rung_from(results: Mapping[str, Array], step: Step) -> Trace:
+    """Put together what was kept of the rung after a step."""
+    weights, output = (results.get(rung_name(step.variant, step.step, name)) for name in ("weights", "output"))
+    return Trace(weights=weights, output=output)
 
 
 def trace_from(results: Mapping[str, Array], variant: str) -> Trace:

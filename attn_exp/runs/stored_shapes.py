@@ -107,6 +107,24 @@ def check_comparison(comparison: Comparison, timings: Sequence[Timing]) -> None:
         about = [record.variant for record in finding.records if hasattr(record, "variant")]
         check_known(f"{finding.name}.csv", about, names)
     check_known("own.json", comparison.verdicts, names)
+    check_steps(comparison, computed)
+
+
+def check_steps(comparison: Comparison, computed: Sequence[str]) -> None:
+    """Refuse steps that lead between other rows than were computed, or not one after another, and rungs of other shapes
+    than the problem has."""
+    file, queries, keys = "steps.csv", len(comparison.problem.tokens), comparison.problem.keys
+    about = [name for step in comparison.steps for name in (step.variant, step.against, step.row) if name]
+    check_known(file, about, computed)
+    for variant, steps in itertools.groupby(comparison.steps, lambda step: step.variant):
+        numbers = [step.step for step in steps]
+        if numbers != list(range(1, len(numbers) + 1)):
+            raise DamagedError(f"{file}: the steps to {variant} are not counted from 1 on")
+    for (variant, number), trace in comparison.rungs.items():
+        for name, array in trace.stages():
+            check_array(
+                array, f"{variant}/step {number}/{name}", *((None, queries, keys), (queries, None))[name == "output"]
+            )
 
 
 def check_names(file: str, found: Sequence[str], expected: Sequence[str]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+from attn_exp.errors import UserError
 from attn_exp.experiment import executing
 from attn_exp.experiment.compare import tabulate
 from attn_exp.experiment.comparison import Comparison
@@ -133,3 +135,29 @@ def test_a_variant_with_positions_of_its_own_is_projected_apart() -> None:
         alone = tabulate(config(*WORDS, f"variant=[{name}]", *[own] * (name == "matrix"))).traces[name]
         np.testing.assert_array_equal(beside[name].output, alone.output)
     assert not np.allclose(answer(beside["matrix"]), answer(beside["looped"]), atol=0.01)
+
+
+def test_against_says_which_row_all_are_compared_with() -> None:
+    usual, other = comparison(*RANDOM), comparison(*RANDOM, "against=multi_head")
+    assert other.rows[0].shift == usual.rows[3].shift > 0
+    assert other.rows[3].shift == 0
+    assert [row.same_as for row in other.rows] == [row.same_as for row in usual.rows]
+    assert {step.against for step in other.steps} == {"multi_head"}
+    assert {step.variant for step in other.steps} == {"looped", "matrix", "scaled"}
+    assert [row.sameness for row in other.rows] == ["different", "different", "different", "bit-identical"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("against=foo",), "against=foo: there is no such row; choose one of looped, matrix, scaled, multi_head"),
+        (
+            ("against=linear", "variant=[matrix,linear]", "score=alibi"),
+            "against=linear cannot be computed, so nothing can be compared with it: linear attention forms no logits",
+        ),
+    ],
+)
+def test_a_row_to_compare_with_that_is_not_there_is_one_line(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        comparison(*words)
+    assert "\n" not in str(error.value)

@@ -229,7 +229,7 @@ def test_a_large_picture_shows_means() -> None:
     [("none", set()), ("tables", {"report.md", "tables"}), ("full", {"report.md", "report.html", "figures", "tables"})],
 )
 def test_a_run_writes_what_was_asked_for(tmp_path: Path, kind: str, expected: set[str]) -> None:
-    always = {"comparison.csv", "distances.csv", "timings.csv", "results.npz", "run.json"}
+    always = {"comparison.csv", "distances.csv", "steps.csv", "timings.csv", "results.npz", "run.json"}
     outcome = execution.run(config(f"report={kind}", f"output_dir={tmp_path}"), Repeat())
     assert {path.name for path in outcome.folder.iterdir()} == always | expected
     assert Path(outcome.text.splitlines()[-1]).exists()

@@ -46,6 +46,9 @@ def test_a_run_opens_and_its_report_is_drawn_again(name: str, earlier: Path) -> 
     with np.load(earlier / name / "results.npz") as stored:
         variant = next(iter(values))
         assert np.array_equal(result.array(variant, "weights"), stored[f"{variant}/weights"])
+    last = [row for row in result.comparison.rows if row.same_as][-1]
+    steps = result.steps(last.variant)
+    assert len(result.comparison.rows) == 1 or steps["total"].iloc[-1] == pytest.approx(last.shift, abs=1e-9)
     out, _ = quickly(earlier, "report", name)
     assert out == f"{name}/report.html\n"
     page = (earlier / name / "report.html").read_text(encoding="utf-8")

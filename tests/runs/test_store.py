@@ -66,6 +66,18 @@ def test_a_run_reads_back_as_it_was(tmp_path: Path) -> None:
             np.testing.assert_array_equal(before, after)
 
 
+def test_steps_and_rungs_are_read_back(tmp_path: Path) -> None:
+    run = a_run()
+    folder = store.save(run, tmp_path)
+    again, before = store.load(folder).comparison, run.comparison
+    assert str(again.steps) == str(before.steps)  # as texts: nan is not nan
+    assert again.steps and again.rungs.keys() == before.rungs.keys() != set()
+    for place, trace in before.rungs.items():
+        for (name, array), (same, stored) in zip(trace.stages(), again.rungs[place].stages(), strict=True):
+            assert name == same
+            np.testing.assert_array_equal(array, stored)
+
+
 def test_reading_back_computes_no_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = store.save(a_run(), tmp_path)
     monkeypatch.setattr("attn_exp.forms.form", lambda name: pytest.fail("a form was asked for"))
@@ -75,7 +87,7 @@ def test_reading_back_computes_no_attention(tmp_path: Path, monkeypatch: pytest.
 
 def test_equal_configurations_give_equal_bytes(tmp_path: Path) -> None:
     folders = [store.save(a_run(), tmp_path) for _ in range(2)]
-    for name in ("comparison.csv", "distances.csv", "results.npz"):
+    for name in ("comparison.csv", "distances.csv", "steps.csv", "results.npz"):
         first, second = ((folder / name).read_bytes() for folder in folders)
         assert first == second, name
 

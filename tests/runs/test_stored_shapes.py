@@ -46,6 +46,7 @@ ARRAYS: dict[str, tuple[str, Change]] = {
     "an output of a row less": ("multi_head/output", lambda output: output[1:]),
     "an output of complex numbers": ("multi_head/output", lambda output: output * 1j),
     "an output by itself": ("multi_head/output", lambda output: output.sum()),
+    "a rung of a query less": ("multi_head/step 2/weights", lambda weights: weights[:, 1:]),
     "heads that do not divide": ("multi_head/k", lambda k: np.concatenate([k, k, k])),
 }
 
@@ -62,6 +63,9 @@ TABLES: dict[str, tuple[str, Callable[[list[str]], list[str]]]] = {
         "distances.csv",
         lambda lines: [line.replace("multi_head", "other") for line in lines],
     ),
+    "a step less": ("steps.csv", lambda lines: [lines[0], *lines[2:]]),
+    "a step to a stranger": ("steps.csv", lambda lines: [line.replace("looped", "other") for line in lines]),
+    "a step of text": ("steps.csv", lambda lines: [*lines[:-1], lines[-1].replace(",looped,", ",looped,no", 1)]),
     "no timings": ("timings.csv", lambda lines: lines[:1]),
     "a carriage return": ("timings.csv", lambda lines: [lines[0], f"a\rb{lines[1]}", *lines[2:]]),
 }

@@ -14,7 +14,7 @@ from attn_exp.experiment.checks.precision import as_exact
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.metrics.metric import Metric, NotFormedError, Subject
 from attn_exp.experiment.number_types import rounded
-from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 
 
@@ -33,7 +33,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     """Measure every variant; `check=measures` alone takes every metric."""
     chosen = metrics.chosen(config.metrics or ("all",))
     exact_problem = rounded(problem, np.dtype(np.longdouble))
-    first = execute(variants[0], problem)
+    first = execute(baseline(config, variants), problem)
     for settled in variants:
         trace, exact = execute(settled, problem), execute(as_exact(settled), exact_problem)
         subject = Subject(settled, trace, first, exact, problem.memory is not None, problem.key_tokens)

@@ -1,0 +1,310 @@
+"""What makes two rows differ: a ladder from one to the other that changes one setting at a time.
+
+A rung is a variant like any other, settled and executed on the problem of the run. Settings are changed in the order of
+the pipeline, and each step says how far it moves the answer from the rung before. The rungs that other orders pass
+through say whether the order matters. Idea: the path between two configurations of Fawcett and Hoos 2016, "Analysing
+differences between algorithm configurations through ablation".
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attn_exp import forms
+from attn_exp.config.schema import Config, Variant
+from attn_exp.config.spelling import spelled
+from attn_exp.errors import UserError, count_of
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.executing import answer, execute
+from attn_exp.experiment.metrics.errors import largest_error
+from attn_exp.experiment.row import Step
+from attn_exp.experiment.sameness import compared
+from attn_exp.experiment.settling import JOINS, pinned_or_run, say_choices, settle
+from attn_exp.experiment.variant import Settled, baseline
+from attn_exp.forms.trace import Trace
+from attn_exp.problem.heads import heads
+from attn_exp.problem.problem import Problem
+from attn_exp.rules import deciding
+
+PIPELINE = (
+    "position", "head", "kv_head", "scale", "score", "mask", "mask_join", "align", "normalizer", "form",
+    "output_projection", "convention", "mistake",
+)  # fmt: skip
+"""Settings in the order in which a ladder changes them. `form` stands here for another function, such as linear
+attention; how the same function is computed comes before all others and after them."""
+
+ALL_ORDERS_OF = 5
+"""Of so many settings all orders are tried; of more, each is moved first, in its place, and last."""
+
+SMALL, MIDDLE, LARGE = 2**14, 2**20, 2**24
+"""Weights `[h t s]`. Up to the first, all orders are tried; up to the second, those of two settings, and of more each
+first and last; up to the third, one order. Beyond, a rung takes as much memory and time as nobody asked for."""
+
+TOGETHER, TOO_LARGE = "changed together: no variant stands between", "changed together: too large to be taken apart"
+
+Choices = Mapping[str, Any]
+"""The value of each setting of `PIPELINE`."""
+
+
+class Rung(NamedTuple):
+    """A variant on the way: what it computed, in which type, and the name of the row that it is, if it is one."""
+
+    trace: Trace
+    kind: np.dtype[Any]
+    row: str = ""
+
+
+class Known(NamedTuple):
+    """A row of the run: how it is computed, its settings, and what came of it."""
+
+    form: str
+    chosen: Choices
+    rung: Rung
+
+
+class Stop(NamedTuple):
+    """Where a ladder is after one more change: the setting, the form, and all settings that are the end's by now."""
+
+    setting: str
+    form: str
+    changed: frozenset[str]
+
+
+class Climbed(NamedTuple):
+    """One step: what was changed, usually a single setting, and the stops and rungs before and after."""
+
+    settings: tuple[str, ...]
+    before: Stop
+    after: Stop
+    here: Rung
+    there: Rung
+
+    @property
+    def unit(self) -> frozenset[str]:
+        """The settings that are the end's only after it; none where it only is computed in another way."""
+        return self.after.changed - self.before.changed
+
+
+class Ladders(NamedTuple):
+    """The steps to every row, and weights and output of the small rungs between two rows, by variant and step."""
+
+    steps: tuple[Step, ...]
+    rungs: dict[tuple[str, int], Trace]
+
+
+At = Callable[[frozenset[str]], Rung | None]
+"""Returns the rung that has some settings of the end and all others of the start; None where none can be computed."""
+
+
+def ladders(comparison: Comparison) -> Ladders:
+    """Take apart the difference of every row from the one that all are compared with."""
+    config, problem = comparison.config, comparison.problem
+    rows = {
+        settled.name: Known(
+            str(settled.form),
+            choices(settled, config, problem),
+            Rung(comparison.traces[settled.name], settled.computed_in, settled.name),
+        )
+        for settled in comparison.variants
+        if not settled.refused
+    }
+    start = baseline(config, comparison.variants).name
+    steps, rungs = list[Step](), dict[tuple[str, int], Trace]()
+    for name in (name for name in rows if name != start):
+        for step, rung in climb(config, problem, rows, (start, name)):
+            steps.append(step)
+            sizes = [array.size for array in (rung.trace.weights, rung.trace.output) if array is not None]
+            if not rung.row and max(sizes) <= SMALL:
+                rungs[name, step.step] = Trace(weights=rung.trace.weights, output=rung.trace.output)
+    return Ladders(tuple(steps), rungs)
+
+
+def choices(settled: Settled, config: Config, problem: Problem) -> dict[str, Any]:
+    """Return what a variant has of each setting; what has no effect on such a problem is as it is without."""
+    chosen = pinned_or_run(config.variant[settled.name], config)
+    usual = heads(settled.head, None, problem).shared
+    chosen["kv_head"] = None if settled.heads.shared == usual else settled.heads.shared
+    chosen["output_projection"] = settled.output_projection and bool(problem.projections)
+    chosen["form"] = settled.plain_form
+    if len(chosen["mask"]) < 2:
+        chosen["mask_join"] = Config.mask_join
+    for group in JOINS:
+        chosen[group] = {name: deciding(group, name, given or {}) for name, given in chosen[group].items()}
+    chosen["mask"] = dict(sorted(chosen["mask"].items()))  # masks stand in no order
+    return {name: chosen[name] for name in PIPELINE}
+
+
+def differing(one: Choices, other: Choices) -> list[str]:
+    """Return the settings in which two variants differ, in the order of the pipeline."""
+    return [name for name in PIPELINE if not equal(one[name], other[name])]
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Say whether two values of a setting are the same; true is not 1, which multiplies scores by something else."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def climb(
+    config: Config, problem: Problem, rows: Mapping[str, Known], ends: tuple[str, str]
+) -> Iterator[tuple[Step, Rung]]:
+    """Yield the steps from one row to another, each with the rung that it leads to."""
+    start, end = rows[ends[0]], rows[ends[1]]
+    size = max(known.chosen["head"] for known in (start, end)) * len(problem.tokens) * problem.keys
+    rung_form = form_of_rungs(start, end, size)
+
+    @functools.cache
+    def at(changed: frozenset[str]) -> Rung | None:
+        chosen = mixed(start, end, changed)
+        return computed(config, problem, rows.values(), rung_form(changed), chosen) if size <= LARGE else None
+
+    climbed = list(walk(path(start, end, rung_form), start, end, at))
+    units = [one.unit for one in climbed if one.unit]
+    for place, one in enumerate(climbed, start=1):
+        moved = difference(one.here, one.there)
+        orders, others = in_other_orders(one, units, at, size)
+        numbers = [number for number in (moved, *others) if not math.isnan(number)] if orders else []
+        before, after = (
+            [said(name, stop, mixed(start, end, stop.changed), problem) for name in one.settings]
+            for stop in (one.before, one.after)
+        )
+        step = Step(
+            variant=ends[1],
+            against=ends[0],
+            step=place,
+            setting=" + ".join(one.settings),
+            before=" + ".join(before),
+            after=" + ".join(after),
+            change=" and ".join(map(in_words, one.settings, after)),
+            moved=moved,
+            total=difference(start.rung, one.there),
+            sameness=sameness_of(one.here, one.there),
+            least=min(numbers, default=math.nan),
+            most=max(numbers, default=math.nan),
+            orders=orders,
+            row=one.there.row,
+            note="" if len(one.settings) == 1 else TOGETHER if size <= LARGE else TOO_LARGE,
+        )
+        yield step, one.there
+
+
+def form_of_rungs(start: Known, end: Known, size: int) -> Callable[[frozenset[str]], str]:
+    """Return what says how a rung is computed: in the plainest form of its function, which costs least.
+
+    It is the rows' own form where both have the same, of the program's own, and few weights.
+    """
+    if start.form == end.form and size <= SMALL and not forms.is_own(start.form):
+        return lambda changed: start.form
+    return lambda changed: str((end if "form" in changed else start).chosen["form"])
+
+
+def path(start: Known, end: Known, rung_form: Callable[[frozenset[str]], str]) -> list[Stop]:
+    """Return where a ladder goes from one row to another."""
+    apart = differing(start.chosen, end.chosen)
+    if not set(apart) - {"form"}:
+        return [Stop("form", end.form, frozenset(apart))] if start.form != end.form else []
+    stops, changed = list[Stop](), frozenset[str]()
+    if rung_form(changed) != start.form:
+        stops.append(Stop("form", rung_form(changed), changed))
+    for name in apart:
+        changed |= {name}
+        stops.append(Stop(name, rung_form(changed), changed))
+    if stops[-1].form != end.form:
+        stops.append(Stop("form", end.form, changed))
+    return stops
+
+
+def walk(stops: Sequence[Stop], start: Known, end: Known, at: At) -> Iterator[Climbed]:
+    """Yield the steps along some stops; where nothing can be computed at one, it goes together with the next."""
+    before, here, waiting = Stop("", start.form, frozenset()), start.rung, list[str]()
+    for stop in stops:
+        waiting.append(stop.setting)
+        there = end.rung if stop is stops[-1] else at(stop.changed)
+        if there is not None:
+            yield Climbed(tuple(dict.fromkeys(waiting)), before, stop, here, there)
+            before, here, waiting = stop, there, []
+
+
+def mixed(start: Known, end: Known, changed: frozenset[str]) -> dict[str, Any]:
+    """Return the settings of the start, but for some that are the end's."""
+    return {**start.chosen, **{name: end.chosen[name] for name in changed}}
+
+
+def computed(config: Config, problem: Problem, rows: Iterable[Known], form: str, chosen: Choices) -> Rung | None:
+    """Return what a variant computes, which is a row where one is the same; None where there is no such variant."""
+    for known in rows:
+        if known.form == form and not differing(known.chosen, chosen):
+            return known.rung
+    try:
+        settled = settle("rung", Variant(**{**chosen, "form": form}), config, problem)
+        return None if settled.refused else Rung(execute(settled, problem), settled.computed_in)
+    except UserError:
+        return None
+
+
+def in_other_orders(one: Climbed, units: Sequence[frozenset[str]], at: At, size: int) -> tuple[str, list[float]]:
+    """Return which orders of the changes were tried, and how far this one moves the answer in them.
+
+    An order with a rung that cannot be computed says nothing. A change of form alone has its place, and a large run
+    one order.
+    """
+    if not one.unit or size > MIDDLE:
+        return "", []
+    others = [unit for unit in units if unit != one.unit]
+    every = len(units) <= (ALL_ORDERS_OF if size <= SMALL else 2)
+    counts = range(len(units)) if every else (0, len(others))
+    moves = list[float]()
+    for done in itertools.chain.from_iterable(itertools.combinations(others, count) for count in counts):
+        changed = frozenset[str]().union(*done)
+        here, there = at(changed), at(changed | one.unit)
+        if here is not None and there is not None:
+            moves.append(difference(here, there))
+    count = math.factorial(len(units))
+    return (f"all {count}" if every else f"first, in its place and last, of {count}"), moves
+
+
+def difference(one: Rung, other: Rung) -> float:
+    """Return the largest difference of two answers; NaN where their shapes differ."""
+    left, right = answer(one.trace), answer(other.trace)
+    return largest_error(left, right) if left.shape == right.shape else math.nan
+
+
+def sameness_of(one: Rung, other: Rung) -> str:
+    """Say how near two answers are, in the coarser of the types that they are computed in."""
+    return compared(answer(one.trace), answer(other.trace), forms.coarser(one.kind, other.kind))
+
+
+def said(name: str, stop: Stop, chosen: Choices, problem: Problem) -> str:
+    """Return the value of a setting at a stop, as a table says it."""
+    value = chosen[name]
+    if name == "form":
+        return stop.form
+    if name == "kv_head" and value is None:
+        return str(heads(chosen["head"], None, problem).shared)
+    if name in JOINS:
+        return say_choices(name, value, chosen["mask_join"])
+    if name == "mistake":
+        return "+".join(value) or "none"
+    return "as the convention says" if value is None else value if isinstance(value, str) else spelled(value)
+
+
+def in_words(name: str, value: str) -> str:
+    """Return what a setting becomes, in the words of a sentence that says what it does."""
+    if name in ("head", "kv_head"):
+        return count_of(int(value), "head" if name == "head" else "key/value head")
+    if name == "scale" and value in ("true", "false"):
+        return "scaling" if value == "true" else "no scaling"
+    if name == "output_projection":
+        return "W_o" if value == "true" else "no W_o"
+    return f"no {name}" if value == "none" and name != "convention" else f"{name}={value}"
