@@ -38,7 +38,7 @@ from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator.functional import attention  # noqa: E402
 from attn_exp.mistakes.precision import rounded  # noqa: E402
 from attn_exp.own_code import function_at_hand  # noqa: E402
-from tests.zoo.case import Case  # noqa: E402
+from tests.zoo.case import Case, names_said  # noqa: E402
 from tests.zoo.cases import CASES  # noqa: E402
 from tests.zoo.cheats import CHEATS as PLAIN_CHEATS  # noqa: E402
 from tests.zoo.odd_cases import ODD  # noqa: E402
@@ -87,8 +87,9 @@ def checked(function: Callable[..., Any], settings: Iterable[str], *more: str) -
 
 def judged(case: Case, function: Callable[..., Any]) -> tuple[str, bool, str]:
     verdict = checked(function, case.settings)
-    right = len(verdict.mistakes) == 1 and verdict.mistakes[0] in (case.mistake, *case.same_as)
-    return f"{case.name} {' '.join(case.settings)}", right, "+".join(verdict.mistakes)
+    names = names_said(verdict)
+    right = len(names) == 1 and names[0] in (case.mistake, *case.same_as)
+    return f"{case.name} {' '.join(case.settings)}", right, "+".join(names)
 
 
 def halved(function: Callable[..., Any]) -> Callable[..., Any]:

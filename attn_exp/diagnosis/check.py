@@ -9,7 +9,7 @@ from time import perf_counter
 
 import numpy as np
 
-from attn_exp.diagnosis import ways_to_call
+from attn_exp.diagnosis import other_words, ways_to_call
 from attn_exp.diagnosis.answers import OVERFLOWS, SINGLE, Answers, unexplained
 from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
 from attn_exp.diagnosis.call import WIDE, Caller
@@ -40,6 +40,8 @@ from attn_exp.own_code import OwnFunction, error_line, held
 Tell = Callable[[str], None]
 FLOAT64 = 53
 SMALL_FILL = "mask_small_fill"
+FEW = 4
+"""Of the words under which a first answer is right, so many are tried: each is a check of its own."""
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
@@ -93,6 +95,9 @@ def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell)
         raise UserError(
             f"device={request.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
         )
+    instead = under_other_words(own, tried, quick, tell)
+    if instead is not None:
+        return replace(instead, seconds=perf_counter() - start)
     caller = ways_to_call.with_its_mask(caller, tried.function)
     verdict = verdict_on_answers(own, caller, tried, quick, tell)
     # booleans that are added to the logits look like a small fill beside any other mistake
@@ -100,7 +105,38 @@ def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell)
     if other is not None and len(verdict.mistakes) > 1:
         added = verdict_on_answers(own, other, tried, quick, tell)
         verdict = added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
+    if verdict.mistakes == (other_words.INVERTED,) and other_words.are_open(request):
+        verdict = read_otherwise(own, verdict, request, quick, tell)
     return replace(verdict, seconds=perf_counter() - start)
+
+
+def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:
+    """Check a function under the words that fit its first answer; None where that is right, or nothing comes of it."""
+    digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
+    if not ways_to_call.failing([(tried.case, tried.answer)], digits):
+        return None
+    named: list[Verdict] = []
+    request = tried.caller.request
+    for words in other_words.that_fit(tried.caller, tried.case, tried.answer, digits)[:FEW]:
+        asked = other_words.with_words(request, words)
+        verdict = check_in_layout(own, asked, quick, tell)
+        if verdict.mistakes == (other_words.INVERTED,):
+            verdict = read_otherwise(own, verdict, asked, quick, tell)
+        if verdict.passed:
+            return other_words.under(verdict, request, words)
+        named += [other_words.under(verdict, request, words)] if verdict.mistakes or verdict.right_under else []
+    return min(named, key=lambda verdict: len(verdict.mistakes), default=None)
+
+
+def read_otherwise(own: OwnFunction, verdict: Verdict, request: Request, quick: bool, tell: Tell) -> Verdict:
+    """Check a function whose masks are inverted under the convention that has them so."""
+    again = check_in_layout(own, other_words.with_words(request, other_words.BLOCKS), quick, tell)
+    if not again.passed:
+        return verdict
+    offer = ways_to_call.offer_of(own, bound(own, request))
+    words = " ".join(filter(None, (request.words if request.typed else "", other_words.BLOCKS)))
+    dressed = offer.parameters.get("padding") == "key_padding_mask"
+    return other_words.read_otherwise(verdict, words, passed=dressed)
 
 
 def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bool, tell: Tell) -> Verdict:

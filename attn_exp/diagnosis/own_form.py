@@ -174,6 +174,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
         tuple(map(of_any_length, rules.masks)), rules.scores, settled.positions, rules.normalizer, settled.scale,
         blocks=means.blocks, empty=means.empty, align=settings["align"] or means.where_it_stands,
         caps_last=means.caps_last, seed=seed, typed=frozenset(words_of(settings)),
+        as_typed=True,
     )  # fmt: skip
     patience = Patience(settled.name, str(settled.form))
     with patience, held(), warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -31,7 +31,8 @@ class Request:
     """The settings of a check: rules and heads as a run has them, and how the function wants its arrays.
 
     `head` and `kv_head` are None where they were not asked for. `typed` are the names of the settings that the user
-    wrote. `align` moves the first query beside the first or the last key. `tell` hears of each call before it is made.
+    wrote; `as_typed` says that none but these may be meant. `align` moves the first query beside the first or the last
+    key. `tell` hears of each call before it is made.
     """
 
     masks: tuple[Mask, ...] = ()
@@ -55,6 +56,7 @@ class Request:
     device: str = "cpu"
     dtype: str = ""
     typed: frozenset[str] = frozenset()
+    as_typed: bool = False
     tell: Callable[[str], None] | None = field(default=None, compare=False)
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:

@@ -55,7 +55,9 @@ class Verdict:
 
     `passed`: nothing is broken. `mistakes`: the names of what is wrong, together where there are several; of a function
     that passed, a remark that a careful reader should know. `alike`: other names that give the very same numbers here.
-    `computes`: what the function computes, in words. `findings`: every question and what came of it.
+    `computes`: what the function computes, in words. `findings`: every question and what came of it. `right_under`: the
+    words under which it is right, where nobody typed them, such as `mask=causal`; passing them holds it to them.
+    `not_asked`: what could not be asked of it, each with the reason.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Verdict:
     alike: tuple[tuple[str, ...], ...] = ()
     smallest: Smallest | None = None
     seconds: float = 0.0
+    right_under: str = ""
+    not_asked: tuple[str, ...] = ()
 
     @property
     def uncalled(self) -> str:
@@ -92,8 +96,12 @@ def unfinished(name: str, said: str, asked: str, rung: str = ANSWERED) -> Verdic
 
 def lines(verdict: Verdict) -> list[str]:
     """Return the verdict as a reader sees it."""
-    head = f"{verdict.name}: {'passed' if verdict.passed else 'FAILED'}   (asked: {verdict.asked})"
-    said = [head, "", f"It computes {verdict.computes.rstrip('.')}."]
+    state = "passed" if verdict.passed else "FAILED"
+    under = f" under {verdict.right_under}" if verdict.passed and verdict.right_under else ""
+    said = [f"{verdict.name}: {state}{under}   (asked: {verdict.asked})", ""]
+    said += [f"It computes {verdict.computes.rstrip('.')}."]
+    if verdict.right_under:
+        said += [f"It is right under {verdict.right_under}: pass these words, and it is held to them."]
     for name in verdict.mistakes:
         mistake = mistakes.mistake(name)
         said += [
@@ -114,6 +122,8 @@ def lines(verdict: Verdict) -> list[str]:
             f"  # right {small.right}",
             *([f"  {small.command}"] if small.command else []),
         ]
+    if verdict.not_asked:
+        said += ["", *(f"not asked: {one}" for one in verdict.not_asked)]
     width = max((len(finding.rung) for finding in verdict.findings), default=0)
     said += [
         "",

@@ -131,6 +131,8 @@ def test_what_was_not_asked_for_is_said() -> None:
         return powers / powers.sum(axis=-1, keepdims=True) @ v
 
     verdict = attn_exp.check(causal, quick=True)
-    assert not verdict.passed and not verdict.mistakes
+    assert (verdict.passed, verdict.mistakes, verdict.right_under) == (True, (), "mask=causal")
     assert "mask=causal, which was not asked for" in verdict.computes
+    assert "passed under mask=causal" in str(verdict) and verdict.plain()["right_under"] == "mask=causal"
     assert attn_exp.check(causal, "mask=causal", quick=True).passed
+    assert not attn_exp.check(causal, "mask=window", "mask.window.left=2", quick=True).passed  # typed, so it is held

@@ -30,3 +30,8 @@ class Case:
         """The mistake, the file and the function, for people who read a list of failures."""
         module = self.function.__module__.rpartition(".")[2]
         return f"{self.mistake}-{module}.{self.function.__name__}"
+
+
+def names_said(verdict: Any) -> tuple[str, ...]:
+    """Return the mistakes that a verdict names; of a mask read as another library has it, the name of that."""
+    return tuple(verdict.mistakes or (verdict.alike[0] if verdict.right_under and not verdict.passed else ()))
