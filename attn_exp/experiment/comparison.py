@@ -23,7 +23,8 @@ class Comparison:
     """All that one run found: plain data that renderers read and never compute.
 
     `steps`: what makes each row differ from the one that all are compared with, one setting at a time; `rungs`: weights
-    and output after a step that leads to no row, by variant and step, where they are small.
+    and output after a step that leads to no row, by variant and step, where they are small. None where nobody asked:
+    in a sweep, and in runs of versions before there were steps.
     `verdicts`: what a check says of each function of the user's own, by variant.
     `seconds`: what each variant took while it was compared; empty where a run was read from disk.
     """
@@ -38,7 +39,7 @@ class Comparison:
     checks: tuple[Finding, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...] | None = None
     rungs: Mapping[tuple[str, int], Trace] = field(default_factory=dict)
 
 

@@ -304,7 +304,7 @@ def in_words(name: str, value: str) -> str:
     if name in ("head", "kv_head"):
         return count_of(int(value), "head" if name == "head" else "key/value head")
     if name == "scale" and value in ("true", "false"):
-        return "scaling" if value == "true" else "no scaling"
+        return "scaling" if value == "true" else "leaving out the scaling"
     if name == "output_projection":
-        return "W_o" if value == "true" else "no W_o"
-    return f"no {name}" if value == "none" and name != "convention" else f"{name}={value}"
+        return "W_o" if value == "true" else "leaving out W_o"
+    return f"leaving out the {name}" if value == "none" and name != "convention" else f"{name}={value}"

@@ -73,7 +73,7 @@ class Row:
         float,
         Column(
             150,
-            meaning="largest difference from the first row: what did it change?",
+            meaning="largest difference from the row compared with: what did it change?",
             shown=(*EVERYWHERE, "sweep"),
             summed=True,
             drawn=3,
@@ -83,7 +83,7 @@ class Row:
         float,
         Column(
             160,
-            meaning="cosine of the angle to the first row's output",
+            meaning="cosine of the angle to the output of the row compared with",
             shown=("terminal", "paper", "sweep"),
             summed=True,
             drawn=4,
@@ -142,8 +142,15 @@ class Row:
     position: Annotated[str, Column(103, fixed=True)] = "none"
     normalizer: Annotated[str, Column(104, fixed=True)] = "softmax"
     convention: Annotated[str, Column(105, fixed=True)] = "none"
-    sameness: Annotated[str, Column(130, meaning="how near the output is to the first row's", deep=True)] = ""
-    differs_at: Annotated[str, Column(140, meaning="the first stage that is not the first row's", deep=True)] = ""
+    sameness: Annotated[
+        str,
+        Column(
+            130, meaning="how near the output is to that of the row compared with, the first or against=", deep=True
+        ),
+    ] = ""
+    differs_at: Annotated[
+        str, Column(140, meaning="the first stage that is not that of the row compared with", deep=True)
+    ] = ""
     note: Annotated[str, Column(260, fixed=True)] = ""
     computed_in: Annotated[
         str,

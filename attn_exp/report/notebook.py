@@ -69,7 +69,10 @@ def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     """Return the comparison, the sentence, what documents print, and the maps of the weights."""
     shown = table(comparison, timings).at_depth(comparison.config.report.depth)
     same = ", ".join(f"{column.words} {minus(value)}" for column, value in shown.shared)
-    said = [words.ALL_HAVE.format(settings=same), who_agrees(comparison.rows)]
+    said = [
+        words.ALL_HAVE.format(settings=same),
+        who_agrees(comparison.rows, comparison.steps, comparison.config.against),
+    ]
     said += filter(None, [sentences.whose_tokens(comparison.problem)])
     said += [agreed(comparison.published)] if comparison.published else []
     views = seen(comparison, 0)

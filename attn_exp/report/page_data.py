@@ -15,7 +15,7 @@ from attn_exp.experiment.executing import answer, first_position
 from attn_exp.experiment.metrics.spread import shares_by_rule
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.sharpness import standard_multiplier
-from attn_exp.experiment.variant import Settled
+from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN
 from attn_exp.report import words
@@ -101,7 +101,8 @@ def live_plans(comparison: Comparison, leaders: Sequence[str], about: Mapping[st
         return {"arrays": {}, "command": None, **told}
     arrays = {name: {"shape": array.shape, "data": packed(array)} for name, array in starts(comparison.problem).items()}
     listed = [row | {"plan": places[row["variant"]]} for row in rows]
-    return {"arrays": arrays, "command": command(comparison, about), "rows": listed, **told}
+    against = baseline(comparison.config, comparison.variants).name
+    return {"arrays": arrays, "command": command(comparison, about), "rows": listed, "against": against, **told}
 
 
 def row_of(comparison: Comparison, row: Row) -> dict[str, Any]:

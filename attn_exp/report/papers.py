@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS, Row, is_deep
+from attn_exp.experiment.variant import baseline
 from attn_exp.report import words
 from attn_exp.report.escapes import html as html_text
 from attn_exp.report.escapes import latex as latex_text
@@ -53,10 +54,11 @@ def deep_places(metrics: Iterable[str]) -> frozenset[int]:
 def tables(comparison: Comparison) -> list[Table]:
     """Return the tables of a comparison."""
     rows = [row for row in comparison.rows if row.same_as]
+    first = baseline(comparison.config, comparison.variants).name
     shown = [
         Table(
             "comparison",
-            "Variants of attention on one input; error against a scalar reference, shift against the first row.",
+            f"Variants of attention on one input; error against a scalar reference, shift against {first}.",
             tuple(COLUMNS[name].title for name in NAMES),
             tuple(tuple(cell(row, name) for name in NAMES) for row in rows),
         )

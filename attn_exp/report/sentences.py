@@ -17,23 +17,29 @@ from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
 from attn_exp.experiment.comparison import Comparison, settled_as
+from attn_exp.experiment.ladder import choices, differing
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.row import Agreement, Row
+from attn_exp.experiment.row import Agreement, Row, Step
 from attn_exp.experiment.sameness import SAME_FUNCTION
 from attn_exp.experiment.settling import pinned_or_run
+from attn_exp.experiment.variant import baseline
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
+from attn_exp.report.differences import departure, listed, nothing_else
 
 
-def who_agrees(rows: Sequence[Row]) -> str:
-    """Say which variants compute the same function, and how far the others are from the first."""
+def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
+    """Say which variants compute the same function, how far the others are from the one compared with, and why.
+
+    `steps` take the differences apart, where they are known; `against` is the row compared with, else it is the first.
+    """
     groups: dict[str, list[Row]] = {}
     computed = [row for row in rows if row.same_as]
     for row in computed:
         groups.setdefault(row.same_as, []).append(row)
-    parts = [agreement(members) for members in groups.values() if len(members) > 1]
-    first = computed[0]
-    parts += [departure(members, first) for members in groups.values() if members[0].same_as != first.same_as]
+    parts = [agreement(members, steps) for members in groups.values() if len(members) > 1]
+    first = next((row for row in computed if row.variant == against), computed[0])
+    parts += [departure(members, first, steps) for members in groups.values() if members[0].same_as != first.same_as]
     parts = parts or [f"Only {first.variant} was computed"]
     lacking = [row for row in rows if row.note and not row.same_as]
     parts += [f"{row.variant} was not computed: {row.note}" for row in lacking]
@@ -41,38 +47,17 @@ def who_agrees(rows: Sequence[Row]) -> str:
     return f"{'; '.join(parts)}."
 
 
-def agreement(members: Sequence[Row]) -> str:
-    """Say that several variants compute one function, and which of them in another type than the first."""
+def agreement(members: Sequence[Row], steps: Sequence[Step] | None) -> str:
+    """Say that several variants compute one function, which of them in another type than the first, and whether nothing
+    else tells them apart."""
     others: dict[str, list[str]] = {}
     for row in members:
         if row.computed_in != members[0].computed_in:
             others.setdefault(row.computed_in, []).append(row.variant)
     types = (f"{listed(names)} in {kind}" for kind, names in others.items())
     variants = listed([row.variant for row in members])
-    return ", ".join([f"{variants} compute the same function ({members[0].same_as})", *types])
-
-
-def departure(members: Sequence[Row], first: Row) -> str:
-    """Say how far a group of variants is from the first row."""
-    far = max(row.shift for row in members)
-    if math.isnan(far):
-        text = (
-            "{variants} differs from {first} in the shape of the output"
-            if len(members) == 1
-            else "{variants} differ from {first} in the shape of the output"
-        )
-    else:
-        text = (
-            "{variants} differs from {first} by up to {far:.2g} in the output"
-            if len(members) == 1
-            else "{variants} differ from {first} by up to {far:.2g} in the output"
-        )
-    return text.format(variants=listed([row.variant for row in members]), first=first.variant, far=far)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Write a list as a sentence does: a, b and c."""
-    return f" {words.AND} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    said = ", ".join([f"{variants} compute the same function ({members[0].same_as})", *types])
+    return said + nothing_else(members, steps)
 
 
 def agreed(agreements: Sequence[Agreement]) -> str:
@@ -146,6 +131,7 @@ NOT_A_PIN = ("form", "output_projection")
 
 def why_letters_are_shared(comparison: Comparison) -> list[str]:
     """Return why variants share their letter with one before them, in a sentence each; other forms in one together."""
+    config, problem = comparison.config, comparison.problem
     leaders: dict[str, str] = {}
     forms: dict[str, list[str]] = {}
     said = list[str]()
@@ -153,35 +139,46 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
         leader = leaders.setdefault(row.same_as, row.variant)
         if not row.same_as or leader == row.variant:
             continue
-        pinned = pinned_alike(comparison, row.variant, leader)
-        if pinned:
-            said.append(f"{row.variant} pins {pinned}.")
-        else:
+        mine, first = (choices(settled_as(comparison, name), config, problem) for name in (row.variant, leader))
+        idle = [name for name in differing(first, mine) if name != "form"]
+        if pinned := pinned_alike(comparison, row.variant, leader, idle):
+            said.append(f"{row.variant} {pinned}.")
+        elif config.variant[row.variant].form != config.variant[leader].form:
             forms.setdefault(leader, []).append(row.variant)
     others = [
-        (
-            "{variants} computes what {leader} does, in another form."
-            if len(names) == 1
-            else "{variants} compute what {leader} does, in another form."
-        ).format(variants=listed(names), leader=leader)
+        f"{listed(names)} {'computes' if len(names) == 1 else 'compute'} what {leader} does, in another form."
         for leader, names in forms.items()
-        if any(comparison.config.variant[name].form != comparison.config.variant[leader].form for name in names)
     ]
     return others + said
 
 
-def pinned_alike(comparison: Comparison, name: str, leader: str) -> str:
-    """Return what a variant pins and its letter's first does not: what the run has already, what changes nothing."""
-    config, spelling = comparison.config, settled_as(comparison, name).words
-    mine, known = pinned_or_run(config.variant[name], config), pins(config.variant[leader])
-    own_words = {
-        key: f"{key}={spelling.get(key, spelled(mine[key]))}" for key in pins(config.variant[name]) if key not in known
-    }
-    already = [word for key, word in own_words.items() if mine[key] == getattr(config, key)]
-    idle = [word for word in own_words.values() if word not in already]
-    parts = [f"{listed(already)}, which this run has already"] if already else []
-    parts += [f"{listed(idle)}, which changes nothing here"] if idle else []
+def pinned_alike(comparison: Comparison, name: str, leader: str, idle: Sequence[str]) -> str:
+    """Return what a variant pins that the run has already, and in which settings it differs from its letter's first.
+
+    What two variants of one function differ in changes nothing: each by itself where it is one, all together else.
+    """
+    config = comparison.config
+    known, pinned = pins(config.variant[leader]), pins(config.variant[name])
+    said = {side: settings_in_words(comparison, side) for side in (name, leader)}
+    mine = pinned_or_run(config.variant[name], config)
+    already = [
+        said[name][key] for key in pinned if key not in known and key not in idle and mine[key] == getattr(config, key)
+    ]
+    own = [said[name][key] for key in idle if key in pinned and key not in known]
+    rest = [f"{said[name][key]} where {leader} has {said[leader][key]}" for key in idle if said[name][key] not in own]
+    nothing = "which changes nothing here" if len(idle) == 1 else "which together change nothing here"
+    parts = [f"pins {listed(already)}, which this run has already"] if already else []
+    if own or rest:
+        both = [*([f"pins {listed(own)}"] if own else []), *([f"has {listed(rest)}"] if rest else [])]
+        parts.append(f"{listed(both)}, {nothing}")
     return f"; {words.AND} ".join(parts)
+
+
+def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:
+    """Return every setting of a variant as a command line says it."""
+    config, settled = comparison.config, settled_as(comparison, name)
+    values = pinned_or_run(config.variant[name], config) | {"kv_head": settled.heads.shared}
+    return {key: f"{key}={settled.words.get(key, spelled(value))}" for key, value in values.items()}
 
 
 def pins(variant: Variant) -> list[str]:
@@ -191,29 +188,34 @@ def pins(variant: Variant) -> list[str]:
 
 
 def where_functions_part(comparison: Comparison) -> list[str]:
-    """Say of each other function where it first differs from the first row's, and of wrong answers how wrong."""
+    """Say of each other function where it first differs from the row compared with, and of answers how right they are.
+
+    Where the heads of two are cut otherwise no stage is left to compare; what that does, the steps say.
+    """
     rows = [row for row in comparison.rows if row.same_as]
+    first = row_of(comparison, baseline(comparison.config, comparison.variants).name)
     leaders = {row.same_as: row for row in reversed(rows)}
-    others = [row for row in rows if leaders[row.same_as] is row and row.same_as != rows[0].same_as]
+    others = [row for row in rows if leaders[row.same_as] is row and row.same_as != first.same_as]
+    partings = [parting_sentence(comparison, first, row) for row in others if row.head == first.head]
     checked = [row for row in rows if row.checked]
     last = accuracy(checked, len(comparison.problem.tokens)) if checked else "No variant was checked."
-    return [*(parting_sentence(comparison, rows[0], row) for row in others[:3]), last]
+    return [*partings[:3], last]
+
+
+def row_of(comparison: Comparison, name: str) -> Row:
+    """Return the row of a variant by its name."""
+    return next(row for row in comparison.rows if row.variant == name)
 
 
 def parting_sentence(comparison: Comparison, first: Row, row: Row) -> str:
-    """Say at which stage one variant first differs from the first, and by how much there."""
+    """Say at which stage one variant first differs from another, and by how much there."""
     mine, theirs = (getattr(comparison.traces[side.variant], row.differs_at) for side in (row, first))
-    filled = {"variant": row.variant, "first": first.variant, "stage": spoken(row.differs_at)}
-    if mine.shape == theirs.shape:  # a masked place, -inf in one alone, counts as far as the number in the other
-        far = largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (mine, theirs)))
-        return "{variant} first differs from {first} in the {stage}, by up to {far:.2g}.".format(far=far, **filled)
-    if row.head == first.head:
-        return "{variant} first differs from {first} in the {stage}.".format(**filled)
-    return (
-        "{variant} first differs from {first} in the {stage}, which it splits into {heads} head."
-        if row.head == 1
-        else "{variant} first differs from {first} in the {stage}, which it splits into {heads} heads."
-    ).format(heads=row.head, **filled)
+    said = f"{row.variant} first differs from {first.variant} in the {spoken(row.differs_at)}"
+    if mine.shape != theirs.shape:
+        return f"{said}."
+    # a masked place, -inf in one alone, counts as far as the number in the other
+    far = largest_error(*(np.where(np.isneginf(array), 0.0, array) for array in (mine, theirs)))
+    return f"{said}, by up to {far:.2g}."
 
 
 def accuracy(rows: list[Row], queries: int = 0) -> str:

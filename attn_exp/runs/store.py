@@ -135,8 +135,8 @@ def load(folder: Path) -> Run:
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
     """Put a comparison together from the tables and arrays of a run."""
     problem, rows = stored_arrays.problem_from(stored), table(folder, "comparison.csv", Row)
-    steps = table(folder, STEPS, Step) if (folder / STEPS).is_file() else ()  # runs before there were steps have none
-    rungs = {(step.variant, step.step): stored_arrays.rung_from(stored, step) for step in steps}
+    steps = table(folder, STEPS, Step) if (folder / STEPS).is_file() else None  # of a version before there were steps
+    rungs = {(step.variant, step.step): stored_arrays.rung_from(stored, step) for step in steps or ()}
     return Comparison(
         config=config,
         problem=problem,
@@ -190,7 +190,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
         "distances.csv": (Distance, comparison.distances),
         "timings.csv": (Timing, run.timings),
     }
-    if comparison.steps:
+    if comparison.steps is not None:
         tables[STEPS] = (Step, comparison.steps)
     if comparison.config.published:
         tables["published.csv"] = (Agreement, comparison.published)

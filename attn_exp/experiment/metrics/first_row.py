@@ -1,4 +1,4 @@
-"""How far weights and answers are from those of the first row, and heads from each other."""
+"""How far weights and answers are from those of the row that all are compared with, and heads from each other."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def total_variation(p: Array, q: Array) -> Array:
 
 
 def distributions(subject: Subject) -> tuple[Array, Array]:
-    """Return the weights of the first row and of this one, where both share out 1 among as many heads.
+    """Return the weights of the row compared with and of this one, where both share out 1 among as many heads.
 
     A row of no keys shares nothing, and is left as it is.
     """
@@ -104,36 +104,36 @@ METRICS = (
     metric(
         "kl",
         lambda subject: kl(*distributions(subject)).mean(),
-        meaning="what is lost when the weights stand for the first row's",
-        unit="nats, to row 1",
+        meaning="what is lost when the weights stand for those of the row compared with",
+        unit="nats, to the row compared with",
         source="Kullback and Leibler 1951",
     ),
     metric(
         "js",
         lambda subject: js(*distributions(subject)).mean(),
         meaning="the same, both ways, to their mean",
-        unit="nats, to row 1",
+        unit="nats, to the row compared with",
         source="Lin 1991",
     ),
     metric(
         "total_variation",
         lambda subject: total_variation(*distributions(subject)).mean(),
         meaning="the share of its weight that a row moves",
-        unit="to row 1",
+        unit="to the row compared with",
         source='Jain and Wallace 2019, "Attention is not Explanation", section 3',
     ),
     metric(
         "cosine_mean",
         lambda subject: row_cosine(*outputs(subject)).mean(),
         meaning="cosine of the angle between two rows of output, mean",
-        unit="to row 1",
+        unit="to the row compared with",
         source='Zhang et al. 2025, "SageAttention", section 4.1',
     ),
     metric(
         "cosine_least",
         lambda subject: row_cosine(*outputs(subject)).min(),
         meaning="cosine of the angle between two rows of output, least",
-        unit="to row 1",
+        unit="to the row compared with",
         source='Zhang et al. 2025, "SageAttention", section 4.1',
     ),
     partial(Metric, place=7)(

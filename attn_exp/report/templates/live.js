@@ -132,7 +132,7 @@
   const kept = (stages, plan, arrays) => stages.get(plan) || stages.set(plan, compute(plan, arrays)).get(plan);
 
   window.attention.live = {
-    own, now, plans, rows, compute,
+    own, now, plans, rows, compute, against: data.live.against,
     after: [], // what follows a change, in this order
     before: (plan) => kept(first, plan, own),
     stages: (plan) => kept(known, plan, now),

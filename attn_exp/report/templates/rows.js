@@ -3,7 +3,7 @@
   const { live, variants, panels } = window.attention;
   if (!live?.show) return;
   const { rows, beside, restore, made, shownIn } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
-  const computed = rows.filter((row) => row.letter), FOLLOWING = ["shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"];
+  const computed = rows.filter((row) => row.letter), against = computed.find((row) => row.variant === live.against), FOLLOWING = ["shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"];
   const ends = ({ output, weights }) => output || weights || [[[]]];
   const shape = (matrices) => `${matrices.length} ${matrices[0].length} ${matrices[0][0].length}`;
   const size = (numbers) => numbers.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -40,7 +40,7 @@
 
   /** The numbers of a row, and the size beside which a shift is rounding. */
   function numbersOf(row, stagesOf) {
-    const stages = stagesOf(row.plan), first = computed[0].plan && ends(stagesOf(computed[0].plan)), mine = ends(stages);
+    const stages = stagesOf(row.plan), first = against.plan && ends(stagesOf(against.plan)), mine = ends(stages);
     const fits = first && shape(mine) === shape(first), [one, other] = [mine.flat(2), fits ? first.flat(2) : []];
     const apart = fits ? { shift: difference(one, other), cosine: cosine(one, other) } : { shift: NaN, cosine: NaN };
     return { ...apart, entropy: NaN, effective_keys: NaN, largest_weight: NaN, row_sum_error: NaN, ...spreadOf(row, stages.weights), size: size([...one, ...other]) };
