@@ -42,14 +42,15 @@ def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
     """Add the distance of every two variants, what makes them differ, what the checks of these names find, and what is
     wrong with functions of the user's own."""
     config, variants = comparison.config, comparison.variants
-    taken_apart = ladder.ladders(comparison)
+    apart = ladder.ladders(comparison)
     return replace(
         comparison,
         distances=tuple(every_distance(variants, comparison.traces)),
         checks=checks.find(wanted, config, comparison.problem, variants),
         verdicts={variant.name: variant.own.judge(variant.heads) for variant in variants if variant.own is not None},
-        steps=taken_apart.steps,
-        rungs=taken_apart.rungs,
+        steps=apart.steps,
+        rungs=apart.rungs,
+        taken_apart=True,
     )
 
 

@@ -23,8 +23,8 @@ class Comparison:
     """All that one run found: plain data that renderers read and never compute.
 
     `steps`: what makes each row differ from the one that all are compared with, one setting at a time; `rungs`: weights
-    and output after a step that leads to no row, by variant and step, where they are small. None where nobody asked:
-    in a sweep, and in runs of versions before there were steps.
+    and output after a step that leads to no row, by variant and step, where they are small. `taken_apart`: whether
+    there are such, which a sweep does not ask for, and which runs of earlier versions do not have.
     `verdicts`: what a check says of each function of the user's own, by variant.
     `seconds`: what each variant took while it was compared; empty where a run was read from disk.
     """
@@ -39,8 +39,14 @@ class Comparison:
     checks: tuple[Finding, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    steps: tuple[Step, ...] | None = None
+    steps: tuple[Step, ...] = ()
+    taken_apart: bool = False
     rungs: Mapping[tuple[str, int], Trace] = field(default_factory=dict)
+
+    @property
+    def causes(self) -> tuple[Step, ...] | None:
+        """What makes rows differ; None where nobody asked, which is not the same as nothing."""
+        return self.steps if self.taken_apart else None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from attn_exp.experiment.ladder import TOO_LARGE
 from attn_exp.experiment.row import Row, Step
 from attn_exp.experiment.sameness import DIFFERENT
 from attn_exp.report import words
+from attn_exp.report.words import listed
 
 MATTERS = 0.1
 """An order matters where it changes how far a step moves the answer by more than this share of the most."""
@@ -18,11 +19,6 @@ MOST_STEPS = 4
 
 NOTHING = 1e-9
 """A step that moves less than this share of the whole difference in any order does nothing that is told."""
-
-
-def listed(names: Sequence[str]) -> str:
-    """Write a list as a sentence does: a, b and c."""
-    return f" {words.AND} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def departure(members: Sequence[Row], first: Row, steps: Sequence[Step] | None) -> str:

@@ -71,7 +71,7 @@ def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     same = ", ".join(f"{column.words} {minus(value)}" for column, value in shown.shared)
     said = [
         words.ALL_HAVE.format(settings=same),
-        who_agrees(comparison.rows, comparison.steps, comparison.config.against),
+        who_agrees(comparison.rows, comparison.causes, comparison.config.against),
     ]
     said += filter(None, [sentences.whose_tokens(comparison.problem)])
     said += [agreed(comparison.published)] if comparison.published else []

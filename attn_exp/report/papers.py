@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import COLUMNS, Row, is_deep
-from attn_exp.experiment.variant import baseline
 from attn_exp.report import words
 from attn_exp.report.escapes import html as html_text
 from attn_exp.report.escapes import latex as latex_text
@@ -54,7 +53,7 @@ def deep_places(metrics: Iterable[str]) -> frozenset[int]:
 def tables(comparison: Comparison) -> list[Table]:
     """Return the tables of a comparison."""
     rows = [row for row in comparison.rows if row.same_as]
-    first = baseline(comparison.config, comparison.variants).name
+    first = "the first row" if comparison.config.against is None else "the row that against= names"
     shown = [
         Table(
             "comparison",

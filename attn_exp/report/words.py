@@ -7,6 +7,14 @@ many stands here twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write a list as a sentence does: a, b and c."""
+    return f" {AND} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 # On several pages
 WHERE_IT_COMES_FROM = "Where it comes from"
 WHAT_IT_SAYS = "What it says"

@@ -80,7 +80,7 @@ class Result:
         from attn_exp.report import tables  # noqa: PLC0415
 
         run = self.comparison
-        found = ladder.ladders(run).steps if run.steps is None else run.steps
+        found = run.steps if run.taken_apart else ladder.ladders(run).steps
         wanted = chosen(variant, run.traces, "variant") if variant else ""
         return tables.steps([step for step in found if wanted in ("", step.variant)])
 

@@ -135,8 +135,9 @@ def load(folder: Path) -> Run:
 def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Comparison:
     """Put a comparison together from the tables and arrays of a run."""
     problem, rows = stored_arrays.problem_from(stored), table(folder, "comparison.csv", Row)
-    steps = table(folder, STEPS, Step) if (folder / STEPS).is_file() else None  # of a version before there were steps
-    rungs = {(step.variant, step.step): stored_arrays.rung_from(stored, step) for step in steps or ()}
+    apart = (folder / STEPS).is_file()  # runs of versions before there were steps have none
+    steps = table(folder, STEPS, Step) if apart else ()
+    rungs = {(step.variant, step.step): stored_arrays.rung_from(stored, step) for step in steps}
     return Comparison(
         config=config,
         problem=problem,
@@ -152,6 +153,7 @@ def restored(folder: Path, config: Config, stored: Mapping[str, Array]) -> Compa
             if not registry.is_absent(checks.__name__, name)
         ),
         steps=steps,
+        taken_apart=apart,
         rungs={place: trace for place, trace in rungs.items() if any(trace.stages())},
     )
 
@@ -190,7 +192,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
         "distances.csv": (Distance, comparison.distances),
         "timings.csv": (Timing, run.timings),
     }
-    if comparison.steps is not None:
+    if comparison.taken_apart:
         tables[STEPS] = (Step, comparison.steps)
     if comparison.config.published:
         tables["published.csv"] = (Agreement, comparison.published)

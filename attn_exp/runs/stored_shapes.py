@@ -114,9 +114,9 @@ def check_steps(comparison: Comparison, computed: Sequence[str]) -> None:
     """Refuse steps that lead between other rows than were computed, or not one after another, and rungs of other shapes
     than the problem has."""
     file, queries, keys = "steps.csv", len(comparison.problem.tokens), comparison.problem.keys
-    about = [name for step in comparison.steps or () for name in (step.variant, step.against, step.row) if name]
+    about = [name for step in comparison.steps for name in (step.variant, step.against, step.row) if name]
     check_known(file, about, computed)
-    for variant, steps in itertools.groupby(comparison.steps or (), lambda step: step.variant):
+    for variant, steps in itertools.groupby(comparison.steps, lambda step: step.variant):
         numbers = [step.step for step in steps]
         if numbers != list(range(1, len(numbers) + 1)):
             raise DamagedError(f"{file}: the steps to {variant} are not counted from 1 on")

@@ -16,7 +16,7 @@ from tests.experiment.test_ladder import RANDOM, between
 
 
 def said(found: Comparison) -> str:
-    return sentences.who_agrees(found.rows, found.steps, found.config.against)
+    return sentences.who_agrees(found.rows, found.causes, found.config.against)
 
 
 def test_the_summary_says_what_each_setting_does_in_one_line() -> None:
@@ -72,7 +72,7 @@ def test_many_settings_name_the_two_that_move_most() -> None:
 
 def test_rows_of_one_function_that_come_to_it_by_other_settings_are_told_apart() -> None:
     """No scaling is scale=1: two rows of one function, each with a cause of its own."""
-    rows = {"a": {}, "b": {"scale": False}, "c": {"scale": 1.0, "form": "looped"}}
+    rows: dict[str, dict[str, Any]] = {"a": {}, "b": {"scale": False}, "c": {"scale": 1.0, "form": "looped"}}
     variants = {name: Variant(**{"form": "matrix", "head": 1, **pins}) for name, pins in rows.items()}
     text = said(compare(replace(config(*RANDOM), variant=variants)))
     assert text.startswith("b and c compute the same function (B); ")
@@ -101,7 +101,7 @@ def test_the_row_compared_with_is_the_one_that_is_named() -> None:
 
 
 def test_a_run_of_an_earlier_version_names_no_cause() -> None:
-    found = replace(comparison("embeddings=she_likes_coffee"), steps=None)
+    found = replace(comparison("embeddings=she_likes_coffee"), taken_apart=False)
     assert said(found).startswith("looped, matrix and scaled compute the same function (A); multi_head differs from")
     assert said(found).endswith(" in the output.")
 

@@ -37,7 +37,7 @@ def contents(material: Material, templates: dict[str, str]) -> dict[str, Any]:
     comparison, config = run.comparison, run.comparison.config
     return {
         "title": config.title or sentences.usual_title(comparison.problem),
-        "sentence": sentences.who_agrees(comparison.rows, comparison.steps, comparison.config.against),
+        "sentence": sentences.who_agrees(comparison.rows, comparison.causes, comparison.config.against),
         "more": [
             *filter(None, [sentences.whose_tokens(comparison.problem)]),
             *sentences.why_letters_are_shared(comparison),
