@@ -186,8 +186,13 @@ def special(chance: random.Random, answers: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         return
     path.unlink()
-    links = [lambda: path.symlink_to("/dev/zero"), lambda: path.symlink_to("gone")]
-    chance.choice([lambda: os.mkfifo(path), path.mkdir, *links])()
+    match chance.randrange(4):
+        case 0:
+            os.mkfifo(path)
+        case 1:
+            path.mkdir()
+        case kind:
+            path.symlink_to(("/dev/zero", "gone")[kind - 2])
 
 
 def twist(chance: random.Random, answers: Path) -> None:
