@@ -34,7 +34,7 @@ def summary(comparison: Comparison) -> str:
     for finding in comparison.checks:
         heads = list(finding.check.columns)
         cells = [[brief(getattr(record, name)) for name in heads] for record in finding.records]
-        parts += [table(heads, cells), visible(finding.sentence)]
+        parts += [*([table(heads, cells)] if cells else []), visible(finding.sentence)]
     return "\n\n".join(parts)
 
 

@@ -175,8 +175,10 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
         raise DamagedError("tokens are no list of texts")
     tokens, key_tokens = (tuple(map(str, texts)) for texts in named)
     stages: dict[str, Any] = {name: results.get(name) for name in names}
-    past = int(results.get("past", np.array(0)))
-    problem = Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=past, **stages)
+    past = results.get("past", np.array(0))
+    if past.ndim or past.dtype.kind not in "iu":
+        raise DamagedError("past is no count of tokens")
+    problem = Problem(tokens=tokens, key_tokens=key_tokens, projections=projections, past=int(past), **stages)
     stored_shapes.check_problem(problem)
     return problem
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.errors import brief
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row
 from attn_exp.experiment.timing import Timing
@@ -24,6 +25,9 @@ from attn_exp.runs.trust import DamagedError
 
 Sizes = tuple[int | None, ...]
 """Sizes of axes; None where any will do."""
+
+WIDTHS = (("q", "k"), ("context", "v"))
+"""Stages of a variant that are as wide as each other; a mistake may make them so that they are not."""
 
 
 def check_problem(problem: Problem) -> None:
@@ -107,6 +111,12 @@ def check_comparison(comparison: Comparison, timings: Sequence[Timing]) -> None:
         about = [record.variant for record in finding.records if hasattr(record, "variant")]
         check_known(f"{finding.name}.csv", about, names)
     check_known("own.json", comparison.verdicts, names)
+    printed = iter(figure.quantity for figure in comparison.config.published)
+    for line in comparison.published:
+        if line.quantity not in printed:  # which goes on to the next of them
+            raise DamagedError(
+                f"published.csv: {brief(line.quantity)} is not the next figure of the run, or stands twice"
+            )
     check_steps(comparison, computed)
 
 
@@ -171,8 +181,14 @@ def check_trace(trace: Trace, problem: Problem, settled: Settled, row: Row) -> N
     for name in ("k", "v"):
         if name in stages and heads % max(1, len(stages[name])):
             raise DamagedError(f"{row.variant}/{name} has {len(stages[name])} heads, which do not divide {heads}")
-    if "q" in stages and "k" in stages and stages["q"].shape[2] != stages["k"].shape[2]:
-        raise DamagedError(f"{row.variant}/q and {row.variant}/k are of different widths")
+    for one, other in () if settled.mistakes else WIDTHS:
+        if one in stages and other in stages and stages[one].shape[2] != stages[other].shape[2]:
+            raise DamagedError(f"{row.variant}/{one} and {row.variant}/{other} are of different widths")
+    if "context" in stages and "output" in stages and not settled.mistakes:
+        width = heads * stages["context"].shape[2]
+        if settled.output_projection and problem.projections:
+            width = problem.projections["W_o"].shape[1]
+        check_array(stages["output"], f"{row.variant}/output", queries, width)
     if trace.summary is not None:
         check_summary({field.name: getattr(trace.summary, field.name) for field in fields(trace.summary)}, pairs, row)
     if row.same_as and not {"output", "weights"} & stages.keys():

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from attn_exp.experiment import patterns
+from attn_exp.experiment.comparison import Run
 from attn_exp.experiment.metrics.metric import NotFormedError
 from attn_exp.experiment.metrics.targets import induction, on_delimiters
+from attn_exp.report.documents import documents
 from attn_exp.report.figures import draw
 from attn_exp.report.views import seen
 from tests.compose import comparison
@@ -87,3 +89,14 @@ def test_a_check_says_what_each_head_does() -> None:
     assert weights is not None
     assert records[2].first == pytest.approx(weights[1, :, 0].mean())
     assert records[2].self_ == pytest.approx(np.trace(weights[1]) / len(weights[1]))
+
+
+def test_a_check_that_finds_nothing_to_look_at_says_so_and_has_no_table() -> None:
+    """Such as heads of a form that never has their weights: a page without lines fell."""
+    found = comparison("check=heads", "variant=[linear]", "report.figures=false", "report.pages=true")
+    assert found.checks[0].records == ()
+    made = documents(Run(found, (), {}))
+    for name in ("report.html", "report.md"):
+        told = made[name].decode().partition("Check: heads")[2]
+        assert "no variant forms the weights of its heads" in told
+        assert "induction" not in told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.runs import store
+from attn_exp.experiment.timing import measure
+from attn_exp.runs import store, stored_shapes, trust
+from tests.compose import comparison
 from tests.runs.test_store import a_run
 
 Change = Callable[[Any], Any]
@@ -33,6 +36,9 @@ ARRAYS: dict[str, tuple[str, Change]] = {
     "a key less": ("key_tokens", lambda tokens: tokens[:-1]),
     "a past": ("past", lambda past: np.array(1)),
     "a past before the first": ("past", lambda past: np.array(-1)),
+    "a past without end": ("past", lambda past: np.array(np.inf)),
+    "a past of half a token": ("past", lambda past: np.array(0.5)),
+    "a past as a text": ("past", lambda past: np.array("0")),
     "a past of several": ("past", lambda past: np.array([0, 0])),
     "a projection of other rows": ("W_q", lambda matrix: matrix[:-1]),
     "a projection of other columns": ("W_k", lambda matrix: matrix[:, :-1]),
@@ -47,6 +53,9 @@ ARRAYS: dict[str, tuple[str, Change]] = {
     "an output of complex numbers": ("multi_head/output", lambda output: output * 1j),
     "an output by itself": ("multi_head/output", lambda output: output.sum()),
     "a rung of a query less": ("multi_head/step 2/weights", lambda weights: weights[:, 1:]),
+    "an output of a column more": ("multi_head/output", lambda output: np.hstack([output, output[:, :1]])),
+    "a context of another width": ("multi_head/context", lambda context: context[..., :-1]),
+    "no values": ("multi_head/v", lambda v: v[..., :0]),
     "heads that do not divide": ("multi_head/k", lambda k: np.concatenate([k, k, k])),
 }
 
@@ -119,3 +128,12 @@ def test_tables_that_do_not_fit(name: str, folder: Path) -> None:
 
 def test_the_run_as_it_was_opens(folder: Path) -> None:
     assert store.load(folder).comparison.rows
+
+
+def test_published_figures_are_those_of_the_run() -> None:
+    found = comparison("experiment=attention_basics")
+    timings = measure(found.variants, found.problem)
+    stored_shapes.check_comparison(found, timings)
+    for lines in (found.published * 2, found.published[::-1], (replace(found.published[0], quantity="other"),)):
+        with pytest.raises(trust.DamagedError, match=r"published\.csv"):
+            stored_shapes.check_comparison(replace(found, published=lines), timings)

@@ -21,6 +21,7 @@ import attn_exp
 from attn_exp import cli
 from attn_exp.config import compose
 from attn_exp.diagnosis import grading  # noqa: F401 - what is loaded before a fork is loaded once
+from attn_exp.errors import printable
 from attn_exp.report import documents, index, versus  # noqa: F401
 from attn_exp.report.charts import matplotlib_figure  # noqa: F401
 from attn_exp.runs import execution  # noqa: F401
@@ -204,10 +205,10 @@ def loaded() -> None:
     """Load a run or a sweep from Python, and print it."""
     try:
         found = attn_exp.load(sys.argv[2])
+        print(repr(found), len(found.table))
     except attn_exp.UserError as error:
-        print(f"attn_exp: error: {error}", file=sys.stderr)
+        print(f"attn_exp: error: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
-    print(repr(found), len(found.table))
 
 
 def living(session: int) -> list[int]:

@@ -41,6 +41,8 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 def sentence(records: Sequence[Record]) -> str:
     """Say what the patterns are."""
+    if not records:
+        return "no variant forms the weights of its heads."
     several = f"{len(records)} heads" if len(records) != 1 else "1 head"
     return f"{several}; " + "; ".join(f"{name}: {meaning}" for name, meaning in patterns.MEANINGS.items()) + "."
 

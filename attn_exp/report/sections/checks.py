@@ -28,7 +28,7 @@ HTML = """\
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
 <p>{{ part.sentence|unbroken }}</p>
-{{ plain_table(part.title, part.head, part.lines) }}
+{% if part.lines %}{{ plain_table(part.title, part.head, part.lines) }}{% endif %}
 </section>
 """
 
@@ -36,8 +36,8 @@ MARKDOWN = """\
 ## {{ part.title|md }}
 
 {{ part.sentence|md }}
-
+{% if part.lines %}
 {{ part.lines|piped(part.head) }}
-"""
+{% endif %}"""
 
 SECTION = Section(place=30, parts=parts, html=HTML, markdown=MARKDOWN)
