@@ -266,10 +266,20 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
             if not hasattr(function, part):
                 known = [word for word in vars(module) if not word.startswith("_") and callable(vars(module)[word])]
                 raise UserError(unknown(name, known[:12], f"function of {place}"))
-            function = getattr(function, part)
+            function = method_of(function, part)
     if not callable(function):
         raise UserError(f"{target} is a {type(function).__name__}; expected a function")
     return function_from(function, name, file if isinstance(file, str) else None)
+
+
+def method_of(owner: Any, name: str) -> Any:
+    """Return an attribute; a method of a class is that of an object, where one can be made of nothing."""
+    import inspect  # noqa: PLC0415 - few names have several parts
+
+    if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name, None)):
+        with suppress(Exception):
+            return getattr(owner(), name)
+    return getattr(owner, name)
 
 
 @contextmanager

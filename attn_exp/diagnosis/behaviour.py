@@ -296,7 +296,8 @@ def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) ->
     leaves = {side: arguments[side].clone().requires_grad_() for side in sides}
 
     def total(moved: dict[str, Any]) -> Any:
-        output = next(iter(parts_of(caller.call(arguments | moved)).values()))
+        parts = parts_of(caller.call(arguments | moved))
+        output = parts[caller.part] if caller.part in parts else next(iter(parts.values()))
         weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype, device=output.device)
         return (output.reshape(-1) * weights).sum()
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.case import Answer, Case
+from attn_exp.diagnosis.layouts import is_joined, laid, unlaid
 from attn_exp.diagnosis.libraries import Library
 from attn_exp.diagnosis.offer import Offer, at_of, boolean, for_case
 from attn_exp.diagnosis.request import Request
@@ -57,15 +58,14 @@ MASKINGS = tuple(Masking(kind, axes) for axes, kind in product(AXES, KINDS))
 
 # The call
 
-LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
-"""Axes: b batch, h heads, t tokens, d numbers of a head, m the numbers of all heads side by side."""
-WIDE = "btm"
-"""The layout of those who split heads themselves, by a keyword that says how many there are."""
-
 
 @dataclass(frozen=True)
 class Caller:
-    """A function and how to call it."""
+    """A function and how to call it.
+
+    `returns` is the layout of its answer, where that is another, and `part` the name of its output among what it
+    returns, where that is not the first.
+    """
 
     function: Any
     offer: Offer
@@ -74,6 +74,8 @@ class Caller:
     layout: str
     dtype: str = "float64"
     masking: Masking = MASKINGS[0]
+    returns: str = ""
+    part: str = ""
 
     def __call__(self, case: Case) -> Answer:
         """Return what the function says to a case; one that wants a mask beside its word for causal gets both."""
@@ -98,7 +100,8 @@ class Caller:
     def call(self, arguments: Mapping[str, Any]) -> Any:
         """Call the function with arguments by role, and return what it returns: every call is made here."""
         if self.request.tell:
-            said = (f"{self.offer.parameters[role]}{worded(value)}" for role, value in arguments.items())
+            said = (f"{self.offer.parameters[role].strip()}{worded(value)}" for role, value in arguments.items()
+                    if role != "sizes")  # fmt: skip
             self.request.tell(f"{', '.join(said)}, {self.library.name}, {self.dtype}")
         order = [role for role in self.offer.parameters if role in self.offer.positional and role in arguments]
         plain = [arguments[role] for role in order]
@@ -139,10 +142,20 @@ class Caller:
             assert case.given.x is not None
             given = {"x": case.given.x[0] if self.layout == "td" else case.given.x, **case.given.arrays}
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
-        extra = for_case(case, self.offer, self.request, self.layout == WIDE)
+        if self.offer.takes("sizes"):
+            arrays["sizes"] = (at_of(case), self.library.name)
+        extra = for_case(case, self.offer, self.request, is_joined(self.layout))
         if "mask" in extra:
             extra["mask"] = self.masking.write(extra["mask"], at_of(case).batch)
         return arrays | {role: self.given(value) for role, value in extra.items()}
+
+    def returned(self, case: Case) -> dict[str, Array]:
+        """Return the arrays that a function returns, by name, in their own axes; none where it raises an error."""
+        try:
+            with held(), np.errstate(all="ignore"):
+                return numbers_of(self.call(self.arguments(case)), self.library, MOST_NUMBERS * 4)[0]
+        except (Exception, LeftError):
+            return {}
 
     def given(self, value: Any) -> Any:
         """Return a keyword's value; arrays go into the library."""
@@ -156,9 +169,12 @@ class Caller:
         """
         at = at_of(case)
         most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)
-        arrays, kind = numbers_of(said, self.library, most)
+        arrays, kind = numbers_of(said, self.library, most, self.part)
         first = next(iter(arrays))
-        output = unlaid(arrays.pop(first), self.layout, self.offer.core, case.recipe.heads)
+        if self.offer.core:
+            output = unlaid(arrays.pop(first), self.returns or self.layout, {"h": case.recipe.heads})
+        else:
+            output = unlaid_layer(arrays.pop(first), self.layout)
         return Answer(output, arrays, kind)
 
 
@@ -171,28 +187,9 @@ MOST_NUMBERS = 2**16
 """Of an answer, beside four times those of its weights and of its output."""
 
 
-def laid(array: Array | None, layout: str) -> Array:
-    """Return heads `[b h t d]` in another layout."""
-    assert array is not None
-    if layout == WIDE:
-        return np.ascontiguousarray(array.swapaxes(1, 2)).reshape(len(array), array.shape[2], -1)
-    if layout == "bthd":
-        return np.ascontiguousarray(array.swapaxes(1, 2))
-    chosen: Array = {"bhtd": array, "htd": array[0], "td": array[0, 0]}[layout]
-    return chosen
-
-
-def unlaid(array: Array, layout: str, core: bool, heads: int) -> Array:
-    """Return an answer as `[b h t e]`, or `[b t m]` of a layer; one that has other axes stays as it is."""
-    if core and layout == WIDE:
-        whole = array.ndim == 3 and array.shape[-1] % heads == 0
-        return array.reshape(*array.shape[:2], heads, -1).swapaxes(1, 2) if whole else array
-    missing = {"htd": 1, "td": 2 if core else 1}.get(layout, 0)
-    if array.ndim == (4 if core else 3) - missing:
-        array = array[(None,) * missing]
-    if layout == "bthd" and array.ndim == 4:
-        array = array.swapaxes(1, 2)
-    return array
+def unlaid_layer(array: Array, layout: str) -> Array:
+    """Return a layer's answer as `[b t m]`; one that has other axes stays as it is."""
+    return array[None] if layout == "td" and array.ndim == len("tm") else array
 
 
 # Whether an error is a refusal in words: the function says that it does not do what a keyword asks for

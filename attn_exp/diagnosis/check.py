@@ -12,10 +12,11 @@ import numpy as np
 from attn_exp.diagnosis import other_words, ways_to_call
 from attn_exp.diagnosis.answers import OVERFLOWS, SINGLE, Answers, unexplained
 from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
-from attn_exp.diagnosis.call import WIDE, Caller
+from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.explanations import explained
+from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.modules import bound
 from attn_exp.diagnosis.precision import error, only_rounded, representable
@@ -70,7 +71,10 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = check_in_layout(own, request, quick, tell)
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
-    offer = ways_to_call.offer_of(own, bound(own, request))
+    known = bound(own, request)
+    if known.offer is not None or not ways_to_call.is_named(own, known):
+        return verdict
+    offer = ways_to_call.offer_of(own, known)
     layouts = ("bhtd", "bthd") if offer.takes("heads") else ("bthd",)
     for layout in layouts if offer.core else ():
         other = check_in_layout(own, replace(request, layout=layout), quick, tell)
@@ -160,6 +164,7 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
     found = explained(Answers(wrong + right, digits, DIGITS[caller.dtype], broken)) if wrong else Explained()
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
+        *axes_of_answer(caller),
         *findings_of_questions(seen, wrong, caller, digits),
         *(() if wrong else (accuracy(seen, digits, rounding, lenient),)),
         *(finding for finding, _ in behaved),
@@ -206,12 +211,17 @@ def said_of_call(caller: Caller) -> str:
     """Say how a function is called."""
     what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
     masks = f", {caller.masking}" if str(caller.masking) else ""
-    return f"with {what}, {caller.library.name}, {caller.dtype}{masks}{overridden(caller)}"
+    given = f", {caller.offer.said}" if caller.offer.said else ""
+    back = f", and returns [{axes(caller.returns)}]" if caller.returns else ""
+    back += f" as what it {caller.part}" if caller.part.startswith("returned") else ""
+    return f"with {what}{given}, {caller.library.name}, {caller.dtype}{masks}{back}{overridden(caller)}"
 
 
-def axes(layout: str) -> str:
-    """Return a layout's axes, as people write them."""
-    return "b t h*d" if layout == WIDE else " ".join(layout)
+def axes_of_answer(caller: Caller) -> Iterator[Finding]:
+    """Yield that an answer has an axis more than what was given, where it has."""
+    if caller.returns.startswith("1"):
+        said = f"an axis more than it was given: [{axes(caller.returns)}] of [{axes(caller.layout)}]"
+        yield Finding("the axes of its answer", BROKEN, said)
 
 
 def overridden(caller: Caller) -> str:

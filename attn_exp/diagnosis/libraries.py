@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -157,3 +157,32 @@ def modules_named(function: Any) -> set[str]:
         names = [space[word] for word in helper.__code__.co_names if word in space]
         homes |= {str(getattr(value, "__name__", "")).split(".")[0] for value in names}
     return homes & set(LIBRARIES)
+
+
+# What is the same in each of them
+
+
+def stack(arrays: Sequence[Any], axis: int) -> Any:
+    """Return arrays of any library along a new axis."""
+    module = home(arrays[0])
+    return module.stack(tuple(arrays), axis)
+
+
+def join(arrays: Sequence[Any], axis: int) -> Any:
+    """Return arrays of any library end to end."""
+    module = home(arrays[0])
+    return (module.cat if hasattr(module, "cat") else module.concatenate)(tuple(arrays), axis)
+
+
+def home(array: Any) -> Any:
+    """Return the module of the library that an array comes from."""
+    name = type(array).__module__.partition(".")[0]
+    if name == "torch":
+        import torch  # noqa: PLC0415 - the array is one of its own
+
+        return torch
+    if name in ("jax", "jaxlib"):
+        import jax.numpy as jnp  # noqa: PLC0415
+
+        return jnp
+    return np

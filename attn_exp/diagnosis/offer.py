@@ -66,13 +66,20 @@ class Offer:
     """What a function takes: `core` takes heads, else it takes x and a layer's matrices.
 
     `parameters` gives each role the function's own name for it; `positional` are those that have no name to be called
-    by; `defaults` holds what the function itself would take.
+    by; `defaults` holds what the function itself would take. `layouts` are the only ones that it can be given, where
+    they are known, `said` what its other arguments are given, in words, and
+    `guessed` that their names did not say which of them hold the arrays; `only_if_right`, that nothing did, so that a
+    wrong answer is no wrong attention.
     """
 
     core: bool
     parameters: Mapping[str, str]
     positional: tuple[str, ...]
     defaults: Mapping[str, Any]
+    layouts: tuple[str, ...] = ()
+    said: str = ""
+    guessed: bool = False
+    only_if_right: bool = False
 
     def takes(self, role: str) -> bool:
         """Say whether there is a parameter for that role."""
@@ -87,6 +94,7 @@ def offered(function: Any, name: str) -> Offer:
     """
     parameters = parameters_of(function, name)
     named: dict[str, inspect.Parameter] = {}
+    guessed = False
     for given in parameters:
         if plain(given.name) in BY_NAME:
             named.setdefault(BY_NAME[plain(given.name)], given)
@@ -99,6 +107,7 @@ def offered(function: Any, name: str) -> Offer:
         named = dict(zip(CORE, first, strict=True)) | {
             role: given for role, given in named.items() if given not in first
         }
+        guessed = True
     core = set(CORE) <= set(named)
     known = {given.name for given in named.values()}
     for given in parameters:
@@ -112,7 +121,7 @@ def offered(function: Any, name: str) -> Offer:
             )
     unnamed = tuple(role for role, given in named.items() if given.kind is given.POSITIONAL_ONLY)
     defaults = {role: told(given.default) for role, given in named.items() if given.default is not given.empty}
-    return Offer(core, {role: given.name for role, given in named.items()}, unnamed, defaults)
+    return Offer(core, {role: given.name for role, given in named.items()}, unnamed, defaults, guessed=guessed)
 
 
 def told(default: Any) -> Any:
@@ -161,18 +170,19 @@ def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> 
     """Return the keywords of a case, by role; `wide`: the function splits heads itself, as a layer does."""
     at = at_of(case)
     return {
-        **unasked(at, offer),
+        **unasked(at, offer, request),
         **spoken_masks(case.recipe, at, offer, request),
         **spoken_scores(case.recipe, at, offer),
         **spoken_heads(case, at, offer, wide or case.given.x is not None),
     }
 
 
-def unasked(at: At, offer: Offer) -> dict[str, Any]:
+def unasked(at: At, offer: Offer, request: Request) -> dict[str, Any]:
     """Return what a function must be given though nobody asks for it: full lengths, a mask that allows all."""
     neutral: dict[str, Any] = {
         "lengths": np.full(at.batch, at.keys, np.int64),
         "mask": np.ones((at.rows, at.keys), np.bool_),
+        "padding": np.full((at.batch, at.keys), not request.blocks),
         "causal": False,
     }
     needed = {role for role in neutral if offer.takes(role) and role not in offer.defaults}

@@ -14,6 +14,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.case import Case
+from attn_exp.diagnosis.layouts import has_batch, has_heads, is_joined
 from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.request import Filler, Request
 from attn_exp.experiment import memory
@@ -230,10 +231,11 @@ class HeadsMaker(Maker):
 
     def __init__(self, request: Request, offer: Offer, layout: str) -> None:
         super().__init__(request, offer)
-        self.batch = (request.entries if request.entries > 1 else 2) if layout in ("bhtd", "bthd", "btm") else 1
-        self.heads = 1 if layout == "td" else request.head or (6 if request.kv_head is None else 3 * request.kv_head)
+        self.batch = (request.entries if request.entries > 1 else 2) if has_batch(layout) else 1
+        usual = 6 if request.kv_head is None else 3 * request.kv_head
+        self.heads = request.head or usual if has_heads(layout) else 1
         self.groups = request.kv_head or self.heads
-        self.wide = layout == "btm"
+        self.wide = is_joined(layout)
         self.lengths = (5, 8)[: self.batch]
 
     def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.libraries import Library
+from attn_exp.diagnosis.libraries import Library, stack
 from attn_exp.own_code import error_line, held
 
 KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "texts", "O": "Python objects", "M": "dates",
@@ -29,10 +29,11 @@ class NoNumbersError(Exception):
     """What a function returned is no array of real numbers; it says what it is instead."""
 
 
-def numbers_of(said: Any, library: Library, most: int) -> tuple[dict[str, Array], str]:
+def numbers_of(said: Any, library: Library, most: int, part: str = "") -> tuple[dict[str, Array], str]:
     """Return the arrays of an answer in float64, the output first, and the type that the output had.
 
-    What stands beside the output and is no array of real numbers is left out. `most`: numbers of one array.
+    What stands beside the output and is no array of real numbers is left out. `most`: numbers of one array;
+    `part`: the name of the output, where it is not the first.
 
     Raises:
         NoNumbersError: there is no output, or it is no array of real numbers.
@@ -41,7 +42,7 @@ def numbers_of(said: Any, library: Library, most: int) -> tuple[dict[str, Array]
         parts = parts_of(said)
         if not parts:
             raise NoNumbersError(f"returned {type(said).__name__}; expected an array")
-        first, *others = parts
+        first, *others = [part, *(name for name in parts if name != part)] if part in parts else parts
         output, kind = real(parts[first], library, most)
         arrays = {first: output}
         for name in others:
@@ -55,15 +56,56 @@ def numbers_of(said: Any, library: Library, most: int) -> tuple[dict[str, Array]
 
 
 def parts_of(said: Any) -> dict[str, Any]:
-    """Return the arrays of an answer, by name where they have one; the output comes first."""
-    if isinstance(said, Mapping):
-        names = ("output", "out", "context", "attn_output", "result", "o")
-        first = next((name for name in names if name in said), None)
-        ordered = [*([first] if first is not None else []), *(name for name in said if name != first)]
-        return {str(name): said[name] for name in ordered if hasattr(said[name], "shape")}
-    if isinstance(said, tuple | list) and said and hasattr(said[0], "shape"):
-        return {f"returned {place}": part for place, part in enumerate(said) if hasattr(part, "shape")}
-    return {"output": said} if hasattr(said, "shape") else {}
+    """Return the arrays of an answer, by name where they have one; the output comes first.
+
+    Several in a list that have one shape, such as heads, are a part more, all of them together.
+    """
+    if hasattr(said, "shape"):
+        return {"output": said}
+    if isinstance(said, tuple | list):
+        return {**places(said), **together(said)}
+    named = said if isinstance(said, Mapping) else fields_of(said)
+    first = next((name for name in OUTPUTS if name in named), None)
+    ordered = [*([first] if first is not None else []), *(name for name in named if name != first)]
+    found: dict[str, Any] = {}
+    for name in ordered:
+        inner = named[name]
+        found |= {str(name): inner} if hasattr(inner, "shape") else {}
+        found |= {f"{name}, {place}": part for place, part in places(inner).items()}
+    return found
+
+
+OUTPUTS = ("output", "out", "context", "attn_output", "result", "o")
+STACKED = "all that it returned"
+
+
+def places(said: Any) -> dict[str, Any]:
+    """Return the arrays in a tuple or a list by their places, and of tuples in it too."""
+    found: dict[str, Any] = {}
+    for place, part in enumerate(said) if isinstance(said, tuple | list) else ():
+        if hasattr(part, "shape"):
+            found[f"returned {place}"] = part
+        elif isinstance(part, tuple | list):
+            found |= {f"returned {place}, {inner}": one for inner, one in enumerate(part) if hasattr(one, "shape")}
+        elif isinstance(part, Mapping):
+            found |= {f"returned {place}, {name}": one for name, one in part.items() if hasattr(one, "shape")}
+    return found
+
+
+def together(said: Any) -> dict[str, Any]:
+    """Return the arrays of a list as one, where they have the same shape."""
+    shapes = [tuple(part.shape) if hasattr(part, "shape") else None for part in said]
+    if not isinstance(said, list) or None in shapes or len(set(shapes)) != 1:
+        return {}
+    return {STACKED: stack(said, 0)}
+
+
+def fields_of(said: Any) -> Mapping[str, Any]:
+    """Return what an object holds under names: the fields of a dataclass, or the attributes of a plain object."""
+    fields = getattr(said, "__dict__", {})
+    if not fields and hasattr(type(said), "__dataclass_fields__"):  # with slots
+        fields = {name: getattr(said, name) for name in type(said).__dataclass_fields__}
+    return fields if isinstance(fields, Mapping) and not callable(said) else {}
 
 
 def real(part: Any, library: Library, most: int) -> tuple[Array, str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
-from attn_exp.diagnosis.call import LAYOUTS, MASKINGS, WIDE, Caller
+from attn_exp.diagnosis.adapting import adapted
+from attn_exp.diagnosis.call import MASKINGS, Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, WIDE, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, wanted
 from attn_exp.diagnosis.modules import Bound, bound
 from attn_exp.diagnosis.offer import Offer, offered
@@ -16,6 +20,8 @@ from attn_exp.diagnosis.request import Request
 from attn_exp.errors import UserError, unknown
 from attn_exp.own_code import OwnFunction, unreadable
 
+MOST_SECONDS = 4.0
+"""That ways to call a function are looked for."""
 LOGITS = 2
 """Bits that logits of about 6 take from an answer where they are rounded to a half type."""
 Seen = list[tuple[Case, Answer]]
@@ -39,13 +45,47 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
     for name in names:
         lent = library(name, request.device)
         for layout in layouts(request, offer, function):
+            caller = Caller(function.call, offer, lent, request, layout)
+            case = next(cases(caller, function, quick=True))
             for dtype in types(request, lent):
-                caller = Caller(function.call, offer, lent, request, layout, dtype)
-                case = next(cases(caller, function, quick=True))
-                answer = caller(case)
-                yield Tried(function, caller, case, answer)
-                if answer.output is not None:
+                tried = Tried(function, replace(caller, dtype=dtype), case, replace(caller, dtype=dtype)(case))
+                yield tried
+                if tried.answer.output is None and needs_mask(offer) and dtype == lent.widest:
+                    others = (replace(caller, dtype=dtype, masking=masking) for masking in MASKINGS[1:])
+                    yield from (Tried(function, other, case, other(case)) for other in others)
+                if tried.answer.output is not None or not about_type(tried.answer.error):
                     break
+
+
+def about_type(error: str) -> bool:
+    """Say whether an error may be that of a type of numbers: it says so, or says nothing."""
+    return bool(re.search(r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b", error))
+
+
+def is_named(own: OwnFunction, function: Bound) -> bool:
+    """Say whether the names of a function's parameters say how to call it."""
+    try:
+        return bool(offer_of(own, function))
+    except UserError:
+        return False
+
+
+def needs_mask(offer: Offer) -> bool:
+    """Say whether a function cannot be called without a mask."""
+    return any(offer.takes(role) and role not in offer.defaults for role in ("mask", "padding"))
+
+
+def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterator[Bound]:
+    """Yield what may be called: the function by the names of its parameters, then in every way that they leave open.
+
+    Raises:
+        UserError: a module whose matrices are not known, or a function whose parameters cannot be read.
+    """
+    first = known or bound(own, request)
+    if known is not None or is_named(own, first):
+        yield first
+    if first.inside is None and known is None:
+        yield from adapted(first.call, own.name)
 
 
 def offer_of(own: OwnFunction, function: Bound) -> Offer:
@@ -63,12 +103,14 @@ def types(request: Request, lent: Library) -> tuple[str, ...]:
 
 def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
     """Return the layouts to try."""
-    if request.layout and request.layout not in LAYOUTS:
-        raise UserError(unknown(request.layout, LAYOUTS, "layout"))
+    if request.layout and request.layout not in KNOWN:
+        raise UserError(unknown(request.layout, KNOWN, "layout"))
     if not offer.core:
         return ("bhtd",) if function.inside is not None or request.entries > 1 else ("td", "bhtd")
     if request.layout:
-        return (request.layout,)
+        return (request.layout,) if request.layout in (offer.layouts or KNOWN) else ()
+    if offer.layouts:
+        return offer.layouts
     many = request.kv_head is not None or (request.head or 1) > 1
     alone = ("htd", "td") if request.entries > 1 else ("td",) if many else ()
     usual = tuple(layout for layout in LAYOUTS if layout != WIDE and layout not in alone)
@@ -92,23 +134,71 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     Raises:
         UserError: what the function takes is not known.
     """
+    shaped, spoke, silent = list[Tried](), list[Tried](), list[Tried]()
+    start = perf_counter()
     with unreadable(own.name):
-        function = known or bound(own, request)
-    shaped: list[Tried] = []
-    spoke: list[Tried] = []
-    silent: list[Tried] = []
-    for tried in ways(own, request, function):
-        if tried.answer.output is None:
-            silent.append(tried)
-        if tried.answer.output is None or (shaped and tried.caller.layout in ("htd", "td") and tried.caller.offer.core):
-            continue  # with fewer axes, mistakes hide: they are for those who take no more
-        stages = expected(tried.case)
-        if tried.answer.output.shape == stages["output"].shape:
-            if not differs(tried.answer.output, stages, min(digits_of(tried.caller, tried.answer), 24)):
-                return tried
-            shaped.append(tried)
-        spoke.append(tried)
-    return (shaped or spoke or [max(silent, key=lambda tried: furthest(tried.answer))])[0]
+        several = list(functions(own, request, known))
+    for function in several:
+        is_late = bool(shaped or spoke or silent) and perf_counter() - start > MOST_SECONDS
+        if is_late or (shaped and function.call is not shaped[0].function.call and is_sure(shaped[0])):
+            break
+        for tried in ways(own, request, function):
+            if tried.answer.output is None:
+                silent.append(tried)
+            if tried.answer.output is None or (
+                shaped and tried.caller.layout in ("htd", "td") and tried.caller.offer.core
+            ):
+                continue  # with fewer axes, mistakes hide: they are for those who take no more
+            others = [one for one in other_readings(tried) if one.answer.output is not None]
+            right = next((one for one in (tried, *others) if is_right(one)), None)
+            if right is not None:
+                return right
+            if not tried.caller.offer.only_if_right:
+                is_shaped = tried.answer.output.shape == expected(tried.case)["output"].shape
+                shaped += [tried, *others] if is_shaped else others
+                spoke.append(tried)
+    if shaped or spoke or (silent and (known is not None or silent[0].function.offer is None)):
+        return (shaped or spoke or [max(silent, key=lambda tried: furthest(tried.answer))])[0]
+    raise unfit(own, silent)
+
+
+def unfit(own: OwnFunction, silent: Sequence[Tried]) -> UserError:
+    """Return why a function cannot be called: what it takes that nobody knows, and its own error to what was tried."""
+    try:
+        offered(own.function, own.name)
+    except UserError as error:
+        if not silent:
+            return error
+        last = max(silent, key=lambda tried: furthest(tried.answer))
+        given = f"with {last.caller.offer.said}: " if last.caller.offer.said else ""
+        return UserError(f"{error} ({given}{last.answer.error})")
+    return UserError(f"{own.name} could not be called")
+
+
+def is_sure(tried: Tried) -> bool:
+    """Say whether a way to call is what the names of the parameters say, so that no other has to be tried."""
+    return not tried.caller.offer.guessed
+
+
+def is_right(tried: Tried) -> bool:
+    """Say whether the answer is the right one, to float32 at most."""
+    stages, answer = expected(tried.case), tried.answer
+    if answer.output is None or answer.output.shape != stages["output"].shape:
+        return False
+    return not differs(answer.output, stages, min(digits_of(tried.caller, answer), 24))
+
+
+def other_readings(tried: Tried) -> Iterator[Tried]:
+    """Yield the same call with another of its parts as the output, or with the output's axes in another order."""
+    caller, case, answer = tried.caller, tried.case, tried.answer
+    shape = expected(case)["output"].shape
+    if answer.output is None or not caller.offer.core or (answer.output.shape == shape and not answer.stages):
+        return
+    for part, array in caller.returned(case).items():
+        for layout in layouts_of_answer(array, shape, caller.layout):
+            other = replace(caller, part=part, returns="" if layout == caller.layout else layout)
+            if (part, layout) != (next(iter(caller.returned(case))), caller.layout):
+                yield replace(tried, caller=other, answer=other(case))
 
 
 def furthest(answer: Answer) -> tuple[bool, tuple[int, ...]]:

@@ -84,7 +84,7 @@ def test_the_smallest_input_can_be_pasted(tmp_path: Path) -> None:
         (("mine.py:strange",), "strange takes a; expected q, k, v"),
         (("mine.py:right", "mask=cusal"), "unknown mask 'cusal'; did you mean causal?"),
         (("mine.py:right", "--fast"), "unknown option '--fast'"),
-        (("mine.py:right", "layout=thd"), "unknown layout 'thd'"),
+        (("mine.py:right", "layout=hdt2"), "unknown layout 'hdt2'"),
         (("mine.py:right", "takes=cupy"), "unknown takes 'cupy'"),
         (("mine.py:right", "device=cuda"), "device=cuda is for functions of tensors; right takes numpy arrays"),
         pytest.param(

@@ -1,0 +1,256 @@
+"""Makes a function of anybody's signature one of q, k, v, or of x and a layer's matrices, by trying.
+
+Names are hints: they say what is tried first. What an argument is that nobody knows, an error or a right answer tells.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, permutations, product
+from typing import Any
+
+from attn_exp.diagnosis.modules import Bound
+from attn_exp.diagnosis.neutral import HEADS, Context, Source, is_known, sources_of
+from attn_exp.diagnosis.offer import BY_NAME, CORE, LAYER, Offer, parameters_of, plain, told
+from attn_exp.diagnosis.packing import KV, QKV, Pack, heads_of, source_of_matrices, ways_of
+from attn_exp.diagnosis.sides import side_of_name
+from attn_exp.errors import UserError
+
+SIZES = "sizes"
+"""The role of what an adapter is told of a call's sizes."""
+MOST_WAYS = 24
+"""Values that are tried for the arguments that nobody knows, for one way to give the arrays."""
+PASSED = ("mask", "padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi", "sinks", "heads",
+          "kv_heads", "dropout", "added")  # fmt: skip
+"""Roles that a function has a word for, which a question says."""
+NEEDED = ("mask", "padding", "causal", "scale", "lengths", "heads", "kv_heads")
+"""Those of them that a question says even where it asks for nothing of the kind."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A function with what each of its arguments is given: `passed` names those that a question says."""
+
+    function: Callable[..., Any]
+    sources: Mapping[str, Source]
+    positional: tuple[str, ...]
+    passed: tuple[str, ...] = ()
+    starred: str = ""
+
+    def __call__(self, **given: Any) -> Any:
+        at, library = given.pop(own(SIZES))
+        core = {role: given.pop(own(role)) for role in (*CORE, *LAYER, "W_o") if own(role) in given}
+        given.pop(own("heads"), None)
+        context = Context(at, library, core)
+        values = {name: source.make(context) for name, source in self.sources.items()}
+        if self.starred:
+            return self.function(*values.values(), **given)
+        values |= given
+        first = []
+        for name in self.positional:
+            if name not in values:
+                break
+            first.append(values.pop(name))
+        return self.function(*first, **values)
+
+    def __str__(self) -> str:
+        """Say what the arguments are given that are none of q, k, v or x themselves."""
+        return ", ".join(f"{name}={source.text}" for name, source in self.sources.items() if source.text != name)
+
+
+def own(role: str) -> str:
+    """Return the word by which an adapter is given what its function has no word for: no parameter has such a name."""
+    return f" {role}"
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Which arguments hold the arrays: a source for each, in which layouts, and whether they are heads or a layer."""
+
+    core: bool
+    sources: Mapping[str, Source]
+    layouts: tuple[str, ...] = ()
+    roles: tuple[str, ...] = CORE
+    counts_heads: bool = False
+    guessed: bool = False
+    only_if_right: bool = False
+
+
+def adapted(function: Any, name: str) -> Iterator[Bound]:
+    """Yield a function as one of q, k, v or of x and matrices, in every way that its signature leaves open.
+
+    Raises:
+        UserError: what it takes is not known.
+    """
+    parameters = parameters_of(function, name)
+    for arrangement in arrangements(parameters):
+        passed = {BY_NAME[plain(given.name)]: given for given in reversed(parameters)
+                  if BY_NAME.get(plain(given.name)) in PASSED and given.name not in arrangement.sources
+                  and (given.default is not given.empty or BY_NAME[plain(given.name)] in NEEDED)}  # fmt: skip
+        unknown = [given for given in parameters if is_required(given) and given.name not in arrangement.sources
+                   and given not in passed.values()]  # fmt: skip
+        for extra in choices(unknown):
+            yield bound_of(function, parameters, arrangement, passed, extra)
+
+
+def bound_of(
+    function: Any, parameters: Sequence[inspect.Parameter], arrangement: Arrangement,
+    passed: Mapping[str, inspect.Parameter], extra: Mapping[str, Source],
+) -> Bound:  # fmt: skip
+    """Return one way to call a function as one that is known how to be called."""
+    given = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    starred = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
+    adapter = Adapter(
+        function, {**arrangement.sources, **extra}, tuple(given), tuple(one.name for one in passed.values()),
+        starred if starred and not given else "",
+    )  # fmt: skip
+    names = {role: own(role) for role in arrangement.roles} | {role: one.name for role, one in passed.items()}
+    names[SIZES] = own(SIZES)
+    counts = arrangement.counts_heads or any(source is HEADS for source in extra.values())
+    if counts and "heads" not in names:
+        names["heads"] = own("heads")
+    defaults = {role: told(one.default) for role, one in passed.items() if one.default is not one.empty}
+    offer = Offer(arrangement.core, names, (), defaults, arrangement.layouts, str(adapter), arrangement.guessed,
+                  arrangement.only_if_right)  # fmt: skip
+    return Bound(adapter, function, offer)
+
+
+def is_required(given: inspect.Parameter) -> bool:
+    """Say whether a parameter has no default and is no star."""
+    return given.default is given.empty and given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
+
+
+def choices(unknown: Sequence[inspect.Parameter]) -> Iterator[dict[str, Source]]:
+    """Yield values for arguments that nobody knows: the likeliest of each, then one or two of them otherwise."""
+    options = {given.name: sources_of(given) for given in unknown}
+    first = {name: sources[0] for name, sources in options.items()}
+    yield first
+    count = 1
+    for several in (1, 2):
+        for names in combinations(options, several):
+            for others in product(*(options[name][1:] for name in names)):
+                if count == MOST_WAYS:
+                    return
+                count += 1
+                yield first | dict(zip(names, others, strict=True))
+
+
+# Which arguments hold the arrays
+
+
+def arrangements(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
+    """Yield which arguments may hold the arrays, the likeliest first; names that say it leave one way alone."""
+    usable = [given for given in parameters if given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)]
+    named: dict[str, str] = {}
+    for given in sorted(usable, key=lambda one: not is_required(one)):
+        side = side_of_name(given.name)
+        if side:
+            named.setdefault(side, given.name)
+    if set(CORE) <= set(named):
+        yield from of_heads([named[side] for side in "qkv"])
+        return
+    if "qkv" in named and "x" not in named:
+        yield from packed_heads({named["qkv"]: QKV}, {})
+        return
+    if {"q", "kv"} <= set(named):
+        yield from packed_heads({named["kv"]: KV}, {named["q"]: "q"})
+        return
+    required = [given for given in usable if is_required(given) and BY_NAME.get(plain(given.name)) not in PASSED]
+    weights = [given.name for given in usable if side_of_name(given.name).startswith("W")]
+    if "x" in named and weights:
+        yield from of_layer(named["x"], weights)
+        return
+    alone = len(required) == len(CORE)
+    open_ones = [given.name for given in required if alone or side_of_name(given.name) or not is_known(given.name)]
+    if not required and any(given.kind is given.VAR_POSITIONAL for given in parameters):
+        yield Arrangement(True, dict(zip("qkv", map(direct, "qkv"), strict=True)))
+        return
+    if not required and any(given.kind is given.VAR_KEYWORD for given in parameters):
+        for names in (("q", "k", "v"), ("query", "key", "value")):
+            yield Arrangement(True, dict(zip(names, map(direct, "qkv"), strict=True)))
+    yield from by_position(open_ones)
+
+
+def by_position(names: Sequence[str]) -> Iterator[Arrangement]:
+    """Yield arrangements of arguments whose names say nothing: as q, k and v, or as x and matrices, in their order."""
+    if len(names) >= len(CORE):
+        for order in permutations(names[:3]):
+            yield from of_heads(order)
+        yield from of_layer(names[0], names[1:5])
+        return
+    packed = packed_heads({names[0]: QKV}, {}) if len(names) == 1 else iter(())
+    if len(names) == len("qk"):
+        packed = chain(packed_heads({names[1]: KV}, {names[0]: "q"}), of_layer(names[0], names[1:]))
+    yield from (replace(one, only_if_right=True) for one in packed)
+
+
+def direct(role: str) -> Source:
+    """Return the source of an array as it is."""
+    return Source(role, lambda context: context.given[role])
+
+
+def of_heads(names: Sequence[str]) -> Iterator[Arrangement]:
+    """Yield functions of q, k and v, as arrays or as lists of heads."""
+    yield Arrangement(True, {name: direct(role) for name, role in zip(names, "qkv", strict=True)})
+    lists = {name: head_list(role) for name, role in zip(names, "qkv", strict=True)}
+    yield Arrangement(True, lists, ("bhtd", "htd"), guessed=True)
+
+
+def head_list(role: str) -> Source:
+    """Return the source of an array as a list of its heads."""
+
+    def make(context: Context) -> list[Any]:
+        array = context.given[role]
+        return heads_of(array, "bhtd"[-array.ndim :])
+
+    return Source(f"list of the heads of {role}", make)
+
+
+def packed_heads(packed: Mapping[str, Sequence[Pack]], single: Mapping[str, str]) -> Iterator[Arrangement]:
+    """Yield functions of q, k and v of which several are one argument."""
+    ((name, packs),) = packed.items()
+    roles = tuple(role for role in CORE if role not in single.values())
+    alone = {word: direct(role) for word, role in single.items()}
+    for pack in packs:
+        yield Arrangement(True, {**alone, name: of_pack(pack, roles)}, pack.layouts, guessed=True)
+
+
+def of_pack(pack: Pack, roles: Sequence[str]) -> Source:
+    """Return the source of an argument that holds several arrays."""
+    text = pack.text if len(roles) == len(CORE) else pack.text.replace("q, k, v", "k, v")
+    return Source(text, lambda context: pack.make([context.given[role] for role in roles]))
+
+
+def of_layer(x: str, names: Sequence[str]) -> Iterator[Arrangement]:
+    """Yield functions of x and matrices: three or four of them, or fewer in which several lie side by side."""
+    sides = {side_of_name(name): name for name in names}
+    known = [side for side in ("W_q", "W_k", "W_v") if side in sides]
+    three = ("W_q", "W_k", "W_v")
+    if len(known) == len(three):
+        orders: list[tuple[str, ...]] = [three]
+        names = [*(sides[side] for side in three), *(name for name in names if name not in sides.values()
+                 or side_of_name(name) in ("W_o", "W"))]  # fmt: skip
+    else:
+        orders = list(permutations(three)) if len(names) >= len(three) else [three]
+    if len(names) >= len(three):
+        for how, order in product(("side by side", "heads", "turned"), orders):
+            for last in ("side by side", "turned") if len(names) > len(three) else ("",):
+                sources = {name: source_of_matrices((role,), how) for name, role in zip(names, order, strict=False)}
+                if last:
+                    sources[names[3]] = source_of_matrices(("W_o",), "turned" if how == "turned" else last)
+                yield layer_of(x, sources, how == "heads", bool(last))
+        return
+    for how in ways_of(three):
+        for last in ("side by side", "w and b", "weight and bias", "turned") if len(names) > 1 else ("",):
+            sources = {names[0]: source_of_matrices(three, how)}
+            if last:
+                sources[names[1]] = source_of_matrices(("W_o",), last)
+            yield layer_of(x, sources, how == "by head", bool(last) or how == "named")
+
+
+def layer_of(x: str, sources: Mapping[str, Source], counts_heads: bool, is_whole: bool) -> Arrangement:
+    """Return a function of x and matrices, with an output projection where it is whole."""
+    roles = (*LAYER, "W_o") if is_whole else LAYER
+    return Arrangement(False, {x: direct("x"), **sources}, (), roles, counts_heads, guessed=True)

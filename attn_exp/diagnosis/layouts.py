@@ -1,0 +1,91 @@
+"""In which order the axes of queries, keys and values lie: into an order of letters, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from attn_exp.arrays import Array
+
+LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
+"""The usual ones: b batch, h heads, t tokens, d numbers of a head, m the numbers of all heads side by side."""
+RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt")
+"""Those that are tried where none of the usual ones is right; n is the heads of all entries, one after the other."""
+WIDE = "btm"
+"""The layout of those who split heads themselves, by a keyword that says how many there are."""
+KNOWN = (*LAYOUTS, *RARE)
+LISTED = ("hbtd",)
+"""Those of answers alone: a list of heads."""
+JOINED = {"m": "hd", "n": "bh"}
+"""Letters that stand for two axes in one."""
+
+
+def spread(layout: str) -> str:
+    """Return a layout with a letter for each axis."""
+    return "".join(JOINED.get(letter, letter) for letter in layout)
+
+
+def has_batch(layout: str) -> bool:
+    """Say whether a layout has entries of a batch."""
+    return "b" in spread(layout)
+
+
+def has_heads(layout: str) -> bool:
+    """Say whether a layout has heads."""
+    return "h" in spread(layout)
+
+
+def is_joined(layout: str) -> bool:
+    """Say whether the numbers of all heads lie side by side."""
+    return "m" in layout
+
+
+def laid(array: Array, layout: str) -> Array:
+    """Return heads `[b h t d]` in another layout; without a letter for them the first entry, or the first head."""
+    letters = spread(layout)
+    chosen = array[tuple(slice(None) if letter in letters else 0 for letter in "bhtd")]
+    kept = [letter for letter in "bhtd" if letter in letters]
+    turned = chosen.transpose([kept.index(letter) for letter in letters])
+    sizes = dict(zip(letters, turned.shape, strict=True))
+    laid_out: Array = turned.reshape([math.prod(sizes[one] for one in JOINED.get(letter, letter)) for letter in layout])
+    return laid_out.copy()
+
+
+def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
+    """Return an answer as `[b h t e]`; `sizes` says how many entries and heads there are.
+
+    One that has other axes than the layout comes back with an axis more, so that it is the right answer of nobody. A
+    layout that begins with 1 has an axis of one place before the others.
+    """
+    if layout[0] == "1" and array.shape[:1] == (1,):
+        return unlaid(array[0], layout[1:], sizes)
+    heads, letters = sizes["h"], spread(layout)
+    joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in JOINED]
+    if array.ndim != len(layout) or any(size % heads for size in joined):
+        return array[None] if array.ndim == len("bhtd") else array
+    split = [
+        part
+        for letter, size in zip(layout, array.shape, strict=True)
+        for part in {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
+    ]
+    turned = array.reshape(split).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
+    for place, letter in enumerate("bhtd"):
+        turned = turned if letter in letters else np.expand_dims(turned, place)
+    return turned
+
+
+def layouts_of_answer(array: Array, shape: tuple[int, ...], first: str) -> Iterator[str]:
+    """Yield the layouts in which an array has the shape `[b h t e]` that an answer must have; `first` is likeliest."""
+    heads = {"h": shape[1]}
+    for layout in dict.fromkeys((first, *KNOWN, *LISTED)):
+        if len(layout) == array.ndim and unlaid(array, layout, heads).shape == shape:
+            yield layout
+        if len(layout) == array.ndim - 1 and array.shape[0] == 1 and unlaid(array[0], layout, heads).shape == shape:
+            yield f"1{layout}"
+
+
+def axes(layout: str) -> str:
+    """Return a layout's axes, as people write them."""
+    return " ".join({"m": "h*d", "n": "b*h"}.get(letter, letter) for letter in layout)

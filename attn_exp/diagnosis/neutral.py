@@ -1,0 +1,269 @@
+"""What the arguments are given that nobody asks about: sizes, modules of functions, dropout, keys, caches, tables.
+
+A name or an annotation is a hint, and orders what is tried; an error of the function says that it was something else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.forms.pipeline import At
+
+
+@dataclass(frozen=True)
+class Context:
+    """One call: its sizes, the library, and what it is given by role."""
+
+    at: At
+    library: str
+    given: Mapping[str, Any]
+
+    @property
+    def first(self) -> Any:
+        """One of the arrays, which says the type and the place of others."""
+        return next(iter(self.given.values()))
+
+    def array(self, array: Array) -> Any:
+        """Return an array of NumPy in the library of the call, numbers in its type."""
+        like = self.first
+        is_float = array.dtype.kind == "f"
+        if self.library == "torch":
+            import torch  # noqa: PLC0415 - the call is with its tensors
+
+            made = torch.as_tensor(array, device=like.device)
+            return made.to(like.dtype) if is_float else made
+        if self.library == "jax":
+            import jax.numpy as jnp  # noqa: PLC0415
+
+            return jnp.asarray(array, like.dtype if is_float else None)
+        return array.astype(like.dtype) if is_float else array
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the value of an argument comes from: as Python says it, and for one call."""
+
+    text: str
+    make: Callable[[Context], Any]
+
+
+def fixed(value: Any) -> Source:
+    """Return the source of a plain value."""
+    return Source(repr(value), lambda context: value)
+
+
+NONE, FALSE, TRUE, ZERO, ZERO_FLOAT, ONE, ONE_FLOAT, EMPTY = map(fixed, (None, False, True, 0, 0.0, 1, 1.0, ""))
+SIZE = Source("q.shape[-1]", lambda context: context.at.size)
+ROOT = Source("q.shape[-1] ** 0.5", lambda context: math.sqrt(context.at.size))
+SCALE = Source("q.shape[-1] ** -0.5", lambda context: context.at.size**-0.5)
+HEADS = Source("heads", lambda context: context.at.heads)
+GROUPS = Source("kv_heads", lambda context: context.at.groups)
+SHARE = Source("heads // kv_heads", lambda context: context.at.heads // context.at.groups)
+WIDTH = Source("heads * q.shape[-1]", lambda context: context.at.heads * context.at.size)
+BATCH = Source("len(q)", lambda context: context.at.batch)
+ROWS = Source("q.shape[-2]", lambda context: context.at.rows)
+KEYS = Source("k.shape[-2]", lambda context: context.at.keys)
+SAME = Source("lambda x, *_, **__: x", lambda context: lambda x, *_, **__: x)
+POSITIONS = Source("arange(t)", lambda context: context.array(np.arange(context.at.rows)))
+POSITIONS_OF_ALL = Source(
+    "arange(t) for each entry",
+    lambda context: context.array(np.tile(np.arange(context.at.rows), (context.at.batch, 1))),
+)
+DOCUMENTS = Source("zeros [b t]", lambda context: context.array(np.zeros((context.at.batch, context.at.rows), np.int64)))
+NO_BIAS = Source("zeros [t s]", lambda context: context.array(np.zeros((context.at.rows, context.at.keys))))
+LENGTHS = Source("[s] * b", lambda context: context.array(np.full(context.at.batch, context.at.keys, np.int64)))
+LOWEST, LOW = Source('float("-inf")', lambda context: -math.inf), Source("-1e9", lambda context: -1e9)
+DTYPE = Source("q.dtype", lambda context: context.first.dtype)
+DEVICE = Source("q.device", lambda context: getattr(context.first, "device", None))
+FEW = fixed(4)
+EYE = Source("1 at every place", lambda context: context.array(np.ones((context.at.rows, context.at.size))))
+NULL = Source("0 at every place", lambda context: context.array(np.zeros((context.at.rows, context.at.size))))
+UNIT = Source(
+    "1 + 0j at every place", lambda context: as_complex(context, np.ones((context.at.rows, context.at.size // 2)))
+)
+
+
+def as_complex(context: Context, array: Array) -> Any:
+    return context.array(array) + context.array(np.zeros_like(array)) * 1j
+
+
+def home_of(context: Context) -> Any:
+    """Return the module whose functions work on the arrays of a call."""
+    if context.library == "torch":
+        import torch  # noqa: PLC0415 - as above
+
+        return torch
+    if context.library == "jax":
+        import jax.numpy as jnp  # noqa: PLC0415
+
+        return jnp
+    return np
+
+
+def functional(context: Context) -> Any:
+    """Return the module with the softmax of a library."""
+    if context.library == "torch":
+        import torch.nn.functional  # noqa: PLC0415 - as above
+
+        return torch.nn.functional
+    if context.library == "jax":
+        import jax.nn  # noqa: PLC0415
+
+        return jax.nn
+    return SimpleNamespace(softmax=softmax_of(context))
+
+
+def softmax_of(context: Context) -> Any:
+    """Return a softmax on the arrays of a call, over the last axis if nothing else is said."""
+    if context.library == "numpy":
+        return numpy_softmax
+    library = functional(context)
+
+    def softmax(array: Any, axis: int = -1, dim: int | None = None, **_: Any) -> Any:
+        return library.softmax(array, axis if dim is None else dim)
+
+    return softmax
+
+
+def numpy_softmax(array: Array, axis: int = -1, **_: Any) -> Array:
+    powers = np.exp(array - array.max(axis=axis, keepdims=True))
+    shares: Array = powers / powers.sum(axis=axis, keepdims=True)
+    return shares
+
+
+def chance(context: Context) -> Any:
+    """Return a source of random numbers, which no attention needs without dropout."""
+    if context.library == "jax":
+        import jax  # noqa: PLC0415 - as above
+
+        return jax.random.PRNGKey(0)
+    if context.library == "torch":
+        import torch  # noqa: PLC0415
+
+        return torch.Generator(device=context.first.device).manual_seed(0)
+    return np.random.default_rng(0)
+
+
+class Settings:
+    """An object that knows the sizes of a call by their usual names, and says no to what may be switched on."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.config: Any = self
+        self.training = self.is_causal = self.causal = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if "drop" in name.lower():
+            return SAME.make(self._context)
+        known = next((source for source in hinted(name, "") if source is not SAME), None)
+        if known is None:
+            raise AttributeError(f"a neutral object has no {name!r}")
+        return known.make(self._context)
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return what is known by a name, or the default."""
+        return getattr(self, name, default)
+
+
+HOME, FUNCTIONS = Source("numpy", home_of), Source("functional", functional)
+SOFTMAX, CHANCE = Source("softmax", softmax_of), Source("a key", chance)
+OBJECT = Source("SimpleNamespace(training=False, ...)", Settings)
+
+HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
+    (r"(xp|np|jnp|lib|library|backend|ops|array_?module|nx|numpy|torch|ns|namespace|K|be|mod)", (HOME, FUNCTIONS, OBJECT)),
+    (r"(F|nn|functional|fn)", (FUNCTIONS, HOME, SOFTMAX)),
+    (r"(module|self|layer|cls|attn|attention|parent|model|cfg|config|conf|args|hparams|opts?|options|ctx|params?)",
+     (OBJECT, NONE)),
+    (r".*(softmax|activation|normali[sz]er?)(_?(fn|func|function|op))?", (SOFTMAX, NONE)),
+    (r"(\w*_)?(rng|rngs|key_?rng|prng_?key|prng|random_?key|generator|gen|random_?state|rng_?key|seed)", (NONE, CHANCE, ZERO)),
+    (r"(is_?|in_?)?(train|training|istraining)(_?mode)?", (FALSE,)),
+    (r"(deterministic|inference|eval|eval_?mode|evaluate|test)", (TRUE, FALSE)),
+    (r".*(dropout|drop)(_?(layer|fn|module|func|op))?", (NONE, ZERO_FLOAT, SAME)),
+    (r".*(dropout|drop|pdrop).*", (ZERO_FLOAT, NONE, SAME)),
+    (r".*(cache|past|history|mems?|kv_?state|incremental.*)", (NONE, fixed({}))),
+    (r"(b|bs|bsz|bsize|n?batch(_?size)?|nbatches|B)", (BATCH,)),
+    (r"(n_?)?(kv_?heads?|num_?(kv|key_?value)_?heads|n_?kv|n_?groups|num_?groups|groups|G)", (GROUPS, SHARE)),
+    (r"(n_?rep|num_?key_?value_?groups|num_?queries_?per_?kv|repeats?|q_?per_?kv)", (SHARE,)),
+    (r"(n|num|nb)?_?(attention_?|query_?|q_?)?heads?|nh|h|H|n_?head|NH|nhead|headcount|num_?attention_?heads", (HEADS,)),
+    (r".*(block|chunk|tile|bucket|segment_?size).*|br|bc|b_?q|b_?k|b_?r|b_?c", (FEW, ROWS, ONE, fixed(16))),
+    (r"(q_?len|t|tq|l|n|seq_?len(gth)?|tgt_?len|t_?q|len_?q|query_?len(gth)?|T|L|N|max_?(seq_?)?len|context_?length|n_?ctx)",
+     (ROWS, KEYS)),
+    (r"(k_?len|kv_?len|s|tk|src_?len|key_?len(gth)?|len_?k|S|t_?k)", (KEYS,)),
+    (r"(embed_?dim|d_?model|emb(ed)?(_?size)?|n_?embd|hidden_?(size|dim)|model_?dim|width|C|E|inner_?dim|n_?state)",
+     (WIDTH, SIZE)),
+    (r"(d|dk|d_?k|d_?q|dim_?k|key_?dim|d_?head|head_?dim|dim_?head|head_?size|size_?per_?head|dim|d_?v|D|hd|hs|depth|dim_?keys?"
+     r"|feature_?dim|n_?dim|attn_?dim|attention_?dim|d_?key|key_?size|hidden|size|dimension|head_?width|channels|ch)",
+     (SIZE, WIDTH)),
+    (r"(sqrt_?(d|dk|d_?k|dim)|temp(erature)?|root|norm_?factor|divisor|tau|denom(inator)?)", (ROOT, SCALE)),
+    (r".*(scale|scaling|multiplier|alpha|factor|inv_?sqrt.*)", (SCALE, ROOT, NONE, ONE_FLOAT, TRUE)),
+    (r"(.*_)?cos(ine)?(_.*)?", (EYE,)),
+    (r"(.*_)?sin(e)?(_.*)?", (NULL,)),
+    (r"freqs(_?cis|_?complex)?|freqs_.*|rope_?freqs", (UNIT, NONE)),
+    (r"(apply_)?(rope|rotary|rotary_?emb|pos_?emb|pe|position_?embedding)(_?fn)?", (NONE, SAME)),
+    (r".*(segment|doc(ument)?)_?ids?.*", (DOCUMENTS,)),
+    (r".*(pos|position)s?(_?ids?)?|.*_?pos(itions)?|cache_?position|index|indices", (POSITIONS, POSITIONS_OF_ALL, ZERO)),
+    (r".*lens?|.*lengths?", (LENGTHS, NONE)),
+    (r".*bias.*", (NO_BIAS, NONE, ZERO_FLOAT)),
+    (r".*mask.*", (NONE,)),
+    (r"(eps|epsilon|tiny)", (ZERO_FLOAT, fixed(1e-30))),
+    (r".*(fill|neg_?inf|neg|min_?value|minus_?inf|large_?neg|big_?neg|inf).*", (LOWEST, LOW, fixed(1e9))),
+    (r".*dtype.*|.*precision.*", (DTYPE, NONE)),
+    (r".*device.*", (DEVICE, NONE)),
+    (r".*(causal|bidirectional).*", (FALSE,)),
+    (r"(layer|block)_?(idx|id|index|num|number|i)|i|step|layer_?i|time_?step", (ZERO,)),
+    (r".*(return|need|output|with|get|keep|want|use|enable|is|do|has|verbose|debug)_?.*", (FALSE, TRUE, NONE)),
+    (r".*(window|cap|sinks?|slopes|alibi).*", (NONE,)),
+    (r".*axis|.*dim", (fixed(-1), SIZE)),
+)  # fmt: skip
+"""Patterns of names, and what an argument of such a name is given, the likeliest first."""
+BY_NOTE: tuple[tuple[str, tuple[Source, ...]], ...] = (
+    (r"\bbool\b", (FALSE, TRUE)),
+    (r"\b(None|Optional)\b", (NONE,)),
+    (r"\bint\b", (SIZE, HEADS, WIDTH, ROWS, ONE, ZERO)),
+    (r"\bfloat\b", (SCALE, ZERO_FLOAT, ROOT, ONE_FLOAT)),
+    (r"\bstr\b", (EMPTY,)),
+    (r"\bCallable\b", (SAME, SOFTMAX)),
+    (r"\b(Module|ModuleType)\b", (OBJECT, SAME, HOME)),
+    (r"\b(dict|Mapping|Dict)\b", (fixed({}),)),
+)
+"""The same for annotations."""
+ANYTHING = (NONE, SIZE, ZERO_FLOAT, FALSE, SAME, HOME, OBJECT, ONE, HEADS, NO_BIAS)
+"""What an argument is given of which nothing is known."""
+PATTERNS = [(re.compile(pattern), sources) for pattern, sources in HINTS]
+
+
+def hinted(name: str, note: str) -> Iterator[Source]:
+    """Yield what a name and an annotation say of an argument."""
+    for pattern, sources in PATTERNS:
+        if pattern.fullmatch(name) or pattern.fullmatch(name.lower()):
+            yield from sources
+            break
+    for written, sources in BY_NOTE:
+        if re.search(written, note):
+            yield from sources
+
+
+def sources_of(given: inspect.Parameter) -> tuple[Source, ...]:
+    """Return what an argument may be given, the likeliest first: what its name says alone, where that says a thing."""
+    note = "" if given.annotation is given.empty else str(getattr(given.annotation, "__name__", given.annotation))
+    known = tuple(dict.fromkeys(hinted(given.name.strip("_"), note)))
+    return known or ANYTHING
+
+
+def is_known(name: str) -> bool:
+    """Say whether a name tells what an argument is that is none of q, k, v or x."""
+    return any(True for _ in hinted(name.strip("_"), ""))

@@ -1,0 +1,144 @@
+"""How q, k and v, or a layer's matrices, are handed over together: packed in one array, as lists of heads, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attn_exp.diagnosis.libraries import join, stack
+from attn_exp.diagnosis.neutral import Context, Source
+from attn_exp.diagnosis.offer import plain
+from attn_exp.diagnosis.sides import side_of_name
+
+
+@dataclass(frozen=True)
+class Pack:
+    """One way to pack arrays: as Python says it, how it is done, and in which layouts the arrays are then given."""
+
+    text: str
+    make: Callable[[Sequence[Any]], Any]
+    layouts: tuple[str, ...] = ()
+
+
+def stacked(axis: int, *layouts: str) -> Pack:
+    return Pack(f"stack([q, k, v], {axis})", lambda arrays: stack(arrays, axis), layouts)
+
+
+def joined(axis: int, *layouts: str) -> Pack:
+    return Pack(f"concatenate([q, k, v], {axis})", lambda arrays: join(arrays, axis), layouts)
+
+
+def side_by_side(axis: int, layout: str, said: str) -> Pack:
+    """Return what puts q, k and v of a head beside each other, and then the heads."""
+
+    def make(arrays: Sequence[Any]) -> Any:
+        whole = join(arrays, axis)
+        shape = list(whole.shape)
+        first = shape[: axis - 1] if axis > 0 else shape[: axis - 1 + len(shape)]
+        rest = shape[len(first) + 2 :]
+        return whole.reshape([*first, -1, *rest])
+
+    return Pack(said, make, (layout,))
+
+
+QKV = (
+    stacked(2, "bthd"), joined(-1, "btm"), stacked(0, "bhtd"), stacked(2, "bhtd"), stacked(1, "bhtd"), stacked(0, "bthd"),
+    joined(-1, "bhtd"), joined(-1, "bthd"), stacked(3, "bthd"), joined(-1, "btd"), stacked(0, "btd"), stacked(2, "btd"),
+    stacked(1, "thd"), stacked(0, "thd"), stacked(0, "htd"), joined(-1, "tm"), joined(-1, "td"), stacked(0, "td"),
+    Pack("(q, k, v)", tuple, ("bhtd", "bthd", "htd", "td", "btd")),
+    Pack("[q, k, v]", list, ("bhtd", "bthd", "htd", "td", "btd")),
+    side_by_side(-1, "bthd", "q, k, v of each head side by side [b t h*3*d]"),
+    joined(1, "bmt"), side_by_side(2, "bhdt", "q, k, v of each head side by side [b h*3*d t]"),
+    Pack("{'q': q, 'k': k, 'v': v}", lambda arrays: Named(dict(zip("qkv", arrays, strict=True))),
+         ("bhtd", "bthd", "htd", "td", "btd")),
+)  # fmt: skip
+"""Ways to pack all three, the likeliest first."""
+KV = (
+    stacked(2, "bthd"), joined(-1, "btm"), stacked(0, "bhtd"), stacked(0, "bthd"), stacked(2, "bhtd"),
+    stacked(1, "bhtd"), joined(-1, "bhtd"), joined(-1, "bthd"),
+    Pack("(k, v)", tuple, ("bhtd", "bthd", "htd", "td", "btd")),
+)  # fmt: skip
+"""The same for keys and values, where queries are given apart."""
+
+
+def heads_of(array: Any, layout: str) -> list[Any]:
+    """Return an array as a list of its heads, which lie along the axis that the layout calls so."""
+    place = layout.index("h")
+    return [array[(slice(None),) * place + (head,)] for head in range(array.shape[place])]
+
+
+# The matrices of a layer
+
+
+def columns(matrix: Any, heads: int) -> list[Any]:
+    """Return a matrix `[m h*d]` as a list of those of each head."""
+    size = matrix.shape[-1] // heads
+    return [matrix[..., place * size : (place + 1) * size] for place in range(heads)]
+
+
+def by_head(matrices: Sequence[Any], heads: int) -> Any:
+    """Return matrices side by side, q, k and v of each head together."""
+    parts = [columns(matrix, heads) for matrix in matrices]
+    return join([part[head] for head in range(heads) for part in parts], -1)
+
+
+def source_of_matrices(roles: Sequence[str], how: str) -> Source:
+    """Return the source of some matrices in one argument: `how` says in which way."""
+    words = ", ".join(roles)
+
+    def make(context: Context) -> Any:
+        matrices, heads = [context.given[role] for role in roles], context.at.heads
+        if how == "side by side":
+            return join(matrices, -1)
+        if how == "by head":
+            return by_head(matrices, heads)
+        if how == "stacked":
+            return stack(matrices, 0)
+        if how == "turned":
+            return join(matrices, -1).T
+        if how == "tuple":
+            return tuple(matrices)
+        if how == "named":
+            return Named({role: context.given[role] for role in context.given if role != "x"})
+        if how in ("w and b", "weight and bias"):
+            whole = join(matrices, -1)
+            first, last = how.split(" and ")
+            return {first: whole, last: whole[0] * 0.0}
+        return [columns(matrix, heads) for matrix in matrices][0]
+
+    texts = {"side by side": f"concatenate([{words}], -1)", "by head": f"[{words}] of each head side by side",
+             "stacked": f"stack([{words}])", "turned": f"{words}.T" if len(roles) == 1 else f"concatenate([{words}], -1).T",
+             "tuple": f"({words})", "named": "a dictionary of all matrices", "heads": f"{words} of each head in a list",
+             "w and b": f"{{'w': {words}, 'b': 0}}", "weight and bias": f"{{'weight': {words}, 'bias': 0}}"}  # fmt: skip
+    return Source(texts[how], make)
+
+
+class Named(dict[str, Any]):
+    """A dictionary that knows its arrays by whatever name they are asked: `W_q`, `wq`, `query_weight`, `q`."""
+
+    def __missing__(self, name: str) -> Any:
+        side = side_of_name(str(name))
+        if side == "W":
+            side = "W_o"
+        for role in (side, f"W_{side}", side.removeprefix("W_")):
+            if role and role in self:
+                return self[role]
+        packed = [self[role] for role in ("W_q", "W_k", "W_v") if role in self]
+        if side in ("W_qkv", "qkv") and packed:
+            return join(packed, -1)
+        if plain(str(name)).startswith("b") and packed:
+            raise KeyError(name)
+        raise KeyError(name)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(name) from error
+
+
+def ways_of(roles: Sequence[str]) -> Iterator[str]:
+    """Yield in which ways some matrices may be one argument, the likeliest first."""
+    several = ("side by side", "by head", "stacked", "tuple", "turned", "w and b", "weight and bias", "named")
+    yield from several if len(roles) > 1 else ("side by side", "heads", "turned", "w and b", "weight and bias")
