@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, permutations, product
 from typing import Any
 
@@ -16,7 +16,9 @@ from attn_exp.diagnosis.neutral import HEADS, Context, Source, is_known, sources
 from attn_exp.diagnosis.offer import BY_NAME, CORE, LAYER, Offer, parameters_of, plain, told
 from attn_exp.diagnosis.packing import KV, QKV, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.sides import side_of_name
-from attn_exp.errors import UserError
+from attn_exp.forms.pipeline import At
+from attn_exp.own_code import LeftError, held
+from attn_exp.rules.rules import Rules
 
 SIZES = "sizes"
 """The role of what an adapter is told of a call's sizes."""
@@ -33,7 +35,7 @@ NEEDED = ("mask", "padding", "causal", "scale", "lengths", "heads", "kv_heads")
 class Adapter:
     """A function with what each of its arguments is given: `passed` names those that a question says."""
 
-    function: Callable[..., Any]
+    function: Callable[..., Any] | Making
     sources: Mapping[str, Source]
     positional: tuple[str, ...]
     passed: tuple[str, ...] = ()
@@ -44,20 +46,43 @@ class Adapter:
         core = {role: given.pop(own(role)) for role in (*CORE, *LAYER, "W_o") if own(role) in given}
         given.pop(own("heads"), None)
         context = Context(at, library, core)
+        function = self.function.of(context) if isinstance(self.function, Making) else self.function
         values = {name: source.make(context) for name, source in self.sources.items()}
         if self.starred:
-            return self.function(*values.values(), **given)
+            return function(*values.values(), **given)
         values |= given
         first = []
         for name in self.positional:
             if name not in values:
                 break
             first.append(values.pop(name))
-        return self.function(*first, **values)
+        return function(*first, **values)
 
     def __str__(self) -> str:
-        """Say what the arguments are given that are none of q, k, v or x themselves."""
-        return ", ".join(f"{name}={source.text}" for name, source in self.sources.items() if source.text != name)
+        """Say what the arguments are given that are none of q, k, v or x themselves, and of what it is made."""
+        made = f"made of {self.function}" if isinstance(self.function, Making) and self.function.sources else ""
+        said = [f"{name}={source.text}" for name, source in self.sources.items() if len(source.text) > 1]
+        return ", ".join([made, *said] if made else said)
+
+
+@dataclass(frozen=True)
+class Making:
+    """A class, or a function that returns one, and what it is made of: an object for each number of heads."""
+
+    function: Callable[..., Any]
+    sources: Mapping[str, Source]
+    made: dict[tuple[int, int, int], Any] = field(default_factory=dict, compare=False)
+
+    def of(self, context: Context) -> Any:
+        """Return what is called, made for the sizes of a call, and made once for each."""
+        sizes = (context.at.heads, context.at.groups, context.at.size)
+        if sizes not in self.made:
+            made = self.function(**{name: source.make(context) for name, source in self.sources.items()})
+            self.made[sizes] = made.eval() if hasattr(made, "eval") and hasattr(made, "forward") else made
+        return self.made[sizes]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={source.text}" for name, source in self.sources.items())
 
 
 def own(role: str) -> str:
@@ -84,31 +109,57 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
     Raises:
         UserError: what it takes is not known.
     """
-    parameters = parameters_of(function, name)
-    for arrangement in arrangements(parameters):
-        passed = {BY_NAME[plain(given.name)]: given for given in reversed(parameters)
-                  if BY_NAME.get(plain(given.name)) in PASSED and given.name not in arrangement.sources
-                  and (given.default is not given.empty or BY_NAME[plain(given.name)] in NEEDED)}  # fmt: skip
-        unknown = [given for given in parameters if is_required(given) and given.name not in arrangement.sources
-                   and given not in passed.values()]  # fmt: skip
-        for extra in choices(unknown):
-            yield bound_of(function, parameters, arrangement, passed, extra)
+    for called, parameters in targets(function, name):
+        for arrangement in arrangements(parameters):
+            passed = {BY_NAME[plain(given.name)]: given for given in reversed(parameters)
+                      if BY_NAME.get(plain(given.name)) in PASSED and given.name not in arrangement.sources
+                      and (given.default is not given.empty or BY_NAME[plain(given.name)] in NEEDED)}  # fmt: skip
+            unknown = [given for given in parameters if is_required(given) and given.name not in arrangement.sources
+                       and given not in passed.values()]  # fmt: skip
+            for extra in choices(unknown):
+                yield bound_of(called, function, parameters, arrangement, passed, extra)
+
+
+def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
+    """Yield what may be called, with its parameters: the function, or what a class or a maker of functions makes."""
+    forward = getattr(function, "forward", None)
+    parameters = parameters_of(forward if callable(forward) and not inspect.isclass(function) else function, name)
+    if not inspect.isclass(function):
+        yield function, parameters
+        if any(side_of_name(given.name) and is_required(given) for given in parameters):
+            return
+    for sources in choices([given for given in parameters if is_required(given)]):
+        making = Making(function, sources)
+        try:
+            with held():
+                made = making.of(NOMINAL)
+        except (Exception, LeftError):
+            continue
+        if callable(made) and not inspect.isclass(made):
+            forward = getattr(made, "forward", None)
+            yield making, parameters_of(forward if callable(forward) else made, name)
+            return
+
+
+NOMINAL = Context(At(Rules(), 2, 6, 6, 9, 9, 8, 48), "numpy", {})
+"""A call of the usual sizes: what is made for it tells what it takes."""
 
 
 def bound_of(
-    function: Any, parameters: Sequence[inspect.Parameter], arrangement: Arrangement,
+    called: Any, function: Any, parameters: Sequence[inspect.Parameter], arrangement: Arrangement,
     passed: Mapping[str, inspect.Parameter], extra: Mapping[str, Source],
 ) -> Bound:  # fmt: skip
     """Return one way to call a function as one that is known how to be called."""
     given = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     starred = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
     adapter = Adapter(
-        function, {**arrangement.sources, **extra}, tuple(given), tuple(one.name for one in passed.values()),
+        called, {**arrangement.sources, **extra}, tuple(given), tuple(one.name for one in passed.values()),
         starred if starred and not given else "",
     )  # fmt: skip
     names = {role: own(role) for role in arrangement.roles} | {role: one.name for role, one in passed.items()}
     names[SIZES] = own(SIZES)
-    counts = arrangement.counts_heads or any(source is HEADS for source in extra.values())
+    used = [*extra.values(), *(called.sources.values() if isinstance(called, Making) else ())]
+    counts = arrangement.counts_heads or any(source is HEADS for source in used)
     if counts and "heads" not in names:
         names["heads"] = own("heads")
     defaults = {role: told(one.default) for role, one in passed.items() if one.default is not one.empty}
@@ -146,8 +197,8 @@ def arrangements(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangemen
     named: dict[str, str] = {}
     for given in sorted(usable, key=lambda one: not is_required(one)):
         side = side_of_name(given.name)
-        if side:
-            named.setdefault(side, given.name)
+        if side and (side not in named or (side == "k" and len(given.name) == len(named.get("q", "")) == 1)):
+            named[side] = given.name  # `key` beside q, k and v is that of random numbers
     if set(CORE) <= set(named):
         yield from of_heads([named[side] for side in "qkv"])
         return

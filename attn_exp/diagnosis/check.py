@@ -18,7 +18,6 @@ from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
-from attn_exp.diagnosis.modules import bound
 from attn_exp.diagnosis.precision import error, only_rounded, representable
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import shrunk
@@ -71,12 +70,9 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     verdict = check_in_layout(own, request, quick, tell)
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
-    known = bound(own, request)
-    if known.offer is not None or not ways_to_call.is_named(own, known):
-        return verdict
-    offer = ways_to_call.offer_of(own, known)
-    layouts = ("bhtd", "bthd") if offer.takes("heads") else ("bthd",)
-    for layout in layouts if offer.core else ():
+    offer = ways_to_call.offer_by_names(own, request)
+    layouts = ("bhtd", "bthd") if offer is not None and offer.takes("heads") else ("bthd",)
+    for layout in layouts if offer is not None and offer.core else ():
         other = check_in_layout(own, replace(request, layout=layout), quick, tell)
         if other.mistakes:
             return other
@@ -137,7 +133,7 @@ def read_otherwise(own: OwnFunction, verdict: Verdict, request: Request, quick: 
     again = check_in_layout(own, other_words.with_words(request, other_words.BLOCKS), quick, tell)
     if not again.passed:
         return verdict
-    offer = ways_to_call.offer_of(own, bound(own, request))
+    offer = ways_to_call.how_to_call(own, request).caller.offer
     words = " ".join(filter(None, (request.words if request.typed else "", other_words.BLOCKS)))
     dressed = offer.parameters.get("padding") == "key_padding_mask"
     return other_words.read_otherwise(verdict, words, passed=dressed)

@@ -78,7 +78,9 @@ POSITIONS_OF_ALL = Source(
     "arange(t) for each entry",
     lambda context: context.array(np.tile(np.arange(context.at.rows), (context.at.batch, 1))),
 )
-DOCUMENTS = Source("zeros [b t]", lambda context: context.array(np.zeros((context.at.batch, context.at.rows), np.int64)))
+DOCUMENTS = Source(
+    "zeros [b t]", lambda context: context.array(np.zeros((context.at.batch, context.at.rows), np.int64))
+)
 NO_BIAS = Source("zeros [t s]", lambda context: context.array(np.zeros((context.at.rows, context.at.keys))))
 LENGTHS = Source("[s] * b", lambda context: context.array(np.full(context.at.batch, context.at.keys, np.int64)))
 LOWEST, LOW = Source('float("-inf")', lambda context: -math.inf), Source("-1e9", lambda context: -1e9)
@@ -184,12 +186,14 @@ SOFTMAX, CHANCE = Source("softmax", softmax_of), Source("a key", chance)
 OBJECT = Source("SimpleNamespace(training=False, ...)", Settings)
 
 HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
-    (r"(xp|np|jnp|lib|library|backend|ops|array_?module|nx|numpy|torch|ns|namespace|K|be|mod)", (HOME, FUNCTIONS, OBJECT)),
+    (r"(xp|np|jnp|lib|library|backend|ops|array_?module|nx|numpy|torch|ns|namespace|K|be|mod)",
+     (HOME, FUNCTIONS, OBJECT)),
     (r"(F|nn|functional|fn)", (FUNCTIONS, HOME, SOFTMAX)),
     (r"(module|self|layer|cls|attn|attention|parent|model|cfg|config|conf|args|hparams|opts?|options|ctx|params?)",
      (OBJECT, NONE)),
     (r".*(softmax|activation|normali[sz]er?)(_?(fn|func|function|op))?", (SOFTMAX, NONE)),
-    (r"(\w*_)?(rng|rngs|key_?rng|prng_?key|prng|random_?key|generator|gen|random_?state|rng_?key|seed)", (NONE, CHANCE, ZERO)),
+    (r"(\w*_)?(rngs?|key_?rng|prng_?key|prng|random_?key|generator|gen|random_?state|rng_?key|seed)",
+     (NONE, CHANCE, ZERO)),
     (r"(is_?|in_?)?(train|training|istraining)(_?mode)?", (FALSE,)),
     (r"(deterministic|inference|eval|eval_?mode|evaluate|test)", (TRUE, FALSE)),
     (r".*(dropout|drop)(_?(layer|fn|module|func|op))?", (NONE, ZERO_FLOAT, SAME)),
@@ -198,15 +202,16 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"(b|bs|bsz|bsize|n?batch(_?size)?|nbatches|B)", (BATCH,)),
     (r"(n_?)?(kv_?heads?|num_?(kv|key_?value)_?heads|n_?kv|n_?groups|num_?groups|groups|G)", (GROUPS, SHARE)),
     (r"(n_?rep|num_?key_?value_?groups|num_?queries_?per_?kv|repeats?|q_?per_?kv)", (SHARE,)),
-    (r"(n|num|nb)?_?(attention_?|query_?|q_?)?heads?|nh|h|H|n_?head|NH|nhead|headcount|num_?attention_?heads", (HEADS,)),
+    (r"(n|num|nb)?_?(attention_?|query_?|q_?)?heads?|nh|h|H|n_?head|NH|headcount", (HEADS,)),
     (r".*(block|chunk|tile|bucket|segment_?size).*|br|bc|b_?q|b_?k|b_?r|b_?c", (FEW, ROWS, ONE, fixed(16))),
-    (r"(q_?len|t|tq|l|n|seq_?len(gth)?|tgt_?len|t_?q|len_?q|query_?len(gth)?|T|L|N|max_?(seq_?)?len|context_?length|n_?ctx)",
-     (ROWS, KEYS)),
+    (r"(q_?len|t|tq|l|n|seq_?len(gth)?|tgt_?len|t_?q|len_?q|query_?len(gth)?|T|L|N)", (ROWS, KEYS)),
+    (r"(max_?(seq_?)?len|context_?length|n_?ctx)", (ROWS, KEYS)),
     (r"(k_?len|kv_?len|s|tk|src_?len|key_?len(gth)?|len_?k|S|t_?k)", (KEYS,)),
     (r"(embed_?dim|d_?model|emb(ed)?(_?size)?|n_?embd|hidden_?(size|dim)|model_?dim|width|C|E|inner_?dim|n_?state)",
      (WIDTH, SIZE)),
-    (r"(d|dk|d_?k|d_?q|dim_?k|key_?dim|d_?head|head_?dim|dim_?head|head_?size|size_?per_?head|dim|d_?v|D|hd|hs|depth|dim_?keys?"
-     r"|feature_?dim|n_?dim|attn_?dim|attention_?dim|d_?key|key_?size|hidden|size|dimension|head_?width|channels|ch)",
+    (r"(d|dk|d_?k|d_?q|dim_?k|key_?dim|d_?head|head_?dim|dim_?head|head_?size|size_?per_?head|dim|d_?v|D|hd|hs)",
+     (SIZE, WIDTH)),
+    (r"(depth|dim_?keys?|feature_?dim|n_?dim|attn_?dim|attention_?dim|d_?key|key_?size|hidden|size|dimension|channels|ch)",
      (SIZE, WIDTH)),
     (r"(sqrt_?(d|dk|d_?k|dim)|temp(erature)?|root|norm_?factor|divisor|tau|denom(inator)?)", (ROOT, SCALE)),
     (r".*(scale|scaling|multiplier|alpha|factor|inv_?sqrt.*)", (SCALE, ROOT, NONE, ONE_FLOAT, TRUE)),
@@ -215,7 +220,8 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"freqs(_?cis|_?complex)?|freqs_.*|rope_?freqs", (UNIT, NONE)),
     (r"(apply_)?(rope|rotary|rotary_?emb|pos_?emb|pe|position_?embedding)(_?fn)?", (NONE, SAME)),
     (r".*(segment|doc(ument)?)_?ids?.*", (DOCUMENTS,)),
-    (r".*(pos|position)s?(_?ids?)?|.*_?pos(itions)?|cache_?position|index|indices", (POSITIONS, POSITIONS_OF_ALL, ZERO)),
+    (r".*(pos|position)s?(_?ids?)?|.*_?pos(itions)?|cache_?position|index|indices",
+     (POSITIONS, POSITIONS_OF_ALL, ZERO)),
     (r".*lens?|.*lengths?", (LENGTHS, NONE)),
     (r".*bias.*", (NO_BIAS, NONE, ZERO_FLOAT)),
     (r".*mask.*", (NONE,)),

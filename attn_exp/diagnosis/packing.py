@@ -43,15 +43,15 @@ def side_by_side(axis: int, layout: str, said: str) -> Pack:
 
 
 QKV = (
-    stacked(2, "bthd"), joined(-1, "btm"), stacked(0, "bhtd"), stacked(2, "bhtd"), stacked(1, "bhtd"), stacked(0, "bthd"),
+    Pack("(q, k, v)", tuple, ("bhtd", "bthd", "htd")),
+    Pack("{'q': q, 'k': k, 'v': v}", lambda arrays: Named(dict(zip("qkv", arrays, strict=True))),
+         ("bhtd", "bthd", "htd")),
+    stacked(2, "bthd"), joined(-1, "btm"), stacked(0, "bhtd"), stacked(2, "bhtd"), stacked(1, "bhtd"),
+    stacked(0, "bthd"),
     joined(-1, "bhtd"), joined(-1, "bthd"), stacked(3, "bthd"), joined(-1, "btd"), stacked(0, "btd"), stacked(2, "btd"),
     stacked(1, "thd"), stacked(0, "thd"), stacked(0, "htd"), joined(-1, "tm"), joined(-1, "td"), stacked(0, "td"),
-    Pack("(q, k, v)", tuple, ("bhtd", "bthd", "htd", "td", "btd")),
-    Pack("[q, k, v]", list, ("bhtd", "bthd", "htd", "td", "btd")),
     side_by_side(-1, "bthd", "q, k, v of each head side by side [b t h*3*d]"),
     joined(1, "bmt"), side_by_side(2, "bhdt", "q, k, v of each head side by side [b h*3*d t]"),
-    Pack("{'q': q, 'k': k, 'v': v}", lambda arrays: Named(dict(zip("qkv", arrays, strict=True))),
-         ("bhtd", "bthd", "htd", "td", "btd")),
 )  # fmt: skip
 """Ways to pack all three, the likeliest first."""
 KV = (
@@ -84,34 +84,42 @@ def by_head(matrices: Sequence[Any], heads: int) -> Any:
 
 
 def source_of_matrices(roles: Sequence[str], how: str) -> Source:
-    """Return the source of some matrices in one argument: `how` says in which way."""
-    words = ", ".join(roles)
+    """Return the source of some matrices in one argument: `how` is one of `TOGETHER`."""
+    text, pack = TOGETHER[how]
 
     def make(context: Context) -> Any:
-        matrices, heads = [context.given[role] for role in roles], context.at.heads
-        if how == "side by side":
-            return join(matrices, -1)
-        if how == "by head":
-            return by_head(matrices, heads)
-        if how == "stacked":
-            return stack(matrices, 0)
-        if how == "turned":
-            return join(matrices, -1).T
-        if how == "tuple":
-            return tuple(matrices)
-        if how == "named":
-            return Named({role: context.given[role] for role in context.given if role != "x"})
-        if how in ("w and b", "weight and bias"):
-            whole = join(matrices, -1)
-            first, last = how.split(" and ")
-            return {first: whole, last: whole[0] * 0.0}
-        return [columns(matrix, heads) for matrix in matrices][0]
+        return pack([context.given[role] for role in roles], context)
 
-    texts = {"side by side": f"concatenate([{words}], -1)", "by head": f"[{words}] of each head side by side",
-             "stacked": f"stack([{words}])", "turned": f"{words}.T" if len(roles) == 1 else f"concatenate([{words}], -1).T",
-             "tuple": f"({words})", "named": "a dictionary of all matrices", "heads": f"{words} of each head in a list",
-             "w and b": f"{{'w': {words}, 'b': 0}}", "weight and bias": f"{{'weight': {words}, 'bias': 0}}"}  # fmt: skip
-    return Source(texts[how], make)
+    return Source(text.format(", ".join(roles)), make)
+
+
+def with_zeros(names: tuple[str, str]) -> Callable[[Sequence[Any], Context], Any]:
+    """Return what puts matrices side by side under the first name, and zeros for biases under the second."""
+
+    def pack(matrices: Sequence[Any], context: Context) -> dict[str, Any]:
+        whole = join(matrices, -1)
+        return {names[0]: whole, names[1]: whole[0] * 0.0}
+
+    return pack
+
+
+TOGETHER: dict[str, tuple[str, Callable[[Sequence[Any], Context], Any]]] = {
+    "side by side": ("concatenate([{0}], -1)", lambda matrices, context: join(matrices, -1)),
+    "by head": ("[{0}] of each head side by side", lambda matrices, context: by_head(matrices, context.at.heads)),
+    "stacked": ("stack([{0}])", lambda matrices, context: stack(matrices, 0)),
+    "turned": ("concatenate([{0}], -1).T", lambda matrices, context: join(matrices, -1).T),
+    "tuple": ("({0})", lambda matrices, context: tuple(matrices)),
+    "named": ("a dictionary of all matrices", lambda matrices, context: Named(matrices_of(context))),
+    "heads": ("{0} of each head in a list", lambda matrices, context: columns(matrices[0], context.at.heads)),
+    "w and b": ("{{'w': {0}, 'b': 0}}", with_zeros(("w", "b"))),
+    "weight and bias": ("{{'weight': {0}, 'bias': 0}}", with_zeros(("weight", "bias"))),
+}
+"""Ways to hand over matrices in one argument: as Python says it, and how it is done."""
+
+
+def matrices_of(context: Context) -> dict[str, Any]:
+    """Return all matrices of a call by role."""
+    return {role: array for role, array in context.given.items() if role != "x"}
 
 
 class Named(dict[str, Any]):

@@ -7,7 +7,7 @@ that is asked here, while `own_code.held` holds on to the process; what comes ou
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -63,33 +63,25 @@ def parts_of(said: Any) -> dict[str, Any]:
     if hasattr(said, "shape"):
         return {"output": said}
     if isinstance(said, tuple | list):
-        return {**places(said), **together(said)}
+        return {**dict(leaves(said, "returned")), **together(said)}
     named = said if isinstance(said, Mapping) else fields_of(said)
     first = next((name for name in OUTPUTS if name in named), None)
     ordered = [*([first] if first is not None else []), *(name for name in named if name != first)]
-    found: dict[str, Any] = {}
-    for name in ordered:
-        inner = named[name]
-        found |= {str(name): inner} if hasattr(inner, "shape") else {}
-        found |= {f"{name}, {place}": part for place, part in places(inner).items()}
-    return found
+    return dict(leaf for name in ordered for leaf in leaves(named[name], str(name)))
 
 
 OUTPUTS = ("output", "out", "context", "attn_output", "result", "o")
 STACKED = "all that it returned"
 
 
-def places(said: Any) -> dict[str, Any]:
-    """Return the arrays in a tuple or a list by their places, and of tuples in it too."""
-    found: dict[str, Any] = {}
-    for place, part in enumerate(said) if isinstance(said, tuple | list) else ():
-        if hasattr(part, "shape"):
-            found[f"returned {place}"] = part
-        elif isinstance(part, tuple | list):
-            found |= {f"returned {place}, {inner}": one for inner, one in enumerate(part) if hasattr(one, "shape")}
-        elif isinstance(part, Mapping):
-            found |= {f"returned {place}, {name}": one for name, one in part.items() if hasattr(one, "shape")}
-    return found
+def leaves(said: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays in tuples, lists and dictionaries, each with the way to it as its name."""
+    if hasattr(said, "shape"):
+        yield name, said
+    elif depth and isinstance(said, tuple | list | Mapping):
+        inner = said.items() if isinstance(said, Mapping) else enumerate(said)
+        for place, part in inner:
+            yield from leaves(part, f"{name} {place}" if name == "returned" else f"{name}, {place}", depth - 1)
 
 
 def together(said: Any) -> dict[str, Any]:

@@ -12,15 +12,17 @@ SIDES = {"q": ("q", "query", "queries", "quer", "qs", "xq", "qq", "querys", "qry
          "o": ("o", "out", "output", "wo", "p", "last", "final"),
          "qkv": ("qkv", "qvk", "kqv", "attn", "in"),
          "kv": ("kv", "keysvalues", "context", "keyvalue", "keyvalues", "memory"),
-         "x": ("x", "hidden", "input", "inputs", "embedding", "embeddings", "emb", "tokens", "xs", "sequence", "seq", "inp",
-               "features", "residual", "source", "src")}  # fmt: skip
+         "x": ("x", "hidden", "input", "inputs", "embedding", "embeddings", "emb", "tokens", "xs", "sequence", "seq",
+               "inp", "features", "residual", "source", "src")}  # fmt: skip
 """Parts of names, by what they mean."""
-WEIGHT = ("w", "weight", "weights", "kernel", "proj", "projection", "matrix", "mat", "linear", "params", "param", "c", "lin")
-FILLING = ("state", "states", "layer", "heads", "head", "tensor", "array", "arr", "all", "multi", "split", "vec", "vector",
-           "vectors", "bhtd", "bthd", "bhld", "blhd", "btd", "btnh", "bshd", "bhsd", "bnsd", "mat",
+WEIGHT = ("w", "weight", "weights", "kernel", "proj", "projection", "matrix", "mat", "linear", "params", "param", "c",
+          "lin")  # fmt: skip
+FILLING = ("state", "states", "layer", "heads", "head", "tensor", "array", "arr", "all", "multi", "split", "vec",
+           "vector", "vectors", "bhtd", "bthd", "bhld", "blhd", "btd", "btnh", "bshd", "bhsd", "bnsd", "mat",
            "projected", "new", "rot", "full", "ref", "block", "chunk", "embed", "hat", "np", "jnp", "in", "raw", "data",
            "seq", "input", "inputs", "the", "my", "and", "x", "1", "2", "0", "packed", "mixed", "fused",
-           "tensors", "matrix", "matrices", "proj", "antecedent", "code", "feat", "features", "map", "maps")  # fmt: skip
+           "tensors", "matrix", "matrices", "proj", "antecedent", "code", "feat", "features", "map",
+           "maps")  # fmt: skip
 
 
 def parts_of_name(name: str) -> list[str]:
@@ -41,7 +43,7 @@ def side_of_name(name: str) -> str:
         core = [core[0].removeprefix("w") or core[0]]
     if not core:
         core = [part for part in parts if part in ("x", "in", "input", "inputs", "features", "proj", "out")][:1]
-    if len(core) == 2 and set(core) == {"key", "value"}:  # noqa: PLR2004
+    if len(core) == 2 and set(core) == {"key", "value"}:
         core = ["kv"]
     side = next((side for side, words in SIDES.items() if len(core) == 1 and core[0].rstrip("s") in strip(words)), "")
     if is_weight:

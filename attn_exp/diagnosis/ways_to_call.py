@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from attn_exp.diagnosis.adapting import adapted
+from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, targets
 from attn_exp.diagnosis.call import MASKINGS, Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
-from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, WIDE, layouts_of_answer
-from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, wanted
-from attn_exp.diagnosis.modules import Bound, bound
+from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, layouts_of_answer
+from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
+from attn_exp.diagnosis.modules import Bound, bound, is_module
 from attn_exp.diagnosis.offer import Offer, offered
 from attn_exp.diagnosis.questions import core_cases, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.errors import UserError, unknown
-from attn_exp.own_code import OwnFunction, unreadable
+from attn_exp.own_code import LeftError, OwnFunction, held, unreadable
+from attn_exp.rules.masks.causal import Causal
 
 MOST_SECONDS = 4.0
 """That ways to call a function are looked for."""
@@ -42,6 +44,8 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
     offer = offer_of(own, function)
     with unreadable(own.name):
         names = (request.takes,) if request.takes else wanted(function.origin)
+        if function.offer is not None and modules_named(function.origin):
+            names = names[:1]  # one of many ways to call it, and its code says with what
     for name in names:
         lent = library(name, request.device)
         for layout in layouts(request, offer, function):
@@ -51,15 +55,25 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
                 tried = Tried(function, replace(caller, dtype=dtype), case, replace(caller, dtype=dtype)(case))
                 yield tried
                 if tried.answer.output is None and needs_mask(offer) and dtype == lent.widest:
-                    others = (replace(caller, dtype=dtype, masking=masking) for masking in MASKINGS[1:])
-                    yield from (Tried(function, other, case, other(case)) for other in others)
+                    yield from with_other_masks(tried)
                 if tried.answer.output is not None or not about_type(tried.answer.error):
                     break
 
 
+def with_other_masks(first: Tried) -> Iterator[Tried]:
+    """Yield the same call with its mask written otherwise, where that changes what is wrong with it."""
+    for place, masking in enumerate(sorted(MASKINGS[1:], key=lambda one: one.axes != "b 1 t s")):
+        other = replace(first.caller, masking=masking)
+        tried = replace(first, caller=other, answer=other(first.case))
+        if place == 0 and tried.answer.error == first.answer.error:
+            return
+        yield tried
+
+
 def about_type(error: str) -> bool:
     """Say whether an error may be that of a type of numbers: it says so, or says nothing."""
-    return bool(re.search(r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b", error))
+    words = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
+    return bool(re.search(words, error))
 
 
 def is_named(own: OwnFunction, function: Bound) -> bool:
@@ -81,11 +95,36 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
     Raises:
         UserError: a module whose matrices are not known, or a function whose parameters cannot be read.
     """
+    if known is None and without_parameters(own.function):
+        function = own.function if inspect.isclass(own.function) else own.function.eval()
+        yield from adapted(function, own.name)
+        return
     first = known or bound(own, request)
     if known is not None or is_named(own, first):
         yield first
     if first.inside is None and known is None:
         yield from adapted(first.call, own.name)
+
+
+def offer_by_names(own: OwnFunction, request: Request) -> Offer | None:
+    """Return what the names of a function's parameters say that it takes; None where they do not, and of a module."""
+    if is_module(own.function):
+        return None
+    function = bound(own, request)
+    return offer_of(own, function) if function.offer is None and is_named(own, function) else None
+
+
+def without_parameters(function: Any) -> bool:
+    """Say whether something is a module of PyTorch that holds no numbers, or a class whose modules hold none."""
+    if not is_module(function):
+        return False
+    try:
+        with held():
+            made = next(iter(targets(function, "")))[0] if inspect.isclass(function) else function
+            module = made.of(NOMINAL) if isinstance(made, Making) else made
+            return not any(True for _ in module.parameters())
+    except (Exception, LeftError):
+        return False
 
 
 def offer_of(own: OwnFunction, function: Bound) -> Offer:
@@ -134,7 +173,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     Raises:
         UserError: what the function takes is not known.
     """
-    shaped, spoke, silent = list[Tried](), list[Tried](), list[Tried]()
+    shaped, spoke, silent, causal = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
     start = perf_counter()
     with unreadable(own.name):
         several = list(functions(own, request, known))
@@ -153,13 +192,31 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
             right = next((one for one in (tried, *others) if is_right(one)), None)
             if right is not None:
                 return right
+            causal += [one for one in (tried, *others) if is_right(one, causal=True)]
             if not tried.caller.offer.only_if_right:
                 is_shaped = tried.answer.output.shape == expected(tried.case)["output"].shape
                 shaped += [tried, *others] if is_shaped else others
                 spoke.append(tried)
-    if shaped or spoke or (silent and (known is not None or silent[0].function.offer is None)):
-        return (shaped or spoke or [max(silent, key=lambda tried: furthest(tried.answer))])[0]
+    rare = [] if causal or request.layout else in_rare_layouts(own, request, several)
+    if shaped or spoke or causal or rare or (silent and (known is not None or silent[0].function.offer is None)):
+        found = rare or causal or shaped or spoke
+        return found[0] if found else max(silent, key=lambda tried: furthest(tried.answer))
     raise unfit(own, silent)
+
+
+def in_rare_layouts(own: OwnFunction, request: Request, several: Sequence[Bound]) -> list[Tried]:
+    """Return the first way of calling that is right in one of the rare layouts, maybe as it is causal; or none."""
+    start = perf_counter()
+    for function in several:
+        offer = offer_of(own, function)
+        if not offer.core or offer.layouts or offer.only_if_right or perf_counter() - start > MOST_SECONDS / 2:
+            continue
+        for layout in RARE if request.entries <= 1 else ():
+            for tried in ways(own, replace(request, layout=layout), function):
+                found = [one for one in (tried, *other_readings(tried)) if is_right(one) or is_right(one, causal=True)]
+                if found:
+                    return found[:1]
+    return []
 
 
 def unfit(own: OwnFunction, silent: Sequence[Tried]) -> UserError:
@@ -180,9 +237,10 @@ def is_sure(tried: Tried) -> bool:
     return not tried.caller.offer.guessed
 
 
-def is_right(tried: Tried) -> bool:
-    """Say whether the answer is the right one, to float32 at most."""
-    stages, answer = expected(tried.case), tried.answer
+def is_right(tried: Tried, causal: bool = False) -> bool:
+    """Say whether the answer is the right one, to float32 at most; `causal`: under a causal mask besides."""
+    case, answer = tried.case, tried.answer
+    stages = expected(case.with_masks((*case.recipe.rules.masks, Causal())) if causal else case)
     if answer.output is None or answer.output.shape != stages["output"].shape:
         return False
     return not differs(answer.output, stages, min(digits_of(tried.caller, answer), 24))
