@@ -71,8 +71,7 @@ def clauses(steps: Sequence[Step]) -> Iterable[str]:
         if math.isnan(step.moved):
             yield f"{step.change} {'change' if many else 'changes'} its shape"
             continue
-        which = "all" if step.orders.startswith("all") else "several"
-        ordered = f" ({step.least:.2g} to {step.most:.2g} over {which} orders)" if order_matters(step) else ""
+        ordered = f" ({ranged(step)})" if order_matters(step) else ""
         move = "" if verb else " move it" if many else " moves it"
         yield f"{step.change}{move} by up to {step.moved:.2g}{ordered}"
         verb = True
@@ -88,6 +87,12 @@ def tells(step: Step, steps: Sequence[Step]) -> bool:
 def order_matters(step: Step) -> bool:
     """Say whether a step moves the answer otherwise in another order."""
     return bool(step.orders) and step.most - step.least > MATTERS * step.most
+
+
+def ranged(step: Step) -> str:
+    """Say how far a step moves the answer in other orders; `orders` starts with `all` where all were tried."""
+    which = "all" if step.orders.startswith("all") else "several"
+    return f"{step.least:.2g} to {step.most:.2g} over {which} orders"
 
 
 def is_plural(step: Step) -> bool:

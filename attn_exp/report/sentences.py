@@ -131,10 +131,10 @@ NOT_A_PIN = ("form", "output_projection")
 
 
 def why_letters_are_shared(comparison: Comparison) -> list[str]:
-    """Return why variants share their letter with one before them, in a sentence each; other forms in one together."""
+    """Return why variants share their letter with one before them where more differs than their forms, in a sentence
+    each."""
     config, problem = comparison.config, comparison.problem
     leaders: dict[str, str] = {}
-    forms: dict[str, list[str]] = {}
     said = list[str]()
     for row in comparison.rows:
         leader = leaders.setdefault(row.same_as, row.variant)
@@ -144,13 +144,7 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
         idle = [name for name in differing(first, mine) if name != "form"]
         if pinned := pinned_alike(comparison, row.variant, leader, idle):
             said.append(f"{row.variant} {pinned}.")
-        elif config.variant[row.variant].form != config.variant[leader].form:
-            forms.setdefault(leader, []).append(row.variant)
-    others = [
-        f"{listed(names)} {'computes' if len(names) == 1 else 'compute'} what {leader} does, in another form."
-        for leader, names in forms.items()
-    ]
-    return others + said
+    return said
 
 
 def pinned_alike(comparison: Comparison, name: str, leader: str, idle: Sequence[str]) -> str:

@@ -101,7 +101,7 @@
   steps("#comparison .note [data-column]").forEach((value) => add(value, value.dataset.column, every, value.dataset.column.replaceAll("_", " ")));
 
   // What stays the run's own, and is said to be.
-  const sections = steps("#published, [id^='check-'], #figures").map((section) => [section, section.querySelector("h2")]);
+  const sections = steps("#published, #steps, [id^='check-'], #figures").map((section) => [section, section.querySelector("h2")]);
   const dead = live.sections.filter((_, place) => !live.moving[place]).map((section) => [section, section.querySelector("h2")]);
   const captions = steps("#weights figure").filter((figure) => !variants.some(({ name, panel }) => String(panel) === figure.dataset.panel && rows.some((row) => row.variant === name && row.plan)));
   const sentences = steps("header .lead").filter((line) => line.textContent.trim());

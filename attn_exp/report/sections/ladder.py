@@ -1,0 +1,177 @@
+"""What makes rows differ, one setting at a time: each rung of a ladder with its weights and its output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.row import Row, Step
+from attn_exp.forms.trace import Trace
+from attn_exp.report import walk, words
+from attn_exp.report.differences import order_matters, ranged, tells
+from attn_exp.report.pixels import picture
+from attn_exp.report.sections.section import Material, Section
+from attn_exp.report.views import Colours, colours
+
+SMALL, WIDE = 6, 8
+"""Arrays of at most so many rows, and columns, are tables of numbers; larger ones are pictures."""
+
+MOST_HEADS = 4
+"""Of more heads the first are shown."""
+
+
+class Drawn(NamedTuple):
+    """An array of a rung: a small table, or the address of a picture of so many pixels."""
+
+    title: str
+    step: walk.Step | None = None
+    table: walk.Table | None = None
+    picture: str = ""
+    width: int = 0
+    height: int = 0
+
+
+class Rung(NamedTuple):
+    """One rung: what was changed, how far that moved the output, as a share of the largest move too, and its arrays."""
+
+    title: str
+    moved: str
+    note: str
+    share: float
+    arrays: tuple[Drawn, ...]
+
+
+class Ladder(NamedTuple):
+    """The rungs from one row to others, and how far they are from it."""
+
+    start: str
+    ends: str
+    far: str
+    rungs: tuple[Rung, ...]
+
+
+def parts(material: Material) -> list[dict[str, Any]]:
+    """Return the ladders of a run, where rows differ in more than how they compute the same."""
+    comparison = material.run.comparison
+    scale = colours(material.views)
+    ladders = [ladder(comparison, rows, steps, scale) for rows, steps in climbs(comparison)]
+    title = "One change at a time"
+    return [{"anchor": "steps", "title": title, "ladders": ladders}] if ladders else []
+
+
+def climbs(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
+    """Yield the steps that tell, and the rows that they lead to: one ladder for rows that are reached alike."""
+    found: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
+    for row in comparison.rows:
+        mine = [step for step in comparison.steps if step.variant == row.variant]
+        told = [step for step in mine if step.setting != "form" or tells(step, mine)]
+        if any(tells(step, mine) for step in mine):
+            key = (row.same_as, *((step.setting, step.after) for step in told))
+            found.setdefault(key, ([], told))[0].append(row)
+    yield from found.values()
+
+
+def ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> Ladder:
+    """Return one ladder with the arrays of its rungs."""
+    start, far = steps[0].against, rows[0].shift
+    traces = [comparison.traces[start], *(trace_of(comparison, step) for step in steps)]
+    outputs = [trace.output for trace in traces if trace.output is not None]
+    largest = max((float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) for array in outputs), default=0.0)
+    most = max((step.moved for step in steps if math.isfinite(step.moved)), default=0.0)
+    drawn = [tuple(arrays(comparison, rows[0].variant, trace, scale, largest)) for trace in traces]
+    first = Rung(start, "", "", 0.0, drawn[0])
+    others = [rung(step, most, each) for step, each in zip(steps, drawn[1:], strict=True)]
+    ends = words.listed([row.variant for row in rows])
+    return Ladder(start, ends, "" if math.isnan(far) else f"{far:.2g}", (first, *others))
+
+
+def rung(step: Step, most: float, drawn: tuple[Drawn, ...]) -> Rung:
+    """Return what one step leads to."""
+    share = step.moved / most if most and math.isfinite(step.moved) else 0.0
+    if math.isnan(step.moved):
+        moved = "changes the shape of the output"
+    else:
+        moved = f"moves the output by up to {step.moved:.2g}" if step.moved > 1e-12 * most else "moves nothing"
+    ordered = ranged(step) if order_matters(step) else ""
+    notes = [*filter(None, [ordered, step.note, f"this is {step.row}" if step.row else ""])]
+    return Rung(step.change, moved, "; ".join(notes), share, drawn)
+
+
+def trace_of(comparison: Comparison, step: Step) -> Trace:
+    """Return what was kept of the rung after a step."""
+    return comparison.traces[step.row] if step.row else comparison.rungs.get((step.variant, step.step), Trace())
+
+
+def arrays(comparison: Comparison, variant: str, trace: Trace, scale: Colours, largest: float) -> Iterator[Drawn]:
+    """Yield the weights of each head, on the one scale of the page, and the output, on that of the ladder."""
+    if trace.weights is not None:
+        step = walk.step("weights", trace.weights, comparison, variant)
+        step = step._replace(largest=scale.top, power=scale.power, decimals=2, closed=None)
+        for head, matrix in enumerate(trace.weights[:MOST_HEADS]):
+            number, count = head + 1, len(trace.weights)
+            title = words.WEIGHTS_ALONE if count == 1 else f"{words.WEIGHTS_ALONE}, {words.HEAD.format(number=number)}"
+            if count > MOST_HEADS and number == MOST_HEADS:
+                title += f" of {count}"
+            yield of_array(title, matrix, step, head, scale)
+    if trace.output is not None:
+        step = walk.step("output", trace.output, comparison, variant)._replace(largest=largest)
+        yield of_array(words.OUTPUT, trace.output, step, 0, Colours(largest or 1.0, 1.0))
+
+
+def of_array(title: str, matrix: Array, step: walk.Step, head: int, scale: Colours) -> Drawn:
+    """Return one array as a table of numbers where it is small, else as a picture of the sizes of its numbers."""
+    rows, columns = matrix.shape
+    if rows <= SMALL and columns <= WIDE and head < len(step.tables):
+        return Drawn(title, step, step.tables[head]._replace(title="", parts=()))
+    return Drawn(title, None, None, picture(np.abs(matrix), scale.shares), columns, rows)
+
+
+HTML = """\
+{% from "tables.html" import matrix -%}
+<section id="{{ part.anchor }}">
+<h2>{{ part.title }}</h2>
+<p>From one row to another, one setting is changed after the other, in the order of the computation. Each number {#
+#}is the largest move of any number of the output, from the step before: they need not add up to the whole.</p>
+{% for ladder in part.ladders %}<article>
+<h3>{{ ladder.start }} → {{ ladder.ends }}{% if ladder.far %} <small>apart by up to {{ ladder.far|minus }}</small>{#
+#}{% endif %}</h3>
+<ol class="rungs">
+{% for rung in ladder.rungs %}<li>
+<p><strong>{{ rung.title }}</strong></p>
+{% if rung.moved %}<p class="{{ rung.share|share_class("bar") }}">{{ rung.moved|unbroken }}</p>{% endif %}
+{% if rung.note %}<p class="note">{{ rung.note|unbroken }}</p>{% endif %}
+<div class="tables">
+{% for drawn in rung.arrays %}<figure><figcaption>{{ drawn.title }}</figcaption>{#
+#}{% if drawn.table %}{{ matrix(drawn.table, drawn.step) }}{% else %}<img class="map" src="{{ drawn.picture }}" {#
+#}alt="{{ drawn.title }}, {{ rung.title }}" width="{{ drawn.width }}" height="{{ drawn.height }}">{% endif %}</figure>
+{% endfor -%}
+</div>
+</li>
+{% endfor -%}
+</ol>
+</article>
+{% endfor -%}
+</section>
+"""
+
+MARKDOWN = """\
+## {{ part.title }}
+
+{% for ladder in part.ladders %}
+{% for rung in ladder.rungs -%}
+{% if loop.first %}From {{ rung.title|md }} to {{ ladder.ends|md }}:
+
+{% else -%}
+- {{ rung.title|md }}: {{ rung.moved|md }}{% if rung.note %} ({{ rung.note|md }}){% endif %}
+
+{% endif -%}
+{% endfor %}
+{% endfor %}
+"""
+
+SECTION = Section(place=15, parts=parts, html=HTML, markdown=MARKDOWN)
