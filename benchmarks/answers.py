@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -18,8 +17,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_exp.sweeps.answers.answers import Answers, answers
+from attn_exp.sweeps.answers.answers import MATTERS, Answers, answers
 from attn_exp.sweeps.answers.cube import Cube
+from attn_exp.sweeps.answers.findings import Claim
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -45,6 +45,11 @@ class Truth:
     levels: tuple[str, ...]
     means: Array
 
+    @property
+    def depends(self) -> bool:
+        """Whether what one setting does depends on the other."""
+        return bool(np.ptp(self.means[:, 0] - self.means[:, 1]) > 0)
+
 
 @dataclass
 class Count:
@@ -54,13 +59,14 @@ class Count:
     false: int = 0
     effects: int = 0
     found: int = 0
+    hidden: int = 0
     intervals: int = 0
     covering: int = 0
     wrong: list[str] = field(default_factory=list)
 
     def add(self, other: Count) -> None:
         """Count those of another too."""
-        for name in ("sweeps", "false", "effects", "found", "intervals", "covering"):
+        for name in ("sweeps", "false", "effects", "found", "hidden", "intervals", "covering"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.wrong += other.wrong[: max(0, 5 - len(self.wrong))]
 
@@ -114,31 +120,51 @@ def drawn(truth: Truth, seeds: int, noise: Draw, rng: np.random.Generator) -> Cu
     )
 
 
-CLAIM = re.compile(r"^(a from (\S+) to (\S+)|b=true) (raises|lowers) the ([a-z ]+?)(?: in (\w+))? by ")
-DEPENDS = re.compile(r"depends on|as \w+ grows")
-BETWEEN = re.compile(r"^two has a (higher|lower) ([a-z ]+) than one, by ")
+def judged(truth: Truth, said: Answers) -> tuple[list[str], int, int, int]:
+    """Return the claims that are false, how many effects there are, how many are found, and how many claims of a mean
+    hide that it depends on the other setting."""
+    wrong, found, hidden = [], set(), 0
+    for finding in said.found:
+        for claim in finding.claims:
+            if not is_true(truth, claim):
+                wrong.append(f"{finding.subject} {finding.says}: {claim}")
+            elif claim.metric == "entropy":
+                blind = claim.kind == "differs" and not (claim.where or claim.depends) and truth.depends
+                blind = blind and "may depend" not in finding.says
+                hidden += blind
+                if not blind:
+                    found.add((claim.setting, claim.kind == "turn"))
+    wanted = set()
+    if truth.depends or np.ptp(truth.means, axis=1).max() > 0:
+        wanted.add(("b", False))
+    elif np.ptp(truth.means) > 0:
+        wanted.add(("a", True))
+    return wrong, len(wanted), len(wanted & found), hidden
 
 
-def judged(truth: Truth, said: Answers) -> tuple[list[str], int, int]:
-    """Return the sentences that are false, how many effects there are, and how many are found."""
-    wrong, found = [], set()
-    by_b = truth.means[:, 0] - truth.means[:, 1]
-    whole = float((truth.means[-1] - truth.means[0]).mean())
-    for sentence in said.sentences:
-        if BETWEEN.match(sentence):
-            wrong.append(sentence)
-        claim = CLAIM.match(sentence)
-        if claim is None:
-            continue
-        true = (whole if claim[2] else float(by_b.mean())) if claim[5] == "entropy" else 0.0
-        right = true > 0 if claim[4] == "raises" else true < 0
-        depends = claim[5] == "entropy" and np.ptp(by_b) > 0
-        if not right or (DEPENDS.search(sentence) is not None) > depends:
-            wrong.append(sentence)
-        elif not claim[2] and (not depends or DEPENDS.search(sentence)):
-            found.add(claim[6] or "")
-    effects = int(np.ptp(truth.means, axis=1).max() > 0) + int(np.ptp(truth.means, axis=0).max() > np.ptp(by_b))
-    return wrong, effects, min(effects, len(found))
+def is_true(truth: Truth, claim: Claim) -> bool:
+    """Say whether a claim is true."""
+    if claim.metric != "entropy" or claim.setting == "variant":
+        return False
+    where = dict(claim.where)
+    if claim.depends:
+        return truth.depends
+    if claim.setting == "b":
+        effects = truth.means[:, 0] - truth.means[:, 1]
+        effect = float(effects[truth.levels.index(where["a"])] if "a" in where else effects.mean())
+    else:
+        ends = truth.means[truth.levels.index(claim.end)] - truth.means[truth.levels.index(claim.start)]
+        effect = float(ends[FLAG.index(where["b"])] if "b" in where else ends.mean())
+    if claim.kind.startswith("matters"):
+        return (abs(effect) > MATTERS[claim.metric]) == (claim.kind == "matters")
+    way = truth.means.mean(axis=1)
+    if claim.kind == "wild":
+        return False  # no truth here goes up and down more than once
+    if claim.kind == "turn":
+        turn = claim.end if claim.start == truth.levels[0] else claim.start
+        top = int(np.argmax(way))
+        return effect * claim.sign > 0 and 0 < top < len(way) - 1 and abs(truth.levels.index(turn) - top) <= 1
+    return effect * claim.sign > 0
 
 
 def covered(truth: Truth, said: Answers) -> tuple[int, int]:
@@ -150,11 +176,10 @@ def covered(truth: Truth, said: Answers) -> tuple[int, int]:
         true = 0.0
         if effect.metric == "entropy":
             at = truth.levels.index
-            true = (
-                float((truth.means[at(effect.end)] - truth.means[at(effect.start)]).mean())
-                if effect.setting == "a"
-                else float((truth.means[:, 0] - truth.means[:, 1]).mean())
-            )
+            if effect.setting == "a":
+                true = float((truth.means[at(effect.end)] - truth.means[at(effect.start)]).mean())
+            elif effect.setting == "b":
+                true = float((truth.means[:, 0] - truth.means[:, 1]).mean())
         pairs.append(effect.low <= true <= effect.high)
     return len(pairs), sum(pairs)
 
@@ -166,8 +191,8 @@ def counted(seed: int, kind: str, seeds: tuple[int, int]) -> Count:
     truth = make(rng)
     noise = NOISES[noises[rng.integers(len(noises))]]
     said = answers(drawn(truth, int(rng.integers(seeds[0], seeds[1] + 1)), noise, rng))
-    wrong, effects, found = judged(truth, said)
-    return Count(1, bool(wrong), effects, found, *covered(truth, said), wrong)
+    wrong, effects, found, hidden = judged(truth, said)
+    return Count(1, bool(wrong), effects, found, bool(hidden), *covered(truth, said), wrong)
 
 
 def table(sweeps: int, workers: int = 2) -> Iterator[tuple[str, tuple[int, int], Count]]:
@@ -194,11 +219,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="60 sweeps of each kind")
     parser.add_argument("--wrong", action="store_true", help="show some of the false sentences")
     asked = parser.parse_args(words)
-    print(f"{'kind':26}{'seeds':>8}{'sweeps':>8}{'any false':>11}{'found':>8}{'covered':>9}   of 100")
+    print(f"{'kind':26}{'seeds':>8}{'sweeps':>8}{'any false':>11}{'found':>8}{'hidden':>8}{'covered':>9}   of 100")
     for kind, seeds, count in table(60 if asked.quick else asked.sweeps):
         numbers = (share(count.false, count.sweeps), share(count.found, count.effects))
-        covering = share(count.covering, count.intervals)
-        print(f"{kind:26}{f'{seeds[0]}-{seeds[1]}':>8}{count.sweeps:>8}{numbers[0]:>11}{numbers[1]:>8}{covering:>9}")
+        hidden, covering = share(count.hidden, count.sweeps), share(count.covering, count.intervals)
+        print(
+            f"{kind:26}{f'{seeds[0]}-{seeds[1]}':>8}{count.sweeps:>8}{numbers[0]:>11}{numbers[1]:>8}{hidden:>8}{covering:>9}"
+        )
         for sentence in count.wrong if asked.wrong else ():
             print(f"    {sentence}")
 

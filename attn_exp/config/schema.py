@@ -126,6 +126,16 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Matters:
+    """From how much on a difference of a metric matters: a sweep says from which value of a setting on it is larger."""
+
+    entropy: Annotated[float, AT_LEAST_0, Says("nats of entropy from which on a difference matters")] = 0.1
+    largest_weight: Annotated[float, AT_LEAST_0, Says("the same of the largest weight")] = 0.05
+    shift: Annotated[float, AT_LEAST_0, Says("of the shift")] = 0.1
+    cosine: Annotated[float, AT_LEAST_0, Says("and of the cosine")] = 0.05
+
+
+@dataclass(frozen=True)
 class Sweep:
     """How `-m` runs its points; none of it changes a result.
 
@@ -144,6 +154,7 @@ class Sweep:
     fail_fast: Annotated[bool, Says("true: stop at the first point that fails")] = False
     format: Annotated[str, choice("csv", "parquet"), Says("csv or parquet")] = "csv"
     plot: Annotated[tuple[str, ...], Says("plots to draw beside the usual, such as [heat,parallel]")] = ()
+    matters: Matters = field(default_factory=Matters)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,8 @@ def write_results(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Pa
     digest = hashlib.sha256()
     if about["format"] == "csv":
         drafts.write_pieces(folder / "results.csv", hashed(where.joined(there), digest), sync=True)
-    summary = summarized(where.head, where.lines(there), about["axes"], about["metrics"], about["dimensions"])
+    lines, matters = where.lines(there), manifest.thresholds(about)
+    summary = summarized(where.head, lines, about["axes"], about["metrics"], about["dimensions"], matters)
     shown = write_report(folder, about, summary)
     text = f"{overview.terminal(about, summary)}\n\n{shown}"
     counts = {

@@ -37,7 +37,7 @@ SHAPE = {
     "format": str, "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]],
     "parts": [str], "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str],
     "told?": str, "disagreeing?": int,
-    "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
+    "sweep?": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
     "with?": [recorded_code.FILE_OF_MEMBERS], "inputs?": [input_files.RECORD],
 }  # fmt: skip
 """What a manifest holds, as far as something reads it."""
@@ -146,6 +146,13 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     except DamagedError as error:
         raise UserError(f"{folder}: its {FILE} cannot be read ({error})") from error
     return about
+
+
+def thresholds(about: Mapping[str, Any]) -> dict[str, float]:
+    """Return from how much on a difference of each metric matters, as far as a manifest says."""
+    matters = about.get("sweep", {}).get("matters")
+    known = matters.items() if isinstance(matters, dict) else ()
+    return {name: float(limit) for name, limit in known if isinstance(limit, int | float)}
 
 
 def check_manifest(about: Mapping[str, Any]) -> None:

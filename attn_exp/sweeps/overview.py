@@ -26,6 +26,8 @@ from attn_exp.sweeps.answers.totals import ANY, LAYER, Summary, head_and_pattern
 from attn_exp.sweeps.manifest import point_command, point_words
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
+MOST_SAID = 7
+"""Sentences that a reader meets first; the others are behind a fold."""
 TO_THE_FIRST = ("shift", "cosine")
 """Metrics that hold a variant to the first one."""
 
@@ -189,7 +191,10 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     parts = []
     if summary.answers.sentences:
         wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-        parts.append("\n".join(wrapped.fill(plain(sentence, 500)) for sentence in summary.answers.sentences))
+        said, more = first_and_more(summary.answers.sentences)
+        folded = [words.MORE_SENTENCES.format(count=len(more))] if more else []
+        lines = [*said, *folded, *filter(None, [summary.answers.note])]
+        parts.append("\n".join(wrapped.fill(plain(sentence, 600)) for sentence in lines))
     if shown.lines:
         rows = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
         parts.append(drawn(list(shown.heads), rows))
@@ -208,6 +213,11 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     if odd:
         parts.append("\n".join(odd[:5]))
     return "\n\n".join([*parts, closing(about, summary)])
+
+
+def first_and_more(sentences: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the sentences that a reader meets first, and those behind a fold; one alone is not folded away."""
+    return (sentences, ()) if len(sentences) <= MOST_SAID + 1 else (sentences[:MOST_SAID], sentences[MOST_SAID:])
 
 
 def worth_plotting(summary: Summary, depth: str = "all") -> Sequence[str]:
@@ -235,7 +245,9 @@ def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str
         "axes": [axis_told(axis) for axis in about["axes"]],
         "fixed": [word for word in about["fixed"] if not word.startswith("sweep.")],
         "skipped": about["skipped"],
-        "answers": list(answers.sentences),
+        "answers": first_and_more(answers.sentences)[0],
+        "more_answers": first_and_more(answers.sentences)[1],
+        "note": answers.note,
         "effects": effects_table(answers).at_depth(depth),
         "shares": shares_table(answers).at_depth(depth),
         "percentiles": percentiles_table(answers.cube).at_depth(depth),

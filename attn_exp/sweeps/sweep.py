@@ -117,6 +117,7 @@ def finished(folder: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         last = manifest.load_manifest(folder)
         same = all(last.get(key) == about[key] for key in ("parts", "report", "format", "columns"))
+        same = same and all(last.get("sweep", {}).get(key) == about["sweep"][key] for key in ("plot", "matters"))
         if not same or last["status"] != COMPLETE:
             return None
         table = collect.results_at(folder, about)

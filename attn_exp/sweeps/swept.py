@@ -56,7 +56,8 @@ class Swept:
         shelf, parts = self.parts
         about = self.about
         with read_or_said(self.folder):
-            return summarized(shelf.head, shelf.lines(parts), about["axes"], about["metrics"], about["dimensions"])
+            lines, matters = shelf.lines(parts), manifest.thresholds(about)
+            return summarized(shelf.head, lines, about["axes"], about["metrics"], about["dimensions"], matters)
 
     @property
     def parts(self) -> tuple[Any, Sequence[Any]]:

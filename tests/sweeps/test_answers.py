@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attn_exp.sweeps import overview
 from attn_exp.sweeps.answers import cube as cubes
 from attn_exp.sweeps.answers.answers import Answers, effects_table, percentiles_table
-from attn_exp.sweeps.answers.effects import Effect, interval, resamples
+from attn_exp.sweeps.answers.effects import Effect
+from attn_exp.sweeps.answers.intervals import (
+    estimated,
+    family,
+    seeds_needed,
+    student_quantile,
+    student_tails,
+    t_975,
+    wider,
+)
 from attn_exp.sweeps.answers.totals import Summary, summarized
 
 HEAD = ["point", "seed", "d", "scale", "status", "message", "variant", "variant_scale", "same_as", "entropy", "shift"]
@@ -29,6 +40,7 @@ def swept(
     levels: tuple[int, ...] = (8, 16),
     variants: tuple[str, ...] = ("free", "pinned"),
     failed: frozenset[int] = frozenset(),
+    matters: dict[str, float] | None = None,
 ) -> Summary:
     """The summary of a grid of seeds x d x scale, whose entropies a function of them says.
 
@@ -47,7 +59,7 @@ def swept(
             number = entropy(seed, d, own == "true", variant)
             shift = 0.0 if own == scale else 0.5
             lines.append([*start, "ok", "", variant, own, letter, repr(number), repr(shift)])
-    return summarized(HEAD, lines, [axis("seed", seeds), axis("d", len(levels)), axis("scale", 2)])
+    return summarized(HEAD, lines, [axis("seed", seeds), axis("d", len(levels)), axis("scale", 2)], matters=matters)
 
 
 def noise(seed: int, d: int) -> float:
@@ -60,7 +72,7 @@ def test_an_effect_is_the_mean_of_the_differences_within_each_seed() -> None:
     (effect,) = found(summary.answers, "scale", "free", "entropy")
     assert (effect.start, effect.end, effect.seeds, effect.pairs, effect.share) == ("false", "true", 8, 16, 1.0)
     assert math.isclose(effect.mean, 0.1005, abs_tol=1e-9)
-    assert 0.1 <= effect.low < effect.mean < effect.high <= 0.101
+    assert effect.low < 0.1005 < effect.high < 0.103
 
 
 def test_a_setting_that_changes_nothing_is_said_once_and_printed_once() -> None:
@@ -71,32 +83,116 @@ def test_a_setting_that_changes_nothing_is_said_once_and_printed_once() -> None:
 
 def test_two_variants_with_one_letter_everywhere_are_one_function() -> None:
     summary = swept(lambda seed, d, scale, variant: noise(seed, d) + scale, variants=("free", "loose"))
-    assert summary.answers.sentences[0] == "free and loose compute the same function in all 32 points."
+    assert summary.answers.sentences[-1] == "free and loose compute the same function in all 32 points."
 
 
 def test_an_effect_that_grows_with_another_setting_says_so() -> None:
     summary = swept(
-        lambda seed, d, scale, variant: noise(seed, d) + 0.01 * d * scale, levels=(8, 128, 16), variants=("free",)
+        lambda seed, d, scale, variant: noise(seed, d) + (0.01 * d + 1e-4 * seed) * scale,
+        levels=(8, 128, 16),
+        variants=("free",),
     )
     (sentence,) = [text for text in summary.answers.sentences if text.startswith("scale=true raises")]
-    assert sentence == (
-        "scale=true raises the entropy by 0.51 nats (8 of 8 seeds), more as d grows: "
-        "+0.08 at 8, +1.3 at 128, +0.16 at 16."
-    )
+    way = "raises the entropy the more the larger d: by 0.0804 ± 0.0004 nats at d=8, by 0.1603 ± 0.0004 at d=16"
+    assert sentence == f"scale=true {way}, by 1.2803 ± 0.0004 at d=128."
+
+
+def test_from_where_on_a_setting_matters_is_said_of_a_threshold() -> None:
+    """The effect is d / 100: of 8, 16 and 128 the last alone is beyond half a nat."""
+    grid = lambda seed, d, scale, variant: noise(seed, d) + (0.01 * d + 1e-4 * seed) * scale  # noqa: E731 - one line
+    for limit, expected in (
+        (0.5, "scale=true matters for the entropy from d=128 on, by more than 0.5 nats; below by less."),
+        (0.1, "scale=true matters for the entropy from d=16 on, by more than 0.1 nats; below by less."),
+    ):
+        said = swept(grid, levels=(8, 128, 16), variants=("free",), matters={"entropy": limit}).answers.sentences
+        assert expected in said
 
 
 def test_noise_is_called_not_sure() -> None:
     summary = swept(lambda seed, d, scale, variant: noise(seed, 2 * d + scale), seeds=12, variants=("free",))
     (sentence,) = [text for text in summary.answers.sentences if "scale=true" in text]
-    assert sentence.startswith("It is not sure what scale=true does to the entropy: ")
+    assert sentence.startswith("It is not sure what scale=true does to the entropy (")
+    assert sentence.endswith(" seeds would tell.")
 
 
-def test_few_seeds_show_their_differences_and_no_interval() -> None:
-    summary = swept(lambda seed, d, scale, variant: (0.1 + 0.1 * seed) * scale, seeds=3, variants=("free",))
+@pytest.mark.parametrize("seeds", [2, 3, 4])
+def test_few_seeds_show_their_differences_and_claim_nothing(seeds: int) -> None:
+    summary = swept(lambda seed, d, scale, variant: (0.1 + 0.1 * seed) * scale, seeds=seeds, variants=("free",))
     (effect,) = found(summary.answers, "scale", "free", "entropy")
     assert math.isnan(effect.low)
-    assert np.allclose(effect.differences, [0.1, 0.2, 0.3])
-    assert any("(3 seeds: +0.1, +0.2, +0.3)" in text for text in summary.answers.sentences)
+    shown = ", ".join(f"+0.{seed + 1}" for seed in range(seeds))
+    start = f"{seeds} seeds are too few to say what scale=true does to the entropy ({shown} nats); about "
+    assert any(text.startswith(start) for text in summary.answers.sentences)
+    assert not any("raises" in text for text in summary.answers.sentences)
+
+
+def test_one_seed_is_told_as_what_it_is() -> None:
+    answers = swept(lambda seed, d, scale, variant: 0.5 * scale, seeds=1, variants=("free",)).answers
+    assert answers.sentences[0] == "scale=true raises the entropy by 0.5 nats."
+    assert answers.note == "There is one seed; more would say how sure this is."
+
+
+def test_what_no_seed_changes_is_certain() -> None:
+    answers = swept(lambda seed, d, scale, variant: 0.5 * scale, seeds=3, variants=("free",)).answers
+    assert answers.sentences[0] == "scale=true raises the entropy by 0.5 nats."
+
+
+WAYS = {
+    "d raises the entropy from 1 to 5, at every step, by": (0, 1, 2, 3, 4),
+    "d raises the entropy up to about 3, by": (0, 2, 4, 2, 1),
+    "d lowers the entropy up to about 2, by": (0, -2, -1, 0, 1),
+    "d raises the entropy up to 3, by": (0, 1, 4, 4, 4),
+    "d moves the entropy up and down, in no order: it is": (0, 3, 0, 3, 0),
+    "It is not sure what d does to the entropy": (0, 0, 0, 0, 0),
+}
+
+
+@pytest.mark.parametrize(("says", "way"), WAYS.items())
+def test_the_shape_of_the_whole_way_is_said(says: str, way: tuple[float, ...]) -> None:
+    def entropy(seed: int, d: int, scale: bool, variant: str) -> float:
+        return way[d - 1] + 0.01 * noise(seed, 2 * d + scale) + seed
+
+    said = swept(entropy, levels=(1, 2, 3, 4, 5), variants=("free",), seeds=12).answers.sentences
+    assert [text for text in said if text.startswith(says)]
+
+
+def test_variants_are_compared_like_settings_not_over_an_interaction() -> None:
+    """Nothing between them at d=1, 0.5 at d=4 without scaling, 0.1 with it: no mean of these is said."""
+
+    def entropy(seed: int, d: int, scale: bool, variant: str) -> float:
+        more = (0.1 if scale else 0.5) * (d == 4) + 0.01 * noise(seed, 9 + d + scale) * (d == 4)
+        return noise(seed, d) + 2 * scale + more * (variant == "loose")
+
+    said = swept(entropy, levels=(1, 4), variants=("free", "loose"), seeds=10).answers.sentences
+    (sentence,) = [text for text in said if text.startswith("loose has a higher entropy than free")]
+    assert re.search(r"at d=4 by 0\.\d+ ± 0\.\d+ nats without scaling, by 0\.\d+ ± 0\.\d+ with scaling", sentence)
+    assert "not at all at d=1" in sentence
+
+
+def test_values_that_are_words_are_each_held_against_the_first() -> None:
+    table = {"softmax": 0.0, "sigmoid": 1.0, "sparsemax": -1.0}
+    lines, head = [], ["point", "seed", "normalizer", "status", "message", "variant", "entropy"]
+    for point, (seed, name) in enumerate(itertools.product(range(8), table)):
+        lines.append(
+            [
+                str(point),
+                str(seed),
+                name,
+                "ok",
+                "",
+                "one",
+                repr(table[name] + noise(seed, 1) + 0.01 * noise(seed, len(name))),
+            ]
+        )
+    said = summarized(head, lines, [axis("seed", 8), axis("normalizer", 3)]).answers.sentences
+    assert any(text.startswith("normalizer=sigmoid instead of softmax raises the entropy by 1") for text in said)
+    assert any(text.startswith("normalizer=sparsemax instead of softmax lowers the entropy by 1.0") for text in said)
+
+
+def test_at_most_seven_sentences_stand_before_the_fold() -> None:
+    many = tuple(map(str, range(12)))
+    assert overview.first_and_more(many) == (many[:7], many[7:])
+    assert overview.first_and_more(many[:8]) == (many[:8], ())
 
 
 def test_points_that_failed_leave_out_their_pairs_alone() -> None:
@@ -132,38 +228,52 @@ def test_shares_of_a_full_grid_add_up() -> None:
     assert math.isclose(sum(share.share for share in shares), 1 - third, rel_tol=1e-9)
 
 
+SHAPES: dict[str, tuple[Callable[[np.random.Generator, int], Any], float]] = {
+    "normal": (lambda rng, count: rng.normal(size=count), 0.0),
+    "exponential": (lambda rng, count: rng.exponential(size=count), 1.0),
+    "lognormal": (lambda rng, count: rng.lognormal(size=count), math.exp(0.5)),
+    "t of 3": (lambda rng, count: rng.standard_t(3, size=count), 0.0),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("count", [5, 10, 30])
-def test_the_interval_holds_the_mean_as_often_as_it_says(count: int) -> None:
-    """Of 400 samples of a normal distribution, 95 % within three standard errors hold its mean."""
+def test_the_interval_holds_the_mean_as_often_as_it_says(count: int, shape: str) -> None:
+    """Of 1000 samples 95 % and more, within three standard errors, hold their mean, however skewed they are."""
     rng = np.random.default_rng(1)
-    held = [low <= 0 <= high for low, high in (interval(rng.normal(size=count)) for _ in range(400))]
-    assert 0.95 - 3 * math.sqrt(0.95 * 0.05 / 400) <= np.mean(held)
+    draw, mean = SHAPES[shape]
+    held = [(each := estimated(draw(rng, count))).low <= mean <= each.high for _ in range(1000)]
+    assert 0.95 - 3 * math.sqrt(0.95 * 0.05 / 1000) <= np.mean(held)
 
 
-def test_the_interval_is_near_that_of_scipy() -> None:
-    numbers = np.random.default_rng(2).normal(1, 2, size=200)
-    theirs = stats.bootstrap((numbers,), np.mean, method="percentile", rng=3).confidence_interval
-    assert np.allclose(interval(numbers), (theirs.low, theirs.high), atol=0.05)
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 9, 30, 200, 201, 5000])
+def test_tails_are_those_of_student(freedom: int) -> None:
+    distances = [0.0, 0.3, 1.0, 2.5, 6.0, 12.0]
+    ours = [student_tails(distance, freedom) for distance in distances]
+    assert np.allclose(ours, 2 * stats.t.sf(distances, freedom), rtol=0.01, atol=1e-9)
+    assert math.isclose(student_quantile(0.001, freedom), stats.t.ppf(0.9995, freedom), rel_tol=1e-3)
 
 
-def test_of_more_than_a_thousand_numbers_it_is_that_of_student() -> None:
-    numbers = np.random.default_rng(2).exponential(2, size=1500)
-    low, high = stats.t.interval(0.95, 1499, loc=numbers.mean(), scale=stats.sem(numbers))
-    assert np.allclose(interval(numbers), (low, high), rtol=1e-9)
+def test_a_family_is_held_by_holm() -> None:
+    """0.05 / 4, 0.05 / 3 and 0.05 / 2 are 0.0125, 0.0167 and 0.025: the third of these chances is too large."""
+    held = family([0.03, 0.012, 0.2, 0.016])
+    assert (held.count, held.level) == (4, 0.016)
+    assert family([0.2, 0.3]).level == 0.025
 
 
-def test_resamples_that_effects_share_change_no_interval() -> None:
-    numbers = np.random.default_rng(4).normal(size=60)
-    assert interval(numbers, resamples(60)) == interval(numbers)
-    assert interval(numbers[:50], resamples(60)) == interval(numbers[:50])  # of effects that lack some seeds
-    assert resamples(4) is resamples(1001) is None
+def test_so_many_seeds_as_are_said_would_decide() -> None:
+    few = estimated(np.array([0.1, 0.2, 0.3]))
+    count = seeds_needed(few, 0.05)
+    half = wider(count) * t_975(count - 1) * few.spread / math.sqrt(count)
+    assert half < few.mean < 1.6 * half
+    assert seeds_needed(estimated(np.array([1.0, -1.0])), 0.05) == 0
 
 
 def test_of_very_many_points_the_first_seeds_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cubes, "MOST_POINTS", 24)
     answers = swept(lambda seed, d, scale, variant: noise(seed, d) + scale).answers
     assert {effect.seeds for effect in answers.effects} == {6}
-    assert "These sentences compare the first 6 of 8 seeds." in answers.sentences
+    assert "These sentences compare the first 6 of 8 seeds." in answers.note
 
 
 def test_the_table_of_effects_has_a_line_for_each_that_moves() -> None:

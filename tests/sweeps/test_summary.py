@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attn_exp.sweeps.answers.effects import t_975
+from attn_exp.sweeps.answers.intervals import t_975
 from attn_exp.sweeps.answers.totals import MOST_CELLS, Failure, Moments, folds, summarized
 
 HEAD = ["point", "head", "seed", "status", "message", "variant", "error", "entropy"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from attn_exp.config.schema import Matters
 from attn_exp.experiment.row import titled
 from attn_exp.report import words
 from attn_exp.report.numbers import brief
@@ -16,21 +17,28 @@ from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import listed
 from attn_exp.report.sweep.plotted import FEW, Change
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.effects import Effect, Share, between_variants, effects, inert, shares
-from attn_exp.sweeps.answers.sentences import alike, change, is_number, sentences, signed
+from attn_exp.sweeps.answers.effects import Effect, Share, effects, inert, shares
+from attn_exp.sweeps.answers.findings import Finding, findings
+from attn_exp.sweeps.answers.intervals import Family
+from attn_exp.sweeps.answers.phrases import short, signed
+from attn_exp.sweeps.answers.profiles import family_of, is_number, profiles
+from attn_exp.sweeps.answers.sentences import note, sentences
 
 
 @dataclass(frozen=True)
 class Answers:
     """What each setting does, as sentences and as numbers.
 
-    `effects` and `variants` are paired differences: between two values of a setting, and between a variant and the
-    first. `inert` names, for each setting, the variants in which it changes nothing. `shares` are of the variance.
+    `sentences` begin with what explains most; `note` says how many comparisons they rest on. `found` is what they say,
+    as data. `effects` are paired differences: between two values of a setting, and between a variant and the first.
+    `inert` names, for each setting, the variants in which it changes nothing. `shares` are of the variance.
     """
 
     sentences: tuple[str, ...] = ()
+    note: str = ""
+    found: tuple[Finding, ...] = ()
+    family: Family = field(default_factory=Family)
     effects: tuple[Effect, ...] = ()
-    variants: tuple[Effect, ...] = ()
     shares: tuple[Share, ...] = ()
     inert: Mapping[str, list[str]] = field(default_factory=dict)
     cube: Cube | None = None
@@ -39,21 +47,29 @@ class Answers:
 NONE = Answers()
 """What a sweep answers that has no result, or too many combinations."""
 
+MATTERS = asdict(Matters())
+"""From how much on a difference matters, where `sweep.matters` does not say."""
 
-def answers(cube: Cube | None) -> Answers:
-    """Return what a sweep answers."""
+
+def answers(cube: Cube | None, thresholds: Mapping[str, float] | None = None) -> Answers:
+    """Return what a sweep answers; differences matter from these thresholds on."""
     if cube is None:
         return NONE
-    changes, variants, explained = tuple(effects(cube)), tuple(between_variants(cube)), tuple(shares(cube))
-    still = inert(cube)
-    lines = tuple(sentences(cube, changes, variants, explained, still))
-    return Answers(lines, changes, variants, explained, still, cube)
+    still, explained = inert(cube), tuple(shares(cube))
+    compared = list(profiles(cube, still, MATTERS | dict(thresholds or {})))
+    held = family_of(compared)
+    found = tuple(findings(compared, held))
+    lines = tuple(sentences(cube, found, explained, still))
+    return Answers(lines, note(cube, held, found), found, held, tuple(effects(cube)), explained, still, cube)
 
 
 def moving(answers: Answers) -> list[Effect]:
     """Return the effects that are there: not those of settings that change nothing, or of metrics that do not move."""
-    own = [effect for effect in answers.effects if effect.variant not in answers.inert[effect.setting]]
-    return [effect for effect in (*own, *answers.variants) if not effect.nothing]
+    return [
+        effect
+        for effect in answers.effects
+        if not effect.nothing and effect.variant not in answers.inert.get(effect.setting, ())
+    ]
 
 
 MOST_DRAWN = 24
@@ -69,13 +85,18 @@ def drawn_changes(answers: Answers, metrics: Sequence[str]) -> dict[str, list[Ch
     several = len({effect.variant for effect in answers.effects}) > 1
     drawn = {
         metric: [
-            Change(labelled(group, several), first.mean, first.low, first.high, first.differences, first.sure)
+            drawn_change(first, labelled(group, several), answers.family)
             for group in groups_drawn(answers, metric)
             for first in group[:1]
         ]
         for metric in metrics
     }
     return {metric: lines for metric, lines in drawn.items() if lines}
+
+
+def drawn_change(effect: Effect, label: str, family: Family) -> Change:
+    """Return an effect as it is drawn."""
+    return Change(label, effect.mean, effect.low, effect.high, effect.differences, effect.sure(family.level))
 
 
 def groups_drawn(answers: Answers, metric: str) -> list[list[Effect]]:
@@ -88,6 +109,21 @@ def groups_drawn(answers: Answers, metric: str) -> list[list[Effect]]:
         changes.setdefault((effect.setting, effect.end if effect.setting != "variant" else ""), []).append(effect)
     groups = [group for effects in changes.values() for group in alike(effects)]
     return sorted(groups, key=lambda group: -abs(group[0].mean))[:MOST_DRAWN]
+
+
+def alike(effects: Sequence[Effect]) -> list[list[Effect]]:
+    """Return the effects in groups that read the same."""
+    groups: dict[tuple[str, str, float], list[Effect]] = {}
+    for effect in effects:
+        groups.setdefault((signed(effect.mean), signed(effect.low), effect.share), []).append(effect)
+    return list(groups.values())
+
+
+def change(effect: Effect) -> str:
+    """Name the change of a setting."""
+    if {effect.start, effect.end} == {"true", "false"}:
+        return f"{effect.setting}={effect.end}"
+    return f"{effect.setting} from {short(effect.start)} to {short(effect.end)}"
 
 
 def labelled(group: Sequence[Effect], several: bool) -> str:
@@ -106,22 +142,22 @@ def effects_table(answers: Answers) -> Table:
     )  # fmt: skip
     shown = moving(answers)
     lines = [effect_line(effect) for effect in shown]
-    if len({effect.variant for effect in (*answers.effects, *answers.variants)}) == 1:  # then its column says nothing
+    if len({effect.variant for effect in answers.effects}) == 1:  # then its column says nothing
         head, lines = head[:3] + head[4:], [line[:3] + line[4:] for line in lines]
     caption = (
         "Paired effects: the mean over seeds of the differences between rows that share all but one setting, its 95% "
-        "bootstrap interval, and the share of the seeds whose difference has the sign of the mean."
+        "interval alone, and the share of the seeds whose difference has the sign of the mean."
     )
     return Table("effects", caption, head, tuple(lines), deep_places(effect.metric for effect in shown))
 
 
-EFFECT = ("setting", "start", "end", "variant", "metric", "mean", "low", "high", "share", "seeds", "pairs")
+EFFECT = ("setting", "start", "end", "variant", "metric", "mean", "low", "high", "chance", "share", "seeds", "pairs")
 SHARE = ("metric", "explained_by", "share")
 
 
 def effect_records(answers: Answers) -> list[tuple[Any, ...]]:
     """Return every effect, in the columns `EFFECT`, in full digits."""
-    return [tuple(getattr(effect, column) for column in EFFECT) for effect in (*answers.effects, *answers.variants)]
+    return [tuple(getattr(effect, column) for column in EFFECT) for effect in answers.effects]
 
 
 def share_records(answers: Answers) -> list[tuple[Any, ...]]:

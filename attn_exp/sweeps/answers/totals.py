@@ -15,7 +15,7 @@ from attn_exp.report.numbers import brief
 from attn_exp.report.sweep.plotted import FEW
 from attn_exp.sweeps.answers.answers import NONE, Answers, answers
 from attn_exp.sweeps.answers.cube import METRICS, OK, Gatherer
-from attn_exp.sweeps.answers.effects import t_975
+from attn_exp.sweeps.answers.intervals import t_975
 
 TALLY = ("agreeing", "printed")
 """Columns of parts that the results do not show: how many printed figures agree, and of how many."""
@@ -175,15 +175,17 @@ def summarized(
     axes: Sequence[Mapping[str, Any]],
     metrics: Sequence[str] = (),
     dimensions: Sequence[Sequence[int]] | None = None,
+    matters: Mapping[str, float] | None = None,
 ) -> Summary:
     """Return the summary of result lines, read once and not kept; `metrics` are those beyond a row's own.
 
-    `dimensions` groups the places of the axes that move together; without it each stands alone.
+    `dimensions` groups the places of the axes that move together; without it each stands alone. `matters` says from
+    how much on a difference of a metric matters.
     """
     together = dimensions if dimensions is not None else [[place] for place in range(len(axes))]
     gatherer = Gatherer(head, axes, together, [name for name in metrics if not head_and_pattern(name)])
     summary = totalled(head, gatherer.watching(lines), axes, metrics)
-    summary.answers = answers(gatherer.cube())
+    summary.answers = answers(gatherer.cube(), matters)
     return summary
 
 

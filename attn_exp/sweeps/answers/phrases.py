@@ -1,0 +1,87 @@
+"""Words and numbers of a sweep's sentences: an effect with its interval, where it holds, which way a metric moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from attn_exp.experiment.row import COLUMNS
+from attn_exp.report.sentences import listed
+from attn_exp.sweeps.answers.intervals import Estimate
+from attn_exp.sweeps.answers.profiles import NOISE, Dependence, is_number
+
+FLAGS = {"scale": "scaling", "bias": "biases", "output_projection": "W_o"}
+"""What settings that are true or false are called where they stand beside another."""
+GROUPS = ("embeddings.", "model.", "projections.")
+"""Groups of settings whose names say enough without them."""
+WAYS = {1: "raises", -1: "lowers", 0: "changes"}
+HIGHER = {1: "a higher", -1: "a lower", 0: "another"}
+
+
+def called(setting: str) -> str:
+    """Return what a setting is called in a sentence."""
+    return next((setting.removeprefix(group) for group in GROUPS if setting.startswith(group)), setting)
+
+
+def place(setting: str, label: str) -> str:
+    """Say where another setting has a value."""
+    if setting in FLAGS and label in ("true", "false"):
+        return f"{'with' if label == 'true' else 'without'} {FLAGS[setting]}"
+    return f"{'at' if is_number(label) else 'with'} {called(setting)}={short(label)}"
+
+
+def settings(others: Sequence[Dependence]) -> str:
+    """Name other settings."""
+    return listed([called(each.setting) for each in others])
+
+
+def unit(metric: str) -> str:
+    """Return the unit of a metric, with a space before it."""
+    return f" {COLUMNS[metric].small}" if metric in COLUMNS and COLUMNS[metric].small else ""
+
+
+def size(estimate: Estimate) -> str:
+    """Write how large an effect is, with half of its interval."""
+    low, high = sorted((abs(estimate.low), abs(estimate.high)))
+    return with_interval(abs(estimate.mean), low, high)
+
+
+def both_ways(estimate: Estimate) -> str:
+    """Write an effect with its sign, and half of its interval."""
+    text = with_interval(estimate.mean, estimate.low, estimate.high).replace("-", "−")
+    return text if text.startswith("−") or estimate.mean == 0 else f"+{text}"
+
+
+def with_interval(mean: float, low: float, high: float) -> str:
+    """Write a number with the digits that its uncertainty allows: `2.2 ± 0.4`, or `2.2 (2.0 to 3.1)`."""
+    half = max(mean - low, high - mean)
+    if not half > NOISE * abs(mean):
+        return f"{mean:.2g}"
+    decimals = -math.floor(math.log10(half)) + f"{half:e}".startswith("1")
+    if half > 2 * min(mean - low, high - mean):
+        return f"{fixed(mean, decimals)} ({fixed(low, decimals)} to {fixed(high, decimals)})"
+    return f"{fixed(mean, decimals)} ± {fixed(half, decimals)}"
+
+
+def fixed(number: float, decimals: int) -> str:
+    """Write a number with so many decimals; very small ones and very large ones with a power of ten."""
+    if decimals > 5:
+        return f"{number:.1e}" if number else "0"
+    rounded = round(number, decimals) + 0.0
+    return f"{rounded:.{max(0, decimals)}f}"
+
+
+def two_up(number: float) -> str:
+    """Write a bound in two digits, rounded away from 0."""
+    digits = 1 - math.floor(math.log10(number)) if number else 0
+    return f"{math.ceil(number * 10**digits) / 10**digits:.2g}"
+
+
+def signed(number: float) -> str:
+    """Write a number in two digits with its sign."""
+    return "0" if number == 0 else f"{number:+.2g}".replace("-", "−")
+
+
+def short(label: str) -> str:
+    """Write the value of a setting; a number of very many digits in six."""
+    return f"{float(label):g}" if len(label) > 8 and is_number(label) else label
