@@ -1,0 +1,293 @@
+"""What parts two implementations: how each answers the questions on which they differ, and the first stage that does.
+
+Some questions have no one right answer: how a causal mask is aligned where t and s differ, which key/value head a query
+head reads, what a query gets that sees no key. There, each of the two follows one of the readings that people have. All
+else is held against the definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.answers import Answers
+from attn_exp.diagnosis.behaviour import kind_of
+from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.candidates import (
+    Candidate,
+    everywhere,
+    is_right,
+    what_a_setting_computes,
+    what_mistakes_compute,
+)
+from attn_exp.diagnosis.case import Answer, Case, expected, predicted, same_answer
+from attn_exp.diagnosis.explanations import explained
+from attn_exp.diagnosis.offer import at_of
+from attn_exp.experiment.library_conventions import blind
+from attn_exp.experiment.verdict import Verdict
+from attn_exp.forms.pipeline import Recipe
+from attn_exp.forms.steps import share, share_in_turns
+from attn_exp.rules.masks.causal import Causal
+
+EMPTY_ROWS = "rows without keys"
+FOLLOWS = "follows the definition"
+WHERE = {
+    "values": "on plain inputs", "unequal lengths": "where t and s differ", "another length": "on plain inputs",
+    "shared heads": "where heads share keys and values", "one key/value head": "where heads share keys and values",
+    "masks": "with a mask", "large inputs": "where logits are large", "equal inputs": "where all logits are equal",
+    "tiny inputs": "where logits are tiny", EMPTY_ROWS: "for queries that see no key", "causal": "under a causal mask",
+    "window": "under a window", "padding": "with filler", "hidden keys far ahead": "where hidden logits are far ahead",
+}  # fmt: skip
+"""Where two functions part, in words; other questions are named as the ladder has them."""
+MOST_PLACES = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A question to both with the two answers, and the bits that both can hold."""
+
+    case: Case
+    answers: tuple[Answer, Answer]
+    digits: int
+
+    @property
+    def both(self) -> bool:
+        """Whether both gave an answer."""
+        return None not in (self.answers[0].output, self.answers[1].output)
+
+    def part(self, digits: int) -> bool:
+        """Say whether the answers differ by more than rounding."""
+        return self.both and not same_answer(*self.answers, self.case, min(digits, self.digits))
+
+    @cached_property
+    def gap(self) -> float | None:
+        """How far the answers lie apart, over the largest number of the right one; None where one is silent."""
+        one, other = (answer.output for answer in self.answers)
+        if one is None or other is None:
+            return None
+        if one.shape != other.shape or not np.array_equal(np.isnan(one), np.isnan(other)):
+            return float("inf")
+        with np.errstate(all="ignore"):
+            apart = np.nan_to_num(np.abs(one - other)).max(initial=0.0)
+        return float(apart / max(np.abs(np.nan_to_num(expected(self.case)["output"])).max(initial=0.0), 1e-30))
+
+    def how_far(self) -> str:
+        """Say how far the answers lie apart."""
+        one, other = (answer.output for answer in self.answers)
+        assert one is not None and other is not None and self.gap is not None
+        if one.shape != other.shape:
+            return f"shapes {list(one.shape)} and {list(other.shape)}"
+        return "NaN in one alone" if np.isinf(self.gap) else f"apart by up to {self.gap:.2g} of the largest number"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What parts two functions, in which questions; `known` says that a name or a reading explains it."""
+
+    rungs: tuple[str, ...]
+    said: str
+    places: tuple[str, ...] = ()
+    known: bool = False
+
+    def sentence(self) -> str:
+        """Return it as a sentence without its full stop."""
+        if not self.places:
+            return self.said
+        shown = self.places if len(self.places) <= MOST_PLACES else (*self.places[: MOST_PLACES - 1],
+                                                                      f"in {len(self.places) - MOST_PLACES + 1} more kinds of questions")  # fmt: skip
+        return f"They part {', '.join(shown)}: {self.said}"
+
+
+Seen = Sequence[tuple[Case, Answer]]
+
+
+def causes(
+    parted: Sequence[Pair], pairs: Sequence[Pair], verdicts: tuple[Verdict, Verdict], names: tuple[str, str], digits: int
+) -> list[Cause]:
+    """Return what parts two functions, the questions on which it shows together, in the order of the questions."""
+    readers = [Reader([(pair.case, pair.answers[place]) for pair in pairs], verdicts[place], digits) for place in (0, 1)]
+    made: dict[tuple[str, str], tuple[list[str], list[str], bool]] = {}
+    for rung in dict.fromkeys(pair.case.rung for pair in parted):
+        here = [pair for pair in parted if pair.case.rung == rung]
+        words, known = ["", ""], True
+        for place in (0, 1):
+            words[place], sure = readers[place].reading([(pair.case, pair.answers[place]) for pair in here])
+            known = known and sure
+        rungs, places, _ = made.setdefault((words[0], words[1]), ([], [], known))
+        rungs.append(rung)
+        places.append(where(here))
+    return [
+        Cause(tuple(rungs), f"{names[0]} {words[0]}, {names[1]} {words[1]}", tuple(dict.fromkeys(places)),
+              known and words[0] != words[1])
+        for words, (rungs, places, known) in made.items()
+    ]  # fmt: skip
+
+
+def where(pairs: Sequence[Pair]) -> str:
+    """Say where two functions part, by what one kind of question asks."""
+    case = pairs[0].case
+    if aligned(case):
+        lengths = {at_of(pair.case).keys > at_of(pair.case).rows for pair in pairs}
+        return {(True,): "where causal and s > t", (False,): "where causal and t > s"}.get(
+            tuple(lengths), "where causal and t and s differ"
+        )
+    return WHERE.get(case.rung, f"in {case.rung!r}")
+
+
+def aligned(case: Case) -> bool:
+    """Say whether a case has a causal mask on sizes where it matters how it is aligned."""
+    at = at_of(case)
+    return at.rows != at.keys and any(isinstance(mask, Causal) for mask in case.recipe.rules.masks)
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """All answers of one function, and its verdict: it says how the function reads a kind of question."""
+
+    seen: Seen
+    verdict: Verdict
+    digits: int
+
+    def reading(self, here: Seen) -> tuple[str, bool]:
+        """Return how some questions are answered, in words, and whether that is known."""
+        case = here[0][0]
+        if case.rung == EMPTY_ROWS:
+            return f"gives {kind_of(row_without_keys(here[0]), case)}", True
+        for applies, words, change in READINGS:
+            if applies(case) and self.gives(here, change):
+                return words + self.blind_rows(here, change), True
+        if is_right([(case, answer) for case, answer in here], self.digits):
+            return FOLLOWS, True
+        if self.verdict.mistakes and not self.verdict.passed:
+            return f"computes {self.verdict.computes.rstrip('.')}", True
+        return self.found
+
+    def gives(self, here: Seen, change: Callable[[Case], Recipe]) -> bool:
+        """Say whether another reading gives some answers."""
+        return Answers(here, self.digits, self.digits).gives(Candidate((), change))
+
+    def blind_rows(self, here: Seen, change: Callable[[Case], Recipe]) -> str:
+        """Say what queries get that see no key in this reading, where there are any."""
+        for case, answer in here:
+            stages = predicted(change(case), case.given)
+            rows = blind(stages["masked"])[0, 0] if stages else np.zeros(1, np.bool_)
+            if rows.any() and answer.output is not None:
+                return f" with {kind_of(answer.output[..., int(np.argmax(rows)), :], case)} for queries that see no key"
+        return ""
+
+    @cached_property
+    def found(self) -> tuple[str, bool]:
+        """What explains all its wrong answers, where its verdict has no name for it."""
+        lost = [pair for pair in self.seen if pair[1].output is not None and not is_right([pair], self.digits)]
+        held = [pair for pair in self.seen if not any(pair is other for other in lost)]
+        found = explained(Answers([*lost, *held], self.digits, self.digits)) if lost else None
+        if found is not None and found.setting:
+            return f"computes {what_a_setting_computes(found.setting)}", True
+        if found is not None and found.names:
+            return f"computes {what_mistakes_compute(found.names).rstrip('.')}", True
+        return f"computes {self.verdict.computes.rstrip('.')}" if not self.verdict.passed else "answers otherwise", False
+
+
+def row_without_keys(pair: tuple[Case, Answer]) -> Array:
+    """Return what the query gets that sees no key."""
+    case, answer = pair
+    assert answer.output is not None
+    rows = blind(expected(case)["masked"])[0, 0]
+    row: Array = answer.output[..., int(np.argmax(rows)), :]
+    return row
+
+
+def with_offset(case: Case, offset: int) -> Recipe:
+    return case.recipe.with_rules(offset=offset)
+
+
+def shares(case: Case) -> bool:
+    return case.recipe.groups not in (1, case.recipe.heads)
+
+
+READINGS: tuple[tuple[Callable[[Case], bool], str, Callable[[Case], Recipe]], ...] = (
+    (aligned, "aligns causal masks top left", lambda case: with_offset(case, 0)),
+    (aligned, "aligns causal masks bottom right", lambda case: with_offset(case, at_of(case).keys - at_of(case).rows)),
+    (shares, "gives neighbouring heads the same keys", everywhere(lambda recipe: replace(recipe, share=share))),
+    (shares, "gives keys to heads in turns", everywhere(lambda recipe: replace(recipe, share=share_in_turns))),
+)
+"""Questions that people read in several ways: when, how it is said, and what it computes."""
+
+
+# The first stage that differs, of functions of heads
+
+
+def first_stage(callers: tuple[Caller, Caller], case: Case, names: tuple[str, str], digits: int) -> str:
+    """Say which stage of two functions differs first: v = identity shows the weights."""
+    weights = [weights_of(caller, case) for caller in callers]
+    if weights[0] is None or weights[1] is None or weights[0].shape != weights[1].shape:
+        return "No known name explains it"
+    one, other = weights
+    for name, caller, made in zip(names, callers, weights, strict=True):
+        if not is_product(caller, case, made):
+            return f"The answer of {name} is not its weights times the values: something else is added, or mixed into it"
+    room = max(2.0 ** (6 - digits), 1e-9)
+    if np.allclose(one, other, rtol=0, atol=room, equal_nan=True):
+        return "Their weights are the same: they part in what is made of the values"
+    return "The first stage that differs is the weights: " + "; ".join(how_weights_differ(one, other, names))
+
+
+def weights_of(caller: Caller, case: Case) -> Array | None:
+    """Return the weights `[b h t s]` that a function must have had, as its answers to values of ones and zeros."""
+    if case.given.v is None:
+        return None
+    keys, size = case.given.v.shape[2:]
+    parts = []
+    for start in range(0, keys, size):
+        values = np.zeros_like(case.given.v)
+        count = min(size, keys - start)
+        values[..., start + np.arange(count), np.arange(count)] = 1.0
+        output = caller(replace(case, given=replace(case.given, v=values))).output
+        if output is None or output.ndim != 4 or output.shape[-1] != size:
+            return None
+        parts.append(output[..., :count])
+    return np.concatenate(parts, axis=-1)
+
+
+def is_product(caller: Caller, case: Case, weights: Array) -> bool:
+    """Say whether an answer is these weights times the values."""
+    output, values = caller(case).output, case.given.v
+    if output is None or values is None or case.recipe.heads != case.recipe.groups:
+        return True
+    product = weights @ values
+    room = 1e-5 * max(float(np.abs(np.nan_to_num(output)).max(initial=0.0)), 1e-30)
+    return output.shape == product.shape and np.allclose(output, product, rtol=0, atol=room, equal_nan=True)
+
+
+def how_weights_differ(one: Array, other: Array, names: tuple[str, str]) -> Iterator[str]:
+    """Yield what two arrays of weights have to do with each other."""
+    sums = [weights.sum(axis=-1) for weights in (one, other)]
+    for name, total in zip(names, sums, strict=True):
+        if not np.allclose(total, 1.0, atol=1e-4):
+            yield f"those of {name} sum to {span(total)} for a query"
+    shown = (one > 1e-12) & (other > 1e-12)
+    if not shown.all():
+        hidden = [int((weights <= 1e-12).sum()) for weights in (one, other)]
+        if hidden[0] != hidden[1]:
+            yield f"{names[0]} gives no weight to {hidden[0]} places of {one.size}, {names[1]} to {hidden[1]}"
+        return
+    logits = [np.log(weights) for weights in (one, other)]
+    logits = [logit - logit.mean(axis=-1, keepdims=True) for logit in logits]
+    factor = float((logits[0] * logits[1]).sum() / max((logits[1] ** 2).sum(), 1e-30))
+    if np.allclose(logits[0], factor * logits[1], atol=1e-3 * max(float(np.abs(logits[0]).max()), 1e-30)):
+        same = np.isclose(factor, 1.0, atol=1e-3)
+        yield "but for those sums they are the same" if same else (
+            f"the logits of {names[0]} are {factor:.4g} times those of {names[1]}"
+        )
+    else:
+        yield f"they differ by up to {np.abs(one - other).max():.2g}, by no one factor"
+
+
+def span(numbers: Array) -> str:
+    """Return the least and the largest number, or the one number that all are."""
+    least, most = float(np.min(numbers)), float(np.max(numbers))
+    return f"{most:.4g}" if np.isclose(least, most, rtol=1e-3) else f"{least:.4g} to {most:.4g}"
