@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,8 +84,11 @@ def load(folder: str | Path) -> Result | Swept:
     return Result(run.comparison, run.timings, Repeat(tuple(run.about["words"]), tuple(run.about["folders"]), own=own))
 
 
-def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> Verdict:
+def check(function: Any, *words: str, quick: bool = False, against: Any = None, **settings: Any) -> Verdict:
     """Check a function, a module or its class, and name the mistake where there is one.
+
+    `against` is another implementation: then the verdict says where the two agree and what parts them, and it passes
+    where they agree on all that both were asked.
 
     Words and settings say what it should compute, as on the command line: `check(mine, "mask=causal", kv_head=2)`.
     `layout` is `bhtd`, `bthd`, `htd`, `td` or `btm`, `takes` is `numpy`, `torch` or `jax`; `dtype` and `device` are
@@ -93,14 +97,16 @@ def check(function: Any, *words: str, quick: bool = False, **settings: Any) -> V
     Raises:
         UserError: what the function takes is not known, or settings that cannot be asked of it.
     """
-    from attn_exp.diagnosis import check as checking  # noqa: PLC0415
     from attn_exp.diagnosis import command  # noqa: PLC0415 - most imports need none
 
     if not isinstance(quick, bool):
         raise UserError(f"quick is {value_given(quick)}; expected True or False")
     question = command.understood(as_words(words, settings))
-    subject = find_function(function) if isinstance(function, str) else function_at_hand(function)
-    return checking.check(subject, question, quick=quick)
+    found = [
+        replace(find_function(one), target=one) if isinstance(one, str) else function_at_hand(one)
+        for one in (function, against) if one is not None
+    ]  # fmt: skip
+    return command.check_or_compare(found, question, quick)
 
 
 def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> Verdict:

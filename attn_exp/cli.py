@@ -237,7 +237,7 @@ def command(named: Command, words: Sequence[str]) -> int:
     return DONE if passed else FAILED
 
 
-MANY, CHECK = 99, "check FILE.py[:FUNCTION] [SETTINGS] [timeout=60] [--quick] [--json]"
+MANY, CHECK = 99, "check FILE.py[:FUNCTION] [--against OTHER] [SETTINGS] [timeout=60] [--quick] [--json]"
 SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [turned=true] [to=DIR]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"

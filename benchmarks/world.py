@@ -29,6 +29,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def measure(folder: Path, only: str, table: Path | None) -> None:
     done: list[dict[str, Any]] = []
     for row in rows:
         words = [f"{folder.resolve() / row['file']}:{row['name']}", *row.get("words", "").split(), "--json"]
-        made = graded(row, in_a_fork(lambda words=words: checked(words)))
+        made = graded(row, in_a_fork(partial(checked, words)))
         done.append(made)
         print(f"{made['file']:44} {made['seconds']:5.1f} s  {made['grade']:14} {made['said'][:110]}", flush=True)
     if table is not None:

@@ -13,11 +13,12 @@ from typing import Any
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.explain import explain
+from attn_exp.diagnosis.in_child import AGAINST, other_of
 from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.diagnosis.whole_file import names_in_file
 from attn_exp.errors import UNSHOWN, OwnCodeError, UserError, unknown
 from attn_exp.experiment.verdict import Verdict, unfinished
-from attn_exp.own_code import find_function, module_of_functions
+from attn_exp.own_code import OwnFunction, find_function, module_of_functions
 
 HOW = ("layout", "takes", "device", "dtype")
 """Settings that say how the function wants its arrays; all others say what it should compute."""
@@ -38,26 +39,38 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
     Raises:
         UserError: a function or a setting that is not there, or one that cannot be asked of a function.
     """
-    flags = {word for word in words if word.startswith("--")}
-    for flag in flags - set(FLAGS):
-        raise UserError(unknown(flag, FLAGS, "option"))
+    flags, other = {word for word in words if word.startswith("--")}, other_of(words)
+    for flag in flags - {*FLAGS, f"{AGAINST}={other}"}:
+        raise UserError(unknown(flag, (*FLAGS, AGAINST), "option"))
     target, *rest = [word for word in words if not word.startswith("--")] or [""]
     question = replace(understood(rest), tell=lambda call: tell({"doing": f"while it was called with {call}"}))
     if target.endswith(".py"):  # a whole file: its names, of which each is asked in its turn
         FILES[target] = module_of_functions(target)
         return {"names": names_in_file(target, FILES[target]), "asked": question.words}
-    importing = f"while {target.rpartition(':')[0]} was imported"
-    tell({"asked": question.words, "doing": importing})
-    try:
-        own = replace(find_function(target, FILES), target=target)
-    except OwnCodeError as error:
-        verdict = unfinished(target.rpartition(":")[2], f"{error.__cause__} {importing}", question.words)
-    else:
+    found = list[OwnFunction]()
+    verdict = None
+    for name in filter(None, (target, other)):
+        importing = f"while {name.rpartition(':')[0]} was imported"
+        tell({"asked": question.words, "doing": importing})
+        try:
+            found.append(replace(find_function(name, FILES), target=name))
+        except OwnCodeError as error:
+            verdict = verdict or unfinished(name.rpartition(":")[2], f"{error.__cause__} {importing}", question.words)
+    if verdict is None:
         tell({"doing": "while it was read what it takes"})
-        verdict = check(own, question, quick="--quick" in flags, tell=progress())
+        verdict = check_or_compare(found, question, quick="--quick" in flags)
     text = shown(verdict, words)
     return {"text": text, "passed": verdict.passed, "name": verdict.name, "uncalled": verdict.uncalled,
             "verdict": verdict.plain()}  # fmt: skip
+
+
+def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: bool) -> Verdict:
+    """Check one function, or hold two against each other."""
+    if len(found) == 1:
+        return check(found[0], question, quick, progress())
+    from attn_exp.diagnosis.against import against  # noqa: PLC0415 - few checks name two, and it asks in our words
+
+    return against(found[0], found[1], question, quick, progress())
 
 
 def shown(verdict: Verdict, words: Sequence[str]) -> str:

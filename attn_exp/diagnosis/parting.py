@@ -44,6 +44,7 @@ WHERE = {
 }  # fmt: skip
 """Where two functions part, in words; other questions are named as the ladder has them."""
 MOST_PLACES = 3
+UNKNOWN = ("does not, and no known name explains how", False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,12 @@ class Pair:
     @property
     def both(self) -> bool:
         """Whether both gave an answer."""
-        return None not in (self.answers[0].output, self.answers[1].output)
+        return all(answer.output is not None for answer in self.answers)
+
+    @property
+    def silent(self) -> bool:
+        """Whether neither gave an answer."""
+        return all(answer.output is None for answer in self.answers)
 
     def part(self, digits: int) -> bool:
         """Say whether the answers differ by more than rounding."""
@@ -97,44 +103,49 @@ class Cause:
         """Return it as a sentence without its full stop."""
         if not self.places:
             return self.said
-        shown = self.places if len(self.places) <= MOST_PLACES else (*self.places[: MOST_PLACES - 1],
-                                                                      f"in {len(self.places) - MOST_PLACES + 1} more kinds of questions")  # fmt: skip
-        return f"They part {', '.join(shown)}: {self.said}"
+        shown = list(self.places)
+        if len(shown) > MOST_PLACES:
+            shown[MOST_PLACES - 1 :] = [f"in {len(shown) - MOST_PLACES + 1} more kinds of questions"]
+        return f"They part {' and '.join([', '.join(shown[:-1]), shown[-1]] if shown[1:] else shown)}: {self.said}"
 
 
 Seen = Sequence[tuple[Case, Answer]]
 
 
 def causes(
-    parted: Sequence[Pair], pairs: Sequence[Pair], verdicts: tuple[Verdict, Verdict], names: tuple[str, str], digits: int
+    parted: Sequence[Pair],
+    pairs: Sequence[Pair],
+    verdicts: tuple[Verdict, Verdict],
+    names: tuple[str, str],
+    digits: int,
 ) -> list[Cause]:
     """Return what parts two functions, the questions on which it shows together, in the order of the questions."""
-    readers = [Reader([(pair.case, pair.answers[place]) for pair in pairs], verdicts[place], digits) for place in (0, 1)]
+    readers = [
+        Reader([(pair.case, pair.answers[place]) for pair in pairs], verdicts[place], digits) for place in (0, 1)
+    ]
     made: dict[tuple[str, str], tuple[list[str], list[str], bool]] = {}
-    for rung in dict.fromkeys(pair.case.rung for pair in parted):
+    rungs = list(dict.fromkeys(pair.case.rung for pair in parted))
+    for rung in rungs if "masks" not in rungs else [rung for rung in rungs if rung != EMPTY_ROWS]:
         here = [pair for pair in parted if pair.case.rung == rung]
-        words, known = ["", ""], True
-        for place in (0, 1):
-            words[place], sure = readers[place].reading([(pair.case, pair.answers[place]) for pair in here])
-            known = known and sure
-        rungs, places, _ = made.setdefault((words[0], words[1]), ([], [], known))
-        rungs.append(rung)
+        first, second = (reader.reading([(pair.case, pair.answers[place]) for pair in here])
+                         for place, reader in enumerate(readers))  # fmt: skip
+        known = first[1] and second[1] and first[0] != second[0]
+        lost, places, _ = made.setdefault((first[0], second[0]), ([], [], known))
+        lost.append(rung)
         places.append(where(here))
     return [
-        Cause(tuple(rungs), f"{names[0]} {words[0]}, {names[1]} {words[1]}", tuple(dict.fromkeys(places)),
-              known and words[0] != words[1])
-        for words, (rungs, places, known) in made.items()
-    ]  # fmt: skip
+        Cause(tuple(lost), f"{names[0]} {words[0]}; {names[1]} {words[1]}", tuple(dict.fromkeys(places)), known)
+        for words, (lost, places, known) in made.items()
+    ]
 
 
 def where(pairs: Sequence[Pair]) -> str:
     """Say where two functions part, by what one kind of question asks."""
     case = pairs[0].case
     if aligned(case):
-        lengths = {at_of(pair.case).keys > at_of(pair.case).rows for pair in pairs}
-        return {(True,): "where causal and s > t", (False,): "where causal and t > s"}.get(
-            tuple(lengths), "where causal and t and s differ"
-        )
+        longer = {at_of(pair.case).keys > at_of(pair.case).rows for pair in pairs}
+        lengths = "t and s differ" if len(longer) > 1 else "s > t" if True in longer else "t > s"
+        return f"where causal and {lengths}"
     return WHERE.get(case.rung, f"in {case.rung!r}")
 
 
@@ -156,11 +167,11 @@ class Reader:
         """Return how some questions are answered, in words, and whether that is known."""
         case = here[0][0]
         if case.rung == EMPTY_ROWS:
-            return f"gives {kind_of(row_without_keys(here[0]), case)}", True
+            return f"gives {said_of_row(row_without_keys(here[0]), case)}", True
         for applies, words, change in READINGS:
             if applies(case) and self.gives(here, change):
                 return words + self.blind_rows(here, change), True
-        if is_right([(case, answer) for case, answer in here], self.digits):
+        if is_right(list(here), self.digits):
             return FOLLOWS, True
         if self.verdict.mistakes and not self.verdict.passed:
             return f"computes {self.verdict.computes.rstrip('.')}", True
@@ -176,7 +187,8 @@ class Reader:
             stages = predicted(change(case), case.given)
             rows = blind(stages["masked"])[0, 0] if stages else np.zeros(1, np.bool_)
             if rows.any() and answer.output is not None:
-                return f" with {kind_of(answer.output[..., int(np.argmax(rows)), :], case)} for queries that see no key"
+                kind = said_of_row(answer.output[..., int(np.argmax(rows)), :], case)
+                return f" with {kind} for queries that see no key"
         return ""
 
     @cached_property
@@ -184,12 +196,20 @@ class Reader:
         """What explains all its wrong answers, where its verdict has no name for it."""
         lost = [pair for pair in self.seen if pair[1].output is not None and not is_right([pair], self.digits)]
         held = [pair for pair in self.seen if not any(pair is other for other in lost)]
-        found = explained(Answers([*lost, *held], self.digits, self.digits)) if lost else None
-        if found is not None and found.setting:
-            return f"computes {what_a_setting_computes(found.setting)}", True
-        if found is not None and found.names:
+        answers = Answers([*lost, *held], self.digits, self.digits)
+        if not self.verdict.passed:  # its verdict found no mistake; a setting has no name there
+            setting = answers.setting_that_fits()
+            return (f"computes {what_a_setting_computes(setting)}", True) if setting else UNKNOWN
+        found = explained(answers)
+        if found.names:
             return f"computes {what_mistakes_compute(found.names).rstrip('.')}", True
-        return f"computes {self.verdict.computes.rstrip('.')}" if not self.verdict.passed else "answers otherwise", False
+        return (f"computes {what_a_setting_computes(found.setting)}", True) if found.setting else UNKNOWN
+
+
+def said_of_row(row: Array, case: Case) -> str:
+    """Say what a query gets that sees no key."""
+    kind = kind_of(row, case)
+    return "NaN" if kind == "nan" else kind
 
 
 def row_without_keys(pair: tuple[Case, Answer]) -> Array:
@@ -223,13 +243,14 @@ READINGS: tuple[tuple[Callable[[Case], bool], str, Callable[[Case], Recipe]], ..
 
 def first_stage(callers: tuple[Caller, Caller], case: Case, names: tuple[str, str], digits: int) -> str:
     """Say which stage of two functions differs first: v = identity shows the weights."""
-    weights = [weights_of(caller, case) for caller in callers]
-    if weights[0] is None or weights[1] is None or weights[0].shape != weights[1].shape:
+    one, other = (weights_of(caller, case) for caller in callers)
+    if one is None or other is None or one.shape != other.shape:
         return "No known name explains it"
-    one, other = weights
-    for name, caller, made in zip(names, callers, weights, strict=True):
+    for name, caller, made in zip(names, callers, (one, other), strict=True):
         if not is_product(caller, case, made):
-            return f"The answer of {name} is not its weights times the values: something else is added, or mixed into it"
+            return (
+                f"The answer of {name} is not its weights times the values: something else is added, or mixed into it"
+            )
     room = max(2.0 ** (6 - digits), 1e-9)
     if np.allclose(one, other, rtol=0, atol=room, equal_nan=True):
         return "Their weights are the same: they part in what is made of the values"
@@ -269,22 +290,25 @@ def how_weights_differ(one: Array, other: Array, names: tuple[str, str]) -> Iter
     for name, total in zip(names, sums, strict=True):
         if not np.allclose(total, 1.0, atol=1e-4):
             yield f"those of {name} sum to {span(total)} for a query"
-    shown = (one > 1e-12) & (other > 1e-12)
-    if not shown.all():
-        hidden = [int((weights <= 1e-12).sum()) for weights in (one, other)]
-        if hidden[0] != hidden[1]:
-            yield f"{names[0]} gives no weight to {hidden[0]} places of {one.size}, {names[1]} to {hidden[1]}"
+    shown = (one > LEAST) & (other > LEAST)
+    hidden = [int((weights == 0.0).sum()) for weights in (one, other)]
+    if hidden[0] != hidden[1] or not shown.any():
+        yield f"{names[0]} gives no weight to {hidden[0]} places of {one.size}, {names[1]} to {hidden[1]}"
         return
-    logits = [np.log(weights) for weights in (one, other)]
-    logits = [logit - logit.mean(axis=-1, keepdims=True) for logit in logits]
+    logits = [np.log(np.where(shown, weights, 1.0)) for weights in (one, other)]
+    counts = shown.sum(axis=-1, keepdims=True)
+    logits = [np.where(shown, logit - logit.sum(axis=-1, keepdims=True) / np.maximum(counts, 1), 0) for logit in logits]
     factor = float((logits[0] * logits[1]).sum() / max((logits[1] ** 2).sum(), 1e-30))
     if np.allclose(logits[0], factor * logits[1], atol=1e-3 * max(float(np.abs(logits[0]).max()), 1e-30)):
         same = np.isclose(factor, 1.0, atol=1e-3)
-        yield "but for those sums they are the same" if same else (
-            f"the logits of {names[0]} are {factor:.4g} times those of {names[1]}"
-        )
+        said = f"the logits of {names[1]} are {1 / factor if factor else np.inf:.4g} times those of {names[0]}"
+        yield "but for their sums they are the same" if same else said
     else:
         yield f"they differ by up to {np.abs(one - other).max():.2g}, by no one factor"
+
+
+LEAST = 1e-12
+"""Weights below are taken for none: their logits are lost."""
 
 
 def span(numbers: Array) -> str:

@@ -11,14 +11,14 @@ from attn_exp.diagnosis.modules import Bound, matrices, put_matrices
 from attn_exp.errors import UserError
 
 
-def exchanged(first: Bound, second: Bound, names: tuple[str, str]) -> str:
+def exchanged(first: Bound, second: Bound, names: tuple[str, str], by_role: bool = False) -> str:
     """Write the matrices of the first module into the second, and say how; nothing where that cannot be done.
 
     Parameters that have the same names and shapes are copied as they are; else each matrix goes to the projection that
-    has its part in the other one.
+    has its part in the other one, and with `by_role` always.
     """
     one, other = parameters(first.origin), parameters(second.origin)
-    if one and {name: value.shape for name, value in one.items()} == {name: value.shape for name, value in other.items()}:
+    if one and sizes(one) == sizes(other) and not by_role:
         with suppress(RuntimeError, ValueError):
             second.origin.load_state_dict(one)
             return f"with the parameters of {names[0]} in both"
@@ -34,7 +34,8 @@ def exchanged(first: Bound, second: Bound, names: tuple[str, str]) -> str:
     except (UserError, RuntimeError, ValueError, AttributeError, KeyError, TypeError):
         return ""
     same = set(first.inside.arrays) <= set(now) and all(
-        array.shape == now[name].shape and np.array_equal(array, now[name]) for name, array in first.inside.arrays.items()
+        array.shape == now[name].shape and np.array_equal(array, now[name])
+        for name, array in first.inside.arrays.items()
     )
     return f"with the matrices of {names[0]} in both" if same else ""
 
@@ -42,3 +43,7 @@ def exchanged(first: Bound, second: Bound, names: tuple[str, str]) -> str:
 def parameters(module: Any) -> dict[str, Any]:
     """Return the parameters and buffers of a module of PyTorch; nothing of anything else."""
     return dict(module.state_dict()) if hasattr(module, "state_dict") and hasattr(module, "load_state_dict") else {}
+
+
+def sizes(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.shape for name, value in values.items()}

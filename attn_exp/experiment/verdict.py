@@ -50,6 +50,19 @@ class Smallest:
 
 
 @dataclass(frozen=True)
+class Side:
+    """One of two implementations that were held against each other: its own verdict in short, and the smallest input on
+    which the two differ, as it is called with it, with what it gives."""
+
+    name: str
+    passed: bool
+    computes: str
+    mistakes: tuple[str, ...] = ()
+    right_under: str = ""
+    smallest: Smallest | None = None
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What became of a check.
 
@@ -57,7 +70,9 @@ class Verdict:
     that passed, a remark that a careful reader should know. `alike`: other names that give the very same numbers here.
     `computes`: what the function computes, in words. `findings`: every question and what came of it. `right_under`: the
     words under which it is right, where nobody typed them, such as `mask=causal`; passing them holds it to them.
-    `not_asked`: what could not be asked of it, each with the reason.
+    `not_asked`: what could not be asked of it, each with the reason. `against`: the name of another implementation, and
+    `sides` what either is; then `passed` says that the two agree, `computes` where they part and why, and `findings`
+    are those of both.
     """
 
     name: str
@@ -71,6 +86,8 @@ class Verdict:
     seconds: float = 0.0
     right_under: str = ""
     not_asked: tuple[str, ...] = ()
+    against: str = ""
+    sides: tuple[Side, ...] = ()
 
     @property
     def uncalled(self) -> str:
@@ -96,6 +113,8 @@ def unfinished(name: str, said: str, asked: str, rung: str = ANSWERED) -> Verdic
 
 def lines(verdict: Verdict) -> list[str]:
     """Return the verdict as a reader sees it."""
+    if verdict.against:
+        return lines_of_two(verdict)
     state = "passed" if verdict.passed else "FAILED"
     under = f" under {verdict.right_under}" if verdict.passed and verdict.right_under else ""
     said = [f"{verdict.name}: {state}{under}   (asked: {verdict.asked})", ""]
@@ -124,12 +143,37 @@ def lines(verdict: Verdict) -> list[str]:
         ]
     if verdict.not_asked:
         said += ["", *(f"not asked: {one}" for one in verdict.not_asked)]
+    return [*said, *ladder(verdict)]
+
+
+def lines_of_two(verdict: Verdict) -> list[str]:
+    """Return the verdict on two implementations as a reader sees it."""
+    head = f"{verdict.name} and {verdict.against}: {'they agree' if verdict.passed else 'THEY PART'}"
+    said = [f"{head}   (asked: {verdict.asked})", "", f"{verdict.computes.rstrip('.')}.", "", "Beside the definition:"]
+    for side in verdict.sides:
+        state = "right" if side.passed and not side.right_under else f"right under {side.right_under}"
+        said.append(f"  {side.name}: {state if side.passed or side.right_under else side.computes.rstrip('.')}.")
+    for name in verdict.mistakes:
+        said += [
+            "",
+            f"mistake: {name}",
+            f"  fix:  {mistakes.mistake(name).fix}",
+            f"  seen: {mistakes.mistake(name).seen}",
+        ]
+    small = [(side.name, side.smallest) for side in verdict.sides if side.smallest is not None]
+    if small:
+        said += ["", "The smallest input on which they differ:"]
+    shown = set[str]()  # the second is called with what stands there already, where it takes the same
+    for _, one in small:
+        new = [line for line in one.python.splitlines() if line not in shown]
+        said += [*(f"  {line}" for line in new), f"  # gives {one.mine}"]
+        shown |= set(new)
+    if small:
+        said.append(f"  # the definition gives {small[0][1].right}")
+    return [*said, *ladder(verdict)]
+
+
+def ladder(verdict: Verdict) -> list[str]:
+    """Return every question and what came of it, after an empty line."""
     width = max((len(finding.rung) for finding in verdict.findings), default=0)
-    said += [
-        "",
-        *(
-            f"{SIGNS[finding.state]:>6}  {finding.rung:{width}}  {finding.said}".rstrip()
-            for finding in verdict.findings
-        ),
-    ]
-    return said
+    return ["", *(f"{SIGNS[one.state]:>6}  {one.rung:{width}}  {one.said}".rstrip() for one in verdict.findings)]

@@ -1,0 +1,158 @@
+"""Two implementations as they are asked: how each is called, with which matrices, and the questions that fit both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attn_exp.diagnosis import ways_to_call
+from attn_exp.diagnosis.behaviour import masked
+from attn_exp.diagnosis.call import WIDE, Caller
+from attn_exp.diagnosis.case import Case
+from attn_exp.diagnosis.command import understood
+from attn_exp.diagnosis.modules import Bound
+from attn_exp.diagnosis.offer import Offer
+from attn_exp.diagnosis.parting import EMPTY_ROWS, Pair
+from attn_exp.diagnosis.questions import HeadsMaker, core_cases, layer_cases
+from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.same_matrices import exchanged
+from attn_exp.experiment.verdict import Verdict
+from attn_exp.own_code import OwnFunction
+from attn_exp.rules.masks.causal import Causal
+
+OWN = ("convention", "layout", "dtype", "takes", "device")
+"""Words that say how a function wants its input, and not what it should compute: each side has its own."""
+BY_MASK = ("causal", "window", "padding", "lengths")
+"""What a function without a word for it can be told by a mask."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One of the two: its name here, its own verdict, and how it is called, or None where it was not.
+
+    `function` is what it is asked as, and `owned` the same with its own matrices, where those of another are in it."""
+
+    own: OwnFunction
+    name: str
+    verdict: Verdict
+    function: Bound | None = None
+    caller: Caller | None = None
+    owned: Bound | None = None
+
+    def takes(self, role: str) -> bool:
+        """Say whether it can be told what a role says, by a word of its own or by a mask."""
+        offer = self.called.offer
+        return offer.takes(role) or (role in BY_MASK and offer.takes("mask"))
+
+    @property
+    def called(self) -> Caller:
+        """How it is called."""
+        assert self.caller is not None
+        return self.caller
+
+
+Both = tuple[Asked, Asked]
+
+
+def names_of(both: Both) -> tuple[str, str]:
+    return both[0].name, both[1].name
+
+
+def common_request(both: Both, request: Request) -> Request:
+    """Return what is asked of both: the words that were typed, and the rules under which one of them is right."""
+    rules = [word for side in both for word in side.verdict.right_under.split() if word.partition("=")[0] not in OWN]
+    if not rules or any(word.partition("=")[0].split(".")[0] in request.said for word in rules):
+        return request
+    return with_words(request, list(dict.fromkeys(rules)))
+
+
+def with_words(request: Request, words: Sequence[str]) -> Request:
+    """Return a request under more words."""
+    how = {key: str(getattr(request, key)) for key in ("layout", "takes", "device", "dtype") if getattr(request, key)}
+    said = {key: f"{key}={value}" for key, value in how.items()}
+    said |= {word.partition("=")[0]: word for word in (*request.typed, *words)}
+    return replace(understood(list(said.values())), tell=request.tell)
+
+
+def called(side: Asked, common: Request) -> Asked:
+    """Return one of the two with how it is called, under its own convention."""
+    own = [word for word in side.verdict.right_under.split() if word.partition("=")[0] in OWN]
+    request = with_words(common, own) if own else common
+    tried = ways_to_call.how_to_call(side.own, request)
+    caller = ways_to_call.with_its_mask(tried.caller, tried.function)
+    return replace(side, function=tried.function, caller=caller)
+
+
+def matrices_of_both(first: Asked, second: Asked) -> tuple[Both, str] | None:
+    """Return both with the same matrices inside, and how they got them; None where the same cannot be asked of both."""
+    assert first.function is not None and second.function is not None
+    insides = [side.function.inside for side in (first, second) if side.function is not None]
+    if first.called.offer.core != second.called.offer.core or (insides[0] is None) != (insides[1] is None):
+        return None
+    if insides[0] is None:
+        return (first, second), ""
+    how = exchanged(first.function, second.function, names_of((first, second)))
+    return None if not how else ((first, replace(second, function=first.function, owned=second.function)), how)
+
+
+# The questions to both
+
+
+def asked_of_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
+    """Yield each question that both can be asked, with the answers."""
+    for asked in cases_of_both(both, common, quick):
+        case = ways_to_call.rounded(ways_to_call.rounded(asked, both[0].called), both[1].called)
+        if any(ways_to_call.beyond(side.called, case) for side in both):
+            continue
+        answers = (both[0].called(case), both[1].called(case))
+        bits = [ways_to_call.digits_of(side.called, answer) for side, answer in zip(both, answers, strict=True)]
+        yield Pair(case, answers, min(bits))
+
+
+def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
+    """Yield the questions that fit what both take, and those that tell two implementations apart."""
+    offer, layout = joint_offer(both), joint_layout(both)
+    if not offer.core:
+        assert both[0].function is not None
+        yield from layer_cases(common, offer, quick, both[0].function.inside)
+        return
+    asked = list(core_cases(common, offer, layout, quick))
+    yield from asked
+    maker = HeadsMaker(common, offer, layout)
+    causal = any(isinstance(mask, Causal) for mask in common.masks)
+    if (causal or offer.takes("causal")) and all(aligns(side) for side in both):
+        masks = common.masks if causal else (*common.masks, Causal())
+        for rows, keys in ((5, 9), (9, 5)):
+            yield maker.case("causal, unequal lengths", rows, keys, masks=masks, optional=True)
+    if maker.heads > 1 and common.kv_head is None and not any(case.rung == "shared heads" for case in asked):
+        yield maker.case("shared heads", 7, 7, groups=2, optional=True)
+    if offer.takes("mask"):
+        case = maker.case(EMPTY_ROWS, 6, 6)
+        seen = np.ones((6, 6), np.bool_)
+        seen[3] = False
+        yield replace(masked(case, seen), optional=True)
+
+
+def aligns(side: Asked) -> bool:
+    """Say whether a function aligns causal masks itself: one that gets them as a mask is told."""
+    return side.called.offer.takes("causal") or not side.called.offer.takes("mask")
+
+
+def joint_offer(both: Both) -> Offer:
+    """Return what both can be told."""
+    first, second = both
+    offer, more = first.called.offer, second.called.offer.parameters
+    roles = {role: name for role, name in offer.parameters.items() if second.takes(role)}
+    roles |= {role: name for role, name in more.items() if role not in roles and first.takes(role)}
+    if "W_o" in offer.parameters and "W_o" in more:
+        roles["W_o"] = offer.parameters["W_o"]
+    return replace(offer, parameters=roles, positional=(), defaults={})
+
+
+def joint_layout(both: Both) -> str:
+    """Return the layout in which questions are made: without a batch or heads where one of the two has none."""
+    layouts = [side.called.layout for side in both]
+    smaller = next((layout for layout in ("td", "htd") if layout in layouts), "bhtd")
+    return WIDE if layouts == [WIDE, WIDE] else smaller
