@@ -97,11 +97,11 @@ def check(function: Any, *words: str, quick: bool = False, against: Any = None, 
     Raises:
         UserError: what the function takes is not known, or settings that cannot be asked of it.
     """
-    from attn_exp.diagnosis import command  # noqa: PLC0415 - most imports need none
+    from attn_exp.diagnosis import command, request  # noqa: PLC0415 - most imports need none
 
     if not isinstance(quick, bool):
         raise UserError(f"quick is {value_given(quick)}; expected True or False")
-    question = command.understood(as_words(words, settings))
+    question = request.understood(as_words(words, settings))
     found = [
         replace(find_function(one), target=one) if isinstance(one, str) else function_at_hand(one)
         for one in (function, against) if one is not None

@@ -30,6 +30,8 @@ MOST_CODE = 4 * 2**20
 """A file of more bytes is not looked through for what it imports."""
 THIS_PACKAGE = __name__.partition(".")[0]
 OPTION = "--with"
+AGAINST = "--against"
+"""What stands before the name of another implementation that the function is held against."""
 MEMBERS = "_with_"
 """How the names of modules begin that files of members become."""
 
@@ -146,6 +148,29 @@ def texts_about_variants(words: Sequence[str]) -> set[str]:
             parts = [part.strip() for part in BETWEEN.split(value)]
             texts |= {value.strip("'\""), *parts, *(part.removeprefix("form:").strip() for part in parts)}
     return texts
+
+
+def with_other_joined(words: Sequence[str]) -> list[str]:
+    """Return the words with the name of another implementation in one word with its option, as all options are.
+
+    Raises:
+        UserError: the option has no name after it, or stands there twice.
+    """
+    joined, rest = list[str](), iter(words)
+    for word in rest:
+        other = next(rest, "") if word == AGAINST else word.partition("=")[2]
+        is_named = word == AGAINST or word.startswith(f"{AGAINST}=")
+        joined.append(f"{AGAINST}={other}" if is_named else word)
+        if is_named and (not other or other.startswith("-")):
+            raise UserError(f"{AGAINST} needs a function, such as torch.nn.functional:scaled_dot_product_attention")
+    if sum(word.startswith(f"{AGAINST}=") for word in joined) > 1:
+        raise UserError(f"{AGAINST} is given twice; two implementations are compared at a time")
+    return joined
+
+
+def other_of(words: Sequence[str]) -> str:
+    """Return the name of the implementation that the function is held against, or nothing."""
+    return next((word.partition("=")[2] for word in words if word.startswith(f"{AGAINST}=")), "")
 
 
 def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -32,7 +32,7 @@ import world  # noqa: E402 - beside this file; some environments have another pa
 
 import attn_exp  # noqa: E402 - from the checkout
 from attn_exp.diagnosis.check import check  # noqa: E402
-from attn_exp.diagnosis.command import understood  # noqa: E402
+from attn_exp.diagnosis.request import understood  # noqa: E402
 from attn_exp.experiment.verdict import Verdict  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator.functional import attention  # noqa: E402

@@ -11,12 +11,11 @@ from attn_exp.diagnosis import ways_to_call
 from attn_exp.diagnosis.behaviour import masked
 from attn_exp.diagnosis.call import WIDE, Caller
 from attn_exp.diagnosis.case import Case
-from attn_exp.diagnosis.command import understood
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.parting import EMPTY_ROWS, Pair
 from attn_exp.diagnosis.questions import HeadsMaker, core_cases, layer_cases
-from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.request import Request, understood
 from attn_exp.diagnosis.same_matrices import exchanged
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.own_code import OwnFunction

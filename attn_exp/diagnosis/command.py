@@ -13,15 +13,12 @@ from typing import Any
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.explain import explain
-from attn_exp.diagnosis.in_child import AGAINST, other_of
-from attn_exp.diagnosis.request import Request, request_of
+from attn_exp.diagnosis.request import Request, understood
 from attn_exp.diagnosis.whole_file import names_in_file
 from attn_exp.errors import UNSHOWN, OwnCodeError, UserError, unknown
 from attn_exp.experiment.verdict import Verdict, unfinished
-from attn_exp.own_code import OwnFunction, find_function, module_of_functions
+from attn_exp.own_code import AGAINST, OwnFunction, find_function, module_of_functions, other_of
 
-HOW = ("layout", "takes", "device", "dtype")
-"""Settings that say how the function wants its arrays; all others say what it should compute."""
 FLAGS = ("--json", "--quick")
 FILES: dict[str, ModuleType] = {}
 """The files that this process, a child, was asked for as a whole: they are imported once, and not for each name."""
@@ -58,19 +55,21 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
             verdict = verdict or unfinished(name.rpartition(":")[2], f"{error.__cause__} {importing}", question.words)
     if verdict is None:
         tell({"doing": "while it was read what it takes"})
-        verdict = check_or_compare(found, question, quick="--quick" in flags)
+        verdict = check_or_compare(found, question, "--quick" in flags, progress())
     text = shown(verdict, words)
     return {"text": text, "passed": verdict.passed, "name": verdict.name, "uncalled": verdict.uncalled,
             "verdict": verdict.plain()}  # fmt: skip
 
 
-def check_or_compare(found: Sequence[OwnFunction], question: Request, quick: bool) -> Verdict:
+def check_or_compare(
+    found: Sequence[OwnFunction], question: Request, quick: bool, tell: Callable[[str], None] = lambda rung: None
+) -> Verdict:
     """Check one function, or hold two against each other."""
     if len(found) == 1:
-        return check(found[0], question, quick, progress())
-    from attn_exp.diagnosis.against import against  # noqa: PLC0415 - few checks name two, and it asks in our words
+        return check(found[0], question, quick, tell)
+    from attn_exp.diagnosis.against import against  # noqa: PLC0415 - few checks name two
 
-    return against(found[0], found[1], question, quick, progress())
+    return against(found[0], found[1], question, quick, tell)
 
 
 def shown(verdict: Verdict, words: Sequence[str]) -> str:
@@ -109,19 +108,6 @@ def apart(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
                 raise UserError(f"{ANSWER}{stage} is given twice")
             answers[stage] = value
     return [word for word in words if not word.startswith(ANSWER)], answers
-
-
-def understood(words: Sequence[str]) -> Request:
-    """Return what some words ask of a function: settings of a run, and how it wants its arrays.
-
-    Raises:
-        UserError: words that no run would take.
-    """
-    if any(word.startswith("timeout=") for word in words):
-        raise UserError("timeout= is for the command, attn-exp check: in Python nothing can end a function of yours")
-    how = {key: value for key, _, value in (word.partition("=") for word in words) if key in HOW}
-    settings = [word for word in words if word.partition("=")[0] not in HOW]
-    return request_of(composed(settings, []), settings, **how)
 
 
 def progress() -> Callable[[str], None]:

@@ -14,14 +14,12 @@ from typing import Any
 
 from attn_exp.child import Child, NoAnswerError, count_of_seconds
 from attn_exp.errors import UserError, brief
-from attn_exp.own_code import split_files
+from attn_exp.own_code import split_files, with_other_joined
 
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
 """Seconds that a check may take, and the most that can be asked for."""
 WORD = "timeout="
 JSON = "--json"
-AGAINST = "--against"
-"""What stands before the name of another implementation that the function is held against."""
 CHECK_IN_CHILD = "attn_exp.cli:check_in_child"
 
 
@@ -65,29 +63,6 @@ def time_of(words: Sequence[str]) -> float:
     if not 0 < seconds <= MOST_SECONDS:
         raise UserError(f"timeout is {brief(repr(given))}; expected seconds, above 0 and at most {MOST_SECONDS:,.0f}")
     return seconds
-
-
-def with_other_joined(words: Sequence[str]) -> list[str]:
-    """Return the words with the name of another implementation in one word with its option, as all options are.
-
-    Raises:
-        UserError: the option has no name after it, or stands there twice.
-    """
-    joined, rest = list[str](), iter(words)
-    for word in rest:
-        other = next(rest, "") if word == AGAINST else word.partition("=")[2]
-        is_named = word == AGAINST or word.startswith(f"{AGAINST}=")
-        joined.append(f"{AGAINST}={other}" if is_named else word)
-        if is_named and (not other or other.startswith("-")):
-            raise UserError(f"{AGAINST} needs a function, such as torch.nn.functional:scaled_dot_product_attention")
-    if sum(word.startswith(f"{AGAINST}=") for word in joined) > 1:
-        raise UserError(f"{AGAINST} is given twice; two implementations are compared at a time")
-    return joined
-
-
-def other_of(words: Sequence[str]) -> str:
-    """Return the name of the implementation that the function is held against, or nothing."""
-    return next((word.partition("=")[2] for word in words if word.startswith(f"{AGAINST}=")), "")
 
 
 def without_answer(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.config.compose import composed
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
@@ -24,6 +25,9 @@ from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
+
+HOW = ("layout", "takes", "device", "dtype")
+"""Settings that say how the function wants its arrays; all others say what it should compute."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,19 @@ def request_of(config: Config, words: Sequence[str], **how: Any) -> Request:
         typed=frozenset(words),
         **how,
     )
+
+
+def understood(words: Sequence[str]) -> Request:
+    """Return what some words ask of a function: settings of a run, and how it wants its arrays.
+
+    Raises:
+        UserError: words that no run would take.
+    """
+    if any(word.startswith("timeout=") for word in words):
+        raise UserError("timeout= is for the command, attn-exp check: in Python nothing can end a function of yours")
+    how = {key: value for key, _, value in (word.partition("=") for word in words) if key in HOW}
+    settings = [word for word in words if word.partition("=")[0] not in HOW]
+    return request_of(composed(settings, []), settings, **how)
 
 
 # Filler among the keys of a check, which chooses its own lengths: the pattern asked for, over and over

@@ -14,9 +14,9 @@ import pytest
 import attn_exp
 from attn_exp.arrays import Array
 from attn_exp.cli import main
-from attn_exp.diagnosis.in_child import with_other_joined
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import REMARK
+from attn_exp.own_code import with_other_joined
 from tests.refusal import refused
 
 

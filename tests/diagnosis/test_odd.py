@@ -10,7 +10,7 @@ import pytest
 
 import attn_exp
 from attn_exp.diagnosis.check import check
-from attn_exp.diagnosis.command import understood
+from attn_exp.diagnosis.request import understood
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.mistakes.precision import rounded
 from attn_exp.own_code import function_at_hand
