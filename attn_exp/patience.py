@@ -189,11 +189,13 @@ WATCHES: list[Watch] = []
 
 
 def before_fork() -> None:
+    """End the thread of each watch: a fork would not have it."""
     for watch in WATCHES:
         watch.end()
 
 
 def after_fork_here() -> None:
+    """Let each watch go on in the process that forked."""
     for watch in WATCHES:
         watch.begin()
 

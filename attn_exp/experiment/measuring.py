@@ -159,6 +159,7 @@ def means(numbers: Array) -> Array:
 
 
 def size(heads: Array | None) -> int:
+    """Return the width of heads, 0 where there are none."""
     return 0 if heads is None else heads.shape[-1]
 
 

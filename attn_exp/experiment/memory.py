@@ -155,6 +155,7 @@ def matrices(variant: Variant, config: Config, rows: int, keys: int) -> int:
 
 
 def too_large(needed: int) -> bool:
+    """Say whether so many bytes are more than is free; what is small is never looked up."""
     return needed > SMALL and needed > free()
 
 

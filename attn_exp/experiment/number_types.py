@@ -54,4 +54,5 @@ def rounded(problem: Problem, to: Any) -> Problem:
 
 
 def cast(array: Array | None, to: Any) -> Any:
+    """Return an array in another type, and nothing where there is none."""
     return None if array is None else array.astype(to)

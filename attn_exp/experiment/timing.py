@@ -52,6 +52,7 @@ def measure(
 
 
 def measure_one(settled: Settled, problem: Problem, share: float, before: float = 0.0) -> Timing:
+    """Measure one variant for so many seconds; one that took long before is not computed again."""
     if before > ENOUGH and not settled.member.library:  # else it may have been the loading of the library
         return Timing(settled.name, before, before, 1, None)
     times: list[float] = []

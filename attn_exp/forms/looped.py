@@ -84,6 +84,7 @@ def place(line: Sequence[int], key: int, heads: int, rows: int, keys: int, rules
 
 
 def bent(logit: Any, rules: Rules) -> Any:
+    """Return a logit after every rule that bends it, in order."""
     for rule in rules.scores:
         logit = rule.bend(logit)
     return logit
@@ -100,6 +101,7 @@ def judged(logit: Any, grid: Grid, rules: Rules) -> Any:
 
 
 def extra_logits(head: int, rules: Rules, masked: Array) -> Array | None:
+    """Return the logits without a key that rules add to a head, None where none does."""
     extras = [extra for rule in rules.scores if (extra := rule.extra(head)) is not None]
     return np.array(extras, masked.dtype) if extras else None
 

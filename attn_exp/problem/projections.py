@@ -181,6 +181,7 @@ def rows(given: Any) -> Any:
 
 
 def turned(matrix: Array, columns: bool) -> Array:
+    """Return a matrix with tokens in rows, where the document has them in columns."""
     return matrix.T if columns else matrix
 
 

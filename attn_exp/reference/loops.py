@@ -113,6 +113,7 @@ def judge(logit: float, place: Grid, rules: Rules) -> float:
 
 
 def bent(logit: float, rules: Rules) -> float:
+    """Return a logit after every rule that bends it, in order."""
     for rule in rules.scores:
         logit = float(rule.bend(logit))
     return logit

@@ -181,6 +181,7 @@ def turned(sides: Any, count: int, turn: Turn, offset: int) -> list[list[float]]
 
 
 def row_weights(question: Question, problem: Problem, q: Any, k: Any, head: int, row: int) -> list[float]:
+    """Return the weights of one query of one head, a number for each key, with what rows without keys are given."""
     if problem.weights is not None:
         given: list[float] = problem.weights[row].tolist()
         return given

@@ -81,6 +81,7 @@ def keyed(settings: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def word(setting: tuple[str, str]) -> str:
+    """Return a setting as it is typed."""
     return "=".join(setting) if setting[1] else setting[0]
 
 

@@ -73,6 +73,7 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def cell(row: Row, name: str) -> str:
+    """Return a number of a row with as many digits as its error leaves right, and any other value as it is."""
     value = getattr(row, name)
     if not isinstance(value, float):
         return brief(value)
@@ -80,6 +81,7 @@ def cell(row: Row, name: str) -> str:
 
 
 def two(value: float) -> str:
+    """Return a number with two digits."""
     return significant(value, 0.1 * abs(value), most=2)
 
 

@@ -81,6 +81,7 @@ def encoded_png(pixels: NDArray[np.uint8], before: Sequence[tuple[bytes, bytes]]
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
+    """Return a chunk of a PNG file: its length, its kind, its data and their checksum."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 

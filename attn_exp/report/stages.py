@@ -43,6 +43,7 @@ def name(symbol: str, *subscript: str) -> str:
 
 
 def transposed(symbol: str) -> str:
+    """Return the formula of a transposed matrix."""
     return f'<msup><mi>{symbol}</mi><mi mathvariant="normal">T</mi></msup>'
 
 

@@ -72,4 +72,5 @@ def check_head(head: Any, count: int, whose: str) -> None:
 
 
 def frame(schema: type, records: Sequence[Any]) -> pd.DataFrame:
+    """Return records as a frame, a column for each field."""
     return pd.DataFrame([asdict(record) for record in records], columns=[field.name for field in fields(schema)])

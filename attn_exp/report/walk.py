@@ -142,6 +142,7 @@ def beside(step: Step) -> str:
 
 
 def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step:
+    """Return one stage of a computation as a reader walks through it: its tables, its formula and its words."""
     settled = settled_as(comparison, variant)
     heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
     shown = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))

@@ -204,6 +204,7 @@ def write_data(run: Run, folder: Path) -> list[str]:
 
 
 def table(folder: Path, name: str, schema: type) -> tuple[Any, ...]:
+    """Return the records of a table of a run."""
     return records.parsed(schema, machine.read_text(folder / name))
 
 

@@ -127,10 +127,12 @@ def compiled(node: ast.AST, text: str, names: set[str]) -> Test:  # noqa: PLR091
 
 
 def of_both(operation: Callable[[Any, Any], Any], left: Test, right: Test) -> Test:
+    """Return the test that holds an operation of what two tests give."""
     return lambda given: operation(left(given), right(given))
 
 
 def value_of(name: str, names: set[str]) -> Test:
+    """Return the test that gives the value of a setting, whose name it notes, or a constant."""
     if name in WORDS:
         return lambda _: WORDS[name]
     names.add(name)

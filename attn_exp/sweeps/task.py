@@ -141,6 +141,7 @@ def elsewhere(plan: Plan, job: Job) -> Done:
 
 @cache
 def own_version() -> str:
+    """Return the version that this worker runs."""
     return task_version()
 
 
@@ -191,6 +192,7 @@ def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]
 
 
 def settings_cells(plan: Plan, number: int) -> list[str]:
+    """Return the cells of a point that say its settings."""
     values = plan.space.values(plan.kept[number])
     return [str(number), *(cell(value if isinstance(value, bool | int | float) else bare(value)) for value in values)]
 

@@ -87,6 +87,7 @@ def tried(attempt: Attempt, seeds: Iterable[int], seconds: float) -> Count:
 
 def main() -> int:
     """Try the fields that were asked for, print how many attempts fell, and return 1 where one did."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in the background
     parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description="Try to make the program fall.")
     parser.add_argument("--only", nargs="+", choices=fields(), default=fields(), help="these fields (all)")
     parser.add_argument("--attempts", type=int, help="attempts for each field (1,000, or as many as the time allows)")

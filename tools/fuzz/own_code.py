@@ -349,10 +349,12 @@ class Fork:
         except BaseException:
             traceback.print_exc()
         finally:
-            threading._shutdown()  # type: ignore[attr-defined]  # as the end of an interpreter does
-            atexit._run_exitfuncs()
-            sys.stderr.flush()
-            os._exit(0)
+            try:  # as the end of an interpreter does
+                threading._shutdown()  # type: ignore[attr-defined]
+                atexit._run_exitfuncs()
+                sys.stderr.flush()
+            finally:
+                os._exit(0)
 
     def poll(self) -> int | None:
         if self.returncode is None:

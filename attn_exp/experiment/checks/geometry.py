@@ -154,6 +154,7 @@ def parted(one: Way, other: Way) -> bool:
 
 
 def differ(one: Array | None, other: Array | None) -> bool:
+    """Say whether two answers differ by more than rounding; what does not fit the shapes differs from what does."""
     if one is None or other is None:
         return one is not other
     return one.shape != other.shape or not np.allclose(one, other, rtol=1e-9, atol=1e-9, equal_nan=True)

@@ -78,6 +78,7 @@ def block_size(allowed: Array) -> int:
 
 
 def block(allowed: Array) -> str:
+    """Say of a block of a mask whether it is full, partial or empty."""
     if allowed.all():
         return FULL
     return PARTIAL if allowed.any() else EMPTY

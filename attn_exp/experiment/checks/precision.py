@@ -71,6 +71,7 @@ def as_exact(settled: Settled) -> Settled:
 
 
 def stages(trace: Trace) -> dict[str, Array]:
+    """Return the stages of a trace that were formed, by name."""
     return dict(trace.stages())
 
 

@@ -160,6 +160,7 @@ def dismiss() -> None:
 
 
 def borrowed() -> Helper | None:
+    """Return a helper that waits for work, or None."""
     with suppress(IndexError):
         return IDLE.pop()
     return None
@@ -193,6 +194,7 @@ def together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], thre
 
 
 def drawn(queue: deque[Task], failures: list[BaseException]) -> Iterator[Task]:
+    """Yield tasks that no other thread has taken, until there are none, or one of them has failed."""
     while queue and not failures:
         with suppress(IndexError):  # another thread may have taken the last one
             yield queue.popleft()

@@ -40,6 +40,7 @@ def masks(is_causal: bool, window: Sequence[int], lengths: tuple[int, ...] | Non
 
 
 def capped(softcap: float) -> list[Score]:
+    """Return the rule for a soft-cap, none where it is off; a ValueError where it is no such number."""
     if not 0 <= number(softcap, "softcap", math.inf) < math.inf:
         raise ValueError(f"softcap={softcap}: expected a number of at least 0, where 0 is off")
     return [Softcap(softcap)] if softcap else []
@@ -106,6 +107,7 @@ def from_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[list[Mas
 
 
 def nothing(mask: Array) -> Any:
+    """Return what a mask of this type says where nothing may be seen."""
     return False if mask.dtype == np.bool_ else -np.inf
 
 

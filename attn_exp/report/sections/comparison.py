@@ -85,6 +85,7 @@ def table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
 
 
 def cost(timing: Timing, factor: float) -> dict[str, Any]:
+    """Return the time of a variant in the unit of the table, and its most memory."""
     peak = "" if timing.peak_bytes is None else str(timing.peak_bytes)
     time = factor * timing.median_s
     return {"median_s": f"{time:.0f}" if time >= 100 else f"{time:.3g}", "peak_bytes": peak}

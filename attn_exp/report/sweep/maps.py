@@ -41,6 +41,7 @@ def panels(count: int, across: int, height: float = 1.75) -> tuple[Figure, list[
 
 
 def half(numbers: Numbers) -> float:
+    """Return half the width of an interval, 0 where one number has none."""
     return 0.0 if math.isnan(numbers.half_width) else numbers.half_width
 
 
@@ -50,6 +51,7 @@ def level(order: Sequence[str], label: str) -> float:
 
 
 def ends(numbers: Array) -> tuple[float, float]:
+    """Return the least and the largest number."""
     return float(np.nanmin(numbers)), float(np.nanmax(numbers))
 
 

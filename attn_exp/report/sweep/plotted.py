@@ -121,6 +121,7 @@ def labels(plotted: Plotted, place: int) -> list[str]:
 
 
 def is_number(label: str) -> bool:
+    """Say whether a label is a number."""
     return not math.isnan(number(label))
 
 

@@ -42,6 +42,7 @@ def slopes(heads: int) -> list[float]:
 
 
 def geometric(count: int) -> list[float]:
+    """Return the slopes of a number of heads that is a power of 2: `2^(-8 i / n)` for i from 1."""
     return [2 ** (-8 * (place + 1) / count) for place in range(count)]
 
 
