@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -40,6 +41,8 @@ from attn_exp.own_code import OwnFunction, error_line, held
 Tell = Callable[[str], None]
 FLOAT64 = 53
 SMALL_FILL = "mask_small_fill"
+OURS = Path(__file__).resolve().parent.parent
+"""Where the files of this package are."""
 FEW = 4
 """Of the words under which a first answer is right, so many are tried: each is a check of its own."""
 
@@ -48,21 +51,41 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
     """Ask a function every question, and return what became of it; `tell` hears what is being asked.
 
     Raises:
-        UserError: what it takes is not known, or settings that cannot be asked of it.
+        UserError: what it takes is not known, settings that cannot be asked of it, or an error of our own.
     """
     with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
+        fault: Exception | None = None
         try:
             verdict = check_in_layouts(own, request, quick, tell)
         except UserError:
             raise
-        except Exception as error:  # a function so odd that its answers made the check itself stumble
-            verdict = unfinished(own.name, f"could not be checked: {error_line(error)}", request.words, CHECKED)
+        except Exception as error:
+            fault = error
         replaced = replaced_in_numpy()
         if replaced:
             said = f"replaced {', '.join(replaced)}, so that nothing right can be computed beside it"
-            verdict = unfinished(own.name, said, request.words, CHECKED)
-        return verdict
+            return unfinished(own.name, said, request.words, CHECKED)
+        if fault is None:
+            return verdict
+        place, line = innermost(fault)
+        if isinstance(fault, MemoryError | RecursionError) or is_theirs(place, own):
+            return unfinished(own.name, f"could not be checked: {error_line(fault)}", request.words, CHECKED)
+        told = f"an error of attn_exp, not of the function: {error_line(fault)}, {place.name} line {line}"
+        raise UserError(f"{own.name} could not be checked ({told})") from fault
+
+
+def innermost(error: BaseException) -> tuple[Path, int]:
+    """Return the file and the line in which an error was raised."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return (Path(), 0) if at is None else (Path(at.tb_frame.f_code.co_filename), at.tb_lineno)
+
+
+def is_theirs(place: Path, own: OwnFunction) -> bool:
+    """Say whether a file is that of a function, or one beside it: what it returned raised errors as it was read."""
+    return place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(OURS)
 
 
 def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import attn_exp
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.request import understood
+from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.mistakes.precision import rounded
 from attn_exp.own_code import function_at_hand
@@ -128,3 +131,17 @@ def test_powers_that_overflow_behind_a_mask_are_named() -> None:
         return sums / total
 
     assert attn_exp.check(function, "mask=causal", quick=True).mistakes == ("no_max_subtraction",)
+
+
+def test_an_error_of_our_own_is_not_put_down_to_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        return q
+
+    def falls(*given: Any) -> NoReturn:
+        raise KeyError("gone")
+
+    monkeypatch.setattr("attn_exp.diagnosis.check.check_in_layouts", falls)
+    own = function_at_hand(attention)
+    assert "could not be checked: KeyError: 'gone'" in str(check(own, understood([])))  # raised in the function's file
+    with pytest.raises(UserError, match=r"error of attn_exp, not of the function: KeyError: 'gone', test_odd\.py line"):
+        check(replace(own, file=str(Path("elsewhere", "mine.py").absolute())), understood([]))
