@@ -9,8 +9,9 @@ import numpy as np
 
 from attn_exp.diagnosis import ways_to_call
 from attn_exp.diagnosis.behaviour import masked
-from attn_exp.diagnosis.call import WIDE, Caller
+from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
+from attn_exp.diagnosis.layouts import WIDE, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.parting import EMPTY_ROWS, Pair
@@ -153,5 +154,7 @@ def joint_offer(both: Both) -> Offer:
 def joint_layout(both: Both) -> str:
     """Return the layout in which questions are made: without a batch or heads where one of the two has none."""
     layouts = [side.called.layout for side in both]
-    smaller = next((layout for layout in ("td", "htd") if layout in layouts), "bhtd")
-    return WIDE if layouts == [WIDE, WIDE] else smaller
+    if all(map(is_joined, layouts)):
+        return WIDE
+    with_batch, with_heads = all(map(has_batch, layouts)), all(map(has_heads, layouts))
+    return ("bhtd" if with_heads else "btd") if with_batch else "htd" if with_heads else "td"
