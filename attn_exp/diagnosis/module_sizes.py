@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.offer import parameters_of, plain
+from attn_exp.diagnosis.offer import plain
 from attn_exp.errors import UserError
-from attn_exp.own_code import OwnFunction, error_line
 
 WIDTH = ("embeddim", "dmodel", "dim", "hiddensize", "embedsize", "nembd", "modeldim", "din", "dimin", "embed", "d",
          "m", "width", "hidden", "hiddendim", "features", "channels", "embdim", "emb", "c", "nembed", "querydim",
@@ -67,61 +65,6 @@ class Sizes:
         if "head" in word:
             return self.shared if "kv" in word else self.size if "dim" in word or "size" in word else None
         return self.width if any(part in word for part in ("model", "embed", "emb", "hidden")) else None
-
-
-class Fields:
-    """A configuration that knows every field that `Sizes` knows, as an attribute and by its name in brackets."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        self._sizes = sizes
-
-    def __getattr__(self, name: str) -> Any:
-        value = None if name.startswith("_") else self._sizes.value(name)
-        if value is None:
-            raise AttributeError(f"the configuration has no {name!r} that is known here")
-        return value
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a field, or the default where nobody knows it."""
-        value = self._sizes.value(name)
-        return default if value is None else value
-
-
-def make_module(own: OwnFunction, sizes: Sizes) -> Any:
-    """Return a module of a class of PyTorch with such sizes.
-
-    Raises:
-        UserError: it needs something else.
-    """
-    given = parameters_of(own.function, own.name)
-    said = {one.name: value for one in given if (value := value_of(one, sizes)) is not None}
-    try:
-        import torch  # noqa: PLC0415 - the class is one of PyTorch's
-
-        torch.manual_seed(sizes.seed)
-        return own.function(**said)
-    except Exception as error:
-        missing = [one.name for one in given if one.name not in said and one.default is one.empty and is_named(one)]
-        hint = f"; give {missing[0]!r} a default, or check a module that is made: mine.py:layer" if missing else ""
-        raise UserError(
-            f"{own.name} cannot be made of {', '.join(said) or 'nothing'}: {error_line(error)}{hint}"
-        ) from error
-
-
-def value_of(given: inspect.Parameter, sizes: Sizes) -> Any:
-    """Return what a parameter is given: its default stays where it is no size."""
-    if plain(given.name) in CONFIG and given.default is given.empty:
-        return Fields(sizes)
-    value = sizes.value(given.name)
-    kept = given.default is not given.empty and plain(given.name) in (*DROPOUT, *BIAS)
-    return None if kept else value
-
-
-def is_named(given: inspect.Parameter) -> bool:
-    return given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 
 # How many heads a module has: by its own words, by the size of a head, or by which number makes it right

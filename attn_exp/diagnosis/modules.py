@@ -6,7 +6,8 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,20 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
+from attn_exp.diagnosis.constructing import PoorError, construct
+from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.libraries import DIGITS, library
-from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, make_module
-from attn_exp.diagnosis.offer import BY_NAME, Offer, parameters_of, plain
+from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
+from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain
 from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.roles import NotFoundError, Roles, find
+from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
+from attn_exp.diagnosis.ways_into_layers import Way, find_way
 from attn_exp.errors import UserError
-from attn_exp.own_code import OwnFunction
+from attn_exp.forms.around import Around
+from attn_exp.own_code import OwnFunction, held
 
 PARTS = {
     "q": ("q_proj", "query", "W_q", "w_q", "wq", "to_q", "q_lin", "W_query", "q", "linear_q", "q_linear", "Wq"),
@@ -41,30 +49,80 @@ WORDS = {"q": "q", "query": "q", "queries": "q", "k": "k", "key": "k", "keys": "
 
 @dataclass(frozen=True)
 class Bound:
-    """What is called: a function, or a module with its matrices; `origin` tells which library it comes from."""
+    """What is called: a function, or a module with its matrices; `origin` tells which library it comes from.
+
+    `layer` and `roles` are those of a module whose matrices were found by what they do.
+    """
 
     call: Callable[..., Any]
     origin: Any
     offer: Offer | None = None
     inside: Inside | None = None
+    layer: TorchLayer | None = None
+    roles: Roles | None = None
 
 
 def bound(own: OwnFunction, request: Request) -> Bound:
     """Return what is to be called.
 
     Raises:
-        UserError: a module whose projections, or whose number of heads, are not known.
+        UserError: a module that cannot be made or called, or whose projections are not known.
     """
     if not is_module(own.function):
         return Bound(own.function, own.function)
     if not inspect.isclass(own.function):
-        return of_module(own.function.double().eval(), own.name, request, request.head)
+        return of_module(copy.deepcopy(own.function).double().eval(), own.name, request, None, request.head)
+    return of_class(own, sizes_of(request), request)
+
+
+def sizes_of(request: Request) -> Sizes:
+    """Return the sizes of a module that is made of its class."""
     heads = request.head or MADE_WITH
     shared = request.kv_head if request.kv_head and heads % request.kv_head == 0 else heads
-    module = make_module(own, Sizes(SIZE * heads, heads, SIZE, shared, request.seed)).double().eval()
+    return Sizes(SIZE * heads, heads, SIZE, shared, request.seed)
+
+
+def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
+    """Return a module of a class with such sizes, in which nothing is all zeros or ones.
+
+    Raises:
+        UserError: it cannot be made, or what is made cannot be called.
+    """
+    import torch  # noqa: PLC0415 - the class is one of PyTorch's
+
+    def works(made: Any, of_size: Sizes) -> Bound:
+        module = made.double().eval()
+        told = of_size.heads if is_told(own) else None
+        found = of_module(module, own.name, request, of_size, told, fresh=True)
+        if found.inside is not None and found.inside.arrays["W_q"].shape[1] == found.inside.heads:
+            raise PoorError(found, "heads of one number")
+        return found
+
+    torch.manual_seed(sizes.seed)
+    made: Bound = construct(own.function, own.name, sizes, works)
+    return remade(own, request, made) if made.inside is None else made
+
+
+def is_told(own: OwnFunction) -> bool:
+    """Say whether a class is told how many heads it has."""
     words = [plain(given.name) for given in parameters_of(own.function, own.name)]
-    is_told = any(word in HEADS or word in CONFIG or about_heads(word) for word in words)
-    return of_module(module, own.name, request, request.head or (MADE_WITH if is_told else None))
+    return any(word in HEADS or word in CONFIG or about_heads(word) for word in words)
+
+
+def remade(own: OwnFunction, request: Request, made: Bound) -> Bound:
+    """Return a module without parameters as a function of q, k and v, made anew for each size of a head."""
+    known = dict[int, Any]()
+    sizes = sizes_of(request)
+
+    def call(*positional: Any, **named: Any) -> Any:
+        arrays = [value for value in (*positional, *named.values()) if hasattr(value, "shape")]
+        size = int(arrays[0].shape[-1]) if arrays else SIZE
+        if size not in known:
+            of_size = replace(sizes, size=size, width=size * sizes.heads)
+            known[size] = construct(own.function, own.name, of_size, lambda module, _: module.double().eval())
+        return known[size](*positional, **named)
+
+    return replace(made, call=call)
 
 
 def is_module(function: Any) -> bool:
@@ -73,21 +131,198 @@ def is_module(function: Any) -> bool:
     return any(home.startswith("torch.nn") for home in named)
 
 
-def of_module(module: Any, name: str, request: Request, told: int | None = None) -> Bound:
-    """Return a module as a layer that holds its own matrices; `told` heads where it has no known word for them.
+def of_module(
+    module: Any, name: str, request: Request, sizes: Sizes | None = None, told: int | None = None, fresh: bool = False
+) -> Bound:
+    """Return a module as a layer that holds its own matrices; one without parameters is a function of q, k and v.
+
+    `sizes` are those that it was made with, `told` how many heads it has by the user's word, and what is `fresh` may be
+    given other numbers where all of them are the same.
 
     Raises:
-        UserError: it has no projections that are known, or its heads are not.
+        UserError: it cannot be called, has no projections that are known, or its heads are not.
     """
-    arrays = matrices(module, name)
+    layer = TorchLayer(module)
     forward = parameters_of(module.forward, name)
-    roles = {BY_NAME[plain(given.name)]: given.name for given in reversed(forward) if plain(given.name) in BY_NAME}
-    thrice = {"q", "k", "v"} <= set(roles)
-    taken = {role: word for role, word in roles.items() if role in ("mask", "padding", "causal")}
-    offer = Offer(False, {"x": "x", **taken}, (), dict.fromkeys(taken))
+    if not layer.places or not any(tensor.ndim > 1 for tensor in layer.places.values()):
+        return Bound(module, module, offered(module.forward, name))
+    if fresh:
+        redraw(layer, request.seed)
+    lent = library("torch", request.device)
 
-    def call(x: Any, **keywords: Any) -> Any:
-        return module(x, x, x, **keywords) if thrice else module(x, **keywords)
+    def into(array: Array) -> Any:
+        return lent.into(array, "float64")
+
+    way = find_way(layer, forward, into, axes_of(module), widths_of(layer, sizes), head_size(layer, sizes))
+    way = tokens_first(layer, way, into)
+    try:
+        roles = roles_of(layer, way, into)
+    except NotFoundError as error:
+        return by_names(module, name, request, way, told, error)
+    aside = own_numbers_kept(layer, roles)
+    arrays = roles.arrays(layer.parameters)
+    around = surroundings(watching(layer, way, into), way, Inner(arrays, roles.heads, roles.groups))
+    said = words_of(around, aside)
+    inside = Inside(arrays, roles.heads, roles.groups, around if around is not None and str(around) else None)
+    call, offer = called(layer, way, forward, said)
+    return Bound(call, module, offer, inside, layer, roles)
+
+
+def words_of(around: Around | None, aside: Sequence[str]) -> str:
+    """Say what surrounds the attention of a layer, and what was set to 0."""
+    said = [str(around)] if around is not None and str(around) else []
+    said += ["something else around it that is not known"] if around is None else []
+    said += [f"{', '.join(aside)} set to 0"] if aside else []
+    return f"with {'; '.join(said)}" if said else ""
+
+
+def called(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter], said: str) -> tuple[Any, Offer]:
+    """Return a layer as a function of x, and what it takes beside x."""
+    roles = {BY_NAME[plain(given.name)]: given.name for given in reversed(forward) if plain(given.name) in BY_NAME}
+    taken = {role: word for role, word in roles.items()
+             if role in ("mask", "padding", "causal") and word not in way.sides}  # fmt: skip
+    beside = {"memory": "memory"} if way.memory else {}
+
+    def call(x: Any, memory: Any = None, **keywords: Any) -> Any:
+        return way.call(layer, x, memory, **keywords)
+
+    return call, Offer(False, {"x": "x", **beside, **taken}, (), dict.fromkeys([*beside, *taken]), said=said)
+
+
+def roles_of(layer: TorchLayer, way: Way, into: Callable[[Array], Any]) -> Roles:
+    """Return which parameter is which, with the memory apart from x, or where that says nothing, with x alone.
+
+    Raises:
+        NotFoundError: what the layer computes is no attention that is known.
+    """
+
+    def probe(x: Array, memory: Array | None = None) -> Array:
+        return answer_of(layer, way, into, x, memory)
+
+    with layer.without_norms():
+        if way.memory:
+            with suppress(NotFoundError):
+                return find(layer, probe, way.width, sounds_like, memory=True)
+        return find(layer, probe, way.width, sounds_like)
+
+
+def answer_of(layer: TorchLayer, way: Way, into: Callable[[Array], Any], x: Array, memory: Array | None) -> Array:
+    """Return the answer of a layer in NumPy."""
+    import torch  # noqa: PLC0415 - the layer is one of PyTorch's
+
+    with torch.no_grad(), held():
+        said = way.call(layer, into(x), None if memory is None else into(memory))
+    first = next(iter(parts_of(said).values()))
+    return plain_array(first)
+
+
+def watching(layer: TorchLayer, way: Way, into: Callable[[Array], Any]) -> Watch:
+    """Return what calls a layer and notes what its norms see."""
+
+    def watch(x: Array, memory: Array | None) -> tuple[Array, list[Any]]:
+        with layer.watched() as seen:
+            answer = answer_of(layer, way, into, x, memory)
+        return answer, [(norm, plain_array(given), plain_array(said)) for norm, given, said in seen]
+
+    return watch
+
+
+def own_numbers_kept(layer: TorchLayer, roles: Roles) -> list[str]:
+    """Set what is added beside attention to 0, and return its names; what a norm holds, or what multiplies, stays."""
+    of_norms = {id(tensor) for norm in layer.norms for tensor in norm.parameters()}
+    own = layer.parameters
+    zeros = {
+        name: array for name, array in roles.neutral.items()
+        if id(layer.places[name]) not in of_norms and not array.any() and own[name].any()
+    }  # fmt: skip
+    layer.put(zeros)
+    return list(zeros)
+
+
+def redraw(layer: TorchLayer, seed: int) -> None:
+    """Give matrices, biases and norms numbers of their own where all of theirs are the same."""
+    rng = np.random.default_rng([seed, 23])
+    of_norms = {id(tensor) for norm in layer.norms for tensor in norm.parameters()}
+    for name, array in layer.parameters.items():
+        if array.size < 2 or np.ptp(array):
+            continue
+        if sum(length > 1 for length in array.shape) > 1 and id(layer.places[name]) not in of_norms:
+            layer.put({name: rng.standard_normal(array.shape) / np.sqrt(max(array.shape))})
+        elif "bias" in name or id(layer.places[name]) in of_norms:
+            layer.put({name: array + 0.2 * rng.standard_normal(array.shape)})
+
+
+def axes_of(module: Any) -> tuple[str, ...]:
+    """Return the orders of axes to try, by which kinds of layers are inside."""
+    kinds = {type(child).__name__ for child in module.modules()}
+    if "Conv2d" in kinds:
+        return ("bmhw", "btm", "bmt", "tm")
+    if "Conv1d" in kinds:
+        return ("bmt", "btm", "bmhw", "tm")
+    return ("btm", "tm", "bhwm", "bmt", "bmhw")
+
+
+def widths_of(layer: TorchLayer, sizes: Sizes | None) -> list[int]:
+    """Return how many numbers a token may have: those that a layer was made with, else the axes of its matrices."""
+    shapes = [shape for tensor in layer.places.values() if len(shape := tuple(tensor.shape)) > 1]
+    axes = [length for shape in shapes[:2] for length in (shape[1], shape[0], *shape[2:])]
+    return list(dict.fromkeys([*([sizes.width] if sizes is not None else []), *axes[:4]]))
+
+
+def head_size(layer: TorchLayer, sizes: Sizes | None) -> int:
+    """Return how many numbers a head is likely to have, which tables of angles depend on."""
+    numbers = {word: value for word, value in whole_numbers(layer.module) if value > 0}
+    known = next((value for word, value in numbers.items() if word in ("headdim", "headsize", "dhead", "dimhead")), 0)
+    if known or sizes is not None:
+        return known or (sizes.size if sizes is not None else 1)
+    heads = next((value for word, value in numbers.items() if word in HEADS), 1)
+    return max(max(widths_of(layer, None), default=1) // heads, 1)
+
+
+def tokens_first(layer: TorchLayer, way: Way, into: Callable[[Array], Any]) -> Way:
+    """Return the way with tokens on the first axis, where entries of a batch see each other otherwise."""
+    if way.axes != "btm":
+        return way
+    other = replace(way, axes="tbm")
+
+    def mixes(one: Way) -> bool:
+        rng = np.random.default_rng(19)
+        x = rng.standard_normal((2, 5, way.width))
+        try:
+            before = answer_of(layer, one, into, x, None)
+            x[1] = rng.standard_normal(x[1].shape)
+            return not np.allclose(before[0], answer_of(layer, one, into, x, None)[0])
+        except Exception:
+            return True
+
+    return other if mixes(way) and not mixes(other) else way
+
+
+def sounds_like(name: str) -> str:
+    """Return which side a parameter's name says, or nothing."""
+    parts = [part for part in re.split(r"[./]", name) if not part.isdigit()]
+    parts = parts[:-1] if len(parts) > 1 and parts[-1] in ("weight", "bias", "kernel", "w", "b") else parts
+    for part in reversed(parts):
+        side = next((side for side, words in PARTS.items() if part in words), "") or side_of(part)
+        if side:
+            return side
+    return ""
+
+
+def by_names(
+    module: Any, name: str, request: Request, way: Way, told: int | None, error: NotFoundError
+) -> Bound:  # fmt: skip
+    """Return a module as a layer whose matrices are known by their names alone, as what they do does not tell them.
+
+    Raises:
+        UserError: their names do not tell them either.
+    """
+    layer = TorchLayer(module)
+    try:
+        arrays = matrices(module, name)
+    except UserError as unknown:
+        raise UserError(f"{unknown}; {error}") from unknown
+    call, offer = called(layer, way, parameters_of(module.forward, name), "")
 
     def right(count: int) -> bool:
         caller = Caller(call, offer, library("torch", request.device), request, "bhtd")
@@ -212,26 +447,61 @@ def as_function(own: OwnFunction, request: Request, module: Bound) -> Bound:
     """
     assert module.inside is not None and module.offer is not None
     known = {name: name for name in MATRICES if name in module.inside.arrays}
-    forward = {role: word for role, word in module.offer.parameters.items() if role != "x"}
+    forward = {role: word for role, word in module.offer.parameters.items() if role not in ("x", "memory")}
     offer = Offer(False, {"x": "x", **known, "heads": "num_heads", **forward}, (), dict.fromkeys([*forward, "W_o"]))
+    made = dict[tuple[int, ...], Bound]()
 
     def call(x: Any, num_heads: int, **given: Any) -> Any:
         arrays = {name: given.pop(name) for name in MATRICES if given.get(name) is not None}
-        if inspect.isclass(own.function):  # anew, in the sizes of x and the matrices
-            size, bias = arrays["W_q"].shape[1] // num_heads, any(name.startswith("b_") for name in arrays)
-            sizes = Sizes(x.shape[-1], num_heads, size, arrays["W_k"].shape[1] // size, request.seed, bias)
-            layer = make_module(own, sizes)
+        key = (num_heads, *(size for array in arrays.values() for size in array.shape))
+        if key not in made:
+            made[key] = of_sizes(own, request, x, num_heads, arrays)
+        layer = made[key]
+        assert layer.inside is not None
+        layer.origin.to(x.device, x.dtype)
+        if layer.inside.heads != num_heads:
+            raise UserError(f"it has {layer.inside.heads} heads, and the run has {num_heads}")
+        if layer.inside.around is not None:
+            raise UserError(f"it has {layer.inside.around}, and a run has nothing around attention")
+        if layer.roles is not None and layer.layer is not None:
+            put_by_roles(layer.layer, layer.roles, arrays)
         else:
-            layer = copy.deepcopy(own.function)
-        layer = layer.to(x.device, x.dtype).eval()
-        bound = of_module(layer, own.name, request, num_heads)
-        assert bound.inside is not None
-        if bound.inside.heads != num_heads:
-            raise UserError(f"it has {bound.inside.heads} heads, and the run has {num_heads}")
-        put_matrices(layer, arrays)
-        return bound.call(x if x.ndim == 3 else x[None], **given)
+            put_matrices(layer.origin, arrays)
+        return layer.call(x if x.ndim == 3 else x[None], **given)
 
     return Bound(call, own.function, offer, None if inspect.isclass(own.function) else module.inside)
+
+
+def of_sizes(own: OwnFunction, request: Request, x: Any, heads: int, arrays: Mapping[str, Any]) -> Bound:
+    """Return a class made in the sizes of x and a run's matrices; a module as it is, in a copy."""
+    if not inspect.isclass(own.function):
+        return of_module(copy.deepcopy(own.function).double().eval(), own.name, request, None, heads)
+    size, bias = arrays["W_q"].shape[1] // heads, any(name.startswith("b_") for name in arrays)
+    sizes = Sizes(x.shape[-1], heads, size, arrays["W_k"].shape[1] // size, request.seed, bias)
+    return of_class(own, sizes, request)
+
+
+def put_by_roles(layer: TorchLayer, roles: Roles, arrays: Mapping[str, Any]) -> None:
+    """Write matrices and biases where a layer's roles say that they are; without W_o the last one gives what it takes.
+
+    Raises:
+        UserError: they have other sizes, or a place for one is missing.
+    """
+    plain = {name: plain_array(array) for name, array in arrays.items()}
+    own = {name: np.array(array) for name, array in layer.parameters.items()}
+    known = roles.arrays(own)
+    for name, array in plain.items():
+        if name not in known:
+            raise UserError(
+                "it has no output projection, and the run has one" if name == "W_o" else
+                f"W_{name[-1]}: the module has no bias there, and the run has one"
+            )  # fmt: skip
+        if known[name].shape != array.shape:
+            raise UserError(f"{name}: the module has {list(known[name].shape)}, the run {list(array.shape)}")
+    whole = {name: plain.get(name, np.zeros_like(array)) for name, array in known.items()}
+    if "W_o" in known and "W_o" not in plain:
+        whole["W_o"] = np.eye(*known["W_o"].shape)
+    layer.put(roles.written(own, whole))
 
 
 def put_matrices(module: Any, arrays: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from attn_exp.diagnosis.layouts import has_batch, has_heads, is_joined
 from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.request import Filler, Request
 from attn_exp.experiment import memory
+from attn_exp.forms.around import Around
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.steps import share, share_in_turns
 from attn_exp.rules.masks.array import Allowed
@@ -274,11 +275,12 @@ class HeadsMaker(Maker):
 
 @dataclass(frozen=True)
 class Inside:
-    """What a module holds: its matrices as `x W` has them, and its heads."""
+    """What a module holds: its matrices as `x W` has them, its heads, and what stands around its attention."""
 
     arrays: Mapping[str, Array]
     heads: int
     groups: int
+    around: Around | None = None
 
 
 class LayerMaker(Maker):
@@ -309,7 +311,9 @@ class LayerMaker(Maker):
         )
         batch = self.request.entries if self.request.entries > 1 else 1 if self.inside is None else 2
         x = self.rng.standard_normal((batch, rows, width)) * factor
-        return Case(rung, recipe, Given(x=x, arrays=arrays), "scale=" in " ".join(self.request.typed), optional)
+        around = self.inside.around if self.inside else None
+        given = Given(x=x, arrays=arrays, around=around)
+        return Case(rung, recipe, given, "scale=" in " ".join(self.request.typed), optional)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
         """Return a case whose x is multiplied by a factor."""

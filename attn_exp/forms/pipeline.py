@@ -15,6 +15,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.forms import steps
+from attn_exp.forms.around import Around
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.positions.position import Position
@@ -29,7 +30,8 @@ class Given:
 
     Keys and values of a layer are made of the `memory` `[b s n]` where there is one. Of the first `past` tokens of x
     there are no queries; heads that are given have none of them. `apart`: the entries of the batch are copies of one
-    problem, and a mistake that takes a batch as a whole takes each of them alone.
+    problem, and a mistake that takes a batch as a whole takes each of them alone. `around`: norms and residuals that
+    stand around attention in somebody's layer.
     """
 
     q: Array | None = None
@@ -40,6 +42,7 @@ class Given:
     memory: Array | None = None
     past: int = 0
     apart: bool = False
+    around: Around | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,8 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
         merged = recipe.merge(at, stages["context"])
         weight, bias = (given.arrays.get(name) for name in ("W_o", "b_o"))
         finished = recipe.finish(at, merged, weight, bias) if recipe.output_projection else merged
+        if given.around is not None:
+            finished = given.around.finish(given.x[:, given.past :], finished)
         return stages | {"output": finished}
 
 
@@ -158,12 +163,18 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
     if given.x is None:
         assert given.q is not None and given.k is not None and given.v is not None
         return cut(recipe, given.q), cut(recipe, given.k), cut(recipe, given.v)
-    x = embedded(recipe, given.x)
-    keys = x if given.memory is None else embedded(recipe, given.memory)
+    around = given.around
+    x = embedded(recipe, given.x if around is None else around.x(given.x))
+    if given.memory is not None:
+        keys = embedded(recipe, given.memory if around is None else around.memory(given.memory))
+    else:
+        keys = x
     sources = {"q": x[:, given.past :], "k": keys, "v": keys}
     flat = {side: recipe.project(side, sources[side], given.arrays) for side in "qkv"}
     counts = {"q": recipe.heads, "k": recipe.groups, "v": recipe.groups}
     q, k, v = (recipe.split(flat[side], counts[side]) for side in "qkv")
+    if around is not None and around.heads:
+        q, k, v = (around.side(side, heads) for side, heads in zip("qkv", (q, k, v), strict=True))
     return q, k, v
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import attn_exp
-from attn_exp.errors import UserError
 from attn_exp.experiment.row import Row
 from tests.long import thinned, thinned_rows
 
@@ -27,12 +26,10 @@ def test_the_number_of_heads_is_found_whatever_it_is_called(word: str) -> None:
     assert attn_exp.check(of.plain(word, scaled=False)(24, 4), quick=True).mistakes == ("no_scale",)
 
 
-def test_where_several_numbers_may_be_meant_it_is_asked_for_in_one_line() -> None:
+def test_heads_are_counted_by_what_they_do_where_several_numbers_may_be_meant() -> None:
     module = of.plain("foo", scaled=False)(24, 4)
     vars(module)["other"] = 6
-    with pytest.raises(UserError, match=r"how many heads it has is not known; say head=N.*foo, other may be meant"):
-        attn_exp.check(module)
-    assert attn_exp.check(module, "head=4", quick=True).mistakes == ("no_scale",)
+    assert attn_exp.check(module, quick=True).mistakes == ("no_scale",)
 
 
 @pytest.mark.parametrize(

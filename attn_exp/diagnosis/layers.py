@@ -1,0 +1,81 @@
+"""Layers of several libraries behind one face: their parameters as arrays, numbers put into them, and a call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+
+
+class TorchLayer:
+    """A module of PyTorch."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.places: dict[str, Any] = dict(module.named_parameters())
+        self.norms = [child for child in module.modules() if child is not module and is_norm(child)]
+
+    @property
+    def parameters(self) -> Mapping[str, Array]:
+        """Every parameter, in float64."""
+        return {name: tensor.detach().cpu().double().numpy() for name, tensor in self.places.items()}
+
+    def put(self, values: Mapping[str, Array]) -> None:
+        """Write numbers into parameters."""
+        import torch  # noqa: PLC0415 - the module is one of PyTorch's
+
+        for name, array in values.items():
+            place = self.places[name]
+            place.data.copy_(torch.as_tensor(np.ascontiguousarray(array)).reshape(place.shape))
+
+    @property
+    def forward(self) -> Callable[..., Any]:
+        """What says which arguments a call takes."""
+        forward: Callable[..., Any] = self.module.forward
+        return forward
+
+    def __call__(self, *positional: Any, **named: Any) -> Any:
+        return self.module(*positional, **named)
+
+    @contextmanager
+    def without_norms(self) -> Iterator[None]:
+        """Let every norm inside hand on what it is given."""
+        held = [norm.register_forward_hook(lambda _, given, said: given[0]) for norm in self.norms]
+        try:
+            yield
+        finally:
+            for hook in held:
+                hook.remove()
+
+    @contextmanager
+    def watched(self) -> Iterator[list[tuple[Any, Any, Any]]]:
+        """Note what every norm inside is given and what it returns, in the order of the calls."""
+        seen = list[tuple[Any, Any, Any]]()
+        held = [
+            norm.register_forward_hook(lambda one, given, said: seen.append((one, given[0].detach(), said.detach())))
+            for norm in self.norms
+        ]
+        try:
+            yield seen
+        finally:
+            for hook in held:
+                hook.remove()
+
+
+def is_norm(module: Any) -> bool:
+    """Say whether a module looks like a norm: by its name, and it holds no matrix and no other module."""
+    if next(iter(module.children()), None) is not None or not hasattr(module, "forward"):
+        return False
+    sizes = [sum(length > 1 for length in tensor.shape) for tensor in module.parameters()]
+    name = type(module).__name__.lower()
+    one = len([p for p in inspect.signature(module.forward).parameters.values() if p.default is p.empty]) <= 1
+    return "norm" in name and one and all(size <= MOST_AXES for size in sizes)
+
+
+MOST_AXES = 2
+"""Of a norm's gain: one for each number, or for each head and number."""

@@ -1,0 +1,625 @@
+"""Which parameter of a layer is which: found by what each one does to the answer, not by what it is called.
+
+Every number of a layer can be chosen and its answer read, so nothing has to be guessed:
+
+- What is multiplied by x does not matter where it meets only what x lacks: `x (W + u w^T) = x W` for each u with
+  `x u = 0`. That says what takes x, and along which axis.
+- Of one token alone all weights are 1: what changes the answer then is a value, and all else that takes x is q or k.
+- The same number added to the logits of all keys changes no weight: k moved along u with `x_j u = 1` for all j is k.
+- With values `v_j = 1` of one token, and 0 of all others, the numbers before W_o are the weights themselves. Those that
+  are alike belong to one head, and which of them a column of W_q or W_k changes says whose it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from attn_exp.arrays import Array
+
+TOKENS = 3
+SEEN = 1e-7
+"""Of the largest number of an answer: what changes by less does not change; float32 alone rounds by so much."""
+MOST_COLUMNS = 1024
+"""Columns of one matrix that are looked at one by one."""
+
+
+class Layer(Protocol):
+    """Somebody's layer with numbers that can be exchanged."""
+
+    @property
+    def parameters(self) -> Mapping[str, Array]:
+        """What it holds now, by name."""
+
+    def put(self, values: Mapping[str, Array]) -> None:
+        """Write numbers into some of its parameters."""
+
+
+Place = tuple[str, int]
+"""A parameter by name, and one column of its matrix."""
+Probe = Callable[..., Array]
+"""The answer `[b t m]` of a layer to x, and to a memory where it takes one; norms inside are left out."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of one parameter that is a matrix `[in out]`: its axes in the order in, out, and its columns."""
+
+    name: str
+    inputs: tuple[int, ...]
+    columns: tuple[int, ...]
+    bias: str = ""
+
+    def whole(self, array: Array) -> Array:
+        """Return the whole parameter as `[in out]`."""
+        return as_matrix(array, self.inputs)
+
+    def read(self, parameters: Mapping[str, Array]) -> Array:
+        """Return the matrix."""
+        return self.whole(parameters[self.name])[:, list(self.columns)]
+
+    def read_bias(self, parameters: Mapping[str, Array]) -> Array | None:
+        """Return the bias of these columns, where there is one."""
+        return parameters[self.bias].reshape(-1)[list(self.columns)] if self.bias else None
+
+
+def as_matrix(array: Array, inputs: Sequence[int]) -> Array:
+    """Return an array as a matrix whose rows are these axes and whose columns are all others."""
+    others = [axis for axis in range(array.ndim) if axis not in inputs]
+    rows = int(np.prod([array.shape[axis] for axis in inputs]))
+    return np.transpose(array, (*inputs, *others)).reshape(rows, -1)
+
+
+def from_matrix(matrix: Array, shape: tuple[int, ...], inputs: Sequence[int]) -> Array:
+    """Return what `as_matrix` was made of."""
+    order = (*inputs, *(axis for axis in range(len(shape)) if axis not in inputs))
+    back = matrix.reshape([shape[axis] for axis in order])
+    return np.ascontiguousarray(np.transpose(back, np.argsort(order)))
+
+
+@dataclass
+class Roles:
+    """What was found: the pieces of each side in the order of heads, how many heads there are, and what else there is.
+
+    `neutral` are parameters that are no part of attention and the numbers that make them do nothing. `sure` says
+    that q and k were told apart by what they do.
+    """
+
+    sides: dict[str, list[Piece]]
+    heads: int
+    groups: int
+    rows_of_o: tuple[int, ...] = ()
+    loose: dict[str, str] = field(default_factory=dict)
+    neutral: dict[str, Array] = field(default_factory=dict)
+    sure: bool = True
+
+    def arrays(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+        """Return W_q, W_k, W_v, W_o and the biases that there are, as `x W` has them."""
+        found: dict[str, Array] = {}
+        for side in "qkv":
+            pieces = self.sides[side]
+            found[f"W_{side}"] = np.concatenate([piece.read(parameters) for piece in pieces], axis=1)
+            biases = [piece.read_bias(parameters) for piece in pieces]
+            if any(bias is not None for bias in biases):
+                sizes = [len(piece.columns) for piece in pieces]
+                whole = [np.zeros(n) if b is None else b for n, b in zip(sizes, biases, strict=True)]
+                found[f"b_{side}"] = np.concatenate(whole)
+        for piece in self.sides.get("o", []):
+            found["W_o"] = piece.whole(parameters[piece.name])[list(self.rows_of_o)]
+            if piece.bias:
+                found["b_o"] = parameters[piece.bias].reshape(-1)
+        for role, name in self.loose.items():
+            found[role] = parameters[name].reshape(-1)
+        return found
+
+    def written(self, parameters: Mapping[str, Array], arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the parameters that hold these matrices and biases, as `arrays` reads them."""
+        found = {name: np.array(array) for name, array in parameters.items()}
+        for side in "qkv":
+            start = 0
+            for piece in self.sides[side]:
+                columns = slice(start, start + len(piece.columns))
+                matrix = piece.whole(found[piece.name]).copy()
+                matrix[:, list(piece.columns)] = arrays[f"W_{side}"][:, columns]
+                found[piece.name] = from_matrix(matrix, found[piece.name].shape, piece.inputs)
+                if piece.bias:
+                    bias = found[piece.bias].reshape(-1)
+                    bias[list(piece.columns)] = arrays[f"b_{side}"][columns]
+                    found[piece.bias] = bias.reshape(found[piece.bias].shape)
+                start = columns.stop
+        for piece in self.sides.get("o", []):
+            matrix = piece.whole(found[piece.name]).copy()
+            matrix[list(self.rows_of_o)] = arrays["W_o"]
+            found[piece.name] = from_matrix(matrix, found[piece.name].shape, piece.inputs)
+            if piece.bias:
+                found[piece.bias] = arrays["b_o"].reshape(found[piece.bias].shape)
+        for role, name in self.loose.items():
+            found[name] = arrays[role].reshape(found[name].shape)
+        return found
+
+
+class NotFoundError(Exception):
+    """What a layer computes does not tell its roles; it says why."""
+
+
+@contextmanager
+def restored(layer: Layer) -> Iterator[dict[str, Array]]:
+    """Put back all that a layer held; meanwhile its numbers may be exchanged."""
+    before = {name: np.array(array) for name, array in layer.parameters.items()}
+    try:
+        yield before
+    finally:
+        layer.put(before)
+
+
+def find(layer: Layer, probe: Probe, width: int, hint: Callable[[str], str], memory: bool = False) -> Roles:
+    """Return which parameter of a layer is which.
+
+    `width`: numbers of a token of x. `hint` says which side a name sounds like, which counts only where what the
+    parameters do leaves it open. `memory`: it takes keys and values from elsewhere.
+
+    Raises:
+        NotFoundError: it has no values or no queries, or what it does is no attention.
+    """
+    with restored(layer) as before:
+        return Search(layer, probe, width, hint, memory, before).roles()
+
+
+class Search:
+    """The search for one layer's roles, step by step; each step leaves the layer's numbers as it found them."""
+
+    def __init__(
+        self, layer: Layer, probe: Probe, width: int, hint: Callable[[str], str], memory: bool,
+        before: Mapping[str, Array],
+    ) -> None:  # fmt: skip
+        self.layer, self.probe, self.width, self.hint, self.memory = layer, probe, width, hint, memory
+        self.rng = np.random.default_rng(41)
+        self.x = self.rng.standard_normal((1, TOKENS, width))
+        self.other = self.rng.standard_normal((1, TOKENS, width)) if memory else None
+        self.before = before
+        self.now: dict[str, Array] = {name: np.array(array) for name, array in before.items()}
+        self.set_aside: dict[str, Array] = {}
+
+    def roles(self) -> Roles:
+        """Return what was found."""
+        self.draw()
+        matrices = [name for name in self.now if self.is_matrix(name)]
+        self.quieten([name for name in self.now if name not in matrices])
+        fed = {name: inputs for name in matrices if (inputs := self.takes_x(name)) is not None}
+        rest = [name for name in matrices if name not in fed]
+        values = {name: columns for name, inputs in fed.items() if (columns := self.value_columns(name, inputs))}
+        if not values:
+            raise NotFoundError("none of its parameters is a matrix of values")
+        last, inputs_of_o = self.output_matrix(rest)
+        used = {name for name in rest if name != last and self.matters(name)}
+        for name in used:
+            self.write(name, np.zeros_like(self.now[name]))
+            self.set_aside[name] = np.zeros_like(self.now[name])
+        context = Context(self, values, fed, last, inputs_of_o)
+        sources = context.sources()
+        heads = context.heads()
+        queries, keys, sure = self.queries_and_keys(fed, values)
+        if not queries or not keys:
+            raise NotFoundError("none of its parameters is a matrix of queries, or none one of keys")
+        return self.put_in_order(context, sources, heads, (queries, keys), sure)
+
+    # What the layer holds meanwhile
+
+    def draw(self) -> None:
+        """Give every parameter numbers that show: of matrices such that logits are about 1."""
+        for name, array in self.now.items():
+            if self.is_matrix(name):
+                spread = 1.0 / np.sqrt(max(self.width, 1))
+                self.now[name] = self.rng.standard_normal(array.shape) * spread
+        self.layer.put(self.now)
+
+    def is_matrix(self, name: str) -> bool:
+        """Say whether a parameter can be a matrix: two axes or more that are longer than 1."""
+        return len([length for length in self.before[name].shape if length > 1]) > 1
+
+    def quieten(self, names: Sequence[str]) -> None:
+        """Set all that is no matrix to 0, or to 1 where 0 would leave a matrix without effect."""
+        matrices = [name for name in self.now if self.is_matrix(name) and self.matters(name)]
+        for name in names:
+            self.write(name, np.zeros_like(self.now[name]))
+        if all(self.matters(name) for name in matrices):
+            return
+        for name in names:
+            self.write(name, np.ones_like(self.now[name]))
+        for name in names:  # those that are needed stay
+            self.write(name, np.zeros_like(self.now[name]))
+            if not all(self.matters(matrix) for matrix in matrices):
+                self.write(name, np.ones_like(self.now[name]))
+
+    def write(self, name: str, array: Array) -> None:
+        """Give a parameter other numbers until the end of the search."""
+        self.now[name] = array
+        self.layer.put({name: array})
+
+    def answer(self, tokens: int = TOKENS) -> Array:
+        """Return the answer for the last token of x."""
+        x = self.x[:, -tokens:]
+        said = self.probe(x) if self.other is None else self.probe(x, self.other[:, -tokens:])
+        if said.ndim != 3 or said.shape[1] != tokens:
+            raise NotFoundError(f"its answer has the shape {list(said.shape)} for x of {list(x.shape)}")
+        return np.asarray(said[0, -1])
+
+    def under(self, name: str, array: Array, tokens: int = TOKENS) -> Array:
+        """Return the answer while a parameter holds other numbers."""
+        self.layer.put({name: array})
+        try:
+            return self.answer(tokens)
+        finally:
+            self.layer.put({name: self.now[name]})
+
+    def matters(self, name: str) -> bool:
+        """Say whether a parameter changes the answer."""
+        array = self.now[name]
+        return moved(self.answer(), self.under(name, array + self.rng.standard_normal(array.shape)))
+
+    # What takes x, what is a value
+
+    def takes_x(self, name: str) -> tuple[int, ...] | None:
+        """Return the axis of a parameter that is multiplied by x, or None where none is."""
+        array = self.now[name]
+        plain = self.answer()
+        if not self.matters(name):
+            return None
+        for axis in self.likely_axes(array):
+            if array.shape[axis] != self.width:
+                continue
+            blind = [apart(self.rng, np.concatenate([side[0] for side in self.sides()]))]
+            if moved(plain, self.under(name, array + along(blind[0], axis, array, self.rng))):
+                continue
+            seen = along(self.sides()[-1][0, -1] / np.sqrt(self.width), axis, array, self.rng)
+            if moved(plain, self.under(name, array + seen)) or self.matters(name):
+                return (axis,)
+        return None
+
+    def sides(self) -> list[Array]:
+        """Return x, and what keys and values are made of where that is something else."""
+        return [self.x] if self.other is None else [self.x, self.other]
+
+    def likely_axes(self, array: Array) -> list[int]:
+        """Return the axes of an array, the last of two first: matrices of layers are stored `[out in]`."""
+        return [axis for axis in (1, 0, *range(2, array.ndim)) if axis < array.ndim]
+
+    def value_columns(self, name: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the columns of a matrix that make values: they change the answer to one token."""
+        array = self.now[name]
+        one = self.answer(1)
+        noise = self.rng.standard_normal(array.shape)
+        if not moved(one, self.under(name, array + noise, 1)):
+            return ()
+        count = array.size // self.width
+        if count > MOST_COLUMNS:
+            raise NotFoundError(f"{name} has {count} columns, which are too many to look at")
+        return tuple(c for c in range(count) if moved(one, self.under(name, self.column(name, inputs, c, 1.0), 1)))
+
+    def column(self, name: str, inputs: tuple[int, ...], column: int, by: Any) -> Array:
+        """Return a parameter with one column of its matrix moved."""
+        array = self.now[name]
+        matrix = as_matrix(array, inputs).copy()
+        matrix[:, column] += by * np.ones(len(matrix)) if np.ndim(by) == 0 else by
+        return from_matrix(matrix, array.shape, inputs)
+
+    def output_matrix(self, names: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+        """Return what the heads are multiplied by at last, and its axes that are summed over."""
+        one = self.answer(1)
+        for name in names:
+            array = self.now[name]
+            if not moved(one, self.under(name, array + self.rng.standard_normal(array.shape), 1)):
+                continue
+            for inputs in splits(array.shape):
+                matrix = as_matrix(array, inputs).copy()
+                if matrix.shape[1] != len(one) or len(matrix) < 2:
+                    continue
+                matrix[:, 1] = matrix[::-1, 1] * 2.0 + 0.3
+                changed = np.abs(self.under(name, from_matrix(matrix, array.shape, inputs), 1) - one)
+                if changed[1] > SEEN and changed[[i for i in range(len(one)) if i != 1]].max(initial=0.0) < SEEN:
+                    return name, inputs
+        return "", ()
+
+    # Queries and keys
+
+    def queries_and_keys(
+        self, fed: Mapping[str, tuple[int, ...]], values: Mapping[str, tuple[int, ...]]
+    ) -> tuple[list[Place], list[Place], bool]:
+        """Return the columns that make queries and those that make keys, and whether they were told apart."""
+        plain, queries, keys = self.answer(), list[Place](), list[Place]()
+        source = self.sides()[-1][0]
+        level = np.linalg.lstsq(source, np.ones(len(source)), rcond=None)[0]
+        for name, inputs in fed.items():
+            count = self.now[name].size // self.width
+            for column in range(count):
+                if column in values.get(name, ()):
+                    continue
+                place = (name, column)
+                if not moved(plain, self.under(name, self.column(name, inputs, column, level * 2.0))):
+                    random = self.rng.standard_normal(self.width)
+                    if moved(plain, self.under(name, self.column(name, inputs, column, random))):
+                        keys.append(place)
+                else:
+                    queries.append(place)
+        if queries and keys:
+            return queries, keys, True
+        return *self.by_name(queries + keys), False
+
+    def by_name(self, places: list[Place]) -> tuple[list[Place], list[Place]]:
+        """Return queries and keys by what their parameters are called, else the first half as queries."""
+        said = {name: self.hint(name) for name, _ in places}
+        queries = [place for place in places if said[place[0]] == "q"]
+        keys = [place for place in places if said[place[0]] == "k"]
+        if len(queries) + len(keys) == len(places) and queries and keys:
+            return queries, keys
+        half = len(places) // 2
+        return places[:half], places[half:]
+
+    # All of it in the order of heads
+
+    def put_in_order(
+        self, context: Context, sources: list[Place], heads: list[list[int]],
+        columns_of: tuple[list[Place], list[Place]], sure: bool,
+    ) -> Roles:  # fmt: skip
+        """Return the roles: columns of q, k and v head by head, and the rows of W_o that belong to them."""
+        fed, last, inputs_of_o = context.fed, context.last, context.inputs_of_o
+        queries, keys = columns_of
+        shared = list(dict.fromkeys(tuple(sources[channel] for channel in head) for head in heads))
+        shared.sort(key=lambda columns: (list(fed).index(columns[0][0]), columns[0][1]))
+        groups, count = len(shared), len(heads)
+        if len(queries) % count or len(keys) % groups:
+            raise NotFoundError(f"{len(queries)} columns of queries and {len(keys)} of keys do not fit {count} heads")
+        owners = context.owners([*queries, *keys])
+        q_order = in_heads(queries, [owners[place] for place in queries], [{h} for h in range(count)])
+        readers = [{h for h, head in enumerate(heads) if tuple(sources[c] for c in head) == one} for one in shared]
+        k_order = in_heads(keys, [owners[place] for place in keys], readers)
+        sides = {"q": q_order, "k": k_order, "v": [place for columns in shared for place in columns]}
+        pieces = {side: self.pieces(places, fed) for side, places in sides.items()}
+        if last:
+            width = self.now[last].size // int(np.prod([self.now[last].shape[axis] for axis in inputs_of_o]))
+            pieces["o"] = [Piece(last, inputs_of_o, tuple(range(width)), self.bias_of(last, width))]
+        known = {piece.bias for parts in pieces.values() for piece in parts}
+        named = {piece.name for parts in pieces.values() for piece in parts}
+        rest = [name for name in self.now if name not in known | named and name not in self.set_aside]
+        loose = self.loose_biases([name for name in rest if not self.is_matrix(name)], pieces)
+        aside = {name: self.now[name] for name in rest if name not in loose.values() and not self.is_matrix(name)}
+        return Roles(
+            pieces, count, groups, tuple(channel for head in heads for channel in head), loose,
+            self.set_aside | aside, sure,
+        )  # fmt: skip
+
+    def pieces(self, places: list[Place], fed: Mapping[str, tuple[int, ...]]) -> list[Piece]:
+        """Return columns as pieces of parameters, in their order."""
+        made = list[Piece]()
+        for name, column in places:
+            if made and made[-1].name == name:
+                made[-1] = Piece(name, fed[name], (*made[-1].columns, column), made[-1].bias)
+            else:
+                made.append(Piece(name, fed[name], (column,), self.bias_of(name, self.now[name].size // self.width)))
+        return made
+
+    def bias_of(self, name: str, columns: int) -> str:
+        """Return the bias beside a matrix: of its name but for the last word, with a number for each column."""
+        stem, word = stem_of(name)
+        swapped = (f"{stem}{word.replace('weight', 'bias')}", f"{stem}{word.replace('kernel', 'bias')}", f"{stem}bias",
+                   f"{stem}b")  # fmt: skip
+        return next((one for one in swapped if one != name and one in self.now and self.now[one].size == columns), "")
+
+    def loose_biases(self, names: Sequence[str], pieces: Mapping[str, list[Piece]]) -> dict[str, str]:
+        """Return parameters with a name of their own that are the bias of one side, as `q_bias` is.
+
+        A bias does what a matrix does that is moved along a vector u with `x u = 1` for every token.
+        """
+        found = dict[str, str]()
+        for name in names:
+            step = self.rng.standard_normal(self.now[name].size)
+            said = self.under(name, self.now[name] + step.reshape(self.now[name].shape))
+            for side in "ovqk":
+                parts = pieces.get(side, [])
+                sizes = sum(len(piece.columns) for piece in parts)
+                if not parts or any(piece.bias for piece in parts) or sizes != step.size or f"b_{side}" in found:
+                    continue
+                if not moved(said, self.with_bias(side, parts, step)) and (side != "k" or self.hint(name) == "k"):
+                    found[f"b_{side}"] = name
+                    break
+        return found
+
+    def with_bias(self, side: str, parts: Sequence[Piece], step: Array) -> Array:
+        """Return the answer that a bias of one side would give."""
+        if side == "o":
+            return self.answer() + step
+        source = self.sides()[0 if side == "q" else -1][0]
+        level = np.linalg.lstsq(source, np.ones(len(source)), rcond=None)[0]
+        before, start = dict(self.now), 0
+        for piece in parts:
+            matrix = piece.whole(self.now[piece.name]).copy()
+            columns = list(piece.columns)
+            matrix[:, columns] += np.multiply.outer(level, step[start : start + len(columns)])
+            start += len(columns)
+            self.write(piece.name, from_matrix(matrix, self.now[piece.name].shape, piece.inputs))
+        said = self.answer()
+        for piece in parts:
+            self.write(piece.name, before[piece.name])
+        return said
+
+
+class Context:
+    """What a layer has before W_o, number by number, as far as the answer shows it."""
+
+    def __init__(
+        self, search: Search, values: Mapping[str, tuple[int, ...]], fed: Mapping[str, tuple[int, ...]], last: str,
+        inputs_of_o: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        self.search, self.values, self.fed = search, values, fed
+        self.last, self.inputs_of_o = last, inputs_of_o
+        self.places = [(name, column) for name, columns in values.items() for column in columns]
+        self.found: list[list[int]] = []
+        self.unit = 1.0
+
+    def read(self, of_columns: Array, tokens: int, first_only: bool = False) -> Array:
+        """Return the context of the last token where the value of each column is `u x`: `[in columns]` gives the u."""
+        search = self.search
+        before = dict(search.now)
+        for name, columns in self.values.items():
+            matrix = as_matrix(search.now[name], self.fed[name]).copy()
+            for place, (owner, column) in enumerate(self.places):
+                if owner == name:
+                    matrix[:, column] = of_columns[:, place]
+            search.write(name, from_matrix(matrix, search.now[name].shape, self.fed[name]))
+            assert columns
+        try:
+            return self.before_o(tokens)
+        finally:
+            for name in self.values:
+                search.write(name, before[name])
+
+    def before_o(self, tokens: int) -> Array:
+        """Return the context: the answer itself, or what W_o is given, which is then read a part at a time."""
+        search = self.search
+        if not self.last:
+            zero = {name: search.now[name] for name in self.values}
+            said = search.answer(tokens)
+            search.layer.put({name: self.without_values(name) for name in zero})
+            nothing = search.answer(tokens)
+            search.layer.put(zero)
+            return said - nothing
+        array = search.now[self.last]
+        matrix = np.zeros_like(as_matrix(array, self.inputs_of_o))
+        nothing = search.under(self.last, from_matrix(matrix, array.shape, self.inputs_of_o), tokens)
+        parts = []
+        for start in range(0, len(matrix), matrix.shape[1]):
+            chosen = matrix.copy()
+            size = min(matrix.shape[1], len(matrix) - start)
+            chosen[start + np.arange(size), np.arange(size)] = 1.0
+            said = search.under(self.last, from_matrix(chosen, array.shape, self.inputs_of_o), tokens)
+            parts.append((said - nothing)[:size])
+        return np.concatenate(parts)
+
+    def without_values(self, name: str) -> Array:
+        matrix = as_matrix(self.search.now[name], self.fed[name]).copy()
+        matrix[:, list(self.values[name])] = 0.0
+        return from_matrix(matrix, self.search.now[name].shape, self.fed[name])
+
+    def sources(self) -> list[Place]:
+        """Return for each number of the context the column of W_v that it comes from.
+
+        Raises:
+            NotFoundError: of one token the weights are not 1, or values are changed on the way.
+        """
+        x = self.search.sides()[-1][0, -1]
+        counted = x[:, None] / (x @ x) * np.arange(1, len(self.places) + 1)
+        context = self.read(counted, 1)
+        self.unit = self.factor(context)
+        numbers = np.rint(context / self.unit).astype(int)
+        if np.abs(context / self.unit - numbers).max(initial=0.0) > 1e-3 or (numbers < 1).any():
+            raise NotFoundError("of one token alone, what is summed up is not its value")
+        if (numbers > len(self.places)).any():
+            raise NotFoundError("of one token alone, what is summed up is not its value")
+        return [self.places[number - 1] for number in numbers]
+
+    def factor(self, context: Array) -> float:
+        """Return what all values are multiplied by, where whole numbers show that."""
+        smallest = np.abs(context).min(initial=np.inf)
+        return float(smallest) if np.isfinite(smallest) and smallest > 0 and smallest < 1 - SEEN else 1.0
+
+    def weights(self) -> Array:
+        """Return the weight of every token for every number of the context, `[n s]`."""
+        source = self.search.sides()[-1][0]
+        chosen = np.linalg.pinv(source)  # chosen[:, j] gives 1 for token j and 0 for all others
+        many = [self.read(np.repeat(chosen[:, [j]], len(self.places), axis=1), TOKENS) for j in range(TOKENS)]
+        return np.stack(many, axis=1) / self.unit
+
+    def heads(self) -> list[list[int]]:
+        """Return the numbers of the context head by head: those whose weights are the same.
+
+        Raises:
+            NotFoundError: heads have different sizes.
+        """
+        weights = self.weights()
+        for channel, row in enumerate(weights):
+            for head in self.found:
+                if np.abs(weights[head[0]] - row).max() < SEEN * 10:
+                    head.append(channel)
+                    break
+            else:
+                self.found.append([channel])
+        if len({len(head) for head in self.found}) != 1:
+            raise NotFoundError("its heads differ in size")
+        return self.found
+
+    def owners(self, places: Sequence[Place]) -> dict[Place, frozenset[int]]:
+        """Return for each column the heads whose weights it changes."""
+        search = self.search
+        source = search.sides()[-1][0]
+        chosen = np.repeat(np.linalg.pinv(source)[:, [0]], len(self.places), axis=1)
+        for name in self.values:
+            matrix = as_matrix(search.now[name], self.fed[name]).copy()
+            for place, (owner, column) in enumerate(self.places):
+                if owner == name:
+                    matrix[:, column] = chosen[:, place]
+            search.write(name, from_matrix(matrix, search.now[name].shape, self.fed[name]))
+        plain = self.before_o(TOKENS)
+        found = dict[Place, frozenset[int]]()
+        for name, column in places:
+            before = search.now[name]
+            by = search.rng.standard_normal(search.width)
+            search.write(name, search.column(name, self.fed[name], column, by))
+            changed = np.abs(self.before_o(TOKENS) - plain) > SEEN
+            search.write(name, before)
+            found[name, column] = frozenset(h for h, head in enumerate(self.found) if changed[head].any())
+        return found
+
+
+def in_heads(places: list[Place], owners: list[frozenset[int]], readers: list[set[int]]) -> list[Place]:
+    """Return columns head by head, by whose weights they change; in their own order where that says nothing."""
+    each = len(places) // len(readers)
+    ordered = [
+        [place for place, own in zip(places, owners, strict=True) if own and own <= reader] for reader in readers
+    ]
+    if all(len(columns) == each for columns in ordered):
+        return [place for columns in ordered for place in columns]
+    return places
+
+
+def splits(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the axes of an array that may be summed over: of a matrix one of two, of more axes one or two beside."""
+    long = [axis for axis, length in enumerate(shape) if length > 1]
+    if len(long) == 2:
+        ones = tuple(axis for axis in range(len(shape)) if axis not in long)
+        yield (long[1], *ones)
+        yield (long[0], *ones)
+    elif len(shape) == 3:
+        yield from ((0, 1), (1, 2), (0, 2))
+
+
+def moved(one: Array, other: Array) -> bool:
+    """Say whether two answers differ by more than rounding."""
+    with np.errstate(all="ignore"):
+        gap = np.abs(one - other).max(initial=0.0)
+        return bool(not gap <= SEEN * max(np.abs(one).max(initial=0.0), 1e-3))
+
+
+def apart(rng: np.random.Generator, rows: Array) -> Array:
+    """Return a random vector that is orthogonal to these rows, and to all ones: a norm may have shifted them."""
+    known = np.concatenate([rows, np.ones((1, rows.shape[1]))])
+    vector = rng.standard_normal(rows.shape[1])
+    return np.asarray(vector - known.T @ np.linalg.lstsq(known.T, vector, rcond=None)[0])
+
+
+def along(vector: Array, axis: int, array: Array, rng: np.random.Generator) -> Array:
+    """Return a change of an array that is this vector along one axis, and random along all others."""
+    others = tuple(length for place, length in enumerate(array.shape) if place != axis)
+    return np.moveaxis(np.multiply.outer(vector, rng.standard_normal(others)), 0, axis)
+
+
+def stem_of(name: str) -> tuple[str, str]:
+    """Return what stands before the last word of a name, and that word."""
+    for sign in ("/", "."):
+        if sign in name:
+            head, _, tail = name.rpartition(sign)
+            return head + sign, tail
+    return "", name

@@ -1,0 +1,197 @@
+"""Finds what stands around attention inside a layer whose roles are known: norms, residuals, a factor.
+
+Of one token alone attention is `(x W_v + b_v) W_o + b_o`, whatever its mask, scale and positions are; so what the layer
+answers beside that says what surrounds it. What a norm does is fitted to what goes in and comes out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.ways_into_layers import LAID, Way, turned
+from attn_exp.forms.around import Around, Norm, normed
+from attn_exp.forms.steps import join_heads, repeat_heads, split
+
+CLOSE = 1e-5
+TOKENS, ENTRIES = 6, 2
+EPSILONS = (1e-5, 1e-6, 1e-8, 1e-12, 0.0, 1e-3, 1e-4, 1e-10)
+GROUPS = (32, 1, 8, 16, 4, 2)
+
+Event = tuple[Any, Array, Array]
+"""A norm inside, what it was given, and what it returned."""
+Watch = Callable[[Array, "Array | None"], tuple[Array, list[Event]]]
+"""Calls a layer with x and a memory, and returns its answer `[b t m]` and what its norms saw."""
+
+
+@dataclass(frozen=True)
+class Inner:
+    """The attention inside, of one token alone."""
+
+    arrays: Mapping[str, Array]
+    heads: int
+    groups: int
+
+    def of_one(self, x: Array) -> Array:
+        """Return the answer to one token, `[b 1 m]`."""
+        merged = join_heads(repeat_heads(self.side("v", x), self.heads))
+        weight = self.arrays.get("W_o")
+        return np.asarray((merged if weight is None else merged @ weight) + self.arrays.get("b_o", 0.0))
+
+    def side(self, side: str, x: Array) -> Array:
+        """Return the heads of one side, `[b h t d]`."""
+        flat = x @ self.arrays[f"W_{side}"] + self.arrays.get(f"b_{side}", 0.0)
+        return split(flat, self.heads if side == "q" else self.groups)
+
+
+def surroundings(watch: Watch, way: Way, inner: Inner) -> Around | None:
+    """Return what stands around attention, or None where nothing known gives the layer's answer to one token."""
+    rng = np.random.default_rng(17)
+    batch = 1 if way.axes == "tm" else ENTRIES
+    sizes = [(1, 1, way.width), (batch, TOKENS, way.width)]
+    one, many = (rng.standard_normal(size) for size in sizes)
+    other_one, other_many = (rng.standard_normal(size) if way.memory else None for size in sizes)
+    answer, seen = watch(one, other_one)
+    found, rest = before_it(seen, watch(many, other_many)[1], (one, many), (other_one, other_many))
+    x, memory = found.x(many), many if other_many is None else other_many
+    keys = x if other_many is None else found.memory(memory)
+    heads = dict[str, Norm]()
+    after = list[tuple[Event, Event]]()
+    for of_one, of_many in rest:
+        side, norm = norm_of_heads(of_many, {"q": inner.side("q", x), "k": inner.side("k", keys)}, taken=heads)
+        if norm is None:
+            after.append((of_one, of_many))
+        else:
+            heads[side] = norm
+    found = replace(found, heads=heads)
+    plain = inner.of_one(found.x(one) if other_one is None else found.memory(other_one))
+    return after_it(found, after, (one, many), plain, answer)
+
+
+def before_it(
+    seen: Sequence[Event], seen_of_many: Sequence[Event], x: tuple[Array, Array], memory: tuple[Any, Any]
+) -> tuple[Around, list[tuple[Event, Event]]]:
+    """Return the norms of x and of the memory, and what the other norms saw."""
+    found, rest = Around(), list[tuple[Event, Event]]()
+    for of_one, of_many in zip(seen, seen_of_many, strict=False):
+        _, given, _ = of_one
+        if same(given.ravel(), x[0].ravel()):
+            found = replace(found, before=found.before or fitted(of_many, x[1]))
+        elif memory[0] is not None and same(given.ravel(), memory[0].ravel()):
+            found = replace(found, of_memory=found.of_memory or fitted(of_many, memory[1]))
+        else:
+            rest.append((of_one, of_many))
+    return found, rest
+
+
+def after_it(
+    found: Around, after: Sequence[tuple[Event, Event]], x: tuple[Array, Array], plain: Array, answer: Array
+) -> Around | None:
+    """Return the surroundings with what stands after W_o, such that they give the answer to one token."""
+    one, many = x
+    for (_, given, _), of_many in after:
+        if same(given.ravel(), plain.ravel()):
+            found = replace(found, inner=found.inner or fitted(of_many, many, of_other=True))
+    for residual, of_normed in ((False, False), (True, False), (True, True)):
+        tried = replace(found, residual=residual, of_normed=of_normed)
+        sums = tried.finish(one, plain)
+        for (_, given, _), of_many in after:
+            if tried.last is None and same(given.ravel(), sums.ravel()) and not same(given.ravel(), plain.ravel()):
+                tried = replace(tried, last=fitted(of_many, many, of_other=True))
+        if tried.residual and tried.finish(one, plain).shape != one.shape:
+            continue
+        said = tried.finish(one, plain)
+        if same(said, answer):
+            return tried
+        if said.shape == answer.shape and tried.last is None:
+            factor = float((said * answer).sum() / max(float((said * said).sum()), 1e-300))
+            if factor and same(said * factor, answer):
+                return replace(tried, factor=factor)
+    return None
+
+
+def same(one: Array, other: Array) -> bool:
+    """Say whether two arrays hold the same numbers, rounding apart."""
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-5, atol=CLOSE))
+
+
+# What a norm does
+
+
+def fitted(event: Event, x: Array, of_other: bool = False) -> Norm | None:
+    """Return the norm along the last axis of `[b t m]` that gives what one returned; `x` says the sizes."""
+    module, given, said = event
+    batch, tokens = x.shape[:2]
+    for axes in (*LAID, "bmp"):
+        z, out = (arranged(array, axes, batch, tokens) for array in (given, said))
+        if z is None or out is None or (not of_other and not same(z, x)):
+            continue
+        norm = fit(module, z, out, (0, 1))
+        if norm is not None:
+            return norm
+    return None
+
+
+def arranged(array: Array, axes: str, batch: int, tokens: int) -> Any:
+    """Return what a norm saw as `[b t m]`."""
+    if axes == "bmp":  # an image whose points lie in one row
+        return array.swapaxes(1, 2) if array.ndim == 3 and array.shape[2] == tokens else None
+    return turned(array, axes, batch, tokens)
+
+
+def norm_of_heads(event: Event, heads: Mapping[str, Array], taken: Mapping[str, Norm]) -> tuple[str, Norm | None]:
+    """Return which side a norm is given, and the norm, or None where it is given something else."""
+    module, given, said = event
+    for side, target in heads.items():
+        if side in taken:
+            continue
+        batch, _, tokens, size = target.shape
+        wide = target.swapaxes(1, 2).reshape(batch, tokens, -1)
+        if same(given.ravel(), wide.ravel()) and given.shape[-1] == wide.shape[-1]:
+            norm = fit(module, wide, said.reshape(wide.shape), (0, 1))
+            if norm is not None:
+                return side, replace(norm, joined=True)
+        for turn in ((0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3), (1, 0, 2, 3)):
+            laid = target.transpose(turn)
+            if given.size == laid.size and given.shape[-1] == size and same(given.ravel(), laid.ravel()):
+                out = said.reshape(laid.shape).transpose(np.argsort(turn))
+                norm = fit(module, target, out, (0, 2))
+                return side, norm
+    return "", None
+
+
+def fit(module: Any, z: Array, out: Array, over: tuple[int, ...]) -> Norm | None:
+    """Return the norm that makes `out` of `z`; its gain and shift are the same along the axes `over`."""
+    for kind, eps, groups in kinds(module, z.shape[-1], z.ndim):
+        plain = normed(kind, z, eps, groups)
+        gain, shift = line_through(plain, out, over)
+        if np.abs(plain * gain + shift - out).max(initial=0.0) < 1e-9 * max(np.abs(out).max(initial=0.0), 1.0):
+            return Norm(kind, gain[0], shift[0], eps, groups)
+    return None
+
+
+def line_through(x: Array, y: Array, over: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return slope and start of the lines `y = a x + b`, one for each place along the other axes."""
+    mean_x, mean_y = x.mean(axis=over, keepdims=True), y.mean(axis=over, keepdims=True)
+    spread = ((x - mean_x) ** 2).sum(axis=over, keepdims=True)
+    slope = ((x - mean_x) * (y - mean_y)).sum(axis=over, keepdims=True) / np.maximum(spread, 1e-300)
+    slope = np.where(np.abs(slope) < 1e-12, 0.0, slope)
+    return slope, mean_y - slope * mean_x
+
+
+def kinds(module: Any, width: int, axes: int) -> Iterator[tuple[str, float, int]]:
+    """Yield kinds of norms with their small number, what the module says first."""
+    told = [float(value) for word, value in vars(module).items()
+            if "eps" in word and isinstance(value, int | float)]  # fmt: skip
+    groups = [value for word, value in vars(module).items() if "group" in word and isinstance(value, int)]
+    small = tuple(dict.fromkeys((*told, *EPSILONS)))
+    yield from itertools.product(("LayerNorm", "RMSNorm", "L2"), small, (1,))
+    if axes == 3:
+        parts = [count for count in dict.fromkeys((*groups, *GROUPS, width)) if width % count == 0]
+        yield from itertools.product(("GroupNorm",), small, parts)
+    yield "affine", 0.0, 1

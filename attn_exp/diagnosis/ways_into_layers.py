@@ -1,0 +1,381 @@
+"""How a layer wants to be called: which argument is x, in which order of axes, and what all others are given.
+
+Nothing is known of the arguments but their names. What is likely is tried first; an error of the layer says what to
+try otherwise.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.offer import BY_NAME, plain
+from attn_exp.diagnosis.returned import parts_of
+from attn_exp.errors import UserError
+from attn_exp.own_code import error_line, held
+
+MOST_TRIES = 160
+HERE, THERE = 7, 5
+"""Tokens of x and of the memory in a first call: no size of a layer is likely to be one of them."""
+MEMORY = ("context", "memory", "encoderhiddenstates", "xa", "y", "data", "media", "cond", "keyvaluestates", "kv",
+          "source", "inputskv", "xkv", "keyvalue", "crossinput", "xcross", "encoderoutput", "encoderoutputs", "enc",
+          "ctx", "condition", "x2", "other", "text", "latents", "xkeyvalue", "contexts", "encoder", "memories",
+          "contextstates", "inputkv", "tgt", "kvinput", "z")  # fmt: skip
+"""What people call what keys and values are made of, where it is not x."""
+QUERY = ("inputsq", "xq", "queryinput", "inputq", "queryantecedent", "xquery", "qinput")
+KEYS, VALUES = ("inputsk", "xk", "keyinput"), ("inputsv", "xv", "valueinput")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a layer is called: `sides` says which argument is x or the memory, `axes` how they lie, and `given` what
+    the other arguments are given, made for the sizes of a call."""
+
+    sides: Mapping[str, str]
+    axes: str
+    given: Mapping[str, Callable[[Sizes], Any]] = field(default_factory=dict)
+    positional: tuple[str, ...] = ()
+    memory: bool = False
+    width: int = 0
+
+    def call(self, layer: Callable[..., Any], x: Any, memory: Any = None, **named: Any) -> Any:
+        """Call a layer with x `[b t m]`, and return what it says with its first array as `[b t n]`."""
+        other = x if memory is None else memory
+        sizes = Sizes(x.shape[0], x.shape[1], other.shape[1], x)
+        arguments = {name: lay(x if side == "x" else other, self.axes) for name, side in self.sides.items()
+                     if side == "x" or memory is not None or name not in self.optional}  # fmt: skip
+        arguments |= {name: make(sizes) for name, make in self.given.items()}
+        arguments |= named
+        first = [arguments.pop(name) for name in self.positional if name in arguments]
+        return unlaid(layer(*first, **arguments), self.axes, tuple(x.shape))
+
+    optional: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a call, and one of its arrays, which says the library and the type."""
+
+    batch: int
+    rows: int
+    keys: int
+    x: Any
+
+    def array(self, array: Array) -> Any:
+        """Return an array of NumPy in the library of x; numbers in its type."""
+        return beside(array, self.x)
+
+
+def beside(array: Array, x: Any) -> Any:
+    """Return an array of NumPy in the library, the type and the place of another."""
+    home = type(x).__module__.partition(".")[0]
+    if home == "torch":
+        import torch  # noqa: PLC0415 - x is one of its own
+
+        made = torch.as_tensor(array, device=x.device)
+        return made.to(x.dtype) if made.is_floating_point() else made
+    if home in ("jax", "jaxlib"):
+        import jax.numpy as jnp  # noqa: PLC0415
+
+        return jnp.asarray(array, x.dtype if array.dtype.kind == "f" else None)
+    return array.astype(x.dtype) if array.dtype.kind == "f" else array
+
+
+# How x lies
+
+LAID = ("btm", "tbm", "bmhw", "bmt", "tm", "bhwm")
+
+
+def lay(x: Any, axes: str) -> Any:
+    """Return x `[b t m]` in another order of axes; tokens of an image lie in rows of one length."""
+    batch, tokens, width = x.shape
+    if axes == "tbm":
+        return x.swapaxes(0, 1)
+    if axes == "bmt":
+        return x.swapaxes(1, 2)
+    if axes == "bmhw":
+        return x.swapaxes(1, 2).reshape(batch, width, *image(tokens))
+    if axes == "bhwm":
+        return x.reshape(batch, *image(tokens), width)
+    return x[0] if axes == "tm" else x
+
+
+def unlaid(said: Any, axes: str, shape: tuple[int, ...]) -> Any:
+    """Return what a layer says with its output as `[b t n]`, where it has the numbers of one."""
+    batch, tokens, _ = shape
+    parts = parts_of(said)
+    if not parts:
+        return said
+    first = output_of(parts, axes, batch, tokens)
+    if first is None:
+        return said
+    array = turned(parts.pop(first), axes, batch, tokens)
+    return (array, *parts.values()) if parts else array
+
+
+def output_of(parts: Mapping[str, Any], axes: str, batch: int, tokens: int) -> str | None:
+    """Return the name of the first array that can be the output."""
+    return next((name for name, part in parts.items() if turned(part, axes, batch, tokens) is not None), None)
+
+
+def turned(part: Any, axes: str, batch: int, tokens: int) -> Any:
+    """Return one array as `[b t n]`, or None where it has other sizes."""
+    height, width = image(tokens)
+    lengths = {"b": batch, "t": tokens, "h": height, "w": width}
+    shape = tuple(part.shape)
+    if len(shape) != len(axes) or any(lengths.get(axis, size) != size for axis, size in zip(axes, shape, strict=True)):
+        return None
+    numbers = shape[axes.index("m")]
+    if axes in ("tbm", "bmt"):
+        return part.swapaxes(0, 1) if axes == "tbm" else part.swapaxes(1, 2)
+    if axes == "bmhw":
+        return part.reshape(batch, numbers, tokens).swapaxes(1, 2)
+    return part.reshape(batch, tokens, numbers)
+
+
+def image(tokens: int) -> tuple[int, int]:
+    """Return the height and the width of an image of so many points: as near to each other as they can be."""
+    height = next(n for n in range(int(tokens**0.5), 0, -1) if tokens % n == 0)
+    return height, tokens // height
+
+
+# What other arguments are given
+
+Make = Callable[[Sizes], Any]
+
+
+def nothing(sizes: Sizes) -> Any:
+    """Return None."""
+
+
+def constant(value: Any) -> Make:
+    return lambda sizes: value
+
+
+def filled(shape: str, value: float | bool, turns: int = 0) -> Make:
+    """Return what makes an array of one number; `shape` is in the letters of axes, `turns` is the size of a head."""
+
+    def make(sizes: Sizes) -> Any:
+        lengths = {"b": sizes.batch, "t": sizes.rows, "s": sizes.keys, "1": 1, "d": turns, "m": sizes.x.shape[-1]}
+        kind = np.bool_ if isinstance(value, bool) else np.float64
+        return sizes.array(np.full([lengths[letter] for letter in shape.split()], value, kind))
+
+    return make
+
+
+def counted(shape: str) -> Make:
+    """Return what makes the places of tokens."""
+
+    def make(sizes: Sizes) -> Any:
+        places = np.arange(sizes.rows)
+        return sizes.array(np.tile(places, (sizes.batch, 1)) if shape == "b t" else places)
+
+    return make
+
+
+def rotations(shape: str, size: int) -> Make:
+    """Return what makes complex numbers that turn nothing."""
+
+    def make(sizes: Sizes) -> Any:
+        lengths = {"t": sizes.rows, "e": size // 2, "1": 1, "b": sizes.batch}
+        ones = np.ones([lengths[letter] for letter in shape.split()], np.complex128)
+        return sizes.array(ones)
+
+    return make
+
+
+def pair(one: Make, other: Make) -> Make:
+    return lambda sizes: (one(sizes), other(sizes))
+
+
+def lengths(sizes: Sizes) -> Any:
+    return sizes.array(np.full(sizes.batch, sizes.keys, np.int64))
+
+
+MASKS = (nothing, *(filled(shape, True) for shape in ("t s", "b t s", "b 1 t s", "b s", "b 1 s", "b t")),
+         *(filled(shape, 0.0) for shape in ("t s", "b 1 t s", "b t s")),
+         *(filled(shape, 1.0) for shape in ("b t s", "b s", "b 1 t s", "b t")))  # fmt: skip
+
+
+def candidates(word: str, note: str, head: int) -> tuple[Make, ...]:
+    """Return what an argument of this name may be given, the likeliest first, so that it changes nothing.
+
+    `head`: numbers of a head, of which tables of angles have as many, or half.
+    """
+    word = plain(word)
+    sizes = [head, head // 2] if head > 1 else [head]
+    return next(makes(sizes) for fits, makes in NEUTRAL if fits(word, note))
+
+
+TABLES = ("t d", "1 t d", "b t d", "1 t 1 d", "1 1 t d", "t 1 d")
+
+
+def table(number: float) -> Callable[[list[int]], tuple[Make, ...]]:
+    """Return what makes tables of one number, a row for each place."""
+    return lambda sizes: tuple(filled(shape, number, size) for size in sizes for shape in TABLES)
+
+
+def complex_tables(sizes: list[int]) -> tuple[Make, ...]:
+    return (*(rotations(shape, sizes[0]) for shape in ("t e", "1 t e", "t 1 e")), nothing)
+
+
+def angles(sizes: list[int]) -> tuple[Make, ...]:
+    """Return what makes cosines and sines of no angle, as a pair or as complex numbers."""
+    shapes = ("b t d", "1 t d", "t d", "1 1 t d")
+    pairs = [pair(filled(shape, 1.0, size), filled(shape, 0.0, size)) for size in sizes for shape in shapes]
+    return (nothing, *pairs, *complex_tables(sizes)[:2], filled("1 t d", 0.0, sizes[0]), filled("1 t m", 0.0))
+
+
+def always(*makes: Make) -> Callable[[list[int]], tuple[Make, ...]]:
+    return lambda sizes: makes
+
+
+NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Make, ...]]], ...] = (
+    (lambda word, note: word.endswith(("cos", "cosine")), table(1.0)),
+    (lambda word, note: word.endswith(("sin", "sine")), table(0.0)),
+    (lambda word, note: "freqs" in word and word != "freqs", complex_tables),
+    (lambda word, note: any(part in word for part in ("positionembedding", "rotary", "rope", "posemb", "freqs")),
+     angles),
+    (lambda word, note: "mask" in word, always(*MASKS)),
+    (lambda word, note: "len" in word, always(nothing, lengths)),
+    (lambda word, note: "pos" in word and "start" not in word,
+     always(counted("b t"), counted("t"), nothing, constant(0))),
+    (lambda word, note: word in ("h", "height"), always(lambda sizes: image(sizes.rows)[0])),
+    (lambda word, note: word in ("w", "width"), always(lambda sizes: image(sizes.rows)[1])),
+    (lambda word, note: word in ("hw", "shape", "size", "xsize", "hwshape"), always(lambda sizes: image(sizes.rows))),
+    (lambda word, note: word in ("deterministic", "eval", "inference"), always(constant(True))),
+    (lambda word, note: "bool" in note or word in ("training", "train", "outputattentions", "usecache", "decode",
+                                                   "needweights"), always(constant(False), constant(True))),
+    (lambda word, note: "bias" in word or "alibi" in word,
+     always(nothing, filled("1 1 t s", 0.0), filled("t s", 0.0), filled("b 1 t s", 0.0), filled("b t s", 0.0),
+            constant(0.0))),
+    (lambda word, note: any(part in word for part in ("past", "cache", "state", "prev")), always(nothing)),
+    (lambda word, note: "int" in note or word in ("startpos", "layeridx", "layer", "offset", "step", "layerid", "i"),
+     always(constant(0), constant(1))),
+    (lambda word, note: True,
+     always(nothing, *MASKS[1:4], filled("t s", 0.0), constant(0), constant(False), constant(1), filled("1 t m", 0.0))),
+)  # fmt: skip
+"""What an argument is given by its name and its annotation."""
+
+
+# Which way a layer is called
+
+SIDE = {"q": "x", "k": "memory", "v": "memory"}
+
+
+def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], frozenset[str]]:
+    """Return which argument is x and which the memory, and those of them that may be left out."""
+    named = {given.name: plain(given.name) for given in parameters if is_named(given)}
+    needed = {given.name for given in parameters if given.default is given.empty}
+    found: dict[str, str] = {}
+    for name, word in named.items():
+        role = BY_NAME.get(word, "")
+        if role in ("q", "k", "v") or word in (*QUERY, *KEYS, *VALUES):
+            found[name] = "x" if role == "q" or word in QUERY else "memory"
+    if "x" in found.values():
+        found |= {name: "memory" for name, word in named.items() if name not in found and word in MEMORY}
+        return found, frozenset(found) - needed
+    first = next((name for name, word in named.items() if BY_NAME.get(word) == "x"), next(iter(named), ""))
+    found = {first: "x"} if first else {}
+    others = {name for name, word in named.items() if name != first and word in MEMORY}
+    taken = found | dict.fromkeys(others, "memory") | {
+        name: "memory" for name, word in named.items() if BY_NAME.get(word) in ("k", "v") and name != first
+    }  # fmt: skip
+    return taken, frozenset(taken) - needed
+
+
+def is_named(given: inspect.Parameter) -> bool:
+    return given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
+
+
+def find_way(
+    layer: Callable[..., Any], parameters: Sequence[inspect.Parameter], into: Callable[[Array], Any],
+    axes: Sequence[str], widths: Sequence[int], head: int,
+) -> Way:  # fmt: skip
+    """Return the first way of calling a layer that gives an answer for every token.
+
+    `into` lends an array to its library; `axes` and `widths` of x are tried in their order.
+
+    Raises:
+        UserError: none does; it says the error of the call that came furthest.
+    """
+    sides, optional = sides_of(parameters)
+    positional = tuple(given.name for given in parameters if given.kind is given.POSITIONAL_ONLY)
+    needed = [given for given in parameters if is_named(given) and given.default is given.empty
+              and given.name not in sides]  # fmt: skip
+    said, tries = "", 0
+    for order in axes:
+        for width in (known := list(widths)):
+            if tries >= MOST_TRIES:
+                break
+            options = {given.name: candidates(given.name, str(given.annotation), head) for given in needed}
+            chosen = dict.fromkeys(options, 0)
+            while tries < MOST_TRIES:
+                tries += 1
+                made = {name: options[name][place] for name, place in chosen.items()}
+                way = Way(sides, order, made, positional, memory=False, width=width, optional=optional)
+                error = trouble(layer, way, into, width, HERE)
+                if not error:
+                    return with_memory(layer, way, into)
+                said = said or error
+                fitting = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", error)
+                if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
+                    known.append(int(fitting[3]))
+                if not advance(chosen, options, error):
+                    break
+    raise UserError(said or "it takes nothing")
+
+
+def advance(chosen: dict[str, int], options: Mapping[str, Sequence[Any]], error: str) -> bool:
+    """Go on to the next choice: of the argument that the error names, else as an odometer; False at the end."""
+    for name in reversed(list(options)):
+        if chosen[name] + 1 < len(options[name]):
+            chosen[name] += 1
+            return True
+        chosen[name] = 0
+    return False
+
+
+def trouble(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any], width: int, tokens: int) -> str:
+    """Return what is wrong with one way of calling, or nothing."""
+    rng = np.random.default_rng(3)
+    x = into(rng.standard_normal((2 if way.axes != "tm" else 1, tokens, width)))
+    try:
+        with held():
+            said = way.call(layer, x)
+        parts = parts_of(said)
+        if not parts:
+            return f"it returned {type(said).__name__}"
+        first = next(iter(parts.values()))
+        if len(first.shape) != 3 or tuple(first.shape[:2]) != tuple(x.shape[:2]):
+            return f"its answer has the shape {list(first.shape)} for x {list(lay(x, way.axes).shape)}"
+        if not bool(np.isfinite(float(abs(first.detach() if hasattr(first, "detach") else first).sum()))):
+            return "its answer is NaN"
+    except Exception as error:
+        return error_line(error)
+    return ""
+
+
+def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way:
+    """Return the way with room for a memory, where the layer answers to one of another length."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    if "memory" not in way.sides.values():
+        return way
+    rng = np.random.default_rng(5)
+    batch = 2 if way.axes != "tm" else 1
+    x, memory = (into(rng.standard_normal((batch, tokens, way.width))) for tokens in (HERE, THERE))
+    try:
+        with held():
+            said = way.call(layer, x, memory)
+        first = next(iter(parts_of(said).values()))
+        fits = tuple(first.shape[:2]) == tuple(x.shape[:2])
+    except Exception:
+        fits = False
+    return replace(way, memory=fits)

@@ -1,0 +1,110 @@
+"""What stands around attention inside somebody's layer: norms before and after it, those of heads, and residuals.
+
+All of it is data: which norm stands where, its gain and its shift. So what is right can be computed by plain steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attn_exp.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """A norm along the last axis: `(z - mean) / sqrt(var + eps) * gain + shift`.
+
+    `kind`: "LayerNorm"; "RMSNorm" has no mean, and the mean of squares for var; "L2" divides by the length, `eps` at
+    least; "GroupNorm" takes `groups` of numbers of all tokens together; "affine" divides by nothing. Gain and shift
+    have the axes `[m]`, or those of heads `[h t d]` with a length of 1 for t. `joined`: heads are normed side by side.
+    """
+
+    kind: str
+    gain: Array
+    shift: Array
+    eps: float = 1e-5
+    groups: int = 1
+    joined: bool = False
+
+    def __call__(self, z: Array) -> Array:
+        """Return the normed numbers, of the same shape."""
+        return np.asarray(normed(self.kind, z, self.eps, self.groups) * self.gain + self.shift)
+
+    def of_heads(self, heads: Array) -> Array:
+        """Return normed heads `[b h t d]`."""
+        if not self.joined:
+            return self(heads)
+        batch, count, tokens, size = heads.shape
+        wide = self(heads.swapaxes(1, 2).reshape(batch, tokens, -1))
+        return wide.reshape(batch, tokens, count, size).swapaxes(1, 2)
+
+
+def normed(kind: str, z: Array, eps: float, groups: int = 1) -> Array:
+    """Return numbers that are normed along the last axis, without gain and shift."""
+    if kind == "affine":
+        return z
+    if kind == "GroupNorm":
+        batch, tokens, width = z.shape
+        parts = z.reshape(batch, tokens, groups, width // groups)
+        mean, var = parts.mean(axis=(1, 3), keepdims=True), parts.var(axis=(1, 3), keepdims=True)
+        return np.asarray((parts - mean) / np.sqrt(var + eps)).reshape(z.shape)
+    if kind == "L2":
+        return np.asarray(z / np.maximum(np.sqrt((z * z).sum(axis=-1, keepdims=True)), eps))
+    if kind == "RMSNorm":
+        return np.asarray(z / np.sqrt((z * z).mean(axis=-1, keepdims=True) + eps))
+    return np.asarray((z - z.mean(axis=-1, keepdims=True)) / np.sqrt(z.var(axis=-1, keepdims=True) + eps))
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """What surrounds attention: `y = after(f (r x + inner(attention(before(x)))))`.
+
+    `before` is the norm of x, and `of_memory` that of a memory; `heads` those of q, k or v; `inner` and `last` stand
+    after W_o, before and after the residual `r`: 0, 1 for x, and `of_normed` for what the first norm made of x. f is
+    the `factor`.
+    """
+
+    before: Norm | None = None
+    of_memory: Norm | None = None
+    heads: Mapping[str, Norm] = field(default_factory=dict)
+    inner: Norm | None = None
+    last: Norm | None = None
+    residual: bool = False
+    of_normed: bool = False
+    factor: float = 1.0
+
+    def x(self, x: Array) -> Array:
+        """Return what queries are made of."""
+        return x if self.before is None else self.before(x)
+
+    def memory(self, memory: Array) -> Array:
+        """Return what keys and values are made of."""
+        return memory if self.of_memory is None else self.of_memory(memory)
+
+    def side(self, side: str, heads: Array) -> Array:
+        """Return the heads of one side, normed where there is a norm."""
+        return self.heads[side].of_heads(heads) if side in self.heads else heads
+
+    def finish(self, x: Array, output: Array) -> Array:
+        """Return the answer of the layer, from x as it was given and the output of attention."""
+        inner = output if self.inner is None else self.inner(output)
+        start = self.x(x) if self.of_normed else x
+        inner = start + inner if self.residual and start.shape == inner.shape else inner
+        inner = inner * self.factor
+        return inner if self.last is None else self.last(inner)
+
+    def __str__(self) -> str:
+        """Say what is there, in the order of the data."""
+        said = [f"{self.before.kind} before"] if self.before is not None else []
+        if self.of_memory is not None:
+            said.append(f"{self.of_memory.kind} of the memory")
+        sides = " and ".join(sorted(self.heads))
+        said += [f"{next(iter(self.heads.values())).kind} of {sides}"] if self.heads else []
+        said += [f"{self.inner.kind} after"] if self.inner is not None else []
+        said += ["a residual after"] if self.residual else []
+        said += [f"{self.last.kind} after {'it' if self.residual else 'all'}"] if self.last is not None else []
+        said += [f"all times {self.factor:.4g}"] if self.factor != 1.0 else []
+        return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1] if said else ""

@@ -1,0 +1,117 @@
+"""Modules of PyTorch whose names say nothing, packed and surrounded in the ways of their authors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Return attention of heads `[b h t d]`."""
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+class Nameless(nn.Module):
+    """One matrix of v, k and q side by side within each head, and a last one, both as bare parameters `[in out]`."""
+
+    scale = True
+
+    def __init__(self, planes: int, n: int) -> None:
+        super().__init__()
+        assert planes % n == 0
+        self.n = n
+        self.alpha = nn.Parameter(torch.randn(planes, 3 * planes) / planes**0.5)
+        self.beta = nn.Parameter(torch.randn(planes, planes) / planes**0.5)
+        self.gamma = nn.Parameter(torch.zeros(planes))
+
+    def forward(self, z: Tensor) -> Tensor:
+        v, k, q = (z @ self.alpha).unflatten(-1, (self.n, 3, -1)).permute(3, 0, 2, 1, 4)
+        if not self.scale:
+            q = q * q.shape[-1] ** 0.5
+        return mixed(q, k, v).transpose(1, 2).flatten(2) @ self.beta + self.gamma
+
+
+class NamelessUnscaled(Nameless):
+    scale = False
+
+
+class Surrounded(nn.Module):
+    """An image block: a norm of groups before, 1x1 convolutions, a residual after; k and v lie in one."""
+
+    def __init__(self, chan: int) -> None:
+        super().__init__()
+        self.pre = nn.GroupNorm(4, chan)
+        self.one = nn.Conv2d(chan, chan, 1)
+        self.two = nn.Conv2d(chan, 2 * chan, 1)
+        self.end = nn.Conv2d(chan, chan, 1)
+
+    def forward(self, image: Tensor) -> Tensor:
+        inner = self.pre(image)
+        q, (k, v) = self.one(inner).flatten(2), self.two(inner).flatten(2).chunk(2, 1)
+        return image + self.end(mixed(q.mT, k.mT, v.mT).mT.reshape(image.shape))
+
+
+class PostNorm(nn.Module):
+    """A block of the first transformers, called with three inputs and a mask that it needs; einsum weights."""
+
+    def __init__(self, config: Any, layer_idx: int) -> None:
+        super().__init__()
+        width, heads = config.d_emb, config.num_attn_heads
+        self.into = nn.ParameterList(nn.Parameter(torch.randn(heads, width, width // heads) / 5) for _ in range(3))
+        self.out_of = nn.Parameter(torch.randn(heads, width // heads, width) / 5)
+        self.norm = nn.LayerNorm(width, eps=config.eps)
+        self.drop = nn.Dropout(config.p_drop)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        v, q, k = (torch.einsum("btm,hmd->bhtd", x, w) for x, w in zip((value, query, key), self.into, strict=True))
+        logits = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(mask[:, None] == 0, -torch.inf)
+        out = torch.einsum("bhtd,hdm->btm", self.drop(logits.softmax(-1)) @ v, self.out_of)
+        return {"result": self.norm(query + out)}
+
+
+class Rms(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.g = nn.Parameter(torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * self.g
+
+
+class RmsNorm(Rms):
+    """The same under a name that says what it is."""
+
+
+class GroupedAndNormed(nn.Module):
+    """Query heads that share key/value heads, norms of q and k, tables of angles that it must be given."""
+
+    def __init__(self, hidden_size: int, num_heads: int, num_kv_heads: int = 1) -> None:
+        super().__init__()
+        size = hidden_size // num_heads
+        self.sizes = (num_heads, num_kv_heads, size)
+        self.a = nn.Linear(hidden_size, num_heads * size)
+        self.b = nn.Linear(hidden_size, 2 * num_kv_heads * size, bias=False)
+        self.c = nn.Linear(num_heads * size, hidden_size, bias=False)
+        self.norm_a, self.norm_b = RmsNorm(size), RmsNorm(size)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, None]:
+        heads, shared, size = self.sizes
+        q = self.norm_a(self.a(x).unflatten(-1, (heads, size)))
+        k, v = self.b(x).unflatten(-1, (2 * shared, size)).chunk(2, 2)
+        q, k = (one * cos[:, None] + one.roll(size // 2, -1) * sin[:, None] for one in (q, self.norm_b(k)))
+        k, v = (one.repeat_interleave(heads // shared, 2) for one in (k, v))
+        out = mixed(*(one.transpose(1, 2) for one in (q, k, v)))
+        return self.c(out.transpose(1, 2).flatten(2)), None
+
+
+class NoParameters(nn.Module):
+    def __init__(self, temperature: float, attn_dropout: float = 0.1) -> None:
+        super().__init__()
+        self.temperature, self.dropout = temperature, nn.Dropout(attn_dropout)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Any = None) -> tuple[Tensor, Tensor]:
+        logits = q / self.temperature @ k.mT
+        weights = self.dropout((logits if mask is None else logits.masked_fill(mask == 0, -1e9)).softmax(-1))
+        return weights @ v, weights
