@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from attn_exp.diagnosis.module_sizes import BIAS, CONFIG, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads
@@ -18,8 +18,8 @@ from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
 
-MOST_TRIES, SECONDS = 60, 2.0
-"""How often a class is made, and for how long, before it is given up."""
+MOST_TRIES, SECONDS = 60, 3.0
+"""How often a class is made, and for how many seconds of the processor, before it is given up."""
 LARGER = (1, 2, 4)
 """By how much heads are larger than usual, where the usual size does not do: groups of 32 numbers need so many."""
 ENDS = (
@@ -330,14 +330,14 @@ def construct(kind: Any, name: str, sizes: Sizes, works: Callable[[Any, Sizes], 
     """Return what `works` says of the first object of a class with which it does not raise an error.
 
     Raises:
-        UserError: none does, within some tens of tries or two seconds; it says the error of the first.
+        UserError: none does, within some tens of tries and some seconds; it says the error of the first.
     """
     given = [one for one in parameters_of(kind, name) if is_plain(one)]
-    start, tries = perf_counter(), 0
+    start, tries = process_time(), 0
     failed, refused, poor = list[Exception](), list[Exception](), list[Any]()
     for of_size in ladder(sizes):
         choices, goes_on = Choices(), True
-        while goes_on and tries < MOST_TRIES and (perf_counter() - start < SECONDS or tries == 0):
+        while goes_on and tries < MOST_TRIES and (process_time() - start < SECONDS or tries == 0):
             tries += 1
             choices.options.clear()
             try:
