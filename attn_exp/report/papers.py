@@ -149,10 +149,18 @@ def latex_head(text: str, column: str) -> str:
 
 def latex_cell(text: str) -> str:
     """Return a cell in LaTeX: numbers as mathematics, powers of ten written out, the rest as text."""
+    mean, interval, half = text.partition(" ± ")
+    if interval and is_number(mean) and is_number(half):
+        return rf"${mathematics(mean)} \pm {mathematics(half)}$"
     if not is_number(text):
         return latex_text(text)
+    return f"${mathematics(text)}$"
+
+
+def mathematics(text: str) -> str:
+    """Return a number in LaTeX's mathematics, powers of ten written out."""
     mantissa, _, power = text.partition("e")
-    return f"${mantissa}$" if not power else rf"${mantissa}\times10^{{{int(power)}}}$"
+    return mantissa if not power else rf"{mantissa}\times10^{{{int(power)}}}"
 
 
 def html(table: Table) -> str:

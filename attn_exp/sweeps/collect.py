@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import drafts, machine
+from attn_exp.config.choices import as_yaml_value
 from attn_exp.errors import UserError, first_line
 from attn_exp.patience import spoken_time
 from attn_exp.report import papers
@@ -29,6 +30,8 @@ from attn_exp.sweeps.folder import locked, running_driver
 from attn_exp.sweeps.parts import Part, Shelf
 
 PARTIAL = "partial"
+ALWAYS = ("png", "svg")
+"""Formats of plots that there always are; others are drawn where `figures.format` names them."""
 
 
 def shelf_of(folder: Path, about: Mapping[str, Any]) -> Shelf:
@@ -84,13 +87,14 @@ def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Pa
     wanted, depth = about["report"], overview.depth_of(about)
     drawn: dict[str, bytes] = {}
     if wanted["tables"] and summary.answers.effects:
-        write_answers(folder, summary)
+        write_answers(folder, about, summary)
     if wanted["figures"] and summary.cells:
         from attn_exp.report.sweep import plots  # noqa: PLC0415 - matplotlib only where a figure is drawn
 
         machine.own_folder(folder / "plots")
+        forms = dict.fromkeys((*ALWAYS, *manifest.figures(about).format))
         for name, figure in plots.draw(overview.plotted(about, summary, depth)).items():
-            for form in ("png", "svg"):
+            for form in forms:
                 drawn[f"{name}.{form}"] = plots.encoded(figure, form)
                 drafts.write(folder / "plots" / f"{name}.{form}", drawn[f"{name}.{form}"])
     if not (wanted["tables"] or wanted["pages"]):
@@ -104,8 +108,8 @@ def write_report(folder: Path, about: Mapping[str, Any], summary: Summary) -> Pa
     return folder / ("report.html" if wanted["pages"] else "report.md")
 
 
-def write_answers(folder: Path, summary: Summary) -> None:
-    """Write the tables of effects and of shares: in full digits as CSV, rounded in each form that papers want."""
+def write_answers(folder: Path, about: Mapping[str, Any], summary: Summary) -> None:
+    """Write the tables of effects and shares in full digits as CSV, and with that of means in the forms for papers."""
     spread = percentiles_table(summary.answers.cube)
     if spread.lines:
         drafts.write(folder / f"{spread.name}.csv", as_table(spread.head, spread.lines))
@@ -113,7 +117,8 @@ def write_answers(folder: Path, summary: Summary) -> None:
     for name, (head, lines) in numbers.items():
         cells = [["" if cell != cell else str(cell) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
         drafts.write(folder / f"{name}.csv", as_table(head, cells))
-    for table in (effects_table(summary.answers), shares_table(summary.answers)):
+    means = overview.means_table(about, summary, overview.depth_of(about))
+    for table in (effects_table(summary.answers), shares_table(summary.answers), means):
         for ending, form in papers.FORMS.items():
             drafts.write(machine.own_folder(folder / "tables") / f"{table.name}.{ending}", form(table).encode())
 
@@ -128,8 +133,9 @@ def collect(words: Sequence[str]) -> str:
     return collect_again(machine.folder(words[0]))
 
 
-def collect_again(folder: Path, depth: str = "") -> str:
-    """Rebuild a sweep's table and report from its parts, at another depth if one is said, and return what it prints.
+def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | None = None) -> str:
+    """Rebuild a sweep's table and report from its parts, at another depth or with other settings of its plots if they
+    are said, and return what it prints.
 
     Raises:
         UserError: no sweep there, one that is running now, or a folder that cannot be read or written to.
@@ -138,6 +144,10 @@ def collect_again(folder: Path, depth: str = "") -> str:
     if depth:
         wanted = about["report"] | {"depth": depth}
         about["report"] = wanted if wanted["tables"] or wanted["pages"] else wanted | {"tables": True, "pages": True}
+    if figures:
+        check_plots({**about, "figures": {**about.get("figures", {}), **figures}})
+        about["figures"] = {**about.get("figures", {}), **as_yaml_value(figures)}
+        about["report"] = about["report"] | {"figures": True}
     try:
         ours.check_report(folder)
         with locked(folder):
@@ -151,6 +161,21 @@ def collect_again(folder: Path, depth: str = "") -> str:
         raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
     names = ", ".join(inventory.damaged[:3]) + ", ..." * (len(inventory.damaged) > 3)
     return f"{text}\n\ndamaged and left out: {names}" if inventory.damaged else text
+
+
+def check_plots(about: Mapping[str, Any]) -> None:
+    """Refuse plots by name, which `sweep.plot` adds, and fonts that this machine lacks.
+
+    Raises:
+        UserError: the setting.
+    """
+    wanted = manifest.figures(about)
+    if wanted.only:
+        raise UserError("figures.only: a sweep draws all its plots; sweep.plot=[heat,parallel] adds some")
+    if wanted.font is not None:
+        from attn_exp.report.figures import check  # noqa: PLC0415 - Matplotlib is slow to import
+
+        check(wanted)
 
 
 def show_status(words: Sequence[str]) -> str:

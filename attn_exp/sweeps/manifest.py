@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from attn_exp import drafts
-from attn_exp.config.schema import Config
+from attn_exp.config.choices import as_yaml_value
+from attn_exp.config.fields import read_fields
+from attn_exp.config.schema import Config, Figures
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError
 from attn_exp.runs import folders, input_files, recorded_code, trust
@@ -37,7 +39,7 @@ SHAPE = {
     "format": str, "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]],
     "parts": [str], "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict], "pins?": [str],
     "told?": str, "disagreeing?": int,
-    "sweep?": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
+    "sweep?": dict, "figures?": dict, "results?": {"bytes?": int, "sha256?": str}, "code?": [recorded_code.FUNCTION],
     "with?": [recorded_code.FILE_OF_MEMBERS], "inputs?": [input_files.RECORD],
 }  # fmt: skip
 """What a manifest holds, as far as something reads it."""
@@ -70,6 +72,7 @@ def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, An
         "format": config.sweep.format,
         "sweep": asdict(config.sweep),
         "report": asdict(config.report),
+        "figures": as_yaml_value(asdict(config.figures)),
         "version": plan.version,
         "kept": runs_of(plan.kept),
         "parts": list(plan.names),
@@ -153,6 +156,16 @@ def thresholds(about: Mapping[str, Any]) -> dict[str, float]:
     matters = about.get("sweep", {}).get("matters")
     known = matters.items() if isinstance(matters, dict) else ()
     return {name: float(limit) for name, limit in known if isinstance(limit, int | float)}
+
+
+def figures(about: Mapping[str, Any]) -> Figures:
+    """Return how plots are drawn, as far as a manifest says.
+
+    Raises:
+        UserError: settings of figures that there are not.
+    """
+    said = {name: value for name, value in about.get("figures", {}).items() if value is not None}
+    return Figures(**read_fields(Figures, said, "figures."))
 
 
 def check_manifest(about: Mapping[str, Any]) -> None:

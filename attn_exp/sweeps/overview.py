@@ -15,7 +15,9 @@ from attn_exp.experiment.row import COLUMNS, is_deep, titled
 from attn_exp.patience import spoken_time
 from attn_exp.report import words
 from attn_exp.report.escapes import plain
+from attn_exp.report.figures.figure import size
 from attn_exp.report.numbers import brief
+from attn_exp.report.papers import Table
 from attn_exp.report.sentences import origin
 from attn_exp.report.sweep.explorer import explored
 from attn_exp.report.sweep.plotted import Plotted, in_order
@@ -23,11 +25,13 @@ from attn_exp.report.terminal import table as drawn
 from attn_exp.runs import recorded_code
 from attn_exp.sweeps.answers.answers import drawn_changes, effects_table, percentiles_table, shares_table
 from attn_exp.sweeps.answers.totals import ANY, LAYER, Summary, head_and_pattern, head_column, merge_rows, numbers_shown
-from attn_exp.sweeps.manifest import point_command, point_words
+from attn_exp.sweeps.manifest import figures, point_command, point_words
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
 MOST_SAID = 7
 """Sentences that a reader meets first; the others are behind a fold."""
+ALIKE = 1e-9
+"""Outputs that are nearer to each other than this are the same to rounding."""
 TO_THE_FIRST = ("shift", "cosine")
 """Metrics that hold a variant to the first one."""
 
@@ -120,9 +124,25 @@ def depth_of(about: Mapping[str, Any]) -> str:
 
 def metrics(summary: Summary, depth: str = "all") -> list[str]:
     """Return the metrics that the table shows; a variant that is alone differs from no other."""
-    left_out = TO_THE_FIRST if len(summary.variants) == 1 else ()
+    left_out = TO_THE_FIRST if len(summary.variants) == 1 or all_alike(summary) else ()
     shown = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more
     return [name for name in shown if depth == "all" or not is_deep(name)]
+
+
+def all_alike(summary: Summary) -> bool:
+    """Say whether no variant differs from the first by more than rounding: then nothing holds them together."""
+    return bool(summary.most.get("shift")) and summary.most["shift"][0][0] <= ALIKE
+
+
+def means_table(about: Mapping[str, Any], summary: Summary, depth: str = "all") -> Table:
+    """Return the means of every combination as a table for papers."""
+    shown = table(about, summary, IN_REPORT, depth)
+    lines = tuple((*line.settings, line.variant, str(line.count), *line.numbers) for line in shown.lines)
+    caption = (
+        "Means over the seeds, each with half of its 95% confidence interval, or of fewer than five numbers with the "
+        "least and the most."
+    )
+    return Table("means", caption, shown.titles, lines)
 
 
 def repeat(about: Mapping[str, Any], summary: Summary, key: tuple[str, ...]) -> str:
@@ -289,6 +309,7 @@ def plotted(about: Mapping[str, Any], summary: Summary, depth: str) -> Plotted:
         layers=layers,
         heads=heads,
         further=about.get("sweep", {}).get("plot", ()),
+        size=size(figures(about)),
     )
 
 

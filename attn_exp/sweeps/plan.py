@@ -33,7 +33,7 @@ SEEDS = 16
 MOST_SPELLED = 100_000
 """Values of a range that are hashed one by one for the name of a sweep's folder."""
 
-NO_RESULT = ("sweep", "report", "output_dir", "strict")
+NO_RESULT = ("sweep", "report", "figures", "output_dir", "strict")
 """Settings that change no row: a sweep finds its folder and its parts again where they are others."""
 
 

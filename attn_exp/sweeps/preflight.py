@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -16,6 +17,7 @@ from attn_exp.patience import spoken_time
 from attn_exp.problem.left_to_model import ask_model
 from attn_exp.report.sweep.plotted import refuse_plots
 from attn_exp.runs import recorded_code
+from attn_exp.runs.rendering import check_figures
 from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import manifest, parquet
 from attn_exp.sweeps.answers.totals import LAYER, head_column
@@ -41,6 +43,8 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
         UserError: what is in the way.
     """
     engine.chosen(config.sweep)
+    if config.figures.font is not None:
+        check_figures(replace(config.figures, only=()))
     refuse_plots(config.sweep.plot, [manifest.described_axis(axis) for axis in plan.space.axes])
     if config.sweep.format == "parquet":
         parquet.library()

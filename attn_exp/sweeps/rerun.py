@@ -16,7 +16,7 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, printable
 from attn_exp.runs import input_files, reader, recorded_code, store, trust
 from attn_exp.runs.recorded_code import OPTION, Record
-from attn_exp.runs.rendering import DEPTH, said_anew
+from attn_exp.runs.rendering import said_anew
 
 
 def render_again(words: Sequence[str]) -> str:
@@ -26,7 +26,8 @@ def render_again(words: Sequence[str]) -> str:
         return reader.render_again(folder, words[1:])
     from attn_exp.sweeps.collect import collect_again  # noqa: PLC0415 - a run needs nothing of a sweep
 
-    return collect_again(folder, said_anew(words[1:], "attn-exp report of a sweep", (DEPTH,)).depth)
+    anew = said_anew(words[1:], "attn-exp report of a sweep")
+    return collect_again(folder, anew.depth, anew.figures)
 
 
 def rerun(words: Sequence[str]) -> str:

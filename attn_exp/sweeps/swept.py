@@ -114,7 +114,7 @@ class Swept:
         return self.summary.answers.sentences
 
     def latex(self, name: str = "effects") -> str:
-        """Return a table for a paper in LaTeX: `effects` or `shares`.
+        """Return a table for a paper in LaTeX: `effects`, `shares` or `means`.
 
         Raises:
             UserError: there is no such table.
@@ -127,10 +127,14 @@ class Swept:
         Raises:
             UserError: there is no such table.
         """
-        made = {"effects": effects_table, "shares": shares_table}
+        made = {
+            "effects": lambda: effects_table(self.summary.answers),
+            "shares": lambda: shares_table(self.summary.answers),
+            "means": lambda: overview.means_table(self.about, self.summary, overview.depth_of(self.about)),
+        }
         if name not in made:
             raise UserError(unknown(name, list(made), "table"))
-        return made[name](self.summary.answers)
+        return made[name]()
 
     def figure(self, name: str = "effects") -> Drawing:
         """Return a plot, which shows itself in a notebook; its `figure` is Matplotlib's own.

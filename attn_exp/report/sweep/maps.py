@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import matplotlib
@@ -22,6 +22,9 @@ from attn_exp.report.sweep.plotted import Change, Numbers, Plotted, in_order, la
 SURE, UNSURE = "#0072B2", "0.55"
 """The colours of changes that are sure, and of others."""
 
+PANEL = WIDTH / 3
+"""Inches that a panel needs."""
+
 Key = tuple[str, ...]
 
 PANELS, DRAWN_APART = 9, 60
@@ -30,10 +33,11 @@ MAP = "cividis"
 """Even in brightness, for the colour-blind and for grey print."""
 
 
-def panels(count: int, across: int, height: float = 1.75) -> tuple[Figure, list[Axes]]:
-    """Return a figure of full width with so many panels."""
+def panels(width: float, count: int, across: int, height: float = 1.75) -> tuple[Figure, list[Axes]]:
+    """Return a figure of this width with so many panels, no more side by side than there is room for."""
+    across = min(across, max(1, round(width / PANEL)))
     down = -(-count // across)
-    figure = Figure(figsize=(WIDTH, 0.55 + down * height), layout="constrained")
+    figure = Figure(figsize=(width, 0.55 + down * height), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False).ravel().tolist()
     for spare in grid[count:]:
         spare.set_visible(False)
@@ -83,7 +87,7 @@ def heat(plotted: Plotted, metric: str, places: Sequence[int]) -> Figure:
     """Draw the means of one metric over two keys, a panel per variant, on one colour scale."""
     down, across = (in_order(labels(plotted, place)) for place in places)
     variants = plotted.variants[:PANELS]
-    figure, axes = panels(len(variants), min(3, len(variants)), 2.1)
+    figure, axes = panels(plotted.width, len(variants), min(3, len(variants)), 2.1)
     maps = {variant: np.full((len(down), len(across)), np.nan) for variant in variants}
     for key, cell in plotted.cells.items():
         if key[-1] in maps and metric in cell:
@@ -114,7 +118,7 @@ def parallel(plotted: Plotted, metric: str, places: Sequence[int]) -> Figure:
         if metric in cell
     ]
     scale = Normalize(*ends(np.array([mean for _, mean in cells])))
-    figure, (panel,) = panels(1, 1, 2.6)
+    figure, (panel,) = panels(plotted.width, 1, 1, 2.6)
     for start, stop, mean, share in strokes(cells, len(places)):
         height = [level(orders[at], label) for at, label in (start, stop)]
         colour = matplotlib.colormaps[MAP](scale(mean))
@@ -158,7 +162,7 @@ def strokes(
 
 def heads_by_layer(plotted: Plotted) -> Figure:
     """Draw the patterns of heads: layers down, heads across, a panel for each pattern."""
-    figure, axes = panels(len(plotted.heads), 3, max(1.0, 0.13 * len(plotted.layers) + 0.5))
+    figure, axes = panels(plotted.width, len(plotted.heads), 3, max(1.0, 0.13 * len(plotted.layers) + 0.5))
     for panel, (pattern, matrix) in zip(axes, plotted.heads.items(), strict=True):
         panel.imshow(matrix, cmap=MAP, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         name_ticks(panel.xaxis, [str(head + 1) for head in range(matrix.shape[1])], 8)
@@ -170,9 +174,10 @@ def heads_by_layer(plotted: Plotted) -> Figure:
     return figure
 
 
-def effects(changes: Mapping[str, Sequence[Change]]) -> Figure:
+def effects(plotted: Plotted) -> Figure:
     """Draw the changes of each metric, the largest above."""
-    figure, axes = panels(len(changes), 1, 0.5 + 0.2 * max(map(len, changes.values())))
+    changes = plotted.changes
+    figure, axes = panels(plotted.width, len(changes), 1, 0.5 + 0.2 * max(map(len, changes.values())))
     for panel, (metric, lines) in zip(axes, changes.items(), strict=True):
         draw_changes(panel, lines)
         panel.set_xlabel(f"change of the {titled(metric)}")

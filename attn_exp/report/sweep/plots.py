@@ -14,7 +14,7 @@ from matplotlib.ticker import NullLocator
 
 from attn_exp.experiment.row import titled
 from attn_exp.report.charts.chart import COLOURS, MARKERS
-from attn_exp.report.charts.matplotlib_figure import STYLE, drawable, encoded, fonts_for
+from attn_exp.report.charts.matplotlib_figure import DRAWN_AT, STYLE, drawable, encoded, fonts_for
 from attn_exp.report.sweep.explorer import spaced_by_factors
 from attn_exp.report.sweep.maps import PANELS, effects, half, heads_by_layer, heat, legend, panels, parallel, same_scale
 from attn_exp.report.sweep.plotted import FEW, NEEDS, Numbers, Plotted, is_number, labels, number
@@ -31,15 +31,20 @@ def draw(plotted: Plotted) -> dict[str, Figure]:
     """
     if not plotted.metrics:
         return {}
-    texts = {text for key in plotted.cells for text in key}
-    with matplotlib.rc_context({"font.family": fonts_for(texts)}, STYLE):
+    texts, size = {text for key in plotted.cells for text in key}, plotted.size
+    with matplotlib.rc_context({"font.family": fonts_for(texts, size.font)}, STYLE):
         figures = {"heads": heads_by_layer(plotted)} if plotted.heads else {}
-        figures |= {"effects": effects(plotted.changes)} if plotted.changes else {}
+        figures |= {"effects": effects(plotted)} if plotted.changes else {}
         figures |= fitting(plotted)
         for name in plotted.further:
             if name not in figures and name in NEEDS:
                 figures |= drawn_by_name(plotted, name)
-        return figures
+    for figure in figures.values():
+        zoom = size.width / plotted.width
+        figure.set_dpi(DRAWN_AT * zoom)
+        if size.height is not None:
+            figure.set_figheight(size.height / zoom)
+    return figures
 
 
 def fitting(plotted: Plotted) -> dict[str, Figure]:
@@ -92,7 +97,7 @@ def against(plotted: Plotted, metrics: Sequence[str], places: Sequence[int]) -> 
     along, others = places[0], places[1:]
     groups = list(itertools.product(*(labels(plotted, place) for place in others)))
     shown = [(metric, group) for metric in (metrics[:1] if others else metrics) for group in groups]
-    figure, axes = panels(len(shown), min(2 if len(shown) < 5 else 3, len(shown)))
+    figure, axes = panels(plotted.width, len(shown), min(2 if len(shown) < 5 else 3, len(shown)))
     for panel, (metric, group) in zip(axes, shown, strict=True):
         lines = {
             variant: line(plotted, metric, along, variant, dict(zip(others, group, strict=True)))
@@ -178,7 +183,7 @@ def choices(plotted: Plotted, metrics: Sequence[str]) -> Figure:
     """Draw each metric at each choice of one key of words, a mark per variant."""
     (place,) = plotted.varying
     names = labels(plotted, place)
-    figure, axes = panels(len(metrics), min(2, len(metrics)), max(1.75, 0.16 * len(names) + 0.6))
+    figure, axes = panels(plotted.width, len(metrics), min(2, len(metrics)), max(1.75, 0.16 * len(names) + 0.6))
     variants = plotted.variants[:LINES]
     for panel, metric in zip(axes, metrics, strict=True):
         for order, variant in enumerate(variants):
@@ -206,7 +211,9 @@ def choices(plotted: Plotted, metrics: Sequence[str]) -> Figure:
 
 def spread(plotted: Plotted, metrics: Sequence[str]) -> Figure:
     """Draw how each metric spreads over the seeds: range, half of all numbers if they are normal, and the mean."""
-    figure, axes = panels(len(metrics), min(2, len(metrics)), max(1.2, 0.2 * len(plotted.variants) + 0.6))
+    figure, axes = panels(
+        plotted.width, len(metrics), min(2, len(metrics)), max(1.2, 0.2 * len(plotted.variants) + 0.6)
+    )
     for panel, metric in zip(axes, metrics, strict=True):
         for row, variant in enumerate(plotted.variants):
             moments = next(

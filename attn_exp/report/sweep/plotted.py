@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from attn_exp.arrays import Array
+from attn_exp.config.schema import PRESETS, Size
 from attn_exp.errors import UserError, unknown
+from attn_exp.report.figures.figure import drawn_width
 
 FEW = 5
 """Fewer seeds than these have no interval worth its name."""
@@ -98,6 +100,7 @@ class Plotted(NamedTuple):
     `cells` maps the labels of each of the `axes`, and the variant, to the numbers of each metric. `metrics` are those
     worth drawing, the most important first, and `changes` the largest changes of each of the first two. `heads` are
     the patterns of heads, `[layer head]` each, of the `layers`; `further` are the plots that somebody asked for.
+    `size` is how large they are shown.
     """
 
     axes: Sequence[str]
@@ -108,6 +111,12 @@ class Plotted(NamedTuple):
     layers: Sequence[str]
     heads: Mapping[str, Array]
     further: Sequence[str] = ()
+    size: Size = PRESETS["paper"]
+
+    @property
+    def width(self) -> float:
+        """How many inches wide a plot is drawn, before it is made larger."""
+        return drawn_width(self.size)
 
     @property
     def varying(self) -> list[int]:

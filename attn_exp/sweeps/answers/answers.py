@@ -138,15 +138,16 @@ def effects_table(answers: Answers) -> Table:
     """Return the paired effects as a table for papers: a line per setting, metric and variant, if there are several."""
     head: tuple[str, ...] = (
         words.SETTING, "from", "to", words.VARIANT_HEAD, words.METRIC, "effect", "95% interval",
-        words.SEEDS, "same sign", "pairs",
+        words.SEEDS, "same sign", "pairs", "sure",
     )  # fmt: skip
     shown = moving(answers)
-    lines = [effect_line(effect) for effect in shown]
+    lines = [effect_line(effect, answers.family) for effect in shown]
     if len({effect.variant for effect in answers.effects}) == 1:  # then its column says nothing
         head, lines = head[:3] + head[4:], [line[:3] + line[4:] for line in lines]
     caption = (
         "Paired effects: the mean over seeds of the differences between rows that share all but one setting, its 95% "
-        "interval alone, and the share of the seeds whose difference has the sign of the mean."
+        "interval, the share of the seeds whose difference has the sign of the mean, and whether it is sure among all "
+        "comparisons of the sweep."
     )
     return Table("effects", caption, head, tuple(lines), deep_places(effect.metric for effect in shown))
 
@@ -165,14 +166,14 @@ def share_records(answers: Answers) -> list[tuple[Any, ...]]:
     return [(share.metric, " x ".join(share.settings), share.share) for share in answers.shares]
 
 
-def effect_line(effect: Effect) -> tuple[str, ...]:
-    """Return one effect as the cells of a line."""
+def effect_line(effect: Effect, family: Family) -> tuple[str, ...]:
+    """Return one effect as the cells of a line; what is sure is so among all comparisons of the sweep."""
     shown = ", ".join(map(signed, effect.differences))
     if is_number(str(effect.low)):
         shown = words.LOW_TO_HIGH.format(low=signed(effect.low), high=signed(effect.high))
     return (
         effect.setting, effect.start, effect.end, effect.variant, titled(effect.metric), signed(effect.mean), shown,
-        f"{effect.seeds}", f"{effect.share:.0%}", f"{effect.pairs}",
+        f"{effect.seeds}", f"{effect.share:.0%}", f"{effect.pairs}", brief(effect.sure(family.level)),
     )  # fmt: skip
 
 

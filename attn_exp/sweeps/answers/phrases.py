@@ -57,7 +57,7 @@ def with_interval(mean: float, low: float, high: float) -> str:
     half = max(mean - low, high - mean)
     if not half > NOISE * abs(mean):
         return f"{mean:.2g}"
-    decimals = -math.floor(math.log10(half)) + f"{half:e}".startswith("1")
+    decimals = -math.floor(math.log10(half)) + f"{half:.1e}".startswith("1")
     if half > 2 * min(mean - low, high - mean):
         return f"{fixed(mean, decimals)} ({fixed(low, decimals)} to {fixed(high, decimals)})"
     return f"{fixed(mean, decimals)} ± {fixed(half, decimals)}"

@@ -16,6 +16,8 @@ from attn_exp.report.sweep.plotted import FEW
 from attn_exp.sweeps.answers.answers import NONE, Answers, answers
 from attn_exp.sweeps.answers.cube import METRICS, OK, Gatherer
 from attn_exp.sweeps.answers.intervals import t_975
+from attn_exp.sweeps.answers.phrases import with_interval
+from attn_exp.sweeps.answers.profiles import NOISE
 
 TALLY = ("agreeing", "printed")
 """Columns of parts that the results do not show: how many printed figures agree, and of how many."""
@@ -337,11 +339,16 @@ def numbers_shown(row: MergedRow, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def mean_and_interval(moments: Moments | None) -> str:
-    """Write a mean, and half of its 95 % interval; of few numbers, which say little of one, the least and the most."""
+    """Write a mean with the digits that its uncertainty allows, and half of its 95 % interval.
+
+    Few numbers, which say little of one, stand with the least and the most; what is off by rounding alone, by itself.
+    """
     if moments is None:
         return ""
-    if moments.least == moments.most:
-        return brief(moments.mean)
+    if moments.most - moments.least <= NOISE * abs(moments.mean):
+        return brief(moments.mean).rstrip("0").rstrip(".") if 1e-3 <= abs(moments.mean) < 1e5 else brief(moments.mean)
     if moments.count < FEW:
-        return f"{brief(moments.mean)} ({moments.least:.2g}..{moments.most:.2g})"
-    return f"{brief(moments.mean)} ± {moments.half_width:.1g}"
+        half = (moments.most - moments.least) / 2
+        mean = with_interval(moments.mean, moments.mean - half, moments.mean + half).partition(" ")[0]
+        return f"{mean} ({moments.least:.2g}..{moments.most:.2g})"
+    return with_interval(moments.mean, moments.mean - moments.half_width, moments.mean + moments.half_width)
