@@ -12,6 +12,7 @@ import numpy as np
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
+from attn_exp.report import words
 from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
@@ -233,6 +234,10 @@ PROJECTED = {
 }
 
 
+BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all alike"}
+"""What a row of weights holds whose query may see no key, by the word of its convention."""
+
+
 def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
     """Say which settings made a stage what it is."""
     settings = {key: f"{key}={word}" for key, word in settled.words.items() if word != "none"}
@@ -246,6 +251,10 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
         return scores_that(comparison, settled, "pair")
     if stage == "capped":
         return scores_that(comparison, settled, "bend")
+    if stage == "weights":
+        masked = comparison.traces[settled.name].masked
+        blind = masked is not None and not settled.mistakes and bool(np.isneginf(masked).all(axis=-1).any())
+        return words.BLIND_ROW.format(gets=BLIND_GETS[settled.empty]) if blind and settled.empty in BLIND_GETS else ""
     added = (settings.get("mask", ""), scores_that(comparison, settled, "bias"))
     return ", ".join(filter(None, added)) if stage == "masked" else ""
 

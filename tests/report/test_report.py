@@ -112,6 +112,16 @@ def test_each_token_has_its_sum(page: str, told: str) -> None:
         assert "context 2(coffee) = 0.36 v(she) + 0.28 v(likes) + 0.36 v(coffee)" in text
 
 
+@pytest.mark.parametrize(("convention", "gets"), [("none", "0"), ("udl", "NaN"), ("jax", "all alike")])
+def test_rows_of_queries_that_see_no_key_are_said(convention: str, gets: str) -> None:
+    """Their weights do not sum to 1, as the sentence beside them says of the others; a sum of no values is 0."""
+    settings = "mask=padding", "mask.padding.lengths=[0]", f"convention={convention}", "variant=[matrix]"
+    spaced = " ".join("".join(Reader(page_of(a_run(comparison(*settings)))).words).split())
+    assert f"{gets} where a query may see no key" in spaced
+    assert "= =" not in spaced
+    assert ("output(she) = 0 = (" in spaced) == (convention == "none")
+
+
 def test_every_stage_is_a_labelled_table(told: str) -> None:
     for stage in ("X input", "W_q", "Q queries", "K keys", "V values", "S scores", "L logits", "A weights", "Y output"):
         assert f"\n### {stage}" in told

@@ -171,7 +171,7 @@ HTML = """\
 {%- for weight, key, place in sum.terms %} {% if not loop.first %}+ {% endif %}{#
 #}<span class="{{ weight|share_class("term") }}" data-k="{{ place }}">{{ '%.2f' % weight }} v({{ key }})</span>{#
 #}{% endfor %}
-{%- if not sum.is_number %} {{ words.NAN_AS_WEIGHTS }}{% elif sum.rest %} {#
+{%- if not sum.is_number %} {{ words.NAN_AS_WEIGHTS }}{% elif not sum.terms %} 0{% elif sum.rest %} {#
 #}{{ words.OTHER_VALUES.format(rest='%.2f' % sum.rest) }}{% endif %}</span>
 {%- if sum.result is not none %} <span class="result">= ({{ sum.result|numbers }})</span>{% endif %}</li>
 {% endfor -%}
