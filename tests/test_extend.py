@@ -47,7 +47,7 @@ OUTCOMES = {
     "A score": Outcome(ONE_FUNCTION, "\nscore: added, additive, alibi, kerple, none, sink,"),
     "A position": Outcome(ONE_FUNCTION, "\nposition: model, none, rope, rope_llama3, sinusoidal, temperature\n"),
     "A form": Outcome("looped, matrix and einsum compute the same function (A)", " decode, einsum, linear,"),
-    "A metric": Outcome("  brightest  0.3954", "\nbrightest ", "python -m attn_exp.experiment.metrics"),
+    "A metric": Outcome("  brightest  0.8120", "\nbrightest ", "python -m attn_exp.experiment.metrics"),
     "A check": Outcome("0 of 4 variants share out 1 in each row.", "precision or shares"),
     "A figure": Outcome("peaks.svg", "](figures/peaks.svg)", "cat outputs/latest/report.md"),
     "A section of the report": Outcome(
@@ -64,7 +64,7 @@ OUTCOMES = {
         code=1,
     ),
     "A column": Outcome("8 points, 0 failed", ",lead\n", "cat outputs/sweeps/*/results.csv"),
-    "A command": Outcome("looks most at one key: 0.3705 of its weight", "sharpest DIR, check FILE.py"),
+    "A command": Outcome("looks most at one key: 0.7535 of its weight", "sharpest DIR, check FILE.py"),
     "A sweep engine": Outcome("4 points, 0 failed", " ray, serial or thread "),
 }
 

@@ -28,7 +28,9 @@ LIVE = """JSON.stringify(attention.live.numbers(), (_, value) =>
 
 
 def show(opened: Tab, folder: Path, *words: str) -> Comparison:
-    """Open the page of a run with these words, and return the run."""
+    """Open the page of a run with these words, and return the run; its vectors have digits that sums round."""
+    if not any(word.startswith(("embeddings=", "experiment=", "model=")) for word in words):
+        words = ("embeddings=she_likes_coffee", *words)
     run = a_run(comparison(*words))
     run = replace(run, about={**run.about, "command": shlex.join(["python", "-m", "attn_exp", *words])})
     (folder / "page.html").write_text(page_of(run), encoding="utf-8")

@@ -71,12 +71,13 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return page_of(a_run(comparison()), Shown("data:image/svg+xml;base64,PHN2Zy8+", "Weights."))
+    run = a_run(comparison("embeddings=she_likes_coffee"))
+    return page_of(run, Shown("data:image/svg+xml;base64,PHN2Zy8+", "Weights."))
 
 
 @pytest.fixture(scope="module")
 def told() -> str:
-    return markdown_of(a_run(comparison()), Shown("figures/weights.png", "Weights."))
+    return markdown_of(a_run(comparison("embeddings=she_likes_coffee")), Shown("figures/weights.png", "Weights."))
 
 
 def addresses(reader: Reader) -> Iterator[str]:
