@@ -54,7 +54,8 @@ class Line:
 def closing(about: Mapping[str, Any], summary: Summary) -> str:
     """Say how many points there are, how many failed, how long it took, and whether anything is missing."""
     missing = f" of {about['points']:,}" if partial(about, summary) else ""
-    parts = [f"{summary.points:,}{missing} points", f"{summary.failed:,} failed"]
+    noun = "point" if about["points"] == 1 else "points"
+    parts = [f"{summary.points:,}{missing} {noun}", f"{summary.failed:,} failed"]
     if "seconds" in about:
         parts.append(spoken_time(about["seconds"]) if about["seconds"] >= 10 else f"{about['seconds']:.1f} s")
     text = ", ".join(parts)
@@ -177,7 +178,7 @@ def extremes(about: Mapping[str, Any], summary: Summary, depth: str) -> Iterator
                     "which": which,
                     "number": brief(number),
                     "variant": variant,
-                    "settings": " ".join(swept_words(about, point)),
+                    "settings": " ".join(swept_words(about, point)) or "the one point",
                     "command": point_command(about, point).line,
                     "deep": is_deep(name),
                 }
@@ -256,9 +257,9 @@ def contents(about: Mapping[str, Any], summary: Summary, depth: str) -> dict[str
     """Return what the page and the Markdown report of a sweep both say to a reader of this depth."""
     shown = table(about, summary, IN_REPORT, depth)
     answers = summary.answers
-    swept = ", ".join(axis["key"] for axis in about["axes"]) or "one point"
+    swept = ", ".join(axis["key"] for axis in about["axes"])
     return {
-        "title": about["title"] or f"Sweep over {swept}",
+        "title": about["title"] or (f"Sweep over {swept}" if about["axes"] else "A sweep of one point"),
         "sentence": closing(about, summary),
         "partial": partial(about, summary),
         "command": about["command"],

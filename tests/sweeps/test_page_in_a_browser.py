@@ -63,6 +63,32 @@ def test_a_chosen_metric_is_drawn_from_the_means_of_the_table(page: str, swept: 
     assert "Means over head, embeddings.d_model, variant too." in answer["note"]
 
 
+def test_two_metrics_are_drawn_against_each_other_on_round_ticks(page: str, tmp_path: Path) -> None:
+    script = """
+    const [metric, x] = document.querySelectorAll("#explore select");
+    const choose = (list, text) => {
+      list.value = Array.from(list.options).find((option) => option.textContent === text).value;
+      list.dispatchEvent(new Event("change"));
+    };
+    choose(metric, "entropy (nats)"); choose(x, "largest weight");
+    return { dots: document.querySelectorAll("#explore circle").length,
+             lines: document.querySelectorAll("#explore path.line").length,
+             ticks: Array.from(document.querySelectorAll("#explore svg text"), (text) => text.textContent) };
+    """
+    answer = visit(page, script, tmp_path).answer
+    assert (answer["dots"], answer["lines"]) == (2 * 2 * 3 * 2, 0)  # each combination of each variant
+    numbers = [tick for tick in answer["ticks"] if tick.replace(".", "").isdigit()]
+    assert len(numbers) >= 6 and all(len(tick) <= 5 for tick in numbers)
+
+
+def test_what_explains_most_has_the_colours(swept: Swept) -> None:
+    data = overview.explorable(swept.about, swept.summary)
+    assert data is not None
+    names = [axis["name"] for axis in data["axes"]]
+    assert names[data["start"]["x"]] == "embeddings.d_model"
+    assert names[data["start"]["colour"]] == "scale"
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int) -> None:
     script = f"""

@@ -36,7 +36,7 @@ def explored(plotted: Plotted, metrics: Iterable[str]) -> dict[str, Any] | None:
     ]
     titles = [titled(name) for name in names]
     deep = [is_deep(name) for name in names]
-    return {"axes": axes, "metrics": titles, "deep": deep, "cells": cells, "start": start(axes)}
+    return {"axes": axes, "metrics": titles, "deep": deep, "cells": cells, "start": start(axes, cells)}
 
 
 def axis_of(plotted: Plotted, place: int) -> dict[str, Any]:
@@ -68,15 +68,36 @@ def spaced_by_factors(values: Sequence[float]) -> bool:
     return max(steps) >= 3 * min(steps) and steps[-1] >= 1.5 * steps[0]
 
 
-def start(axes: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return what is drawn at first: the setting of most numbers along x, a colour a variant, a panel for a third."""
+def start(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return what is drawn at first, of the first metric: a setting of numbers along x, and in colours what explains
+    most of the rest, so that scaled and unscaled stand on one axis; what explains next has a panel each.
+    """
     settings = list(range(len(axes) - 1))
-    along = max(settings, key=lambda place: (axes[place]["values"] is not None, len(axes[place]["labels"])))
-    others = [place for place in settings if place != along]
-    variants = len(axes) - 1
-    if len(axes[variants]["labels"]) == 1 and others:
-        return {"x": along, "colour": others[0], "panel": others[1] if len(others) > 1 else NONE}
-    return {"x": along, "colour": variants, "panel": others[0] if others else NONE}
+    weights = explained(axes, cells)
+    along = max(
+        settings,
+        key=lambda place: (axes[place]["values"] is not None and len(axes[place]["labels"]) > 2, weights[place]),
+    )
+    others = [place for place in (*settings, len(axes) - 1) if place != along and len(axes[place]["labels"]) > 1]
+    others.sort(key=lambda place: -weights[place])
+    colour, panel, *_ = *others, NONE, NONE
+    return {"x": along, "colour": colour, "panel": panel}
+
+
+def explained(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> list[float]:
+    """Return how much the means of the first metric vary along each axis, alone and together with others.
+
+    It is the mean square of what each cell differs from the mean of those that differ from it along that axis alone.
+    """
+    known = [(cell["at"], cell["numbers"][0][0]) for cell in cells if cell["numbers"] and cell["numbers"][0]]
+    weights = []
+    for place in range(len(axes)):
+        groups: dict[tuple[int, ...], list[float]] = {}
+        for at, mean in known:
+            groups.setdefault((*at[:place], *at[place + 1 :]), []).append(mean)
+        squares = [(mean - sum(group) / len(group)) ** 2 for group in groups.values() for mean in group]
+        weights.append(sum(squares) / max(1, len(squares)))
+    return weights
 
 
 def interval(cell: Numbers | None) -> list[float] | None:

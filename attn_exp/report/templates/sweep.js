@@ -29,6 +29,15 @@
     return written(digits);
   };
 
+  /** Round numbers from at or below the least to at or above the most, three to six of them. */
+  const ROUND = [1, 2, 2.5, 5, 10];
+  function roundTicks(low, high) {
+    const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
+    const step = ROUND.map((each) => each * power).find((each) => each >= rough * 0.999);
+    const first = Math.floor(low / step + 1e-6), last = Math.ceil(high / step - 1e-6);
+    return Array.from({ length: last - first + 1 }, (_, place) => Number(((first + place) * step).toPrecision(12)));
+  }
+
   // What is chosen: a metric, and which setting runs along x, has the colours, and has a panel for each value.
   const chosen = { metric: 0, ...data.start };
   const controls = home.querySelector(".controls"), charts = home.querySelector(".charts"), note = home.querySelector(".note");
@@ -44,12 +53,22 @@
   };
   const places = names.map((name, place) => [String(place), name]);
   const metrics = select(words.METRIC, data.metrics.map((metric, place) => [String(place), metric]), "metric");
-  select(words.ALONG_X, places, "x");
+  const asX = data.metrics.map((metric, place) => [String(names.length + place), metric]);
+  select(words.ALONG_X, [...places, ...asX], "x");
   select(words.COLOUR, [["-1", words.NO_SETTING], ...places], "colour");
   select(words.PANELS, [["-1", words.NO_SETTING], ...places], "panel");
 
+  /** Two metrics against each other: a dot for each combination. */
+  const across = () => (chosen.x >= names.length ? chosen.x - names.length : -1);
+
   /** Cells that share their values of some settings, as one: the mean of their means, and the interval of a lone cell. */
   function grouped(shown) {
+    if (across() >= 0) {
+      return data.cells.filter((cell) => cell.numbers[chosen.metric] && cell.numbers[across()]).map((cell) => {
+        const [mean, half, count, least, most] = cell.numbers[chosen.metric];
+        return { at: cell.at, mean, half, count, few: count < 5, least, most, other: cell.numbers[across()][0] };
+      });
+    }
     const groups = new Map();
     for (const cell of data.cells) {
       const numbers = cell.numbers[chosen.metric];
@@ -82,51 +101,62 @@
   }
 
   function draw() {
-    const shown = [...new Set([chosen.x, chosen.colour, chosen.panel].filter((place) => place >= 0))];
-    const groups = grouped(shown), hidden = names.filter((_, place) => !shown.includes(place) && data.axes[place].labels.length > 1);
+    const shown = [...new Set([chosen.x, chosen.colour, chosen.panel].filter((place) => place >= 0 && place < names.length))];
+    const groups = grouped(shown), hidden = across() >= 0 ? [] : names.filter((_, place) => !shown.includes(place) && data.axes[place].labels.length > 1);
     const over = hidden.length ? ` ${fill(words.MEANS_OVER_TOO, { settings: hidden.join(", ") })}` : "";
     note.textContent = `${words.MEANS_OVER_SEEDS}${over}`;
     charts.replaceChildren();
     let low = Math.min(...groups.map((group) => group.mean - group.half)), high = Math.max(...groups.map((group) => group.mean + group.half));
     if (!groups.length) return;
     if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high), 1e-300)) [low, high] = [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
+    const ticks = roundTicks(low, high);
+    [low, high] = [ticks[0], ticks.at(-1)];
     const panels = chosen.panel >= 0 ? data.axes[chosen.panel].labels.map((label, place) => [label, place]) : [["", -1]];
     for (const [label, place] of panels) {
       const inside = groups.filter((group) => place < 0 || group.at[chosen.panel] === place);
-      if (inside.length) charts.append(chart(label, inside, low, high));
+      if (inside.length) charts.append(chart(label, inside, groups, ticks));
     }
     legend();
   }
 
-  function chart(label, groups, low, high) {
-    const axis = data.axes[chosen.x], scale = scaleOf(axis);
+  /** Where the dots of a metric along x stand, on round numbers; as an axis of a setting would. */
+  function metricAxis(all) {
+    const others = all.map((group) => group.other), least = Math.min(...others), most = Math.max(...others);
+    const ticks = roundTicks(least, most > least ? most : least + (Math.abs(least) || 1));
+    return { name: data.metrics[across()], labels: ticks.map(String), values: ticks, log: false, ends: [ticks[0], ticks.at(-1)] };
+  }
+
+  function chart(label, groups, all, ticks) {
+    const low = ticks[0], high = ticks.at(-1);
+    const dots = across() >= 0, axis = dots ? metricAxis(all) : data.axes[chosen.x], scale = scaleOf(axis);
+    const along = (group) => (dots ? (group.other - axis.ends[0]) / (axis.ends[1] - axis.ends[0]) : scale.at[group.at[chosen.x]]);
     const title = [data.metrics[chosen.metric], fill(words.AGAINST, { setting: axis.name }), label && `${names[chosen.panel]}=${label}`].filter(Boolean).join(", ");
     const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title });
     const inset = scale.numeric ? 0 : Math.min(28, (WIDTH - LEFT - RIGHT) / (2 * axis.labels.length));
-    const x = (place) => LEFT + inset + scale.at[place] * (WIDTH - LEFT - RIGHT - 2 * inset);
+    const x = (share) => LEFT + inset + share * (WIDTH - LEFT - RIGHT - 2 * inset);
     const y = (value) => TOP + (1 - (value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
     svg.append(shape("path", { class: "axis", d: `M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}` }));
-    const ticks = [low, (low + high) / 2, high], said = ticked(ticks);
+    const said = ticked(ticks);
     ticks.forEach((value, place) => svg.append(shape("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, said[place])));
-    const step = Math.ceil(axis.labels.length / 6), along = axis.values && ticked(axis.labels.map(Number));
+    const step = Math.ceil(axis.labels.length / 6), numbers = axis.values && ticked(axis.labels.map(Number));
     axis.labels.forEach((name, place) => {
       if (place % step) return;
       const cut = name.length > 12 ? `${name.slice(0, 11)}…` : name;
-      svg.append(shape("text", { x: x(place), y: HEIGHT - BOTTOM + 17, "text-anchor": "middle" }, along ? along[place] : cut));
+      svg.append(shape("text", { x: x(scale.at[place]), y: HEIGHT - BOTTOM + 17, "text-anchor": "middle" }, numbers ? numbers[place] : cut));
     });
     svg.append(shape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, axis.log ? fill(words.LOG_SCALE, { setting: axis.name }) : axis.name));
     const colours = chosen.colour >= 0 ? data.axes[chosen.colour].labels.map((_, place) => place) : [-1];
     colours.forEach((colour, order) => {
-      const line = groups.filter((group) => colour < 0 || group.at[chosen.colour] === colour).sort((a, b) => scale.at[a.at[chosen.x]] - scale.at[b.at[chosen.x]]);
+      const line = groups.filter((group) => colour < 0 || group.at[chosen.colour] === colour).sort((a, b) => along(a) - along(b));
       const series = shape("g", { class: `c${order % COLOURS}` }), shift = scale.numeric ? 0 : (order - (colours.length - 1) / 2) * Math.min(7, (1.6 * inset) / colours.length);
-      const at = (group) => x(group.at[chosen.x]) + shift;
-      if (scale.numeric && line.length > 1) series.append(shape("path", { class: "line", d: `M${line.map((group) => `${at(group)} ${y(group.mean)}`).join("L")}` }));
+      const at = (group) => x(along(group)) + shift;
+      if (scale.numeric && !dots && line.length > 1) series.append(shape("path", { class: "line", d: `M${line.map((group) => `${at(group)} ${y(group.mean)}`).join("L")}` }));
       for (const group of line) {
         const [bottom, top] = group.few ? [group.least, group.most] : [group.mean - group.half, group.mean + group.half];
         const inRange = [Math.max(low, bottom), Math.min(high, top)];
-        if (top > bottom) series.append(shape("path", { class: "span", d: `M${at(group)} ${y(inRange[0])}V${y(inRange[1])}` }));
+        if (top > bottom && !dots) series.append(shape("path", { class: "span", d: `M${at(group)} ${y(inRange[0])}V${y(inRange[1])}` }));
         const dot = shape("circle", { cx: at(group), cy: y(group.mean), r: 3.2 });
-        const settings = names.map((name, place) => ([chosen.x, chosen.colour, chosen.panel].includes(place) ? `${name}=${data.axes[place].labels[group.at[place]]}` : "")).filter(Boolean);
+        const settings = names.map((name, place) => ((dots || [chosen.x, chosen.colour, chosen.panel].includes(place)) ? `${name}=${data.axes[place].labels[group.at[place]]}` : "")).filter(Boolean);
         const said = { settings: settings.join(" "), mean: short(group.mean), count: group.count };
         dot.append(shape("title", {}, fill(words.ONE_DOT, said)));
         series.append(dot);

@@ -168,7 +168,7 @@ def share_records(answers: Answers) -> list[tuple[Any, ...]]:
 
 def effect_line(effect: Effect, family: Family) -> tuple[str, ...]:
     """Return one effect as the cells of a line; what is sure is so among all comparisons of the sweep."""
-    shown = ", ".join(map(signed, effect.differences))
+    shown = ", ".join(map(signed, effect.differences)) if effect.seeds > 1 else ""
     if is_number(str(effect.low)):
         shown = words.LOW_TO_HIGH.format(low=signed(effect.low), high=signed(effect.high))
     return (

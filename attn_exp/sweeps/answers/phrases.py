@@ -63,6 +63,12 @@ def with_interval(mean: float, low: float, high: float) -> str:
     return f"{fixed(mean, decimals)} ± {fixed(half, decimals)}"
 
 
+def from_to(mean: float, least: float, most: float) -> str:
+    """Write a number and the range that it comes from, all with digits enough to part the ends: `2.89 (2.85..2.93)`."""
+    decimals = -math.floor(math.log10(most - least)) + f"{most - least:.1e}".startswith("1")
+    return f"{fixed(mean, decimals)} ({fixed(least, decimals)}..{fixed(most, decimals)})"
+
+
 def fixed(number: float, decimals: int) -> str:
     """Write a number with so many decimals; very small ones and very large ones with a power of ten."""
     if decimals > 5:

@@ -24,7 +24,7 @@ def sentences(
     """Yield what was found; `still` names, for each setting, the variants in which it changes nothing."""
     groups: dict[object, list[Finding]] = {}
     for finding in in_several(found):
-        key = (finding.sure, finding.subject, finding.variants, finding.says if finding.aside else "")
+        key = (finding.sure, finding.subject, finding.variants, finding.aside)
         groups.setdefault(key, []).append(finding)
     said = []
     for group in groups.values():

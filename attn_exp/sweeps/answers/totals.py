@@ -16,7 +16,7 @@ from attn_exp.report.sweep.plotted import FEW
 from attn_exp.sweeps.answers.answers import NONE, Answers, answers
 from attn_exp.sweeps.answers.cube import METRICS, OK, Gatherer
 from attn_exp.sweeps.answers.intervals import t_975
-from attn_exp.sweeps.answers.phrases import with_interval
+from attn_exp.sweeps.answers.phrases import from_to, with_interval
 from attn_exp.sweeps.answers.profiles import NOISE
 
 TALLY = ("agreeing", "printed")
@@ -348,7 +348,5 @@ def mean_and_interval(moments: Moments | None) -> str:
     if moments.most - moments.least <= NOISE * abs(moments.mean):
         return brief(moments.mean).rstrip("0").rstrip(".") if 1e-3 <= abs(moments.mean) < 1e5 else brief(moments.mean)
     if moments.count < FEW:
-        half = (moments.most - moments.least) / 2
-        mean = with_interval(moments.mean, moments.mean - half, moments.mean + half).partition(" ")[0]
-        return f"{mean} ({moments.least:.2g}..{moments.most:.2g})"
+        return from_to(moments.mean, moments.least, moments.most)
     return with_interval(moments.mean, moments.mean - moments.half_width, moments.mean + moments.half_width)
