@@ -22,7 +22,6 @@ import numpy as np
 from attn_exp.diagnosis.answers import SINGLE
 from attn_exp.diagnosis.behaviour import leak, masked
 from attn_exp.diagnosis.both import (
-    OWN,
     Asked,
     Both,
     asked_of_both,
@@ -30,12 +29,13 @@ from attn_exp.diagnosis.both import (
     common_request,
     matrices_of_both,
     names_of,
+    rules_of,
 )
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.check import Tell, check
 from attn_exp.diagnosis.layouts import axes
-from attn_exp.diagnosis.parting import EMPTY_ROWS, Cause, Pair, causes, first_stage
+from attn_exp.diagnosis.parting import EMPTY_ROWS, FOLLOWS, Cause, Pair, causes, first_stage
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.same_matrices import exchanged
 from attn_exp.diagnosis.smallest import MOST_CALLS, as_python, small_case, smaller
@@ -88,10 +88,13 @@ def told_of(tell: Tell, name: str, rung: str) -> None:
 
 def two_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
     """Return a name for each: the function's own, with its file where both have the same."""
-    first, second = one.name, other.name
-    if first == second:
-        first, second = one.target or f"{one.file}:{first}", other.target or f"{other.file}:{second}"
-    return (first, second) if first != second else (f"{first} (first)", f"{second} (second)")
+    long = [own.target or f"{own.file}:{own.name}" for own in (one, other)]
+    short = [f"{target.rpartition(':')[0].replace(chr(92), '/').rpartition('/')[2]}:{own.name}"
+             for own, target in zip((one, other), long, strict=True)]  # fmt: skip
+    for first, second in ((one.name, other.name), (short[0], short[1]), (long[0], long[1])):
+        if first != second:
+            return first, second
+    return f"{one.name} (first)", f"{other.name} (second)"
 
 
 def apart(own: OwnFunction) -> OwnFunction:
@@ -108,8 +111,10 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
         said = ". ".join(f"{side.name} gives no answer: it computes {side.verdict.computes}" for side in silent)
         return verdict_of(both, request, [Cause((), said)], [], None)
     tell("both, the same questions")
-    common = common_request(both, request)
-    first, second = (called(side, common) for side in both)
+    first, second = (called(side, request) for side in both)
+    common = common_request((first, second), request)
+    if common is not request:
+        first, second = (called(side, common) for side in both)
     same = matrices_of_both(first, second)
     if same is None:
         return by_definition((first, second), request)
@@ -117,7 +122,11 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
     pairs, parted, digits, rounding = compared(both, common, quick)
     names, verdicts = names_of(both), (both[0].verdict, both[1].verdict)
     found = by_themselves(both)
-    if parted and how and all(verdict.passed or verdict.right_under for verdict in verdicts):
+    if found and common is not request and not parted:
+        found.append(Cause((), f"Asked under {' '.join(sorted(common.typed))} they agree", known=True))
+    if rules_of(both[0]) != rules_of(both[1]) and common is request:
+        parted = []  # what only one of them does unasked, the other cannot be asked for
+    elif parted and how and all(verdict.passed or verdict.right_under for verdict in verdicts):
         found.append(
             Cause(tuple({pair.case.rung: 0 for pair in parted}), otherwise_read(both, common, how), known=True)
         )
@@ -125,10 +134,11 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
         found += causes(parted, pairs, verdicts, names, digits)
     if parted and not any(cause.known for cause in found):
         found.append(Cause((), first_stage((both[0].called, both[1].called), parted[0].case, names, digits)))
-    findings = [Finding(CALLED, HELD, said_of_calls(both, how)), *findings_of(pairs, parted, names, rounding)]
+    findings = [Finding(CALLED, HELD, said_of_calls(both, how)), *findings_of(pairs, parted, names, digits, rounding)]
     findings += [*only_one_offers(both), *nan_behind_a_mask(both, pairs)]
     tell("the smallest input on which they differ")
-    small = smallest_of_both(both, parted, digits) if parted else None
+    lost = parted or [pair for pair in pairs if pair.part(digits)]
+    small = smallest_of_both(both, lost, digits) if lost else None
     tell("")
     return verdict_of(both, request, found, findings, small)
 
@@ -146,7 +156,7 @@ def otherwise_read(both: Both, common: Request, how: str) -> str:
 
     Then each matrix is put where the other one has its part: with those they may agree.
     """
-    names, said = names_of(both), f"each is right with its own matrices, but not {how}: they read them in another order"
+    names, said = names_of(both), f"Each is right with its own matrices, but not {how}: they read them in another order"
     if both[0].function is None or both[1].owned is None:
         return said
     if not exchanged(both[0].function, both[1].owned, names, by_role=True):
@@ -156,13 +166,20 @@ def otherwise_read(both: Both, common: Request, how: str) -> str:
 
 
 def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
-    """Return to how many bits the answers are held, fewer where all of them agree so far, and what is said of that."""
+    """Return to how many bits the answers are held, and what is said of rounding.
+
+    Where plain questions show that one of the two computes in float32, all are held to the bits of that.
+    """
     own = min((pair.digits for pair in pairs if pair.both), default=53)
-    apart = max((pair.gap for pair in pairs if pair.gap is not None and np.isfinite(pair.gap)), default=0.0)
-    if own <= SINGLE or not any(pair.part(own) for pair in pairs) or any(pair.part(SINGLE) for pair in pairs):
-        return own, f"within {apart * 2.0 ** (own - 1):.2g} units in the last place of the largest number"
-    units = f"apart by up to {apart:.1g} of the largest number: {apart * 2.0 ** (SINGLE - 1):.2g} units of float32"
-    return SINGLE, f"{units}, in which one of them computes"
+    first = next((pair for pair in pairs if pair.both), None)
+    if first is None:
+        return own, ""
+    if own <= SINGLE or first.part(SINGLE) or not any(pair.part(own) and not pair.part(SINGLE) for pair in pairs):
+        gaps = [pair.gap for pair in pairs if pair.gap is not None and not pair.part(own)]
+        return own, f"within {max(gaps, default=0.0) * 2.0 ** (own - 1):.2g} units in the last place"
+    gaps = [pair.gap for pair in pairs if pair.gap is not None and not pair.part(SINGLE)]
+    units = f"{max(gaps) * 2.0 ** (SINGLE - 1):.2g} units of float32"
+    return SINGLE, f"apart by up to {max(gaps):.1g} of the largest number: {units}, in which one of them computes"
 
 
 # What is said of it
@@ -180,14 +197,15 @@ def by_themselves(both: Both) -> list[Cause]:
         made.append(Cause(("values",), ", ".join(said), known=True))
     turned = [side for side in both if not side.verdict.passed and "convention=" in side.verdict.right_under]
     if len(turned) == 1:
-        meant = f"to {turned[0].name} a mask's True means the opposite ({turned[0].verdict.right_under})"
-        made.append(Cause(("masks",), f"{meant}, and it was asked so", known=True))
+        name, words = turned[0].name, turned[0].verdict.right_under
+        said_of_masks = f"The masks of {name} mean the opposite, as {words} has them; it was given such"
+        made.append(Cause(("masks",), said_of_masks, known=True))
     return made
 
 
-def rules_of(side: Asked) -> list[str]:
-    """Return the rules under which a function is right that nobody asked for, in the words of a run."""
-    return [word for word in side.verdict.right_under.split() if word.partition("=")[0] not in OWN]
+def differently_given(both: Both) -> bool:
+    """Say whether what the two are given beside their arrays, or how these are packed, is not the same."""
+    return all(side.caller for side in both) and len({side.called.offer.said for side in both}) > 1
 
 
 def states_of(side: Asked) -> set[tuple[str, str]]:
@@ -203,12 +221,13 @@ def said_of_calls(both: Both, how: str) -> str:
         what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x"
         masks = f", {caller.masking}" if str(caller.masking) else ""
         own = f", under {side.verdict.right_under}" if side.verdict.right_under else ""
+        what += f", {caller.offer.said}" if caller.offer.said else ""
         said.append(f"{side.name} with {what}, {caller.library.name}, {caller.dtype}{masks}{own}")
     return "; ".join([*said, *([how] if how else [])])
 
 
 def findings_of(
-    pairs: Sequence[Pair], parted: Sequence[Pair], names: tuple[str, str], rounding: str
+    pairs: Sequence[Pair], parted: Sequence[Pair], names: tuple[str, str], digits: int, rounding: str
 ) -> Iterator[Finding]:
     """Yield a finding for each kind of question."""
     lost = {pair.case for pair in parted}
@@ -224,8 +243,8 @@ def findings_of(
             yield Finding(rung, ABSENT, f"only {names[1 - mute]} answers{error}")
         else:
             yield Finding(rung, HELD)
-    if not parted and rounding:
-        yield Finding("rounding", REMARK if "float32" in rounding else HELD, rounding)
+    if rounding:
+        yield Finding("rounding", REMARK if digits == SINGLE else HELD, rounding)
 
 
 def only_one_offers(both: Both) -> Iterator[Finding]:
@@ -263,6 +282,7 @@ def verdict_of(
     passed = not found
     shared = passed and first.verdict.mistakes == second.verdict.mistakes and not first.verdict.passed
     agree = "They agree on all that both were asked"
+    agree += ", each given its input in its own way" if differently_given(both) else ""
     agree += f"; both compute {first.verdict.computes}" if shared else ""
     said = ". ".join(cause.sentence().rstrip(".") for cause in found) or agree
     names = dict.fromkeys(name for side in both if not side.verdict.passed for name in side.verdict.mistakes)
@@ -293,11 +313,9 @@ def by_definition(both: Both, request: Request) -> Verdict:
     wrong = [side for side in both if not (side.verdict.passed or side.verdict.right_under)]
     names = [side.verdict.mistakes for side in both]
     if wrong and (len(wrong) == 1 or names[0] != names[1] or not names[0]):
-        said = [
-            f"{side.name} {f'computes {side.verdict.computes}' if side in wrong else 'follows the definition'}"
-            for side in both
-        ]
-        found.append(Cause((), "; ".join(said), known=True))
+        words = {side.name: f"computes {side.verdict.computes.rstrip('.')}" for side in wrong}
+        said = "; ".join(f"{side.name} {words.get(side.name, FOLLOWS)}" for side in both)
+        found.append(Cause((), said, known=True))
     return verdict_of(both, request, found, findings, None)
 
 

@@ -13,9 +13,9 @@ from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
 from attn_exp.diagnosis.layouts import WIDE, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.modules import Bound
-from attn_exp.diagnosis.offer import Offer
+from attn_exp.diagnosis.offer import Offer, at_of
 from attn_exp.diagnosis.parting import EMPTY_ROWS, Pair
-from attn_exp.diagnosis.questions import HeadsMaker, core_cases, layer_cases
+from attn_exp.diagnosis.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
 from attn_exp.diagnosis.request import Request, understood
 from attn_exp.diagnosis.same_matrices import exchanged
 from attn_exp.experiment.verdict import Verdict
@@ -61,11 +61,24 @@ def names_of(both: Both) -> tuple[str, str]:
 
 
 def common_request(both: Both, request: Request) -> Request:
-    """Return what is asked of both: the words that were typed, and the rules under which one of them is right."""
-    rules = [word for side in both for word in side.verdict.right_under.split() if word.partition("=")[0] not in OWN]
-    if not rules or any(word.partition("=")[0].split(".")[0] in request.said for word in rules):
+    """Return what is asked of both: the words that were typed, and the rules under which one of them is right.
+
+    Where the other cannot be told these, nothing more than was typed.
+    """
+    rules = [rules_of(side) for side in both]
+    words = list(dict.fromkeys([*rules[0], *rules[1]]))
+    if not words or any(word.partition("=")[0].split(".")[0] in request.said for word in words):
         return request
-    return with_words(request, list(dict.fromkeys(rules)))
+    told = all(
+        set(words) <= set(own) or (set(words) == {"mask=causal"} and side.takes("causal"))
+        for side, own in zip(both, rules, strict=True)
+    )
+    return with_words(request, words) if told else request
+
+
+def rules_of(side: Asked) -> list[str]:
+    """Return the rules under which a function is right that nobody asked for, in the words of a run."""
+    return [word for word in side.verdict.right_under.split() if word.partition("=")[0] not in OWN]
 
 
 def with_words(request: Request, words: Sequence[str]) -> Request:
@@ -117,6 +130,8 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
     if not offer.core:
         assert both[0].function is not None
         yield from layer_cases(common, offer, quick, both[0].function.inside)
+        if offer.takes("mask"):
+            yield one_row_hidden(LayerMaker(common, offer, both[0].function.inside).case(EMPTY_ROWS, 6, 6))
         return
     asked = list(core_cases(common, offer, layout, quick))
     yield from asked
@@ -129,10 +144,15 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
     if maker.heads > 1 and common.kv_head is None and not any(case.rung == "shared heads" for case in asked):
         yield maker.case("shared heads", 7, 7, groups=2, optional=True)
     if offer.takes("mask"):
-        case = maker.case(EMPTY_ROWS, 6, 6)
-        seen = np.ones((6, 6), np.bool_)
-        seen[3] = False
-        yield replace(masked(case, seen), optional=True)
+        yield one_row_hidden(maker.case(EMPTY_ROWS, 6, 6))
+
+
+def one_row_hidden(case: Case) -> Case:
+    """Return a case in which one query sees no key."""
+    sizes = at_of(case)
+    seen = np.ones((sizes.rows, sizes.keys), np.bool_)
+    seen[sizes.rows // 2] = False
+    return replace(masked(case, seen), optional=True)
 
 
 def aligns(side: Asked) -> bool:

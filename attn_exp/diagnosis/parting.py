@@ -15,10 +15,10 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.answers import Answers
-from attn_exp.diagnosis.behaviour import kind_of
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import (
     Candidate,
+    best,
     everywhere,
     is_right,
     what_a_setting_computes,
@@ -167,15 +167,24 @@ class Reader:
         """Return how some questions are answered, in words, and whether that is known."""
         case = here[0][0]
         if case.rung == EMPTY_ROWS:
-            return f"gives {said_of_row(row_without_keys(here[0]), case)}", True
+            return f"gives {without_keys(here[0])}", True
         for applies, words, change in READINGS:
             if applies(case) and self.gives(here, change):
                 return words + self.blind_rows(here, change), True
         if is_right(list(here), self.digits):
             return FOLLOWS, True
         if self.verdict.mistakes and not self.verdict.passed:
-            return f"computes {self.verdict.computes.rstrip('.')}", True
+            return self.named(here)
         return self.found
+
+    def named(self, here: Seen) -> tuple[str, bool]:
+        """Return the mistake of its verdict, or the one that gives these questions, where that is another."""
+        held = [pair for pair in self.seen if pair[1].output is not None and is_right([pair], self.digits)]
+        fits = Answers([*here, *held], self.digits, self.digits).single_that_fit()
+        found = best(fits)
+        if found is None or any(set(fit.names) <= set(self.verdict.mistakes) for fit in fits):
+            return f"computes {self.verdict.computes.rstrip('.')}", True
+        return f"computes {what_mistakes_compute(found.names).rstrip('.')}", True
 
     def gives(self, here: Seen, change: Callable[[Case], Recipe]) -> bool:
         """Say whether another reading gives some answers."""
@@ -185,10 +194,8 @@ class Reader:
         """Say what queries get that see no key in this reading, where there are any."""
         for case, answer in here:
             stages = predicted(change(case), case.given)
-            rows = blind(stages["masked"])[0, 0] if stages else np.zeros(1, np.bool_)
-            if rows.any() and answer.output is not None:
-                kind = said_of_row(answer.output[..., int(np.argmax(rows)), :], case)
-                return f" with {kind} for queries that see no key"
+            if stages is not None and blind(stages["masked"]).any():
+                return f" with {without_keys((replace(case, recipe=change(case)), answer))} for queries that see no key"
         return ""
 
     @cached_property
@@ -206,19 +213,25 @@ class Reader:
         return (f"computes {what_a_setting_computes(found.setting)}", True) if found.setting else UNKNOWN
 
 
-def said_of_row(row: Array, case: Case) -> str:
-    """Say what a query gets that sees no key."""
-    kind = kind_of(row, case)
-    return "NaN" if kind == "nan" else kind
-
-
-def row_without_keys(pair: tuple[Case, Answer]) -> Array:
-    """Return what the query gets that sees no key."""
+def without_keys(pair: tuple[Case, Answer]) -> str:
+    """Say what the first query gets that sees no key: what no weights give, equal weights, or what it gets unmasked."""
     case, answer = pair
     assert answer.output is not None
-    rows = blind(expected(case)["masked"])[0, 0]
-    row: Array = answer.output[..., int(np.argmax(rows)), :]
-    return row
+    stages = expected(case)
+    place = int(np.argmax(blind(stages["masked"])[0, 0]))
+    row = answer.output[..., place, :]
+    if np.isnan(row).any():
+        return "NaN"
+    recipe = case.recipe.with_rules(masks=())
+    for said, other in (
+        ("zeros", stages),
+        ("the mean of all values", predicted(recipe.with_rules(scale=0.0, scores=()), case.given)),
+        ("what it would without a mask", predicted(recipe, case.given)),
+    ):
+        right = None if other is None else other["output"][..., place, :]
+        if right is not None and right.shape == row.shape and np.allclose(row, right, rtol=0, atol=1e-3):
+            return said
+    return "other numbers"
 
 
 def with_offset(case: Case, offset: int) -> Recipe:

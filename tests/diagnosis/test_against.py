@@ -148,6 +148,45 @@ def test_words_are_asked_of_both() -> None:
     assert "bottom_right aligns causal masks bottom right" in verdict.computes
 
 
+def by_itself(q: Array, k: Array, v: Array) -> Array:
+    return top_left(q, k, v, is_causal=True)
+
+
+def with_hidden(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
+    return with_nan(q, k, v, None if mask is None else ~mask)
+
+
+def test_a_rule_that_one_keeps_unasked_parts_them_and_both_are_asked_for_it() -> None:
+    verdict = attn_exp.check(by_itself, against=top_left, quick=True)
+    assert not verdict.passed
+    assert "by_itself is right under mask=causal without being told, top_left is not" in verdict.computes
+    assert "Asked under mask=causal they agree" in verdict.computes
+    verdict = attn_exp.check(by_itself, against=plain, quick=True)
+    assert verdict.computes == "by_itself is right under mask=causal without being told, plain is not"
+
+
+def test_masks_that_mean_the_opposite_are_said_and_each_is_given_its_own() -> None:
+    verdict = attn_exp.check(with_nan, against=with_hidden, quick=True)
+    assert not verdict.passed
+    assert verdict.computes.startswith("The masks of with_hidden mean the opposite, as convention=torch_mha has them")
+    assert [one.state for one in verdict.findings if one.rung == "masks"] == ["held"]
+
+
+def two_wrong(q: Array, k: Array, v: Array, is_causal: bool = False) -> Array:
+    """The word for causal does nothing, and no maximum is subtracted."""
+    with np.errstate(all="ignore"):
+        powers = np.exp(logits_of(q, k))
+        return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+
+def test_each_question_is_put_down_to_the_mistake_that_gives_its_answer() -> None:
+    verdict = attn_exp.check(top_left, against=two_wrong, quick=True)
+    assert "where logits are large: top_left follows the definition; two_wrong computes attention with no_max_sub" in (
+        verdict.computes
+    )
+    assert "under a causal mask" in verdict.computes and "causal_ignored" in verdict.computes
+
+
 # Modules are asked with the same matrices
 
 
