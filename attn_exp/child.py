@@ -16,10 +16,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn
 
 from attn_exp import system
@@ -33,6 +33,7 @@ BEGIN += "from attn_exp.child import serve;serve(target)"
 """How a child begins: with the paths of the process that starts it, and none of its working folder before them."""
 FLAGS = {"optimize": "-O", "dont_write_bytecode": "-B", "ignore_environment": "-E", "no_user_site": "-s"}
 """Options of Python that a child gets where this process has them."""
+NONE: Mapping[str, str] = MappingProxyType({})
 LOOK = 0.2
 """Seconds after which a child that says nothing is looked at: has it ended?"""
 LAST_WORDS = 1.0
@@ -57,13 +58,14 @@ class Child:
 
     It starts at once, so that its start and its imports overlap with what else is to be done, and ends where the
     context does. The function is called as `function(argument, tell)`; its argument and its answer are what JSON can
-    hold, and so is what it says by `tell` while it works. `quiet` drops what is printed there.
+    hold, and so is what it says by `tell` while it works. `quiet` drops what is printed there. `variables` of its
+    environment are set where nobody has set them.
 
     Raises:
         OSError: no process can be started.
     """
 
-    def __init__(self, target: str, *, quiet: bool = False) -> None:
+    def __init__(self, target: str, *, quiet: bool = False, variables: Mapping[str, str] = NONE) -> None:
         options = [option for name, option in FLAGS.items() if getattr(sys.flags, name)]
         told = (json.dumps([str(path) for path in sys.path]), json.dumps(sys.argv))
         self.process = subprocess.Popen(
@@ -71,6 +73,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
+            env={**variables, **os.environ},
             start_new_session=True,  # so that Ctrl-C comes to its parent alone, and what it starts can be ended with it
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )

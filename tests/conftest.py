@@ -19,6 +19,9 @@ from hypothesis import settings
 
 from tests.report import tab
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count() or 1))
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # PyTorch's threads wait for each other 20 times as long as they work
+
 for name, examples in (("first", 20), ("all", 60)):
     settings.register_profile(name, derandomize=True, deadline=None, max_examples=examples, print_blob=False)
 settings.load_profile("first")
