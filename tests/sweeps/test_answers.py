@@ -25,6 +25,7 @@ from attn_exp.sweeps.answers.intervals import (
     t_975,
     wider,
 )
+from attn_exp.sweeps.answers.phrases import with_interval
 from attn_exp.sweeps.answers.totals import Summary, summarized
 
 HEAD = ["point", "seed", "d", "scale", "status", "message", "variant", "variant_scale", "same_as", "entropy", "shift"]
@@ -298,3 +299,34 @@ def found(answers: Answers, setting: str, variant: str, metric: str) -> list[Eff
         for effect in answers.effects
         if (effect.setting, effect.variant, effect.metric) == (setting, variant, metric)
     ]
+
+
+def test_what_is_not_sure_in_several_variants_is_one_sentence() -> None:
+    """Where numbers differ from variant to variant, they stand in the table of effects."""
+
+    def entropy(seed: int, d: int, scale: bool, variant: str) -> float:
+        return noise(seed, 4 * d + 2 * scale + (variant == "loose"))
+
+    said = swept(entropy, levels=(1, 2), variants=("free", "loose"), seeds=9).answers.sentences
+    about = [text for text in said if text.startswith("It is not sure what scale=true")]
+    assert len(about) == 1 and " does to the entropy in both; about " in about[0]
+
+
+def test_a_sure_effect_is_seen_to_leave_out_0() -> None:
+    """0.4 ± 0.4 would not: a digit more says 0.44 ± 0.36."""
+    assert with_interval(0.44, 0.08, 0.80) == "0.44 ± 0.36"
+    assert with_interval(0.44, -0.1, 0.98) == "0.4 ± 0.5"
+    assert with_interval(2.224, 1.824, 2.624) == "2.2 ± 0.4"
+    assert with_interval(1.0, 1 - 6e-17, 1 + 6e-17) == "1"
+
+
+def test_an_effect_is_compared_where_another_value_has_no_numbers() -> None:
+    """Sigmoid has no entropy: what scaling does is compared over the other two, and said to differ."""
+    lines, head = [], ["point", "seed", "normalizer", "scale", "status", "message", "variant", "entropy"]
+    sizes = {"softmax": 1.0, "sigmoid": math.nan, "sparsemax": 0.2}
+    for point, (seed, name, scale) in enumerate(itertools.product(range(9), sizes, ("true", "false"))):
+        number = sizes[name] * (scale == "true") + 0.01 * noise(seed, len(name) + (scale == "true"))
+        lines.append([str(point), str(seed), name, scale, "ok", "", "one", "" if math.isnan(number) else repr(number)])
+    said = summarized(head, lines, [axis("seed", 9), axis("normalizer", 3), axis("scale", 2)]).answers.sentences
+    (sentence,) = [text for text in said if text.startswith("scale=true raises the entropy by")]
+    assert "with normalizer=softmax" in sentence and "with normalizer=sparsemax" in sentence

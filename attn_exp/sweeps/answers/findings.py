@@ -21,7 +21,7 @@ from attn_exp.sweeps.answers.phrases import (
     two_up,
     unit,
 )
-from attn_exp.sweeps.answers.profiles import DEPENDS, VARIANT, Cell, Change, Dependence, Profile
+from attn_exp.sweeps.answers.profiles import DEPENDS, VARIANT, Cell, Change, Dependence, Profile, is_number
 from attn_exp.sweeps.answers.shapes import Shape, shape_of
 
 SURE, UNSURE, FEW_SEEDS = 0, 1, 2
@@ -111,7 +111,7 @@ def named(bare: Finding, profile: Profile, change: Change) -> Finding:
     name = called(profile.setting)
     if {start, end} == {"true", "false"}:
         return replace(bare, subject=f"{name}={end}")
-    if len(profile.levels) > 2 and not profile.ordered:
+    if not (is_number(start) and is_number(end)) or (len(profile.levels) > 2 and not profile.ordered):
         return replace(bare, subject=f"{name}={short(end)} instead of {short(start)}")
     return replace(bare, subject=f"{name} from {short(start)} to {short(end)}")
 
@@ -166,10 +166,11 @@ def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], fam
     claims = [claim_of(profile, change, 1 if cell.estimate.mean > 0 else -1, cell) for cell in sure]
     does, units = verb(profile, sign, change), unit(profile.metric)
     if not sure:
-        listing = ", ".join(
-            f"{both_ways(cell.estimate)} {' '.join(place(*each) for each in cell.where)}" for cell in ends(cells)
-        )
-        return replace(bare, says=f"{does} depending on {settings(two)}:{units} {listing}", claims=(depends,))
+        listed_cells = ends(cells)
+        told = [
+            f"{both_ways(cell.estimate)}{units} {' '.join(place(*at) for at in cell.where)}" for cell in listed_cells
+        ]
+        return replace(bare, says=f"{does} depending on {settings(two)}: {', '.join(told)}", claims=(depends,))
     if len(two) == 1:
         told = told_cells(cells, sign, family, units)
         if grows(cells, two[0], sign):

@@ -58,8 +58,8 @@ def with_interval(mean: float, low: float, high: float) -> str:
     if not half > NOISE * abs(mean):
         return f"{mean:.2g}"
     decimals = -math.floor(math.log10(half)) + f"{half:.1e}".startswith("1")
-    if half > 2 * min(mean - low, high - mean):
-        return f"{fixed(mean, decimals)} ({fixed(low, decimals)} to {fixed(high, decimals)})"
+    if low * high > 0 and round(abs(mean), decimals) <= round(half, decimals):  # it leaves out 0, and must be seen to
+        decimals += 1
     return f"{fixed(mean, decimals)} ± {fixed(half, decimals)}"
 
 

@@ -299,7 +299,9 @@ def dependence(slab: Slab, differences: Array, place: int, limit: float) -> Depe
     order = order_of(labels)
     if all(map(is_number, labels)) and len(order) > EIGHT:
         order = [order[round(at)] for at in np.linspace(0, len(order) - 1, OTHERS if math.isnan(limit) else EIGHT)]
-    over = np.moveaxis(differences, place + 1, 0)[order]
+    moved = np.moveaxis(differences, place + 1, 0)
+    order = [level for level in order if np.isfinite(moved[level]).any()]
+    over = moved[order]
     at = [slab.estimate(each) for each in over]
     apart = [slab.estimate(each - over[0]) for each in over[1:]]
     if len(order) < 2 or None in at or None in apart:

@@ -10,7 +10,7 @@ from attn_exp.report.sentences import listed
 from attn_exp.report.sweep.plotted import FEW
 from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.effects import Share, same_functions
-from attn_exp.sweeps.answers.findings import SURE, UNSURE, Finding
+from attn_exp.sweeps.answers.findings import FEW_SEEDS, SURE, UNSURE, Finding
 from attn_exp.sweeps.answers.intervals import Family
 from attn_exp.sweeps.answers.profiles import SPOKEN
 
@@ -23,7 +23,7 @@ def sentences(
 ) -> Iterator[str]:
     """Yield what was found; `still` names, for each setting, the variants in which it changes nothing."""
     groups: dict[object, list[Finding]] = {}
-    for finding in in_several(found):
+    for finding in in_several([each for each in found if each.sure != UNSURE]):
         key = (finding.sure, finding.subject, finding.variants, finding.aside)
         groups.setdefault(key, []).append(finding)
     said = []
@@ -32,7 +32,8 @@ def sentences(
         said.append((group[0].sure, said_together(cube, group)))
     yield from (text for sure, text in said if sure == SURE)
     yield from explained(shares)
-    yield from (text for sure, text in said if sure != SURE)
+    yield from (text for sure, text in said if sure == FEW_SEEDS)
+    yield from not_sure(cube, [finding for finding in found if finding.sure == UNSURE])
     for group_of_variants in same_functions(cube):
         count = int((cube.resolved >= 0).any(axis=-1).sum())
         points = "the one point" if count == 1 else f"all {count:,} points"
@@ -66,8 +67,26 @@ def said_together(cube: Cube, group: Sequence[Finding]) -> str:
         return f"{where}{subject} {joined(says).format(has='has' if one else 'have')}."
     subject = first.subject or f"{listed(first.variants)} instead of {cube.variants[0]}"
     inside = f" {where[:1].lower()}{where[1:].rstrip(', ')}" if where else ""
-    rest = f"what {subject} does to {' and '.join(says)}{inside}{would_tell(group)}."
-    return f"It is not sure {rest}" if first.sure == UNSURE else f"{first.seeds} seeds are too few to say {rest}"
+    rest = f"what {subject} does to {' and '.join(says)}{inside}{would_tell(group)}"
+    return f"{first.seeds} seeds are too few to say {rest}."
+
+
+def not_sure(cube: Cube, found: Sequence[Finding]) -> Iterator[str]:
+    """Say what is not sure, a sentence for each change: of what is so in several variants, no numbers."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in found:
+        subject = finding.subject or f"{listed(finding.variants)} instead of {cube.variants[0]}"
+        groups.setdefault(subject, []).append(finding)
+    for subject, group in groups.items():
+        group.sort(key=lambda finding: list(cube.numbers).index(finding.metric))
+        variants = tuple(dict.fromkeys(name for finding in group for name in finding.variants))
+        where = whereabouts(cube, variants) if group[0].subject else ""
+        inside = f" {where[:1].lower()}{where[1:].rstrip(', ')}" if where else ""
+        metrics = list(dict.fromkeys(finding.metric for finding in group))
+        says = (
+            [finding.says for finding in group] if len(variants) == 1 else [f"the {spoken(name)}" for name in metrics]
+        )
+        yield f"It is not sure what {subject} does to {' and '.join(says)}{inside}{would_tell(group)}."
 
 
 def would_tell(group: Sequence[Finding]) -> str:
