@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,21 @@ def shelf_of(folder: Path, about: Mapping[str, Any]) -> Shelf:
 def results_at(folder: Path, about: Mapping[str, Any]) -> Path:
     """Return where the one table of a sweep is: a file, or the folder of a Parquet data set."""
     return folder / ("results.csv" if about["format"] == "csv" else "parts")
+
+
+@contextmanager
+def read_or_said(place: Path | str, *kinds: type[Exception]) -> Iterator[None]:
+    """Say in a line that the parts of a sweep cannot be read, where the block finds it so, or gets an error of `kinds`.
+
+    Raises:
+        UserError: they hold what no part of a sweep does.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, *kinds) as error:
+        raise UserError(f"{place}: its parts cannot be read ({first_line(error)})") from error
 
 
 def write_results(folder: Path, about: Mapping[str, Any], parts: Mapping[str, Part]) -> tuple[str, int]:
@@ -150,13 +166,9 @@ def collect_again(folder: Path, depth: str = "", figures: Mapping[str, Any] | No
         about["report"] = about["report"] | {"figures": True}
     try:
         ours.check_report(folder)
-        with locked(folder):
+        with locked(folder), read_or_said(folder):
             inventory = shelf_of(folder, about).find(about["parts"])
             text, _ = write_results(folder, about, inventory.whole)
-    except UserError:
-        raise
-    except ValueError as error:
-        raise UserError(f"{folder}: its parts cannot be read ({first_line(error)})") from error
     except OSError as error:
         raise UserError(f"{folder}: cannot be written to ({error.strerror})") from error
     names = ", ".join(inventory.damaged[:3]) + ", ..." * (len(inventory.damaged) > 3)

@@ -133,7 +133,8 @@ def ended(
         driver.progress.show(last=True)
         seconds = spent if workers is None and spent else spent + time.time() - about["clock"]
         about |= {"status": status, "seconds": seconds}
-        text, disagreeing = collect.write_results(folder, about, driver.parts)
+        with collect.read_or_said(folder):
+            text, disagreeing = collect.write_results(folder, about, driver.parts)
         with suppress(UserError):  # the results are there; `attn-exp index` says what is in the way
             rebuild_index(Path(config.output_dir))
     return Outcome(text, exit_code(driver, config, disagreeing) if code is None else code, folder)

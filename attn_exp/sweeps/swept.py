@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_exp.errors import UserError, first_line, unknown
+from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.report import papers
 from attn_exp.report.notebook import Drawing, html
@@ -29,17 +28,6 @@ TYPES: dict[str, Any] = {"int64": "Int64", "bool": "boolean", "string": "string"
 """Types of pandas that know what is missing, by the kind of a column."""
 
 
-@contextmanager
-def read_or_said(folder: Path) -> Iterator[None]:
-    """Say in a line that the parts of a sweep cannot be read, where the block finds it so."""
-    try:
-        yield
-    except UserError:
-        raise
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: its parts cannot be read ({first_line(error)})") from error
-
-
 @dataclass(frozen=True)
 class Swept:
     """What a sweep found. In a notebook it shows its answers and the means of every combination.
@@ -55,7 +43,7 @@ class Swept:
         """The means of every combination, the extremes and the answers, read once."""
         shelf, parts = self.parts
         about = self.about
-        with read_or_said(self.folder):
+        with collect.read_or_said(self.folder, OSError):
             lines, matters = shelf.lines(parts), manifest.thresholds(about)
             return summarized(shelf.head, lines, about["axes"], about["metrics"], about["dimensions"], matters)
 
@@ -75,7 +63,7 @@ class Swept:
         Raises:
             UserError: parts that cannot be read.
         """
-        with read_or_said(self.folder):
+        with collect.read_or_said(self.folder, OSError):
             return self.frame()
 
     def frame(self) -> pd.DataFrame:

@@ -16,6 +16,7 @@ import pytest
 from attn_exp import cli
 from attn_exp.drafts import DRAFT
 from attn_exp.errors import UserError
+from attn_exp.sweeps.parts import digest_of
 from tests.long import thinned
 from tests.sweeps.command import quickly, run, start, the_sweep, wait_until
 
@@ -270,3 +271,17 @@ def test_parts_truncated_at_random_cost_no_row(seed: int, swept: Path, tmp_path:
             file.truncate(chance.randrange(1 + path.stat().st_size))
     quickly(tmp_path, *WORDS)
     assert (the_sweep(tmp_path) / "results.csv").read_bytes() == (the_sweep(swept) / "results.csv").read_bytes()
+
+
+@pytest.mark.parametrize("words", [WORDS, ("collect",), ("report",)])
+def test_a_part_that_somebody_sealed_anew_is_one_line(words: tuple[str, ...], swept: Path, tmp_path: Path) -> None:
+    """Its name fits what it holds, and what it holds is no part."""
+    shutil.copytree(swept / "outputs", tmp_path / "outputs")
+    path, there = parts(tmp_path)[0], the_sweep(tmp_path)
+    chunk, data = path.name[:24], path.read_bytes().replace(b"\n", b"\nx", 2)
+    name = f"{chunk}-{len(data.splitlines())}-{digest_of(chunk, [data])}.csv"
+    path.with_name(name).write_bytes(data)
+    path.unlink()
+    (there / "results.csv").unlink()
+    _, said = quickly(tmp_path, *words, *([str(there)] if len(words) == 1 else []), code=2)
+    assert re.search(r"its parts cannot be read \(.*has a line of no point\)$", said.rstrip()), said

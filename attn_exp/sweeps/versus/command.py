@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from attn_exp import drafts, machine
-from attn_exp.errors import UserError, first_line
+from attn_exp.errors import UserError
 from attn_exp.report.versus import Versus, versus_page, versus_text
 from attn_exp.runs import folders, ours, store
 from attn_exp.runs.rendering import DEPTH, said_anew
@@ -51,12 +51,8 @@ def side_by_side(first: Path, second: Path) -> Versus:
         raise UserError(f"{sweep} is a sweep and {run} is a run; compare two of a kind")
     names = str(first), str(second)
     if kinds[0]:
-        try:
+        with collect.read_or_said(f"{first}, {second}", OSError):  # which of the two is damaged, its name says
             return two_sweeps.versus(side(first), side(second))
-        except UserError:
-            raise
-        except (OSError, ValueError) as error:  # which of the two is damaged, its name says
-            raise UserError(f"{first}, {second}: their parts cannot be read ({first_line(error)})") from error
     return two_runs.versus(names, store.load(first), store.load(second))
 
 
