@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attn_exp.diagnosis import ways_to_call
+from attn_exp.diagnosis import ways_to_call, ways_to_mask
 from attn_exp.diagnosis.behaviour import masked
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case
@@ -94,7 +94,7 @@ def called(side: Asked, common: Request) -> Asked:
     own = [word for word in side.verdict.right_under.split() if word.partition("=")[0] in OWN]
     request = with_words(common, own) if own else common
     tried = ways_to_call.how_to_call(side.own, request)
-    caller = ways_to_call.with_its_mask(tried.caller, tried.function)
+    caller = ways_to_mask.with_its_mask(tried.caller, tried.function)
     return replace(side, function=tried.function, caller=caller)
 
 

@@ -6,7 +6,6 @@ import dis
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,46 +14,12 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.case import Answer, Case
 from attn_exp.diagnosis.layouts import is_joined, laid, unlaid
 from attn_exp.diagnosis.libraries import Library
+from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.offer import Offer, at_of, boolean, for_case
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.returned import NoNumbersError, numbers_of, parts_of
 from attn_exp.errors import UserError, words_of_error
 from attn_exp.own_code import LeftError, error_line, held
-
-# How a function wants its mask: as booleans, as numbers to add, or as ones and zeros, and with how many axes
-
-KINDS = ("booleans", "ones and zeros", "added")
-AXES = ("t s", "b 1 t s", "b t s")
-
-
-@dataclass(frozen=True)
-class Masking:
-    """One way to write a mask that is True where one may attend.
-
-    `added` is 0 there and -inf elsewhere; `ones and zeros` is 1 and 0 as floats. `axes` are those of a mask that all
-    entries and heads share.
-    """
-
-    kind: str = "booleans"
-    axes: str = "t s"
-
-    def write(self, mask: Array, batch: int) -> Array:
-        """Return a mask `[t s]`, or one with more axes, in this way."""
-        if mask.ndim == 2 and self.axes != "t s":
-            mask = np.repeat(mask[None], batch, axis=0)
-            mask = mask[:, None] if self.axes == "b 1 t s" else mask
-        if self.kind == "added":
-            return np.where(mask, 0.0, -np.inf)
-        return mask.astype(np.float64) if self.kind == "ones and zeros" else mask
-
-    def __str__(self) -> str:
-        words = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros"}[self.kind]
-        return f"{words or 'masks'} [{self.axes}]" if self.axes != "t s" else words
-
-
-MASKINGS = tuple(Masking(kind, axes) for axes, kind in product(AXES, KINDS))
-"""Every way, the likeliest first."""
-
 
 # The call
 
@@ -74,6 +39,7 @@ class Caller:
     layout: str
     dtype: str = "float64"
     masking: Masking = MASKINGS[0]
+    padding: Masking = PADDINGS[0]
     returns: str = ""
     part: str = ""
 
@@ -83,7 +49,7 @@ class Caller:
         answer = self.answer(arguments, case)
         if answer.error and "causal" in arguments and self.offer.takes("mask") and "mask" not in arguments:
             whole = boolean(list(case.recipe.rules.masks), at_of(case), self.request)
-            whole = self.masking.write(whole, at_of(case).batch)
+            whole = self.masking.write(whole, at_of(case), self.request.blocks)
             return self.answer(arguments | {"mask": self.given(whole)}, case)
         return answer
 
@@ -146,7 +112,9 @@ class Caller:
             arrays["sizes"] = (at_of(case), self.library.name)
         extra = for_case(case, self.offer, self.request, is_joined(self.layout))
         if "mask" in extra:
-            extra["mask"] = self.masking.write(extra["mask"], at_of(case).batch)
+            extra["mask"] = self.masking.write(extra["mask"], at_of(case), self.request.blocks)
+        if "padding" in extra:
+            extra["padding"] = self.padding.write(extra["padding"][:, None, None], at_of(case), self.request.blocks)
         return arrays | {role: self.given(value) for role, value in extra.items()}
 
     def returned(self, case: Case) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from time import perf_counter
 
 import numpy as np
 
-from attn_exp.diagnosis import other_words, ways_to_call
+from attn_exp.diagnosis import other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.answers import OVERFLOWS, SINGLE, Answers, unexplained
 from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
 from attn_exp.diagnosis.call import Caller
@@ -19,6 +19,7 @@ from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
+from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.precision import error, only_rounded, representable
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import shrunk
@@ -121,10 +122,10 @@ def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell)
     instead = under_other_words(own, tried, quick, tell)
     if instead is not None:
         return replace(instead, seconds=perf_counter() - start)
-    caller = ways_to_call.with_its_mask(caller, tried.function)
+    caller = ways_to_mask.with_its_mask(caller, tried.function)
     verdict = verdict_on_answers(own, caller, tried, quick, tell)
     # booleans that are added to the logits look like a small fill beside any other mistake
-    other = ways_to_call.with_added_mask(caller, tried.function) if SMALL_FILL in verdict.mistakes else None
+    other = ways_to_mask.with_added_mask(caller, tried.function) if SMALL_FILL in verdict.mistakes else None
     if other is not None and len(verdict.mistakes) > 1:
         added = verdict_on_answers(own, other, tried, quick, tell)
         verdict = added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
@@ -229,7 +230,10 @@ REMARKS = ("dropout_on", "empty_row_nan", "nan_leaks")
 def said_of_call(caller: Caller) -> str:
     """Say how a function is called."""
     what = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
-    masks = f", {caller.masking}" if str(caller.masking) else ""
+    masking = str(caller.masking) if caller.offer.takes("mask") else ""
+    kind = "" if caller.padding.kind == "booleans" else f" {WORDS[caller.padding.kind].removeprefix('masks ')}"
+    padding = f"masks of keys{kind} [{caller.padding.axes}]" if caller.padding != PADDINGS[0] else ""
+    masks = "".join(f", {said}" for said in (masking, padding) if said)
     given = f", {caller.offer.said}" if caller.offer.said else ""
     back = f", and returns [{axes(caller.returns)}]" if caller.returns else ""
     back += f" as what it {caller.part}" if caller.part.startswith("returned") else ""

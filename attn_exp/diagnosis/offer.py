@@ -181,7 +181,7 @@ def unasked(at: At, offer: Offer, request: Request) -> dict[str, Any]:
     """Return what a function must be given though nobody asks for it: full lengths, a mask that allows all."""
     neutral: dict[str, Any] = {
         "lengths": np.full(at.batch, at.keys, np.int64),
-        "mask": np.ones((at.rows, at.keys), np.bool_),
+        "mask": np.full((at.rows, at.keys), not request.blocks),
         "padding": np.full((at.batch, at.keys), not request.blocks),
         "causal": False,
     }

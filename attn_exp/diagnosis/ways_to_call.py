@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, targets
-from attn_exp.diagnosis.call import MASKINGS, Caller
-from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.case import Answer, Case, differs, expected
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
+from attn_exp.diagnosis.masking import MASKINGS, PADDINGS
 from attn_exp.diagnosis.modules import Bound, bound, is_module
 from attn_exp.diagnosis.offer import Offer, offered
 from attn_exp.diagnosis.questions import core_cases, layer_cases
@@ -54,20 +55,30 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
             for dtype in types(request, lent):
                 tried = Tried(function, replace(caller, dtype=dtype), case, replace(caller, dtype=dtype)(case))
                 yield tried
-                if tried.answer.output is None and needs_mask(offer) and dtype == lent.widest:
+                if needs_mask(offer) and dtype == lent.widest and not is_right(tried):
                     yield from with_other_masks(tried)
                 if tried.answer.output is not None or not about_type(tried.answer.error):
                     break
 
 
 def with_other_masks(first: Tried) -> Iterator[Tried]:
-    """Yield the same call with its mask written otherwise, where that changes what is wrong with it."""
-    for place, masking in enumerate(sorted(MASKINGS[1:], key=lambda one: one.axes != "b 1 t s")):
-        other = replace(first.caller, masking=masking)
-        tried = replace(first, caller=other, answer=other(first.case))
-        if place == 0 and tried.answer.error == first.answer.error:
-            return
+    """Yield the same call with the mask that it needs written otherwise, where that changes what is wrong with it."""
+    role = "masking" if first.caller.offer.takes("mask") else "padding"
+    usual = getattr(first.caller, role)
+    ways = MASKINGS[1:] if role == "masking" else PADDINGS[1:]
+    others = [replace(usual, neutral=neutral) for neutral in AT_ONCE]
+    others += sorted(ways, key=lambda one: one.axes != "b 1 t s")
+    errors = {first.answer.error}
+    for place, masking in enumerate(others):
+        caller = replace(first.caller, **{role: masking})
+        tried = replace(first, caller=caller, answer=caller(first.case))
+        errors.add(tried.answer.error)
         yield tried
+        if place == FEW_MASKS and len(errors) == 1:
+            return  # whatever the mask, that is not what is wrong
+
+
+AT_ONCE, FEW_MASKS = ("none", "turned"), 5
 
 
 def about_type(error: str) -> bool:
@@ -262,49 +273,6 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
 def furthest(answer: Answer) -> tuple[bool, tuple[int, ...]]:
     """Return how far a call came that gave no answer, as something to compare: one that returned came to the end."""
     return answer.reached is None, answer.reached or ()
-
-
-def with_its_mask(caller: Caller, function: Bound) -> Caller:
-    """Return the caller that writes masks as the function wants them.
-
-    Booleans, where it answers to them; numbers to add, where it adds those booleans to its logits; else, where booleans
-    are an error, the first way that gives the right answer, or any at all.
-    """
-    case = mask_case(caller, function)
-    if case is None:
-        return caller
-    answer = caller(case)
-    if answer.output is not None:
-        added = replace(caller, masking=replace(caller.masking, kind="added"))
-        adding = predicted(replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed), case.given)
-        return added if adding and near(caller, answer, adding) else caller
-    others = [replace(caller, masking=masking) for masking in MASKINGS[1:]]
-    answers = [(other, other(case)) for other in others]
-    right = next((other for other, answer in answers if near(other, answer, expected(case))), None)
-    return right or next((other for other, answer in answers if answer.output is not None), caller)
-
-
-def near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
-    """Say whether an answer is that of these stages, to float32 at most."""
-    digits = min(digits_of(caller, answer), DIGITS["float32"])
-    return answer.output is not None and not differs(answer.output, stages, digits)
-
-
-def with_added_mask(caller: Caller, function: Bound) -> Caller | None:
-    """Return the caller that gives masks to be added, where the function answers to them and was given booleans."""
-    case = mask_case(caller, function)
-    if case is None or caller.masking.kind == "added":
-        return None
-    other = replace(caller, masking=replace(caller.masking, kind="added"))
-    return other if other(case).output is not None else None
-
-
-def mask_case(caller: Caller, function: Bound) -> Case | None:
-    """Return the first question with a mask, where the function takes one and its polarity is not known."""
-    if not caller.offer.takes("mask") or caller.request.blocks:
-        return None
-    masked = next((case for case in cases(caller, function, quick=True) if case.rung == "masks"), None)
-    return None if masked is None else rounded(masked, caller)
 
 
 def digits_of(caller: Caller, answer: Answer) -> int:

@@ -1,0 +1,74 @@
+"""How a function wants its mask: as booleans, ones and zeros or numbers to add, and with which axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.forms.pipeline import At
+
+KINDS = ("booleans", "ones and zeros", "integers", "added")
+AXES = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")
+OF_KEYS = ("b s", "b 1 1 s", "b 1 s")
+"""The axes of masks that are the same for every query."""
+LOWEST = -np.inf
+WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros",
+         "integers": "masks of whole numbers"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Masking:
+    """One way to write a mask that is True where one may attend.
+
+    `added` is 0 there and -inf elsewhere; `ones and zeros` is 1 and 0 as floats. `axes` are those of a mask that all
+    entries and heads share. Where all may be seen, `neutral` says what is given: that mask, None, or the mask turned.
+    """
+
+    kind: str = "booleans"
+    axes: str = "t s"
+    neutral: str = "mask"
+
+    def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
+        """Return a mask `[t s]` or `[b h t s]` in this way; `blocks`: True hides in it."""
+        seen = ~mask if blocks else mask
+        if self.neutral != "mask" and seen.all():
+            if self.neutral == "none":
+                return None
+            seen, mask = ~seen, ~mask
+        if self.kind == "added":
+            return np.where(self.laid(seen, at), 0.0, LOWEST)
+        laid = self.laid(mask, at)
+        return laid.astype({"ones and zeros": np.float64, "integers": np.int64}.get(self.kind, np.bool_))
+
+    def laid(self, mask: Array, at: At) -> Array:
+        """Return a mask with the axes of this way; one that says more than they can hold keeps its own."""
+        if self.axes in OF_KEYS:
+            keys = whole(mask, at)[:, 0, 0]
+            return {"b s": keys, "b 1 s": keys[:, None], "b 1 1 s": keys[:, None, None]}[self.axes]
+        if self.axes == "t s" or mask.shape[:-2] == (at.batch, at.heads):
+            return mask.reshape(-1, *mask.shape[-2:]) if self.axes == "b*h t s" else mask
+        if self.axes in ("b h t s", "b*h t s"):
+            full = whole(mask, at)
+            return full if self.axes == "b h t s" else full.reshape(-1, *full.shape[-2:])
+        each = whole(mask, at)[:, :1]
+        return each if self.axes == "b 1 t s" else each[:, 0]
+
+    def __str__(self) -> str:
+        said = WORDS[self.kind]
+        return f"{said or 'masks'} [{self.axes}]" if self.axes != "t s" else said
+
+
+def whole(mask: Array, at: At) -> Array:
+    """Return a mask for each entry and each head, `[b h t s]`."""
+    full = np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys))
+    return np.ascontiguousarray(full)
+
+
+MASKINGS = tuple(Masking(kind, axes) for axes, kind in product(AXES, KINDS))
+"""Every way to write a mask of queries and keys, the likeliest first."""
+PADDINGS = tuple(Masking(kind, axes) for axes, kind in product((*OF_KEYS, "b 1 t s"), KINDS))
+"""Every way to write a mask of keys alone."""

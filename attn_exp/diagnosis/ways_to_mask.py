@@ -1,0 +1,141 @@
+"""Finds out how a function wants its mask, by a question with one: which way of writing it gives the right answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, without_blind
+from attn_exp.diagnosis.libraries import DIGITS
+from attn_exp.diagnosis.masking import MASKINGS, PADDINGS
+from attn_exp.diagnosis.modules import Bound
+from attn_exp.diagnosis.ways_to_call import cases, digits_of, rounded
+
+MOST_SECONDS = 2.0
+"""That ways to write a mask are looked for."""
+Ways = Sequence[tuple[Caller, Case]]
+
+
+def with_its_mask(caller: Caller, function: Bound) -> Caller:
+    """Return the caller that writes masks as the function wants them.
+
+    Booleans, where it is right with them; numbers to add, where it adds those booleans to its logits. Else the first
+    way that gives the right answer, or the right one if True hides; and then a mask of keys alone, `[b s]`, so too. One
+    that answers to booleans is judged by them: other axes are tried, and no other numbers. Where nothing fits, booleans
+    if it answers to them, or the first way to which it does.
+    """
+    case = question(caller, function, "masks")
+    if case is None:
+        return with_its_padding(caller, function)
+    answer = caller(case)
+    if near(caller, answer, expected(case)) or is_turned(caller, case, answer):
+        return with_its_padding(caller, function)
+    if answer.output is not None:
+        added = replace(caller, masking=replace(caller.masking, kind="added"))
+        adding = predicted(replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed), case.given)
+        if adding and near(caller, answer, adding):
+            return with_its_padding(added, function)
+    neutral, right = caller.masking.neutral, expected(case)["output"]
+    is_judged = answer.output is not None and answer.output.shape == right.shape
+    others = [(replace(caller, masking=replace(one, neutral=neutral)), case) for one in MASKINGS]
+    ways = [*others, *of_keys_alone(caller, function), *of_entries(caller, function)]
+    found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) == {"booleans"}])
+    chosen = found or (caller if is_judged else answered) or caller
+    return with_its_padding(chosen, function) if chosen.offer.takes("mask") else chosen
+
+
+def with_its_padding(caller: Caller, function: Bound) -> Caller:
+    """Return the caller that writes masks of keys as the function wants them, where it has a keyword for them."""
+    case = question(caller, function, "padding") if caller.offer.takes("padding") else None
+    answer = None if case is None else caller(case)
+    if case is None or answer is None or near(caller, answer, expected(case)) or is_turned(caller, case, answer):
+        return caller
+    ways = [(replace(caller, padding=replace(one, neutral=caller.padding.neutral)), case) for one in PADDINGS]
+    found, answered = searched(ways)
+    return found or (caller if answer.output is not None else answered) or caller
+
+
+def kinds(caller: Caller) -> set[str]:
+    """Return how a caller writes its masks, of queries and keys and of keys alone."""
+    return {caller.masking.kind, caller.padding.kind}
+
+
+def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
+    """Return the first way that is right, or right if True hides; and the first whose answer has the right shape."""
+    start = perf_counter()
+    answered: list[Caller] = []
+    odd: list[Caller] = []
+    for caller, case in ways:
+        if perf_counter() - start > MOST_SECONDS:
+            break
+        answer = caller(case)
+        if near(caller, answer, expected(case)) or is_turned(caller, case, answer):
+            return caller, caller
+        if answer.output is not None:
+            (answered if answer.output.shape == expected(case)["output"].shape else odd).append(caller)
+    return None, next(iter([*answered, *odd]), None)
+
+
+def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
+    """Say whether an answer is right if True hides in the mask, where somebody may have meant that."""
+    if caller.request.blocks or answer.output is None:
+        return False
+    turned = predicted(replace(case.recipe, forbid=hide), case.given)
+    if turned is None:
+        return False
+    seen = {**turned, "output": without_blind(turned["output"], turned)}  # what a query gives that sees no key is open
+    return near(caller, replace(answer, output=without_blind(answer.output, turned)), seen)
+
+
+def hide(at: Any, logits: Any, allowed: Any) -> Any:
+    """Return the logits with -inf where one may attend."""
+    return np.where(allowed, -np.inf, logits)
+
+
+def of_keys_alone(caller: Caller, function: Bound) -> Iterator[tuple[Caller, Case]]:
+    """Yield the ways in which the mask is one of keys alone, which every query shares."""
+    parameters = {"padding" if role == "mask" else role: name for role, name in caller.offer.parameters.items()}
+    if caller.offer.takes("padding"):
+        return
+    defaults = {"padding" if role == "mask" else role: value for role, value in caller.offer.defaults.items()}
+    keyed = replace(caller, offer=replace(caller.offer, parameters=parameters, defaults=defaults))
+    case = question(keyed, function, "padding")
+    if case is not None:
+        for one in PADDINGS:
+            yield replace(keyed, padding=replace(one, neutral=caller.masking.neutral)), case
+
+
+def of_entries(caller: Caller, function: Bound) -> Iterator[tuple[Caller, Case]]:
+    """Yield the ways in which what was taken for heads `[h t d]` are the entries of a batch."""
+    if caller.layout == "htd" and not caller.request.layout and not caller.request.head:
+        other = replace(caller, layout="btd")
+        case = question(other, function, "masks")
+        if case is not None:
+            yield from ((replace(other, masking=one), case) for one in MASKINGS)
+        yield from of_keys_alone(other, function)
+
+
+def near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
+    """Say whether an answer is that of these stages, to float32 at most."""
+    digits = min(digits_of(caller, answer), DIGITS["float32"])
+    return answer.output is not None and not differs(answer.output, stages, digits)
+
+
+def with_added_mask(caller: Caller, function: Bound) -> Caller | None:
+    """Return the caller that gives masks to be added, where the function answers to them and was given booleans."""
+    case = question(caller, function, "masks")
+    if case is None or caller.masking.kind == "added" or caller.request.blocks:
+        return None
+    other = replace(caller, masking=replace(caller.masking, kind="added"))
+    return other if other(case).output is not None else None
+
+
+def question(caller: Caller, function: Bound, rung: str) -> Case | None:
+    """Return the first question of a kind, where the function is asked one."""
+    asked = next((case for case in cases(caller, function, quick=True) if case.rung == rung), None)
+    return None if asked is None else rounded(asked, caller)
