@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, targets
@@ -185,11 +185,11 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         UserError: what the function takes is not known.
     """
     shaped, spoke, silent, causal = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
-    start = perf_counter()
+    start = thread_time()
     with unreadable(own.name):
         several = list(functions(own, request, known))
     for function in several:
-        is_late = bool(shaped or spoke or silent) and perf_counter() - start > MOST_SECONDS
+        is_late = bool(shaped or spoke or silent) and thread_time() - start > MOST_SECONDS
         if is_late or (shaped and function.call is not shaped[0].function.call and is_sure(shaped[0])):
             break
         for tried in ways(own, request, function):
@@ -217,10 +217,10 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
 
 def in_rare_layouts(own: OwnFunction, request: Request, several: Sequence[Bound]) -> list[Tried]:
     """Return the first way of calling that is right in one of the rare layouts, maybe as it is causal; or none."""
-    start = perf_counter()
+    start = thread_time()
     for function in several:
         offer = offer_of(own, function)
-        if not offer.core or offer.layouts or offer.only_if_right or perf_counter() - start > MOST_SECONDS / 2:
+        if not offer.core or offer.layouts or offer.only_if_right or thread_time() - start > MOST_SECONDS / 2:
             continue
         for layout in RARE if request.entries <= 1 else ():
             for tried in ways(own, replace(request, layout=layout), function):

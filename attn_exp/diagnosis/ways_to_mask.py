@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -67,11 +67,11 @@ def kinds(caller: Caller) -> set[str]:
 
 def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
     """Return the first way that is right, or right if True hides; and the first whose answer has the right shape."""
-    start = perf_counter()
+    start = thread_time()
     answered: list[Caller] = []
     odd: list[Caller] = []
     for caller, case in ways:
-        if perf_counter() - start > MOST_SECONDS:
+        if thread_time() - start > MOST_SECONDS:
             break
         answer = caller(case)
         if near(caller, answer, expected(case)) or is_turned(caller, case, answer):
