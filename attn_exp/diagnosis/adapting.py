@@ -13,7 +13,7 @@ from typing import Any
 
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.neutral import HEADS, Context, Source, is_known, sources_of
-from attn_exp.diagnosis.offer import BY_NAME, CORE, LAYER, Offer, parameters_of, plain, told
+from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
 from attn_exp.diagnosis.packing import KV, QKV, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.sides import side_of_name
 from attn_exp.forms.pipeline import At
@@ -111,9 +111,9 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
     """
     for called, parameters in targets(function, name):
         for arrangement in arrangements(parameters):
-            passed = {BY_NAME[plain(given.name)]: given for given in reversed(parameters)
-                      if BY_NAME.get(plain(given.name)) in PASSED and given.name not in arrangement.sources
-                      and (given.default is not given.empty or BY_NAME[plain(given.name)] in NEEDED)}  # fmt: skip
+            passed = {role_of(given.name): given for given in reversed(parameters)
+                      if role_of(given.name) in PASSED and given.name not in arrangement.sources
+                      and (given.default is not given.empty or role_of(given.name) in NEEDED)}  # fmt: skip
             unknown = [given for given in parameters if is_required(given) and given.name not in arrangement.sources
                        and given not in passed.values()]  # fmt: skip
             for extra in choices(unknown):
@@ -194,34 +194,49 @@ def choices(unknown: Sequence[inspect.Parameter]) -> Iterator[dict[str, Source]]
 def arrangements(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangement]:
     """Yield which arguments may hold the arrays, the likeliest first; names that say it leave one way alone."""
     usable = [given for given in parameters if given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)]
+    named = sides_of(usable)
+    known = list(by_names(named, [given.name for given in usable if side_of_name(given.name).startswith("W")]))
+    if known:
+        yield from known
+        return
+    required = [given for given in usable if is_required(given) and role_of(given.name) not in PASSED]
+    kinds = {given.kind for given in parameters}
+    if not required and inspect.Parameter.VAR_POSITIONAL in kinds:
+        yield Arrangement(True, dict(zip("qkv", map(direct, "qkv"), strict=True)))
+    elif not required and inspect.Parameter.VAR_KEYWORD in kinds:
+        for names in (("q", "k", "v"), ("query", "key", "value")):
+            yield Arrangement(True, dict(zip(names, map(direct, "qkv"), strict=True)))
+    else:
+        alone = len(required) == len(CORE)
+        names_left = [given.name for given in required if alone or side_of_name(given.name) or not is_known(given.name)]
+        yield from by_position(names_left)
+
+
+def sides_of(usable: Sequence[inspect.Parameter]) -> dict[str, str]:
+    """Return the parameter for each of q, k, v, x and the matrices that a name says; required ones come first."""
     named: dict[str, str] = {}
     for given in sorted(usable, key=lambda one: not is_required(one)):
         side = side_of_name(given.name)
         if side and (side not in named or (side == "k" and len(given.name) == len(named.get("q", "")) == 1)):
             named[side] = given.name  # `key` beside q, k and v is that of random numbers
+    return named
+
+
+def by_names(named: Mapping[str, str], weights: Sequence[str]) -> Iterator[Arrangement]:
+    """Yield the arrangements that names say: `named` by what they mean, `weights` those of matrices in their order."""
+    inputs = [named[side] for side in ("x", "q", "k", "v", "kv") if side in named]
+    matrices = [name for name in weights if side_of_name(name) != "W"]
     if set(CORE) <= set(named):
         yield from of_heads([named[side] for side in "qkv"])
-        return
-    if "qkv" in named and "x" not in named:
+    elif inputs and len(matrices) >= len(CORE):
+        for one in of_layer(inputs[0], weights):  # where it has a word for a memory too, that is x itself
+            yield replace(one, sources={**dict.fromkeys(inputs[1:], direct("x")), **one.sources})
+    elif "qkv" in named and "x" not in named:
         yield from packed_heads({named["qkv"]: QKV}, {})
-        return
-    if {"q", "kv"} <= set(named):
+    elif {"q", "kv"} <= set(named):
         yield from packed_heads({named["kv"]: KV}, {named["q"]: "q"})
-        return
-    required = [given for given in usable if is_required(given) and BY_NAME.get(plain(given.name)) not in PASSED]
-    weights = [given.name for given in usable if side_of_name(given.name).startswith("W")]
-    if "x" in named and weights:
+    elif "x" in named and weights:
         yield from of_layer(named["x"], weights)
-        return
-    alone = len(required) == len(CORE)
-    open_ones = [given.name for given in required if alone or side_of_name(given.name) or not is_known(given.name)]
-    if not required and any(given.kind is given.VAR_POSITIONAL for given in parameters):
-        yield Arrangement(True, dict(zip("qkv", map(direct, "qkv"), strict=True)))
-        return
-    if not required and any(given.kind is given.VAR_KEYWORD for given in parameters):
-        for names in (("q", "k", "v"), ("query", "key", "value")):
-            yield Arrangement(True, dict(zip(names, map(direct, "qkv"), strict=True)))
-    yield from by_position(open_ones)
 
 
 def by_position(names: Sequence[str]) -> Iterator[Arrangement]:

@@ -50,7 +50,7 @@ class Caller:
         if answer.error and "causal" in arguments and self.offer.takes("mask") and "mask" not in arguments:
             whole = boolean(list(case.recipe.rules.masks), at_of(case), self.request)
             whole = self.masking.write(whole, at_of(case), self.request.blocks)
-            return self.answer(arguments | {"mask": self.given(whole)}, case)
+            return self.answer(arguments | {"mask": self.masking.held(self.given(whole))}, case)
         return answer
 
     def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
@@ -115,7 +115,10 @@ class Caller:
             extra["mask"] = self.masking.write(extra["mask"], at_of(case), self.request.blocks)
         if "padding" in extra:
             extra["padding"] = self.padding.write(extra["padding"][:, None, None], at_of(case), self.request.blocks)
-        return arrays | {role: self.given(value) for role, value in extra.items()}
+        said = {role: self.given(value) for role, value in extra.items()}
+        if "mask" in said:
+            said["mask"] = self.masking.held(said["mask"])
+        return arrays | said
 
     def returned(self, case: Case) -> dict[str, Array]:
         """Return the arrays that a function returns, by name, in their own axes; none where it raises an error."""

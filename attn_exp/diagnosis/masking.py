@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ AXES = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")
 OF_KEYS = ("b s", "b 1 1 s", "b 1 s")
 """The axes of masks that are the same for every query."""
 LOWEST = -np.inf
+WANTED = re.compile(r"has no attribute '(\w*mask\w*)'")
+"""What is said where an object that holds a mask was expected."""
 WORDS = {"booleans": "", "added": "masks added", "ones and zeros": "masks of ones and zeros",
          "integers": "masks of whole numbers"}  # fmt: skip
 
@@ -26,11 +30,13 @@ class Masking:
 
     `added` is 0 there and -inf elsewhere; `ones and zeros` is 1 and 0 as floats. `axes` are those of a mask that all
     entries and heads share. Where all may be seen, `neutral` says what is given: that mask, None, or the mask turned.
+    Some want an object that holds their mask as an `attribute`.
     """
 
     kind: str = "booleans"
     axes: str = "t s"
     neutral: str = "mask"
+    attribute: str = ""
 
     def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
         """Return a mask `[t s]` or `[b h t s]` in this way; `blocks`: True hides in it."""
@@ -57,9 +63,23 @@ class Masking:
         each = whole(mask, at)[:, :1]
         return each if self.axes == "b 1 t s" else each[:, 0]
 
+    def held(self, mask: Any) -> Any:
+        """Return a mask in the object that holds it, where one is wanted."""
+        return SimpleNamespace(**{self.attribute: mask}) if self.attribute and mask is not None else mask
+
+    def like(self, other: Masking) -> Masking:
+        """Return this way to write a mask, with what is known of another."""
+        return replace(self, neutral=other.neutral, attribute=other.attribute)
+
     def __str__(self) -> str:
         said = WORDS[self.kind]
         return f"{said or 'masks'} [{self.axes}]" if self.axes != "t s" else said
+
+
+def attribute_of(error: str) -> str:
+    """Return which attribute the object should have had that an error misses, if it is that of a mask."""
+    found = WANTED.search(error)
+    return found[1] if found else ""
 
 
 def whole(mask: Array, at: At) -> Array:

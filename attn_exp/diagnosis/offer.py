@@ -98,6 +98,9 @@ def offered(function: Any, name: str) -> Offer:
     for given in parameters:
         if plain(given.name) in BY_NAME:
             named.setdefault(BY_NAME[plain(given.name)], given)
+    for given in parameters:
+        if given not in named.values() and role_of(given.name):
+            named.setdefault(role_of(given.name), given)
     if not set(CORE) <= set(named) and not set(LAYER) <= set(named):
         first = [given for given in parameters if given.default is given.empty and positional(given)]
         if len(first) != len(CORE) or any(role in named for role in ("x", "W_q")):
@@ -122,6 +125,23 @@ def offered(function: Any, name: str) -> Offer:
     unnamed = tuple(role for role, given in named.items() if given.kind is given.POSITIONAL_ONLY)
     defaults = {role: told(given.default) for role, given in named.items() if given.default is not given.empty}
     return Offer(core, {role: given.name for role, given in named.items()}, unnamed, defaults, guessed=guessed)
+
+
+def role_of(name: str) -> str:
+    """Return the role that a name has, or may have as it speaks of a mask: `src_mask`, `mask_bool`, `key_pad_mask`."""
+    if plain(name) in BY_NAME:
+        return BY_NAME[plain(name)]
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+    words = {part.lower() for part in parts}
+    if not words & {"mask", "masks", "masking"} or words & NO_MASK:
+        return ""
+    return "padding" if words & {"pad", "padding", "key", "keys"} else "mask"
+
+
+NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "token", "mode", "flag", "fn", "func",
+           "mod", "ratio", "prob", "default", "no", "has", "add", "causal", "head", "layer", "need", "apply",
+           "do"}  # fmt: skip
+"""Words beside `mask` of names that hold none."""
 
 
 def told(default: Any) -> Any:

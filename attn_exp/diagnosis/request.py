@@ -61,6 +61,7 @@ class Request:
     dtype: str = ""
     typed: frozenset[str] = frozenset()
     as_typed: bool = False
+    few: bool = False
     tell: Callable[[str], None] | None = field(default=None, compare=False)
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:

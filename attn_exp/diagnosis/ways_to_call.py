@@ -14,7 +14,7 @@ from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
-from attn_exp.diagnosis.masking import MASKINGS, PADDINGS
+from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound, bound, is_module
 from attn_exp.diagnosis.offer import Offer, offered
 from attn_exp.diagnosis.questions import core_cases, layer_cases
@@ -64,10 +64,11 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
 def with_other_masks(first: Tried) -> Iterator[Tried]:
     """Yield the same call with the mask that it needs written otherwise, where that changes what is wrong with it."""
     role = "masking" if first.caller.offer.takes("mask") else "padding"
-    usual = getattr(first.caller, role)
+    usual = replace(getattr(first.caller, role), attribute=attribute_of(first.answer.error))
     ways = MASKINGS[1:] if role == "masking" else PADDINGS[1:]
-    others = [replace(usual, neutral=neutral) for neutral in AT_ONCE]
-    others += sorted(ways, key=lambda one: one.axes != "b 1 t s")
+    others = [usual] if usual.attribute else []
+    others += [replace(usual, neutral=neutral) for neutral in AT_ONCE]
+    others += [one.like(usual) for one in sorted(ways, key=lambda one: one.axes != "b 1 t s")]
     errors = {first.answer.error}
     for place, masking in enumerate(others):
         caller = replace(first.caller, **{role: masking})
@@ -168,9 +169,10 @@ def layouts(request: Request, offer: Offer, function: Bound) -> tuple[str, ...]:
 
 
 def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
-    """Yield the questions that fit what the function takes."""
+    """Yield the questions that fit what the function takes; JAX compiles each size anew, so it is asked few of them."""
     if caller.offer.core:
-        return core_cases(caller.request, caller.offer, caller.layout, quick)
+        few = caller.library.name == "jax" and not is_half(caller)
+        return core_cases(replace(caller.request, few=few), caller.offer, caller.layout, quick)
     return layer_cases(caller.request, caller.offer, quick, function.inside)
 
 

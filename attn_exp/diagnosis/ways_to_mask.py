@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, without_blind
 from attn_exp.diagnosis.libraries import DIGITS
-from attn_exp.diagnosis.masking import MASKINGS, PADDINGS
+from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.ways_to_call import cases, digits_of, rounded
 
@@ -40,9 +40,10 @@ def with_its_mask(caller: Caller, function: Bound) -> Caller:
         adding = predicted(replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed), case.given)
         if adding and near(caller, answer, adding):
             return with_its_padding(added, function)
-    neutral, right = caller.masking.neutral, expected(case)["output"]
+    right = expected(case)["output"]
+    known = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
     is_judged = answer.output is not None and answer.output.shape == right.shape
-    others = [(replace(caller, masking=replace(one, neutral=neutral)), case) for one in MASKINGS]
+    others = [(replace(caller, masking=one.like(known)), case) for one in MASKINGS]
     ways = [*others, *of_keys_alone(caller, function), *of_entries(caller, function)]
     found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) == {"booleans"}])
     chosen = found or (caller if is_judged else answered) or caller

@@ -61,10 +61,8 @@ def lengths(q: Any, k: Any, v: Any, valid_lens: Any) -> Any:
     return softmax(np.where(np.arange(s.shape[-1]) < valid_lens[:, None, None, None], s, -1e6)) @ v
 
 
-def none_is_causal(q: Any, k: Any, v: Any, attn_mask: Any) -> Any:
-    s = scores(q, k)
-    hidden = ~np.tril(np.ones(s.shape[-2:], bool)) if attn_mask is None else attn_mask
-    return softmax(np.where(hidden, -np.inf, s)) @ v
+def in_an_object(q: Any, k: Any, v: Any, attr_mask: Any) -> Any:
+    return softmax(np.where(attr_mask.mask, scores(q, k), -np.inf)) @ v
 
 
 @pytest.mark.parametrize(
@@ -77,6 +75,7 @@ def none_is_causal(q: Any, k: Any, v: Any, attn_mask: Any) -> Any:
         (of_one_head, "[h t d]"),
         (keys_of_one_head, ""),
         (lengths, ""),
+        (in_an_object, ""),
     ],
 )
 def test_a_right_function_passes_whatever_mask_it_wants(function: Callable[..., Any], said: str) -> None:
