@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -213,7 +214,7 @@ def config_class(given: inspect.Parameter, owner: Any) -> Any:
         and note.__module__ != "typing"
     ):
         return note
-    if plain(given.name) not in CONFIG and not plain(given.name).endswith(("config", "cfg", "args")):
+    if not is_config(plain(given.name)):
         return None
     beside = [
         value for name, value in space.items()
@@ -221,6 +222,11 @@ def config_class(given: inspect.Parameter, owner: Any) -> Any:
         and name.lower().endswith(("config", "args", "cfg", "hparams", "params"))
     ]  # fmt: skip
     return beside[0] if len(beside) == 1 else None
+
+
+def is_config(word: str) -> bool:
+    """Say whether a parameter of that name holds all others."""
+    return word in CONFIG or word.endswith(("config", "configs", "configuration", "cfg", "args", "hparams", "opts"))
 
 
 def configured(kind: Any, sizes: Sizes, choose: Callable[[str, list[Any]], Any]) -> Any:
@@ -302,6 +308,7 @@ class Choices:
 
     places: dict[str, int] = field(default_factory=dict)
     options: dict[str, int] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
 
     def choose(self, name: str, values: list[Any]) -> Any:
         """Return the value that is to be tried now."""
@@ -310,6 +317,10 @@ class Choices:
 
     def advance(self, error: str) -> bool:
         """Go on: with a value that the error names, else with the last one asked for; False where all were tried."""
+        lacks = re.search(r"has no attribute '(\w+)'", error)
+        if lacks and lacks[1] not in self.missing and not lacks[1].startswith("__"):
+            self.missing.append(lacks[1])
+            return True
         names = list(self.options)
         named = [name for name in names if name in error]
         for name in [*reversed(named), *(one for one in reversed(names) if one not in named)]:
@@ -375,14 +386,33 @@ def arguments(kind: Any, given: Sequence[inspect.Parameter], sizes: Sizes, choic
         settings = config_class(one, kind) if one.default is one.empty else None
         if settings is not None and not issubclass(settings, tuple) and not is_torch_thing(settings):
             said[one.name] = configured(settings, sizes, choices.choose)
+            fields_asked = Asked(sizes, choices.choose)
+            lacking = [name for name in choices.missing if not hasattr(said[one.name], name)]
+            with_fields(said[one.name], {name: getattr(fields_asked, name) for name in lacking})
             continue
-        if one.default is one.empty and plain(one.name) in CONFIG:
+        if one.default is one.empty and is_config(plain(one.name)):
             said[one.name] = Asked(sizes, choices.choose)
             continue
-        values = guesses(one, sizes)
+        values = [*modules_beside(kind, one, sizes), *guesses(one, sizes)]
         if values:
             said[one.name] = choices.choose(one.name, values)
     return said
+
+
+def modules_beside(kind: Any, given: inspect.Parameter, sizes: Sizes) -> list[Any]:
+    """Return modules of the other classes of a file, where a parameter may want one: the attention itself, say."""
+    if given.default is not given.empty or not plain(given.name).endswith(("attention", "attn", "module", "layer")):
+        return []
+    space = vars(sys.modules[kind.__module__]) if kind.__module__ in sys.modules else {}
+    space = getattr(getattr(kind, "__init__", None), "__globals__", space)
+    others = [value for value in space.values() if inspect.isclass(value) and value is not kind
+              and value.__module__ == kind.__module__ and any(home.__module__.startswith("torch.nn")
+                                                              for home in value.__mro__)]  # fmt: skip
+    made = []
+    for other in others:
+        with suppress(Exception):
+            made.append(construct(other, other.__name__, sizes, lambda module, _: module))
+    return made
 
 
 def is_torch_thing(kind: Any) -> bool:

@@ -142,8 +142,8 @@ def of_module(
     Raises:
         UserError: it cannot be called, has no projections that are known, or its heads are not.
     """
-    layer = TorchLayer(module)
     forward = parameters_of(module.forward, name)
+    layer = TorchLayer(filled(module, forward, sizes))
     if not layer.places or not any(tensor.ndim > 1 for tensor in layer.places.values()):
         return Bound(module, module, offered(module.forward, name))
     if fresh:
@@ -166,6 +166,17 @@ def of_module(
     inside = Inside(arrays, roles.heads, roles.groups, around if around is not None and str(around) else None)
     call, offer = called(layer, way, forward, said)
     return Bound(call, module, offer, inside, layer, roles)
+
+
+def filled(module: Any, forward: Sequence[inspect.Parameter], sizes: Sizes | None) -> Any:
+    """Return a module whose parameters have sizes: lazy ones get them with the first call."""
+    from torch.nn.parameter import is_lazy  # noqa: PLC0415 - the module is one of PyTorch's
+
+    if any(is_lazy(tensor) for tensor in module.parameters()):
+        lent = library("torch", "cpu")
+        width = sizes.width if sizes is not None else SIZE * MADE_WITH
+        find_way(module, forward, lambda array: lent.into(array, "float64"), axes_of(module), [width], SIZE)
+    return module
 
 
 def words_of(around: Around | None, aside: Sequence[str]) -> str:

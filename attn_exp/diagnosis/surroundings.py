@@ -52,7 +52,7 @@ class Inner:
 def surroundings(watch: Watch, way: Way, inner: Inner) -> Around | None:
     """Return what stands around attention, or None where nothing known gives the layer's answer to one token."""
     rng = np.random.default_rng(17)
-    batch = 1 if way.axes == "tm" else ENTRIES
+    batch = 1 if way.axes == "tm" else ENTRIES  # of which each is a call
     sizes = [(1, 1, way.width), (batch, TOKENS, way.width)]
     one, many = (rng.standard_normal(size) for size in sizes)
     other_one, other_many = (rng.standard_normal(size) if way.memory else None for size in sizes)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,8 @@ class Way:
 
     def call(self, layer: Callable[..., Any], x: Any, memory: Any = None, **named: Any) -> Any:
         """Call a layer with x `[b t m]`, and return what it says with its first array as `[b t n]`."""
+        if self.axes == "tm" and x.shape[0] > 1:
+            return self.one_by_one(layer, x, memory, named)
         other = x if memory is None else memory
         sizes = Sizes(x.shape[0], x.shape[1], other.shape[1], x)
         arguments = {name: lay(x if side == "x" else other, self.axes) for name, side in self.sides.items()
@@ -56,6 +59,19 @@ class Way:
         return unlaid(layer(*first, **arguments), self.axes, tuple(x.shape))
 
     optional: frozenset[str] = frozenset()
+
+    def one_by_one(self, layer: Callable[..., Any], x: Any, memory: Any, named: Mapping[str, Any]) -> Any:
+        """Return the answers to the entries of a batch, each of which is a call."""
+        said = [
+            self.call(layer, x[at : at + 1], None if memory is None else memory[at : at + 1], **named)
+            for at in range(x.shape[0])
+        ]
+        first = [next(iter(parts_of(one).values()), None) for one in said]
+        if any(one is None for one in first):
+            return said[0]
+        library = sys.modules[type(x).__module__.partition(".")[0].replace("jaxlib", "jax")]
+        library = sys.modules["jax.numpy"] if library.__name__ == "jax" else library
+        return library.concatenate(first) if hasattr(library, "concatenate") else library.cat(first)
 
 
 @dataclass(frozen=True)
@@ -163,6 +179,7 @@ def filled(shape: str, value: float | bool, turns: int = 0) -> Make:
 
     def make(sizes: Sizes) -> Any:
         lengths = {"b": sizes.batch, "t": sizes.rows, "s": sizes.keys, "1": 1, "d": turns, "m": sizes.x.shape[-1]}
+        lengths["n"] = sizes.batch * (sizes.x.shape[-1] // turns if turns else 1)
         kind = np.bool_ if isinstance(value, bool) else np.float64
         return sizes.array(np.full([lengths[letter] for letter in shape.split()], value, kind))
 
@@ -210,6 +227,8 @@ def candidates(word: str, note: str, head: int) -> tuple[Make, ...]:
     """
     word = plain(word)
     sizes = [head, head // 2] if head > 1 else [head]
+    if word == "alibi":
+        return (nothing, filled("n 1 s", 0.0, head), filled("1 1 t s", 0.0))
     return next(makes(sizes) for fits, makes in NEUTRAL if fits(word, note))
 
 
@@ -256,6 +275,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
      always(nothing, filled("1 1 t s", 0.0), filled("t s", 0.0), filled("b 1 t s", 0.0), filled("b t s", 0.0),
             constant(0.0))),
     (lambda word, note: any(part in word for part in ("past", "cache", "state", "prev")), always(nothing)),
+    (lambda word, note: word == "residual", always(filled("b t m", 0.0))),
     (lambda word, note: "int" in note or word in ("startpos", "layeridx", "layer", "offset", "step", "layerid", "i"),
      always(constant(0), constant(1))),
     (lambda word, note: True,
@@ -300,77 +320,128 @@ def find_way(
 ) -> Way:  # fmt: skip
     """Return the first way of calling a layer that gives an answer for every token.
 
-    `into` lends an array to its library; `axes` and `widths` of x are tried in their order.
+    `into` lends an array to its library; `axes` and `widths` of x are tried in their order, first with what the layer
+    needs alone, then with what it could do without too.
 
     Raises:
-        UserError: none does; it says the error of the call that came furthest.
+        UserError: none does; it says the error of the first call.
     """
     sides, optional = sides_of(parameters)
     positional = tuple(given.name for given in parameters if given.kind is given.POSITIONAL_ONLY)
-    needed = [given for given in parameters if is_named(given) and given.default is given.empty
-              and given.name not in sides]  # fmt: skip
-    said, tries = "", 0
-    for order in axes:
-        for width in (known := list(widths)):
-            if tries >= MOST_TRIES:
-                break
-            options = {given.name: candidates(given.name, str(given.annotation), head) for given in needed}
-            chosen = dict.fromkeys(options, 0)
-            while tries < MOST_TRIES:
-                tries += 1
-                made = {name: options[name][place] for name, place in chosen.items()}
-                way = Way(sides, order, made, positional, memory=False, width=width, optional=optional)
-                error = trouble(layer, way, into, width, HERE)
-                if not error:
+    others = [given for given in parameters if is_named(given) and given.name not in sides]
+    needed = {given.name: candidates(given.name, str(given.annotation), head)
+              for given in others if given.default is given.empty}  # fmt: skip
+    more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
+            for given in others if given.default is None}  # fmt: skip
+    search = Search(layer, into)
+    for options in (needed, needed | more) if more else (needed,):
+        for order in axes:
+            for width in (known := list(widths)):
+                start = Way(sides, order, {}, positional, width=width, optional=optional)
+                way = search.filled(start, options)
+                if way is not None:
                     return with_memory(layer, way, into)
-                said = said or error
-                fitting = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", error)
+                fitting = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", search.said)
                 if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
                     known.append(int(fitting[3]))
-                if not advance(chosen, options, error):
-                    break
-    raise UserError(said or "it takes nothing")
+                search.tries = 0
+    raise UserError(search.first or "it takes nothing")
 
 
-def advance(chosen: dict[str, int], options: Mapping[str, Sequence[Any]], error: str) -> bool:
-    """Go on to the next choice: of the argument that the error names, else as an odometer; False at the end."""
-    for name in reversed(list(options)):
-        if chosen[name] + 1 < len(options[name]):
-            chosen[name] += 1
-            return True
-        chosen[name] = 0
-    return False
+class Search:
+    """The search for what a layer's other arguments are given, in one order of axes.
+
+    Of each argument the choice is kept with which the call comes furthest.
+    """
+
+    def __init__(self, layer: Callable[..., Any], into: Callable[[Array], Any]) -> None:
+        self.layer, self.into = layer, into
+        self.first, self.said, self.tries = "", "", 0
+
+    def filled(self, way: Way, options: Mapping[str, Sequence[Make]]) -> Way | None:
+        """Return the way with its other arguments, or None where no choice of them gives an answer."""
+        chosen = {name: makes[0] for name, makes in options.items()}
+        best = self.come_to(replace(way, given=present(chosen)))
+        if best is None:
+            return replace(way, given=present(chosen))
+        for _ in range(ROUNDS):
+            before = best
+            for name, makes in options.items():
+                for make in makes[1:]:
+                    if self.tries > MOST_TRIES:
+                        return None
+                    tried = replace(way, given=present(chosen | {name: make}))
+                    place = self.come_to(tried)
+                    if place is None:
+                        return tried
+                    if place > best:
+                        best, chosen = place, chosen | {name: make}
+            if best == before:
+                return None
+        return None
+
+    def come_to(self, way: Way) -> tuple[int, ...] | None:
+        """Return how far a call comes, as something to compare, or None where it gives an answer."""
+        self.tries += 1
+        said, place = trouble(self.layer, way, self.into, way.width, HERE)
+        self.first, self.said = self.first or said, said
+        return place if said else None
 
 
-def trouble(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any], width: int, tokens: int) -> str:
-    """Return what is wrong with one way of calling, or nothing."""
+ROUNDS = 3
+
+
+def left_out(sizes: Sizes) -> Any:
+    """Stand for an argument that is not given."""
+    raise AssertionError(sizes)
+
+
+def present(chosen: Mapping[str, Make]) -> dict[str, Make]:
+    return {name: make for name, make in chosen.items() if make is not left_out}
+
+
+def trouble(
+    layer: Callable[..., Any], way: Way, into: Callable[[Array], Any], width: int, tokens: int
+) -> tuple[str, tuple[int, ...]]:
+    """Return what is wrong with one way of calling, or nothing, and how far the call came."""
     rng = np.random.default_rng(3)
-    x = into(rng.standard_normal((2 if way.axes != "tm" else 1, tokens, width)))
+    x = into(rng.standard_normal((2, tokens, width)))
     try:
         with held():
             said = way.call(layer, x)
         parts = parts_of(said)
         if not parts:
-            return f"it returned {type(said).__name__}"
+            return f"it returned {type(said).__name__}", AT_THE_END
         first = next(iter(parts.values()))
         if len(first.shape) != 3 or tuple(first.shape[:2]) != tuple(x.shape[:2]):
-            return f"its answer has the shape {list(first.shape)} for x {list(lay(x, way.axes).shape)}"
+            return f"its answer has the shape {list(first.shape)} for x {list(lay(x, way.axes).shape)}", AT_THE_END
         if not bool(np.isfinite(float(abs(first.detach() if hasattr(first, "detach") else first).sum()))):
-            return "its answer is NaN"
+            return "its answer is NaN", AT_THE_END
     except Exception as error:
-        return error_line(error)
-    return ""
+        return error_line(error), reached(error)
+    return "", ()
+
+
+AT_THE_END = (2**60,)
+
+
+def reached(error: BaseException) -> tuple[int, ...]:
+    """Return the place in each function on the way to an error, from the outermost of a layer's own on."""
+    places, last = list[int](), error.__traceback__
+    while last is not None:
+        home = str(last.tb_frame.f_globals.get("__name__", ""))
+        if not home.startswith(("attn_exp.", "torch.nn.modules.module")):
+            places.append(last.tb_lasti)
+        last = last.tb_next
+    return tuple(places)
 
 
 def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way:
     """Return the way with room for a memory, where the layer answers to one of another length."""
-    from dataclasses import replace  # noqa: PLC0415
-
     if "memory" not in way.sides.values():
         return way
     rng = np.random.default_rng(5)
-    batch = 2 if way.axes != "tm" else 1
-    x, memory = (into(rng.standard_normal((batch, tokens, way.width))) for tokens in (HERE, THERE))
+    x, memory = (into(rng.standard_normal((2, tokens, way.width))) for tokens in (HERE, THERE))
     try:
         with held():
             said = way.call(layer, x, memory)

@@ -115,3 +115,26 @@ class NoParameters(nn.Module):
         logits = q / self.temperature @ k.mT
         weights = self.dropout((logits if mask is None else logits.masked_fill(mask == 0, -1e9)).softmax(-1))
         return weights @ v, weights
+
+
+class Configuration:
+    """Takes what it is told and keeps it, so that nobody can read off what the layer needs."""
+
+    def __init__(self, vocabulary: int, **others: Any) -> None:
+        self.vocabulary = vocabulary
+        vars(self).update(others)
+
+
+class Lazy(nn.Module):
+    """Needs its tables of angles, though they have a default; x is `[t m]`; its layers have no sizes before a call."""
+
+    def __init__(self, cfg: Configuration) -> None:
+        super().__init__()
+        self.heads = cfg.n_head  # type: ignore[attr-defined]
+        self.l1, self.l2 = (nn.LazyLinear(cfg.n_embd, bias=False) for _ in range(2))  # type: ignore[attr-defined]
+        self.l3, self.l4 = (nn.LazyLinear(cfg.n_embd, bias=False) for _ in range(2))  # type: ignore[attr-defined]
+
+    def forward(self, x: Tensor, position_embeddings: Any = None) -> Tensor:
+        cos, _ = position_embeddings
+        q, k, v = (one(x).unflatten(-1, (self.heads, -1)).transpose(0, 1) for one in (self.l3, self.l1, self.l2))
+        return self.l4(mixed(q * cos, k * cos, v).transpose(0, 1).reshape(len(x), -1))

@@ -22,6 +22,7 @@ from tests.diagnosis import strange_modules as of
         (of.PostNorm, "with a residual after and LayerNorm after it"),
         (of.GroupedAndNormed, "with RMSNorm of k and q"),
         (of.NoParameters, ""),
+        (of.Lazy, ""),
     ],
 )
 def test_a_module_whose_names_say_nothing_is_understood(kind: Any, around: str) -> None:
