@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from time import process_time
+from time import perf_counter
 from typing import Any
 
 from attn_exp.diagnosis.module_sizes import BIAS, CONFIG, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads
@@ -19,8 +19,8 @@ from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
 
-MOST_TRIES, SECONDS = 60, 3.0
-"""How often a class is made, and for how many seconds of the processor, before it is given up."""
+MOST_TRIES, MOST_USED, SECONDS = 60, 10, 8.0
+"""How often a class is made, how often what is made is used, and for how many seconds, before it is given up."""
 LARGER = (1, 2, 4)
 """By how much heads are larger than usual, where the usual size does not do: groups of 32 numbers need so many."""
 ENDS = (
@@ -48,6 +48,8 @@ def instead_of_default(given: inspect.Parameter, word: str, sizes: Sizes) -> lis
     """Return what stands for a default that is a size; all others stay."""
     whole = type(given.default) is int and given.default > 1
     known = sizes.value(given.name)
+    if word == "winit" and "haiku" in sys.modules:
+        return [sys.modules["haiku"].initializers.VarianceScaling(1.0)]
     if word in (*DROPOUT, *BIAS) or isinstance(given.default, bool) or (word == "numgroups" and whole):
         return []  # groups with a default are those of a norm
     exact = word in HEADS or word in SHARED or word in SIZE
@@ -86,6 +88,7 @@ FIRST: tuple[Rule, ...] = (
 THEN: tuple[Rule, ...] = (
     (has("layer", "idx", "index"), lambda sizes: [0, 1]),
     (named("i", "depth"), lambda sizes: [0, 1]),
+    (named("n", "nb", "num", "count", "parts"), lambda sizes: [sizes.heads, sizes.width, sizes.size]),
     (has("temperature"), lambda sizes: [math.sqrt(sizes.size)]),
     (named("initscale"), lambda sizes: [1.0]),
     (named("scale", "scaling", "gain"), lambda sizes: [1 / math.sqrt(sizes.size)]),
@@ -344,11 +347,13 @@ def construct(kind: Any, name: str, sizes: Sizes, works: Callable[[Any, Sizes], 
         UserError: none does, within some tens of tries and some seconds; it says the error of the first.
     """
     given = [one for one in parameters_of(kind, name) if is_plain(one)]
-    start, tries = process_time(), 0
+    start, tries = perf_counter(), 0
     failed, refused, poor = list[Exception](), list[Exception](), list[Any]()
     for of_size in ladder(sizes):
         choices, goes_on = Choices(), True
-        while goes_on and tries < MOST_TRIES and (process_time() - start < SECONDS or tries == 0):
+        while goes_on and tries < MOST_TRIES and len(refused) + len(poor) < MOST_USED:
+            if tries and perf_counter() - start > SECONDS:
+                break
             tries += 1
             choices.options.clear()
             try:
@@ -417,6 +422,12 @@ def modules_beside(kind: Any, given: inspect.Parameter, sizes: Sizes) -> list[An
 
 def is_torch_thing(kind: Any) -> bool:
     """Say whether a class is one of a library: a type of numbers, a device or a module."""
-    return kind.__module__.partition(".")[0] in ("torch", "jax", "numpy", "jaxlib", "flax") or any(
-        base.__module__.startswith("torch.nn") for base in kind.__mro__
-    )
+    return kind.__module__.partition(".")[0] in (
+        "torch",
+        "jax",
+        "numpy",
+        "jaxlib",
+        "flax",
+        "jaxtyping",
+        "haiku",
+    ) or any(base.__module__.startswith("torch.nn") for base in kind.__mro__)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.returned import parts_of
+from attn_exp.own_code import held
 
 
 class TorchLayer:
@@ -39,8 +41,21 @@ class TorchLayer:
         forward: Callable[..., Any] = self.module.forward
         return forward
 
+    rounding = 1e-7
+
     def __call__(self, *positional: Any, **named: Any) -> Any:
         return self.module(*positional, **named)
+
+    def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
+        """Return the answer of a call as NumPy has it."""
+        import torch  # noqa: PLC0415 - the module is one of PyTorch's
+
+        device = next(iter(self.places.values())).device
+        given = [None if one is None else torch.from_numpy(np.array(one)).to(device) for one in (x, memory)]
+        with torch.no_grad(), held():
+            said = way.call(self, *given)
+        array: Array = next(iter(parts_of(said).values())).detach().cpu().double().numpy()
+        return array
 
     @contextmanager
     def without_norms(self) -> Iterator[None]:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,15 +21,15 @@ from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain
+from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, kind_of, pure, without_self
 from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.returned import parts_of
 from attn_exp.diagnosis.roles import NotFoundError, Roles, find
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.ways_into_layers import Way, find_way
 from attn_exp.errors import UserError
 from attn_exp.forms.around import Around
-from attn_exp.own_code import OwnFunction, held
+from attn_exp.own_code import OwnFunction
 
 PARTS = {
     "q": ("q_proj", "query", "W_q", "w_q", "wq", "to_q", "q_lin", "W_query", "q", "linear_q", "q_linear", "Wq"),
@@ -47,6 +48,9 @@ WORDS = {"q": "q", "query": "q", "queries": "q", "k": "k", "key": "k", "keys": "
          "values": "v", "o": "o", "out": "o", "output": "o"}  # fmt: skip
 
 
+Layer = TorchLayer | PureLayer
+
+
 @dataclass(frozen=True)
 class Bound:
     """What is called: a function, or a module with its matrices; `origin` tells which library it comes from.
@@ -58,7 +62,7 @@ class Bound:
     origin: Any
     offer: Offer | None = None
     inside: Inside | None = None
-    layer: TorchLayer | None = None
+    layer: Layer | None = None
     roles: Roles | None = None
 
 
@@ -68,6 +72,9 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     Raises:
         UserError: a module that cannot be made or called, or whose projections are not known.
     """
+    home = kind_of(own.function)
+    if home:
+        return of_pure(own, request, home)
     if not is_module(own.function):
         return Bound(own.function, own.function)
     if not inspect.isclass(own.function):
@@ -126,7 +133,9 @@ def remade(own: OwnFunction, request: Request, made: Bound) -> Bound:
 
 
 def is_module(function: Any) -> bool:
-    """Say whether something is a module of PyTorch, or a class of them."""
+    """Say whether something is a module of PyTorch, flax, haiku, Equinox or Keras, or a class of them."""
+    if kind_of(function):
+        return True
     named = [base.__module__ for base in (function if inspect.isclass(function) else type(function)).__mro__]
     return any(home.startswith("torch.nn") for home in named)
 
@@ -154,18 +163,91 @@ def of_module(
         return lent.into(array, "float64")
 
     way = find_way(layer, forward, into, axes_of(module), widths_of(layer, sizes), head_size(layer, sizes))
-    way = tokens_first(layer, way, into)
+    way = tokens_first(layer, way)
     try:
-        roles = roles_of(layer, way, into)
+        return understood(layer, way, forward, module)
     except NotFoundError as error:
         return by_names(module, name, request, way, told, error)
+
+
+def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound:
+    """Return a layer whose roles are found by what its parameters do.
+
+    Raises:
+        NotFoundError: what it computes is no attention that is known.
+    """
+    roles = roles_of(layer, way)
     aside = own_numbers_kept(layer, roles)
     arrays = roles.arrays(layer.parameters)
-    around = surroundings(watching(layer, way, into), way, Inner(arrays, roles.heads, roles.groups))
-    said = words_of(around, aside)
+    around = surroundings(watching(layer, way), way, Inner(arrays, roles.heads, roles.groups), layer.rounding * 100)
     inside = Inside(arrays, roles.heads, roles.groups, around if around is not None and str(around) else None)
-    call, offer = called(layer, way, forward, said)
-    return Bound(call, module, offer, inside, layer, roles)
+    call, offer = called(layer, way, forward, words_of(around, aside))
+    return Bound(call, origin, offer, inside, layer, roles)
+
+
+def of_pure(own: OwnFunction, request: Request, kind: str) -> Bound:
+    """Return a layer of flax, haiku, Equinox or Keras, or a class of them.
+
+    Raises:
+        UserError: it cannot be made or called.
+    """
+    sizes = sizes_of(request)
+    lent = library("numpy" if kind == "keras" else "jax")
+
+    def works(made: Any, of_size: Sizes) -> Bound:
+        forward = parameters_of(forward_of(kind, made), own.name)
+        ways = list[Way]()
+
+        def example(call: Callable[..., Any]) -> None:
+            axes = ("tm", "btm") if kind == "equinox" else ("btm", "tm")
+            ways.append(find_way(call, forward, lambda array: lent.into(array, "float32"), axes, [of_size.width],
+                                 of_size.size, most=MOST_SLOW))  # fmt: skip
+
+        layer = pure(kind, made, example)
+        if not ways:
+            example(layer)
+        found = understood(layer, ways[0], forward, np.dot if kind == "keras" else library_of_jax())
+        assert found.inside is not None
+        if found.inside.arrays["W_q"].shape[1] == found.inside.heads:
+            raise PoorError(found, "heads of one number")
+        return found
+
+    try:
+        if not inspect.isclass(own.function):
+            return works(own.function, sizes)
+        maker = partial(HaikuMaker, own.function) if kind == "haiku" else own.function
+        return cast("Bound", construct(signed(maker, own.function, kind), own.name, sizes, works))
+    except NotFoundError as error:
+        raise UserError(f"{own.name}: no projections found: {error}") from error
+
+
+MOST_SLOW = 24
+"""Calls with which a layer is tried that is traced anew in each."""
+
+
+def library_of_jax() -> Any:
+    import jax.numpy as jnp  # noqa: PLC0415 - the layer brought it
+
+    return jnp.dot
+
+
+def signed(maker: Callable[..., Any], kind: Any, home: str) -> Any:
+    """Return what makes objects of a class, and says what the class takes: Keras and haiku hide that."""
+    if home not in ("keras", "haiku", "nnx"):
+        return maker
+
+    def make(**said: Any) -> Any:
+        return HaikuMaker(kind, said) if home == "haiku" else maker(**said)
+
+    make.__signature__ = inspect.signature(without_self(kind.__init__))  # type: ignore[attr-defined]
+    make.__module__, vars(make)["owner"] = kind.__module__, kind
+    return make
+
+
+def forward_of(kind: str, made: Any) -> Callable[..., Any]:
+    """Return what says which arguments a call of a layer takes."""
+    forward: Callable[..., Any] = made.call if kind == "keras" else made.forward if kind == "haiku" else made.__call__
+    return forward
 
 
 def filled(module: Any, forward: Sequence[inspect.Parameter], sizes: Sizes | None) -> Any:
@@ -187,7 +269,7 @@ def words_of(around: Around | None, aside: Sequence[str]) -> str:
     return f"with {'; '.join(said)}" if said else ""
 
 
-def called(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter], said: str) -> tuple[Any, Offer]:
+def called(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: str) -> tuple[Any, Offer]:
     """Return a layer as a function of x, and what it takes beside x."""
     roles = {BY_NAME[plain(given.name)]: given.name for given in reversed(forward) if plain(given.name) in BY_NAME}
     taken = {role: word for role, word in roles.items()
@@ -200,7 +282,7 @@ def called(layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter], sa
     return call, Offer(False, {"x": "x", **beside, **taken}, (), dict.fromkeys([*beside, *taken]), said=said)
 
 
-def roles_of(layer: TorchLayer, way: Way, into: Callable[[Array], Any]) -> Roles:
+def roles_of(layer: Layer, way: Way) -> Roles:
     """Return which parameter is which, with the memory apart from x, or where that says nothing, with x alone.
 
     Raises:
@@ -208,7 +290,7 @@ def roles_of(layer: TorchLayer, way: Way, into: Callable[[Array], Any]) -> Roles
     """
 
     def probe(x: Array, memory: Array | None = None) -> Array:
-        return answer_of(layer, way, into, x, memory)
+        return layer.answer(way, x, memory)
 
     with layer.without_norms():
         if way.memory:
@@ -217,28 +299,18 @@ def roles_of(layer: TorchLayer, way: Way, into: Callable[[Array], Any]) -> Roles
         return find(layer, probe, way.width, sounds_like)
 
 
-def answer_of(layer: TorchLayer, way: Way, into: Callable[[Array], Any], x: Array, memory: Array | None) -> Array:
-    """Return the answer of a layer in NumPy."""
-    import torch  # noqa: PLC0415 - the layer is one of PyTorch's
-
-    with torch.no_grad(), held():
-        said = way.call(layer, into(x), None if memory is None else into(memory))
-    first = next(iter(parts_of(said).values()))
-    return plain_array(first)
-
-
-def watching(layer: TorchLayer, way: Way, into: Callable[[Array], Any]) -> Watch:
+def watching(layer: Layer, way: Way) -> Watch:
     """Return what calls a layer and notes what its norms see."""
 
     def watch(x: Array, memory: Array | None) -> tuple[Array, list[Any]]:
         with layer.watched() as seen:
-            answer = answer_of(layer, way, into, x, memory)
+            answer = layer.answer(way, x, memory)
         return answer, [(norm, plain_array(given), plain_array(said)) for norm, given, said in seen]
 
     return watch
 
 
-def own_numbers_kept(layer: TorchLayer, roles: Roles) -> list[str]:
+def own_numbers_kept(layer: Layer, roles: Roles) -> list[str]:
     """Set what is added beside attention to 0, and return its names; what a norm holds, or what multiplies, stays."""
     of_norms = {id(tensor) for norm in layer.norms for tensor in norm.parameters()}
     own = layer.parameters
@@ -290,7 +362,7 @@ def head_size(layer: TorchLayer, sizes: Sizes | None) -> int:
     return max(max(widths_of(layer, None), default=1) // heads, 1)
 
 
-def tokens_first(layer: TorchLayer, way: Way, into: Callable[[Array], Any]) -> Way:
+def tokens_first(layer: TorchLayer, way: Way) -> Way:
     """Return the way with tokens on the first axis, where entries of a batch see each other otherwise."""
     if way.axes != "btm":
         return way
@@ -300,9 +372,9 @@ def tokens_first(layer: TorchLayer, way: Way, into: Callable[[Array], Any]) -> W
         rng = np.random.default_rng(19)
         x = rng.standard_normal((2, 5, way.width))
         try:
-            before = answer_of(layer, one, into, x, None)
+            before = layer.answer(one, x, None)
             x[1] = rng.standard_normal(x[1].shape)
-            return not np.allclose(before[0], answer_of(layer, one, into, x, None)[0])
+            return not np.allclose(before[0], layer.answer(one, x, None)[0])
         except Exception:
             return True
 
@@ -492,7 +564,7 @@ def of_sizes(own: OwnFunction, request: Request, x: Any, heads: int, arrays: Map
     return of_class(own, sizes, request)
 
 
-def put_by_roles(layer: TorchLayer, roles: Roles, arrays: Mapping[str, Any]) -> None:
+def put_by_roles(layer: Layer, roles: Roles, arrays: Mapping[str, Any]) -> None:
     """Write matrices and biases where a layer's roles say that they are; without W_o the last one gives what it takes.
 
     Raises:

@@ -15,21 +15,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from attn_exp.arrays import Array
 
 TOKENS = 3
-SEEN = 1e-7
-"""Of the largest number of an answer: what changes by less does not change; float32 alone rounds by so much."""
-MOST_COLUMNS = 1024
-"""Columns of one matrix that are looked at one by one."""
 
 
 class Layer(Protocol):
-    """Somebody's layer with numbers that can be exchanged."""
+    """Somebody's layer with numbers that can be exchanged.
+
+    `rounding`: of the largest number of an answer; what changes by less does not change.
+    """
+
+    rounding: float
 
     @property
     def parameters(self) -> Mapping[str, Array]:
@@ -202,7 +203,7 @@ class Search:
         context = Context(self, values, fed, last, inputs_of_o)
         sources = context.sources()
         heads = context.heads()
-        queries, keys, sure = self.queries_and_keys(fed, values)
+        queries, keys, sure = self.queries_and_keys(fed, sources)
         if not queries or not keys:
             raise NotFoundError("none of its parameters is a matrix of queries, or none one of keys")
         return self.put_in_order(context, sources, heads, (queries, keys), sure)
@@ -256,10 +257,16 @@ class Search:
         finally:
             self.layer.put({name: self.now[name]})
 
+    def moved(self, one: Array, other: Array) -> bool:
+        """Say whether two answers differ by more than rounding."""
+        with np.errstate(all="ignore"):
+            gap = np.abs(one - other).max(initial=0.0)
+            return bool(not gap <= self.layer.rounding * max(np.abs(one).max(initial=0.0), 1e-3))
+
     def matters(self, name: str) -> bool:
         """Say whether a parameter changes the answer."""
         array = self.now[name]
-        return moved(self.answer(), self.under(name, array + self.rng.standard_normal(array.shape)))
+        return self.moved(self.answer(), self.under(name, array + self.rng.standard_normal(array.shape)))
 
     # What takes x, what is a value
 
@@ -273,10 +280,10 @@ class Search:
             if array.shape[axis] != self.width:
                 continue
             blind = [apart(self.rng, np.concatenate([side[0] for side in self.sides()]))]
-            if moved(plain, self.under(name, array + along(blind[0], axis, array, self.rng))):
+            if self.moved(plain, self.under(name, array + along(blind[0], axis, array, self.rng))):
                 continue
             seen = along(self.sides()[-1][0, -1] / np.sqrt(self.width), axis, array, self.rng)
-            if moved(plain, self.under(name, array + seen)) or self.matters(name):
+            if self.moved(plain, self.under(name, array + seen)) or self.matters(name):
                 return (axis,)
         return None
 
@@ -289,22 +296,17 @@ class Search:
         return [axis for axis in (1, 0, *range(2, array.ndim)) if axis < array.ndim]
 
     def value_columns(self, name: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the columns of a matrix that make values: they change the answer to one token."""
+        """Return the columns of a matrix that changes the answer to one token: values are among them."""
         array = self.now[name]
-        one = self.answer(1)
-        noise = self.rng.standard_normal(array.shape)
-        if not moved(one, self.under(name, array + noise, 1)):
+        if not self.moved(self.answer(1), self.under(name, array + self.rng.standard_normal(array.shape), 1)):
             return ()
-        count = array.size // self.width
-        if count > MOST_COLUMNS:
-            raise NotFoundError(f"{name} has {count} columns, which are too many to look at")
-        return tuple(c for c in range(count) if moved(one, self.under(name, self.column(name, inputs, c, 1.0), 1)))
+        return tuple(range(as_matrix(array, inputs).shape[1]))
 
-    def column(self, name: str, inputs: tuple[int, ...], column: int, by: Any) -> Array:
-        """Return a parameter with one column of its matrix moved."""
+    def column(self, name: str, inputs: tuple[int, ...], columns: Sequence[int], by: Array) -> Array:
+        """Return a parameter with columns of its matrix moved along a vector, each by another length."""
         array = self.now[name]
         matrix = as_matrix(array, inputs).copy()
-        matrix[:, column] += by * np.ones(len(matrix)) if np.ndim(by) == 0 else by
+        matrix[:, list(columns)] += np.multiply.outer(by, self.rng.uniform(0.5, 1.5, len(columns)))
         return from_matrix(matrix, array.shape, inputs)
 
     def output_matrix(self, names: Sequence[str]) -> tuple[str, tuple[int, ...]]:
@@ -312,7 +314,7 @@ class Search:
         one = self.answer(1)
         for name in names:
             array = self.now[name]
-            if not moved(one, self.under(name, array + self.rng.standard_normal(array.shape), 1)):
+            if not self.moved(one, self.under(name, array + self.rng.standard_normal(array.shape), 1)):
                 continue
             for inputs in splits(array.shape):
                 matrix = as_matrix(array, inputs).copy()
@@ -320,34 +322,53 @@ class Search:
                     continue
                 matrix[:, 1] = matrix[::-1, 1] * 2.0 + 0.3
                 changed = np.abs(self.under(name, from_matrix(matrix, array.shape, inputs), 1) - one)
-                if changed[1] > SEEN and changed[[i for i in range(len(one)) if i != 1]].max(initial=0.0) < SEEN:
+                if (
+                    changed[1] > self.layer.rounding
+                    and changed[[i for i in range(len(one)) if i != 1]].max(initial=0.0) < self.layer.rounding
+                ):
                     return name, inputs
         return "", ()
 
     # Queries and keys
 
     def queries_and_keys(
-        self, fed: Mapping[str, tuple[int, ...]], values: Mapping[str, tuple[int, ...]]
+        self, fed: Mapping[str, tuple[int, ...]], values: Sequence[Place]
     ) -> tuple[list[Place], list[Place], bool]:
-        """Return the columns that make queries and those that make keys, and whether they were told apart."""
-        plain, queries, keys = self.answer(), list[Place](), list[Place]()
-        source = self.sides()[-1][0]
-        level = np.linalg.lstsq(source, np.ones(len(source)), rcond=None)[0]
+        """Return the columns that make queries and those that make keys, and whether they were told apart.
+
+        The last query does not change where W_q is moved along a vector u with `u x = 0` for the last token, and keys
+        do; where W_k is moved along one with `u x = 1` for all tokens, all logits of a query grow by the same.
+        """
+        queries, keys, others = list[Place](), list[Place](), list[Place]()
+        taken = set(values)
+        query, source = self.sides()[0][0], self.sides()[-1][0]
+        blind = apart(self.rng, query[-1:]) * 2.0
+        level = np.linalg.lstsq(source, np.ones(len(source)), rcond=None)[0] * 2.0
+        plain = self.answer()
+
+        def sort(name: str, columns: list[int]) -> None:
+            inputs = fed[name]
+            if not self.moved(plain, self.under(name, self.column(name, inputs, columns, blind))):
+                queries.extend((name, column) for column in columns)
+            elif not self.moved(plain, self.under(name, self.column(name, inputs, columns, level))):
+                keys.extend((name, column) for column in columns)
+            elif len(columns) == 1:
+                others.append((name, columns[0]))
+            else:
+                sort(name, columns[: len(columns) // 2])
+                sort(name, columns[len(columns) // 2 :])
+
         for name, inputs in fed.items():
-            count = self.now[name].size // self.width
-            for column in range(count):
-                if column in values.get(name, ()):
-                    continue
-                place = (name, column)
-                if not moved(plain, self.under(name, self.column(name, inputs, column, level * 2.0))):
-                    random = self.rng.standard_normal(self.width)
-                    if moved(plain, self.under(name, self.column(name, inputs, column, random))):
-                        keys.append(place)
-                else:
-                    queries.append(place)
-        if queries and keys:
+            count = as_matrix(self.now[name], inputs).shape[1]
+            rest = [column for column in range(count) if (name, column) not in taken]
+            random = self.rng.standard_normal(self.width)
+            if rest and self.moved(plain, self.under(name, self.column(name, inputs, rest, random))):
+                sort(name, rest)
+        if queries and others and not keys:  # keys that are turned by their place
+            keys, others = others, []
+        if queries and keys and not others:
             return queries, keys, True
-        return *self.by_name(queries + keys), False
+        return *self.by_name(sorted(queries + keys + others, key=lambda one: (list(fed).index(one[0]), one[1]))), False
 
     def by_name(self, places: list[Place]) -> tuple[list[Place], list[Place]]:
         """Return queries and keys by what their parameters are called, else the first half as queries."""
@@ -373,10 +394,9 @@ class Search:
         groups, count = len(shared), len(heads)
         if len(queries) % count or len(keys) % groups:
             raise NotFoundError(f"{len(queries)} columns of queries and {len(keys)} of keys do not fit {count} heads")
-        owners = context.owners([*queries, *keys])
-        q_order = in_heads(queries, [owners[place] for place in queries], [{h} for h in range(count)])
         readers = [{h for h, head in enumerate(heads) if tuple(sources[c] for c in head) == one} for one in shared]
-        k_order = in_heads(keys, [owners[place] for place in keys], readers)
+        q_order = context.by_head(queries, [{h} for h in range(count)])
+        k_order = context.by_head(keys, readers)
         sides = {"q": q_order, "k": k_order, "v": [place for columns in shared for place in columns]}
         pieces = {side: self.pieces(places, fed) for side, places in sides.items()}
         if last:
@@ -423,7 +443,7 @@ class Search:
                 sizes = sum(len(piece.columns) for piece in parts)
                 if not parts or any(piece.bias for piece in parts) or sizes != step.size or f"b_{side}" in found:
                     continue
-                if not moved(said, self.with_bias(side, parts, step)) and (side != "k" or self.hint(name) == "k"):
+                if not self.moved(said, self.with_bias(side, parts, step)) and (side != "k" or self.hint(name) == "k"):
                     found[f"b_{side}"] = name
                     break
         return found
@@ -519,12 +539,18 @@ class Context:
             raise NotFoundError("of one token alone, what is summed up is not its value")
         if (numbers > len(self.places)).any():
             raise NotFoundError("of one token alone, what is summed up is not its value")
-        return [self.places[number - 1] for number in numbers]
+        chosen = [self.places[number - 1] for number in numbers]
+        self.places = [place for place in self.places if place in set(chosen)]
+        return chosen
 
     def factor(self, context: Array) -> float:
         """Return what all values are multiplied by, where whole numbers show that."""
         smallest = np.abs(context).min(initial=np.inf)
-        return float(smallest) if np.isfinite(smallest) and smallest > 0 and smallest < 1 - SEEN else 1.0
+        return (
+            float(smallest)
+            if np.isfinite(smallest) and smallest > 0 and smallest < 1 - self.search.layer.rounding
+            else 1.0
+        )
 
     def weights(self) -> Array:
         """Return the weight of every token for every number of the context, `[n s]`."""
@@ -542,7 +568,7 @@ class Context:
         weights = self.weights()
         for channel, row in enumerate(weights):
             for head in self.found:
-                if np.abs(weights[head[0]] - row).max() < SEEN * 10:
+                if np.abs(weights[head[0]] - row).max() < self.search.layer.rounding * 10:
                     head.append(channel)
                     break
             else:
@@ -551,38 +577,51 @@ class Context:
             raise NotFoundError("its heads differ in size")
         return self.found
 
-    def owners(self, places: Sequence[Place]) -> dict[Place, frozenset[int]]:
-        """Return for each column the heads whose weights it changes."""
+    def by_head(self, places: list[Place], readers: Sequence[set[int]]) -> list[Place]:
+        """Return columns of queries or keys head by head: by whose weights they change, which `readers` says.
+
+        They stay as they are where they lie so, and where what they change says nothing.
+        """
+        each = len(places) // len(readers)
+        parts = [places[start : start + each] for start in range(0, len(places), each)]
+        with self.weight_of_first():
+            plain = self.before_o(TOKENS)
+            if all(self.changed_by(part, plain) <= reader for part, reader in zip(parts, readers, strict=True)):
+                return places
+            owners = [self.changed_by([place], plain) for place in places]
+        ordered = [
+            [place for place, own in zip(places, owners, strict=True) if own and own <= reader] for reader in readers
+        ]
+        return [place for part in ordered for place in part] if all(len(part) == each for part in ordered) else places
+
+    def changed_by(self, places: Sequence[Place], plain: Array) -> set[int]:
+        """Return the heads whose weights change where these columns do."""
         search = self.search
-        source = search.sides()[-1][0]
-        chosen = np.repeat(np.linalg.pinv(source)[:, [0]], len(self.places), axis=1)
+        before = {name: search.now[name] for name, _ in places}
+        for name in before:
+            columns = [column for owner, column in places if owner == name]
+            by = search.rng.standard_normal(search.width)
+            search.write(name, search.column(name, self.fed[name], columns, by))
+        changed = np.abs(self.before_o(TOKENS) - plain) > search.layer.rounding
+        for name, array in before.items():
+            search.write(name, array)
+        return {h for h, head in enumerate(self.found) if changed[head].any()}
+
+    @contextmanager
+    def weight_of_first(self) -> Iterator[None]:
+        """Let the context be the weights of the first token, meanwhile."""
+        search = self.search
+        chosen = np.linalg.pinv(search.sides()[-1][0])[:, 0]
+        before = {name: search.now[name] for name in self.values}
         for name in self.values:
             matrix = as_matrix(search.now[name], self.fed[name]).copy()
-            for place, (owner, column) in enumerate(self.places):
-                if owner == name:
-                    matrix[:, column] = chosen[:, place]
+            matrix[:, [column for owner, column in self.places if owner == name]] = chosen[:, None]
             search.write(name, from_matrix(matrix, search.now[name].shape, self.fed[name]))
-        plain = self.before_o(TOKENS)
-        found = dict[Place, frozenset[int]]()
-        for name, column in places:
-            before = search.now[name]
-            by = search.rng.standard_normal(search.width)
-            search.write(name, search.column(name, self.fed[name], column, by))
-            changed = np.abs(self.before_o(TOKENS) - plain) > SEEN
-            search.write(name, before)
-            found[name, column] = frozenset(h for h, head in enumerate(self.found) if changed[head].any())
-        return found
-
-
-def in_heads(places: list[Place], owners: list[frozenset[int]], readers: list[set[int]]) -> list[Place]:
-    """Return columns head by head, by whose weights they change; in their own order where that says nothing."""
-    each = len(places) // len(readers)
-    ordered = [
-        [place for place, own in zip(places, owners, strict=True) if own and own <= reader] for reader in readers
-    ]
-    if all(len(columns) == each for columns in ordered):
-        return [place for columns in ordered for place in columns]
-    return places
+        try:
+            yield
+        finally:
+            for name, array in before.items():
+                search.write(name, array)
 
 
 def splits(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -594,13 +633,6 @@ def splits(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield (long[0], *ones)
     elif len(shape) == 3:
         yield from ((0, 1), (1, 2), (0, 2))
-
-
-def moved(one: Array, other: Array) -> bool:
-    """Say whether two answers differ by more than rounding."""
-    with np.errstate(all="ignore"):
-        gap = np.abs(one - other).max(initial=0.0)
-        return bool(not gap <= SEEN * max(np.abs(one).max(initial=0.0), 1e-3))
 
 
 def apart(rng: np.random.Generator, rows: Array) -> Array:

@@ -49,7 +49,7 @@ class Inner:
         return split(flat, self.heads if side == "q" else self.groups)
 
 
-def surroundings(watch: Watch, way: Way, inner: Inner) -> Around | None:
+def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -> Around | None:
     """Return what stands around attention, or None where nothing known gives the layer's answer to one token."""
     rng = np.random.default_rng(17)
     batch = 1 if way.axes == "tm" else ENTRIES  # of which each is a call
@@ -70,7 +70,7 @@ def surroundings(watch: Watch, way: Way, inner: Inner) -> Around | None:
             heads[side] = norm
     found = replace(found, heads=heads)
     plain = inner.of_one(found.x(one) if other_one is None else found.memory(other_one))
-    return after_it(found, after, (one, many), plain, answer)
+    return after_it(found, after, (one, many), plain, answer, rounding)
 
 
 def before_it(
@@ -90,7 +90,12 @@ def before_it(
 
 
 def after_it(
-    found: Around, after: Sequence[tuple[Event, Event]], x: tuple[Array, Array], plain: Array, answer: Array
+    found: Around,
+    after: Sequence[tuple[Event, Event]],
+    x: tuple[Array, Array],
+    plain: Array,
+    answer: Array,
+    rounding: float,
 ) -> Around | None:
     """Return the surroundings with what stands after W_o, such that they give the answer to one token."""
     one, many = x
@@ -106,18 +111,18 @@ def after_it(
         if tried.residual and tried.finish(one, plain).shape != one.shape:
             continue
         said = tried.finish(one, plain)
-        if same(said, answer):
+        if same(said, answer, rounding):
             return tried
         if said.shape == answer.shape and tried.last is None:
             factor = float((said * answer).sum() / max(float((said * said).sum()), 1e-300))
-            if factor and same(said * factor, answer):
+            if factor and same(said * factor, answer, rounding):
                 return replace(tried, factor=factor)
     return None
 
 
-def same(one: Array, other: Array) -> bool:
+def same(one: Array, other: Array, rounding: float = CLOSE) -> bool:
     """Say whether two arrays hold the same numbers, rounding apart."""
-    return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-5, atol=CLOSE))
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=rounding, atol=rounding))
 
 
 # What a norm does

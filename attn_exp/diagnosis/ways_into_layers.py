@@ -316,7 +316,7 @@ def is_named(given: inspect.Parameter) -> bool:
 
 def find_way(
     layer: Callable[..., Any], parameters: Sequence[inspect.Parameter], into: Callable[[Array], Any],
-    axes: Sequence[str], widths: Sequence[int], head: int,
+    axes: Sequence[str], widths: Sequence[int], head: int, most: int = MOST_TRIES,
 ) -> Way:  # fmt: skip
     """Return the first way of calling a layer that gives an answer for every token.
 
@@ -333,7 +333,7 @@ def find_way(
               for given in others if given.default is given.empty}  # fmt: skip
     more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
             for given in others if given.default is None}  # fmt: skip
-    search = Search(layer, into)
+    search = Search(layer, into, most)
     for options in (needed, needed | more) if more else (needed,):
         for order in axes:
             for width in (known := list(widths)):
@@ -354,8 +354,8 @@ class Search:
     Of each argument the choice is kept with which the call comes furthest.
     """
 
-    def __init__(self, layer: Callable[..., Any], into: Callable[[Array], Any]) -> None:
-        self.layer, self.into = layer, into
+    def __init__(self, layer: Callable[..., Any], into: Callable[[Array], Any], most: int) -> None:
+        self.layer, self.into, self.most = layer, into, most
         self.first, self.said, self.tries = "", "", 0
 
     def filled(self, way: Way, options: Mapping[str, Sequence[Make]]) -> Way | None:
@@ -366,9 +366,10 @@ class Search:
             return replace(way, given=present(chosen))
         for _ in range(ROUNDS):
             before = best
-            for name, makes in options.items():
+            named = sorted(options, key=lambda name: not re.search(rf"\b{re.escape(name)}\b", self.said))
+            for name, makes in ((name, options[name]) for name in named):
                 for make in makes[1:]:
-                    if self.tries > MOST_TRIES:
+                    if self.tries > self.most:
                         return None
                     tried = replace(way, given=present(chosen | {name: make}))
                     place = self.come_to(tried)

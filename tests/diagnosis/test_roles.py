@@ -33,3 +33,17 @@ def test_a_module_whose_names_say_nothing_is_understood(kind: Any, around: str) 
 
 def test_its_mistake_is_named_as_that_of_any_other() -> None:
     assert attn_exp.check(of.NamelessUnscaled, quick=True).mistakes == ("no_scale",)
+
+
+def test_a_layer_of_keras_needs_no_adapter() -> None:
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    verdict = attn_exp.check(keras.layers.MultiHeadAttention(3, 8), quick=True)
+    assert verdict.findings[0].state == "held", verdict
+    assert not verdict.mistakes, verdict
+
+
+def test_a_layer_of_flax_is_made_and_understood() -> None:
+    linen = pytest.importorskip("flax.linen", reason="flax is not installed: pip install flax")
+    verdict = attn_exp.check(linen.MultiHeadDotProductAttention, quick=True)
+    assert verdict.findings[0].state == "held", verdict
+    assert not verdict.mistakes, verdict

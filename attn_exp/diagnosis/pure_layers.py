@@ -1,0 +1,250 @@
+"""Layers of flax, haiku, Equinox and Keras behind the face of `layers.py`: pure functions of their parameters.
+
+Nothing of these libraries is imported here: a class that derives from one of theirs has brought it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+
+HOMES = {"flax.linen": "linen", "flax.nnx": "nnx", "haiku": "haiku", "equinox": "equinox", "keras": "keras"}
+"""Where the base class of a layer lives, and what kind of layer that makes it."""
+
+
+def kind_of(function: Any) -> str:
+    """Return which library a layer, or a class of them, comes from; nothing where it is none of these."""
+    kind = function if inspect.isclass(function) else type(function)
+    for base in kind.__mro__:
+        if base.__name__ in ("Module", "Layer"):
+            for home, name in HOMES.items():
+                if base.__module__.startswith(home):
+                    return name
+    return ""
+
+
+@dataclass
+class PureLayer:
+    """A layer as a function of its parameters: `applied` makes one of numbers by name."""
+
+    leaves: dict[str, Any]
+    applied: Callable[[Mapping[str, Any]], Callable[..., Any]]
+    forward: Callable[..., Any]
+    rounding: float = 3e-5
+    norms: tuple[Any, ...] = ()
+    known: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def places(self) -> Mapping[str, Any]:
+        """The parameters, as the library has them."""
+        return self.leaves
+
+    @property
+    def parameters(self) -> Mapping[str, Array]:
+        """Every parameter, in float64."""
+        return {name: np.asarray(leaf, np.float64) for name, leaf in self.leaves.items()}
+
+    def put(self, values: Mapping[str, Array]) -> None:
+        """Write numbers into parameters."""
+        for name, array in values.items():
+            before = self.leaves[name]
+            self.leaves[name] = np.asarray(array, np.float32).reshape(before.shape)
+
+    def __call__(self, *positional: Any, **named: Any) -> Any:
+        return self.applied(self.leaves)(*positional, **named)
+
+    def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
+        """Return the answer of a call as NumPy has it; calls of one shape are compiled once."""
+        import jax  # noqa: PLC0415 - the layer brought it
+
+        key = (id(way), x.shape, memory is None)
+        if key not in self.known:
+
+            def compiled(leaves: Any, x: Any, memory: Any) -> Any:
+                return first_of(way.call(self.applied(leaves), x, memory))
+
+            self.known[key] = jax.jit(compiled)
+        said = self.known[key](
+            dict(self.leaves), np.asarray(x, np.float32), None if memory is None else np.asarray(memory, np.float32)
+        )
+        return np.asarray(said, np.float64)
+
+    def without_norms(self) -> Any:
+        """Nothing can be left out of a pure function."""
+        return nullcontext()
+
+    @contextmanager
+    def watched(self) -> Iterator[list[Any]]:
+        """Nothing inside a pure function is seen."""
+        yield []
+
+
+def first_of(said: Any) -> Any:
+    return said[0] if isinstance(said, tuple | list) else said
+
+
+class KerasLayer(PureLayer):
+    """A layer of Keras, whose weights are written in place."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__({weight.path: weight for weight in layer.weights}, lambda leaves: layer, layer.call)
+
+    @property
+    def parameters(self) -> Mapping[str, Array]:
+        """Every weight, in float64."""
+        return {name: numbers(weight) for name, weight in self.leaves.items()}
+
+    def put(self, values: Mapping[str, Array]) -> None:
+        """Write numbers into weights."""
+        for name, array in values.items():
+            self.leaves[name].assign(np.asarray(array, np.float32).reshape(self.leaves[name].shape))
+
+    def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
+        """Return the answer of a call as NumPy has it."""
+        x, memory = np.asarray(x, np.float32), None if memory is None else np.asarray(memory, np.float32)
+        return numbers(first_of(way.call(self.applied({}), x, memory)))
+
+
+def numbers(tensor: Any) -> Array:
+    """Return a tensor of Keras in NumPy, whatever computes it."""
+    plain: Array = np.asarray(sys.modules["keras"].ops.convert_to_numpy(tensor), np.float64)
+    return plain
+
+
+# From what a class makes to a layer with parameters
+
+
+def pure(kind: str, made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    """Return what a class made as a layer; `example` calls a function as the layer is to be called, and returns what
+    that says, so that those that have no parameters before a call get them."""
+    return {"linen": of_linen, "nnx": of_nnx, "haiku": of_haiku, "equinox": of_equinox, "keras": of_keras}[kind](
+        made, example
+    )
+
+
+def of_linen(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    import jax  # noqa: PLC0415
+
+    found = dict[str, Any]()
+
+    def initial(*positional: Any, **named: Any) -> Any:
+        said, variables = made.init_with_output(jax.random.PRNGKey(0), *positional, **named)
+        found.update(variables)
+        return said
+
+    example(initial)
+    leaves, shape = flattened(found.get("params", {}))
+    others = {name: value for name, value in found.items() if name not in ("params", "cache")}
+
+    def applied(now: Mapping[str, Any]) -> Callable[..., Any]:
+        variables = {"params": shape([now[name] for name in leaves]), **others}
+        return lambda *positional, **named: made.apply(variables, *positional, **named)
+
+    return PureLayer(leaves, applied, made.__call__)
+
+
+def of_haiku(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    import jax  # noqa: PLC0415
+
+    pair = sys.modules["haiku"].transform(lambda positional, named: made()(*positional, **named))
+    found = dict[str, Any]()
+
+    def initial(*positional: Any, **named: Any) -> Any:
+        found["params"] = pair.init(jax.random.PRNGKey(0), positional, named)
+        return pair.apply(found["params"], jax.random.PRNGKey(1), positional, named)
+
+    example(initial)
+    leaves, shape = flattened(found["params"])
+
+    def applied(now: Mapping[str, Any]) -> Callable[..., Any]:
+        params = shape([now[name] for name in leaves])
+        return lambda *positional, **named: pair.apply(params, jax.random.PRNGKey(1), positional, named)
+
+    return PureLayer(leaves, applied, made.forward)
+
+
+@dataclass
+class HaikuMaker:
+    """A class of haiku with what it is to be made of, which can be done inside a transformed function alone."""
+
+    kind: Any
+    said: Mapping[str, Any]
+
+    def __call__(self) -> Any:
+        return self.kind(**self.said)
+
+    @property
+    def forward(self) -> Callable[..., Any]:
+        """What says which arguments a call takes."""
+        return without_self(self.kind.__call__)
+
+
+def without_self(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that says it takes what a method takes of its object."""
+    signature = inspect.signature(function)
+
+    def stand_in(*positional: Any, **named: Any) -> Any:
+        raise AssertionError((positional, named))
+
+    stand_in.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=list(signature.parameters.values())[1:]
+    )
+    return stand_in
+
+
+def of_equinox(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    import jax  # noqa: PLC0415
+
+    pairs, tree = jax.tree_util.tree_flatten_with_path(made)
+    named = {jax.tree_util.keystr(path).lstrip("."): leaf for path, leaf in pairs}
+    leaves = {name: leaf for name, leaf in named.items() if hasattr(leaf, "dtype") and leaf.dtype.kind == "f"}
+
+    def applied(now: Mapping[str, Any]) -> Callable[..., Any]:
+        whole = jax.tree_util.tree_unflatten(tree, [now.get(name, leaf) for name, leaf in named.items()])
+        inference = getattr(sys.modules.get("equinox"), "nn", None)
+        whole = inference.inference_mode(whole) if inference is not None else whole
+        called: Callable[..., Any] = whole
+        return called
+
+    return PureLayer(dict(leaves), applied, made.__call__)
+
+
+def of_nnx(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    nnx = sys.modules["flax.nnx"]
+    graph, params, rest = nnx.split(made, nnx.Param, ...)
+    leaves, shape = flattened(params)
+
+    def applied(now: Mapping[str, Any]) -> Callable[..., Any]:
+        merged: Callable[..., Any] = nnx.merge(graph, shape([now[name] for name in leaves]), rest)
+        return merged
+
+    return PureLayer(leaves, applied, made.__call__)
+
+
+def of_keras(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    example(made)
+    return KerasLayer(made)
+
+
+def flattened(tree: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    """Return the arrays of a tree by the words of their path, and what makes the tree of others."""
+    import jax  # noqa: PLC0415
+
+    pairs, form = jax.tree_util.tree_flatten_with_path(tree)
+    leaves = {
+        "/".join(word_of(step) for step in path if word_of(step) != "value"): np.asarray(leaf) for path, leaf in pairs
+    }
+    return leaves, lambda now: jax.tree_util.tree_unflatten(form, now)
+
+
+def word_of(step: Any) -> str:
+    """Return one step of a path in a tree, as a word."""
+    return str(next((getattr(step, name) for name in ("key", "name", "idx") if hasattr(step, name)), step))
