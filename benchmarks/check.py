@@ -247,10 +247,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help=f"parts, of {', '.join(PARTS)}; of a folder even, odd or names")
     parser.add_argument("--world", type=Path, help="a folder of other people's code, with its truth.csv")
     parser.add_argument("--csv", type=Path, help="where the verdict on each file of that folder is written")
+    parser.add_argument("--verdicts", type=Path, help="where these verdicts are kept whole, for tools/world.py")
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}")
     missed, arguments = False, parser.parse_args()
     if arguments.world is not None:
-        world.measure(arguments.world, arguments.only, arguments.csv)
+        world.measure(arguments.world, arguments.only, arguments.csv, arguments.verdicts)
         return
     for name in (arguments.only or ",".join(PARTS)).split(","):
         title, goal, part = PARTS[name]

@@ -65,10 +65,11 @@ class Checked:
         return bool(self.verdict) and not any(one["rung"] == ANSWERED and one["state"] == "broken" for one in findings)
 
 
-def measure(folder: Path, only: str, table: Path | None) -> None:
+def measure(folder: Path, only: str, table: Path | None, verdicts: Path | None = None) -> None:
     """Check every file of a folder, print how it was judged, and write each verdict to a table where one is named.
 
-    `only` is `even`, `odd`, or pieces of names apart by commas; nothing means all.
+    `only` is `even`, `odd`, or pieces of names apart by commas; nothing means all. `verdicts` keeps every
+    verdict whole, as lines of JSON, for `tools/world.py`.
     """
     with (folder / "truth.csv").open(newline="", encoding="utf-8") as file:
         every = list(csv.DictReader(file))
@@ -85,6 +86,11 @@ def measure(folder: Path, only: str, table: Path | None) -> None:
             writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
             writer.writeheader()
             writer.writerows(done)
+    if verdicts is not None:
+        kept = [
+            {"file": row["file"], "name": row["name"], "grade": row["grade"], "verdict": row["verdict"]} for row in done
+        ]
+        verdicts.write_text("".join(f"{json.dumps(row)}\n" for row in kept), encoding="utf-8")
     print("\n".join(["", *summary(done)]))
 
 
@@ -200,6 +206,7 @@ def graded(row: Mapping[str, str], made: Checked) -> dict[str, Any]:
         "file": row["file"], "name": row["name"], "right_or_wrong": row["right_or_wrong"], "grade": grade,
         "names": " ".join(names), "right_under": under, "computes": verdict.get("computes", ""), "error": made.error,
         "seconds": round(made.seconds, 1), "said": " ".join([*names, under, "-", " ".join(said.split())]).strip(),
+        "verdict": dict(verdict),
     }  # fmt: skip
 
 
