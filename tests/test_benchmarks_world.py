@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import world
+from tools import world as page
 
 RIGHT = """
 import numpy as np
@@ -76,3 +77,22 @@ def test_a_folder_is_asked_file_by_file(tmp_path: Path, capsys: pytest.CaptureFi
     assert grades == {"001": world.RIGHT, "002": world.FULL, "003": world.UNEXPLAINED, "004": world.UNCALLED}
     assert "3 bugs" in capsys.readouterr().out
     assert world.chosen("right/004_odd.py", "even") and not world.chosen("right/004_odd.py", "odd")
+
+
+def test_a_row_of_the_page_says_what_was_measured_where_that_is_right_and_else_what_was_read() -> None:
+    row = {
+        "source": "karpathy/nanoGPT model.py commit 3adf61e154c3fe3fca428ad6bc3818b27a3b8291 licence MIT",
+        "name": "CausalSelfAttention", "what_is_true": "causal; packed; rows without keys: uniform | dropout 0",
+    }  # fmt: skip
+    verdict = {"right_under": "mask=causal", "findings": [{"rung": "accuracy", "said": "it answers in float32"}]}
+    made = page.cells(row, {"grade": page.RIGHT, "verdict": verdict})
+    assert made[0] == "karpathy/nanoGPT `model.py` at 3adf61e154"
+    assert made[2:6] == ("as it stands", "attention under `mask=causal`", "the mean of all values", "float32")
+    other = page.cells(row, {"grade": world.ALARM, "verdict": verdict})
+    assert other[2:6] == ("as it stands", "-", "the mean of all values", "-")
+    assert page.cells(row, {"grade": world.UNCALLED})[2] == "through a wrapper"
+    assert page.plain(row["what_is_true"]).endswith("uniform \\| dropout 0")
+    assert page.origin("keras keras/src/layers/attention.py commit pip keras 3.15.1 licence MIT") == (
+        "keras 3.15.1 `keras/src/layers/attention.py`"
+    )
+    assert page.origin("search result of an index that names no repository") == ""

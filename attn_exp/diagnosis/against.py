@@ -126,7 +126,7 @@ def of_both(both: Both, request: Request, quick: bool, tell: Tell) -> Verdict:
         found.append(Cause((), f"Asked under {' '.join(sorted(common.typed))} they agree", known=True))
     if rules_of(both[0]) != rules_of(both[1]) and common is request:
         parted = []  # what only one of them does unasked, the other cannot be asked for
-    elif parted and how and all(verdict.passed or verdict.right_under for verdict in verdicts):
+    elif plain_part(parted, pairs) and how and all(verdict.passed or verdict.right_under for verdict in verdicts):
         found.append(
             Cause(tuple({pair.case.rung: 0 for pair in parted}), otherwise_read(both, common, how), known=True)
         )
@@ -149,6 +149,11 @@ def compared(both: Both, common: Request, quick: bool) -> tuple[list[Pair], list
     pairs = [pair for pair in asked_of_both(both, common, quick) if not pair.silent]
     digits, rounding = bits_to_judge_by(pairs)
     return pairs, [pair for pair in pairs if pair.part(digits)], digits, rounding
+
+
+def plain_part(parted: Sequence[Pair], pairs: Sequence[Pair]) -> bool:
+    """Say whether two implementations part on the plainest question."""
+    return bool(parted) and parted[0].case.rung == pairs[0].case.rung
 
 
 def otherwise_read(both: Both, common: Request, how: str) -> str:

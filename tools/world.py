@@ -1,0 +1,129 @@
+"""The table of docs/world.md: what public implementations of attention compute, one a row.
+
+    python benchmarks/check.py --world FOLDER --verdicts verdicts.jsonl
+    python tools/world.py FOLDER verdicts.jsonl > docs/world.md
+
+FOLDER holds local copies, one file each, with a `truth.csv` as `benchmarks/world.py` describes it. Its columns `source`
+(repository, path, `commit` and the commit) and `what_is_true` (read by hand, before any check ran) are used here too. A
+row comes from both: what was measured is said in the words of the check's verdict; where the check could not call it,
+or said otherwise than the hand, the hand alone speaks. Bugs are left out, as most of them are mended by now.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HEAD = """# The world's attention
+
+What {count} public implementations of attention compute, each as it stands in its repository at the commit or the
+release that is named. None of their code is kept here: these are facts about it. They were read by hand first, and then
+asked with `attn-exp check`, which called {called} of them without a line written for them; the others are called
+through a wrapper of a few lines.
+
+- **computes**: what the check found, in the words of a run. `mask=causal` says that it hides later tokens without being
+  asked; `convention=torch_mha`, that a mask's True hides.
+- **rows without keys**: what a query gets that may see no key: NaN, zeros, or the mean of all values.
+- **type inside**: float32 where that is what it computes in, or takes the softmax in, whatever it is given.
+- **read by hand**: how masks are meant, how causal ones lie where there are more keys than queries, what stands around
+  the attention, and what differs from the plain definition. "b t h d" and the like are the axes that it takes.
+
+Nothing in a row is a fault: what differs is mostly meant so. `tools/world.py` makes this page from local copies. A row
+that is wrong, or out of date, is worth an issue.
+
+| implementation | name | called | computes | rows without keys | type inside | read by hand |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+SOURCE = re.compile(r"(?P<home>\S+) (?P<path>.*?) ?commit (?P<commit>[0-9a-f]{7,40})$")
+RELEASE = re.compile(r"(?P<home>\S+) (?P<path>\S+) commit pip (?P<release>.*)$")
+RIGHT = "judged right"
+ASKED = (RIGHT, "false alarms", "wrong names")
+"""Grades of `benchmarks/world.py`: a verdict that is not right is not repeated on the page."""
+NOT_SAID = "-"
+EMPTY_ROWS = (
+    (r"rows without keys:? (?:are |get |give )?(?:zero|0)", "zeros"),
+    (r"rows without keys:? (?:are |get |give )?(?:uniform|the mean|mean)", "the mean of all values"),
+    (r"rows without keys:? (?:are |get |give )?nan", "NaN"),
+)
+"""How a hand writes what rows without keys give, and what the check calls it."""
+
+
+def lines(folder: Path, verdicts: Path) -> Iterator[str]:
+    """Yield the page."""
+    with (folder / "truth.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["right_or_wrong"] == "right" and origin(row["source"])]
+    said = {row["file"]: row for row in map(json.loads, verdicts.read_text(encoding="utf-8").splitlines())}
+    made = [cells(row, said.get(row["file"], {})) for row in rows]
+    called = sum(row[2] == "as it stands" for row in made)
+    yield HEAD.format(count=len(made), called=called)
+    for row in sorted(made, key=lambda row: (row[0].lower(), row[1].lower())):
+        yield f"| {' | '.join(map(plain, row))} |\n"
+
+
+def cells(row: Mapping[str, str], said: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a row of the table: what was measured where that is right, else what was read."""
+    verdict = said.get("verdict", {}) if said.get("grade") == RIGHT else {}
+    by_hand = row["what_is_true"]
+    findings = {one["rung"]: one for one in verdict.get("findings", ())}
+    empty = findings.get("rows without keys", {}).get("said", "")
+    told = next((word for pattern, word in EMPTY_ROWS if re.search(pattern, by_hand.lower())), "")
+    accuracy = findings.get("accuracy", {}).get("said", "")
+    kind = "float32" if "float32" in accuracy or re.search(r"float32|fp32|\.float\(\)", by_hand) else ""
+    return (
+        origin(row["source"]), row["name"], "as it stands" if said.get("grade") in ASKED else "through a wrapper",
+        computes(verdict) or NOT_SAID, told or empty or NOT_SAID, kind or NOT_SAID, by_hand,
+    )  # fmt: skip
+
+
+def computes(verdict: Mapping[str, Any]) -> str:
+    """Say what a verdict found: plain attention, or attention under other words."""
+    if not verdict:
+        return ""
+    under = verdict.get("right_under", "")
+    return f"attention under `{under}`" if under else "attention"
+
+
+def origin(source: str) -> str:
+    """Return where an implementation stands, without its licence; nothing where no repository is named.
+
+    It is the repository, the path and the commit, or the release of a package.
+    """
+    bare = re.sub(r"\s*licence .*$", "", source)
+    found = SOURCE.match(bare)
+    if found is not None:
+        return f"{found['home']} `{found['path'].strip() or '.'}` at {found['commit'][:10]}"
+    found = RELEASE.match(bare)
+    return "" if found is None else f"{found['release']} `{found['path']}`"
+
+
+def plain(text: str) -> str:
+    """Return a text as one cell of a table."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def at_odds(folder: Path, verdicts: Path) -> Iterator[str]:
+    """Yield what the check and the hand say differently of the rows without keys of one implementation."""
+    with (folder / "truth.csv").open(newline="", encoding="utf-8") as file:
+        truth = {row["file"]: row["what_is_true"].lower() for row in csv.DictReader(file)}
+    for row in map(json.loads, verdicts.read_text(encoding="utf-8").splitlines()):
+        findings = {one["rung"]: one["said"] for one in row["verdict"].get("findings", ())}
+        empty = findings.get("rows without keys", "")
+        told = next((word for pattern, word in EMPTY_ROWS if re.search(pattern, truth.get(row["file"], ""))), "")
+        if row["grade"] == RIGHT and empty and told and empty != told:
+            yield f"{row['file']}: the check says {empty}, the hand {told}"
+
+
+def main(words: Sequence[str]) -> None:
+    """Print the page, and to stderr what check and hand say differently."""
+    folder, verdicts = map(Path, words)
+    sys.stdout.writelines(lines(folder, verdicts))
+    sys.stderr.writelines(f"{line}\n" for line in at_odds(folder, verdicts))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
