@@ -132,8 +132,6 @@ def choices(settled: Settled, config: Config, problem: Problem) -> dict[str, Any
     chosen["kv_head"] = None if settled.heads.shared == usual else settled.heads.shared
     chosen["output_projection"] = settled.output_projection and bool(problem.projections)
     chosen["form"] = settled.plain_form
-    if len(chosen["mask"]) < 2:
-        chosen["mask_join"] = Config.mask_join
     for group in JOINS:
         chosen[group] = {name: deciding(group, name, given or {}) for name, given in chosen[group].items()}
     chosen["mask"] = dict(sorted(chosen["mask"].items()))  # masks stand in no order
@@ -142,7 +140,8 @@ def choices(settled: Settled, config: Config, problem: Problem) -> dict[str, Any
 
 def differing(one: Choices, other: Choices) -> list[str]:
     """Return the settings in which two variants differ, in the order of the pipeline."""
-    return [name for name in PIPELINE if not equal(one[name], other[name])]
+    joined = all(len(side["mask"]) > 1 for side in (one, other))  # a single mask is joined with nothing
+    return [name for name in PIPELINE if not equal(one[name], other[name]) and (joined or name != "mask_join")]
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -161,6 +160,8 @@ def climb(
 ) -> Iterator[tuple[Step, Rung]]:
     """Yield the steps from one row to another, each with the rung that it leads to."""
     start, end = rows[ends[0]], rows[ends[1]]
+    if len(start.chosen["mask"]) < 2:
+        start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
     size = max(known.chosen["head"] for known in (start, end)) * len(problem.tokens) * problem.keys
     rung_form = form_of_rungs(start, end, size)
 

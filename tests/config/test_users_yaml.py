@@ -60,7 +60,7 @@ def a_folder(home: Path, name: str, files: dict[str, str]) -> Path:
 HIDDEN = [
     ("variant/matrix", "variant=[matrix]"),
     ("mask/causal", "mask=causal"),
-    ("embeddings/she_likes_coffee", "head=2"),
+    ("embeddings/who_likes_what", "head=2"),
     ("config", "head=2"),
     ("experiment/mine", "experiment=mine"),
 ]

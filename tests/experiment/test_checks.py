@@ -259,7 +259,7 @@ def test_a_form_that_loses_digits_is_found_at_its_stage(monkeypatch: pytest.Monk
         return found.replace(weights=np.asarray(found.weights) * q.dtype.type(1.004))
 
     monkeypatch.setattr("attn_exp.forms.looped.FORM", replace(sound, attend=attend))
-    found = check("precision", "dtype=[float16,float32]", "variant=[looped]")
+    found = check("precision", "dtype=[float16,float32]", "variant=[looped]", "embeddings=she_likes_coffee")
     assert "looped in float32 from weights on: a different function" in found.sentence
     assert "looped in float16 from weights on: suspicious" in found.sentence
 

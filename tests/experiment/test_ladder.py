@@ -93,7 +93,7 @@ def test_nothing_that_a_variant_can_pin_is_missing() -> None:
     assert tuple(EVERY) == PIPELINE
     assert set(EVERY) == {*Variant.__dataclass_fields__}
     pins = {name: value for name, value in EVERY.items() if name != "form"}
-    found = between({"head": 6}, pins, *RANDOM[:3])
+    found = between({"head": 6, "mask": {"padding": {"lengths": 4}, "prefix": {"length": 1}}}, pins, *RANDOM[:3])
     assert [step.setting for step in found.steps] == list(pins)
     assert {step.orders for step in found.steps} == {f"first, in its place and last, of {math.factorial(len(pins))}"}
     assert found.steps[-1].total == found.rows[1].shift
@@ -121,6 +121,17 @@ def test_true_is_not_the_number_one_and_order_of_masks_is_none() -> None:
     assert [step.setting for step in between({"scale": True}, {"scale": 1.0}).steps] == ["scale"]
     masks = {"causal": {}, "window": {"left": 1}}
     assert between({"mask": masks}, {"mask": {"window": {"left": 1}, "causal": {}}}).steps == ()
+
+
+def test_how_masks_are_joined_differs_only_where_both_rows_have_several() -> None:
+    causal, window, both = {"causal": {}}, {"window": {"left": 1}}, {"causal": {}, "window": {"left": 1}}
+    (step,) = between({"mask": causal, "mask_join": "and"}, {"mask": both, "mask_join": "or"}).steps
+    assert (step.setting, step.moved) == (
+        "mask",
+        between({"mask": causal}, {"mask": both, "mask_join": "or"}).rows[1].shift,
+    )
+    assert [step.setting for step in between({"mask": both, "mask_join": "or"}, {"mask": both}).steps] == ["mask_join"]
+    assert [step.setting for step in between({"mask": window, "mask_join": "or"}, {"mask": window}).steps] == []
 
 
 def test_settings_that_make_sense_together_alone_are_changed_together() -> None:
