@@ -22,6 +22,10 @@ class UserError(ValueError):
     """A mistake of the user, said in one line; the command line prints it and exits with 2."""
 
 
+class UncalledError(UserError):
+    """A function of the user's own that nobody knows how to call as attention."""
+
+
 class OwnCodeError(UserError):
     """A function of the user's own gave no answer: it raised an error, or its answer has another shape."""
 

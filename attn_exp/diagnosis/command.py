@@ -15,7 +15,7 @@ from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.explain import explain
 from attn_exp.diagnosis.request import Request, understood
 from attn_exp.diagnosis.whole_file import names_in_file
-from attn_exp.errors import UNSHOWN, OwnCodeError, UserError, unknown
+from attn_exp.errors import UNSHOWN, OwnCodeError, UncalledError, UserError, unknown
 from attn_exp.experiment.verdict import Verdict, unfinished
 from attn_exp.own_code import AGAINST, OwnFunction, find_function, module_of_functions, other_of
 
@@ -55,10 +55,25 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
             verdict = verdict or unfinished(name.rpartition(":")[2], f"{error.__cause__} {importing}", question.words)
     if verdict is None:
         tell({"doing": "while it was read what it takes"})
-        verdict = check_or_compare(found, question, "--quick" in flags, progress())
+        try:
+            verdict = check_or_compare(found, question, "--quick" in flags, progress())
+        except UncalledError as error:
+            return uncalled(found[-1], str(error), words)
+        if verdict.uncalled and "--json" not in words and len(found) == 1:
+            return uncalled(found[0], f"{verdict.name} could not be called {verdict.uncalled}", words)
     text = shown(verdict, words)
     return {"text": text, "passed": verdict.passed, "name": verdict.name, "uncalled": verdict.uncalled,
             "verdict": verdict.plain()}  # fmt: skip
+
+
+def uncalled(own: OwnFunction, why: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return what there is to say of a function that could not be called: why, and a wrapper to be completed."""
+    from attn_exp.diagnosis.wrapper import wrapper_of  # noqa: PLC0415 - few functions need one
+
+    text = wrapper_of(own)
+    if "--json" in words:
+        text = json.dumps({"name": own.name, "uncalled": why, "wrapper": text}, ensure_ascii=False, indent=1)
+    return {"text": text, "passed": False, "name": own.name, "uncalled": why, "refused": why, "verdict": None}
 
 
 def check_or_compare(

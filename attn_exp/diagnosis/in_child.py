@@ -33,7 +33,8 @@ def child_that_asks() -> Child:
 def checked(words: Sequence[str]) -> tuple[str, bool]:
     """Check the function that the first word names in a child, and return what to print and whether it passed.
 
-    What could not be called is printed too where JSON is asked for, so that programs have something to read.
+    Of what could not be called a wrapper is printed, to be completed: the error is the one line of a user's mistake.
+    Where JSON is asked for it holds both, so that programs have something to read.
 
     Raises:
         UserError: a function or a setting that is not there, one that cannot be asked of a function, or a function that
@@ -51,9 +52,9 @@ def checked(words: Sequence[str]) -> tuple[str, bool]:
             return without_answer(rest, ended, seconds, heard)
     if not reply["uncalled"]:
         return reply["text"], reply["passed"]
-    if JSON in words:
+    if reply["text"] and (JSON in words or "refused" in reply):
         print(reply["text"], flush=True)
-    raise UserError(f"{reply['name']} could not be called {reply['uncalled']}")
+    raise UserError(reply.get("refused") or f"{reply['name']} could not be called {reply['uncalled']}")
 
 
 def time_of(words: Sequence[str]) -> float:
@@ -146,7 +147,7 @@ def every_one_checked(words: Sequence[str], seconds: float) -> tuple[str, bool]:
     if not called:
         if JSON in words:
             print(text, flush=True)
-        why = "; ".join(f"{row['name']}: {row['uncalled']}" for row in shown)
+        why = "; ".join(f"{row['name']}: {row['uncalled'].removeprefix(row['name']).strip()}" for row in shown)
         raise UserError(f"{place}: no attention that can be called{f' ({why})' if why else ''}")
     return text, all(row["verdict"]["passed"] for row in called)
 

@@ -122,7 +122,7 @@ def of_jax() -> Library:
     return Library(
         "jax",
         lambda array, kind: jnp.asarray(array) if array.dtype.kind in "bi" else jnp.asarray(array, jnp.dtype(kind)),
-        lambda array: wide(np.asarray(array, np.float64)),
+        lambda array: wide(np.asarray(array)),
         read_array,
         widest,
     )

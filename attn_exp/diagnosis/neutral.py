@@ -231,7 +231,8 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r".*device.*", (DEVICE, NONE)),
     (r".*(causal|bidirectional).*", (FALSE,)),
     (r"(layer|block)_?(idx|id|index|num|number|i)|i|step|layer_?i|time_?step", (ZERO,)),
-    (r".*(return|need|output|with|get|keep|want|use|enable|is|do|has|verbose|debug)_?.*", (FALSE, TRUE, NONE)),
+    (r"(return|need|output|with|get|keep|want|use|enable|is|do|has)_.*|(return|need|want)\w+|verbose|debug",
+     (FALSE, TRUE, NONE)),
     (r".*(window|cap|sinks?|slopes|alibi).*", (NONE,)),
     (r".*axis|.*dim", (fixed(-1), SIZE)),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from attn_exp.diagnosis.modules import Bound, bound, is_module
 from attn_exp.diagnosis.offer import Offer, offered
 from attn_exp.diagnosis.questions import core_cases, layer_cases
 from attn_exp.diagnosis.request import Request
-from attn_exp.errors import UserError, unknown
+from attn_exp.errors import UncalledError, UserError, unknown
 from attn_exp.own_code import LeftError, OwnFunction, held, unreadable
 from attn_exp.rules.masks.causal import Causal
 
@@ -238,11 +238,11 @@ def unfit(own: OwnFunction, silent: Sequence[Tried]) -> UserError:
         offered(own.function, own.name)
     except UserError as error:
         if not silent:
-            return error
+            return UncalledError(str(error))
         last = max(silent, key=lambda tried: furthest(tried.answer))
         given = f"with {last.caller.offer.said}: " if last.caller.offer.said else ""
-        return UserError(f"{error} ({given}{last.answer.error})")
-    return UserError(f"{own.name} could not be called")
+        return UncalledError(f"{error} ({given}{last.answer.error})")
+    return UncalledError(f"{own.name} could not be called")
 
 
 def is_sure(tried: Tried) -> bool:

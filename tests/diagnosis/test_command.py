@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp import cli
 from tests import ROOT
 from tests.refusal import refused
 
@@ -81,7 +82,6 @@ def test_the_smallest_input_can_be_pasted(tmp_path: Path) -> None:
         (("mine.py:rigth",), "unknown function of mine.py 'rigth'; did you mean right?"),
         (("mine.txt",), "expected a file and a function, such as mine.py:attention"),
         (("mine.py:number",), "mine.py:number is a int; expected a function"),
-        (("mine.py:strange",), "strange takes a; expected q, k, v"),
         (("mine.py:right", "mask=cusal"), "unknown mask 'cusal'; did you mean causal?"),
         (("mine.py:right", "--fast"), "unknown option '--fast'"),
         (("mine.py:right", "layout=hdt2"), "unknown layout 'hdt2'"),
@@ -107,6 +107,30 @@ def test_a_users_mistake_is_one_line(
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))  # else what the command imports stays for other tests
     assert line in refused(["check", *words], monkeypatch, capsys)
+
+
+def test_what_cannot_be_called_gets_a_wrapper_to_be_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        MINE + "\ndef odd(q, k, v, gadget, d_k):\n    return right(q, gadget.turned(k), v)\n", encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))
+    monkeypatch.setattr(sys, "argv", ["attn-exp", "check", "mine.py:odd"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    said = capsys.readouterr()
+    assert stop.value.code == 2 and said.err.count("\n") == 1
+    assert "odd needs 'gadget'" in said.err and "has no attribute 'turned'" in said.err
+    assert said.out.endswith("    return odd(q=q, k=k, v=v, gadget=..., d_k=q.shape[-1])\n")
+    monkeypatch.delitem(sys.modules, "mine")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Gadget = type("Gadget", (), {"turned": staticmethod(lambda k: k)})
+    space: dict[str, Any] = {"gadget": Gadget}
+    exec(compile(said.out.replace("gadget=...", "gadget=gadget"), "wrapper.py", "exec"), space)  # pasted and completed
+    assert attn_exp.check(space["attention"], quick=True).passed
 
 
 def test_in_python_a_verdict_shows_itself() -> None:
