@@ -83,6 +83,7 @@ def against(
 
 
 def told_of(tell: Tell, name: str, rung: str) -> None:
+    """Say what is asked of which of the two."""
     tell(f"{name}, {rung}" if rung else "")
 
 

@@ -92,9 +92,11 @@ class Answers:
         return explained > 0
 
     def single_that_fit(self) -> list[Candidate]:
+        """Return the mistakes each of which alone gives what was answered."""
         return [candidate for candidate in self.single if self.gives(candidate)]
 
     def pairs_that_fit(self) -> list[Candidate]:
+        """Return the pairs of mistakes that give what was answered."""
         if all(answer.output is None or np.isnan(answer.output).all() for _, answer in self.seen):
             return []  # NaN alone is what many pairs come to, and says nothing
         return [pair for pair in pairs_of(self.single, self.seen) if self.gives(pair)]
@@ -120,6 +122,7 @@ class Answers:
         return Explained((unsteady[0],)) if unsteady else None
 
     def batch_mixed(self) -> Explained | None:
+        """Return that entries of a batch reach each other, where that was seen."""
         return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
 
     def overflow_besides(self) -> Explained | None:

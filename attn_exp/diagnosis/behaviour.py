@@ -37,6 +37,7 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Findin
 
 
 def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Ask the same thing three times: the answers are equal, or a mistake has a name."""
     rung = "the same answer twice"
     answers = [caller(case) for _ in range(3)]
     if silent(answers):
@@ -99,6 +100,7 @@ CALLS = 100
 
 
 def inputs_unchanged(caller: Caller, case: Case) -> tuple[Finding, str]:
+    """Ask, and look whether the arrays that were handed over are what they were."""
     arguments = caller.arguments(case)
     before = copies(caller, arguments)
     answer = caller.answer(arguments, case)
@@ -115,6 +117,7 @@ def copies(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Ask each entry of a batch alone: it gets what it gets among the others."""
     rung = "batch entries independent"
     whole = caller(case).output
     if whole is None or len(whole) < 2:
@@ -204,6 +207,7 @@ LATER = 4
 
 
 def first_answer_kept(caller: Caller, case: Case) -> tuple[Finding, str]:
+    """Look whether an answer stays what it was while more is asked."""
     try:
         with held():
             said = caller.call(caller.arguments(case))
@@ -342,10 +346,12 @@ def dropping(caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
 
 
 def masked(case: Case, seen: np.ndarray) -> Case:
+    """Return a case in which queries may see these keys alone."""
     return replace(case, recipe=case.recipe.with_rules(masks=(Allowed(seen),)))
 
 
 def leak(caller: Caller, case: Case) -> tuple[Finding, str]:
+    """Put NaN into values that nobody may see, and look whether it reaches the answer."""
     assert case.given.v is not None
     values = case.given.v.copy()
     values[..., -1, :] = np.nan
@@ -359,6 +365,7 @@ def leak(caller: Caller, case: Case) -> tuple[Finding, str]:
 
 
 def blind(caller: Caller, case: Case, row: int) -> tuple[Finding, str]:
+    """Look what a query gets that may see no key."""
     output = caller(case).output
     if output is None:
         return Finding("rows without keys", ABSENT), ""

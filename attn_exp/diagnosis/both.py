@@ -57,6 +57,7 @@ Both = tuple[Asked, Asked]
 
 
 def names_of(both: Both) -> tuple[str, str]:
+    """Return the names of the two."""
     return both[0].name, both[1].name
 
 

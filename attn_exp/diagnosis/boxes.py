@@ -337,5 +337,6 @@ def lines(text: str) -> list[list[str]]:
 
 
 def is_number(cell: str) -> bool:
+    """Say whether a cell holds a number, or a word for one that is not given."""
     word = plain(cell)
     return bool(NUMBER.fullmatch(word) or INFINITE.fullmatch(word)) or word.lower() in NOT_GIVEN

@@ -121,6 +121,7 @@ def rounding_mistakes() -> Iterator[Candidate]:
 
 
 def everywhere(change: Change) -> Callable[[Case], Recipe]:
+    """Return a change of a recipe as one of a case, whatever the case."""
     return lambda case: change(case.recipe)
 
 
@@ -189,6 +190,7 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
 
 
 def composed(one: Candidate, other: Candidate) -> Callable[[Case], Recipe]:
+    """Return one mistake after another as one change."""
     return lambda case: other.change(replace(case, recipe=one.change(case)))
 
 
@@ -250,18 +252,22 @@ def other_settings(recipe: Recipe) -> Iterator[tuple[str, Change]]:
 
 
 def with_normalizer(name: str) -> Change:
+    """Return the change that normalizes the logits in another way."""
     return lambda recipe: recipe.with_rules(normalizer=normalizer(name))
 
 
 def with_masks(*masks: Mask) -> Change:
+    """Return the change that adds masks."""
     return lambda recipe: recipe.with_rules(masks=(*recipe.rules.masks, *masks))
 
 
 def with_score(rule: Score) -> Change:
+    """Return the change that adds a rule of scores."""
     return lambda recipe: recipe.with_rules(scores=(*recipe.rules.scores, rule))
 
 
 def with_rope(rope: Rope) -> Change:
+    """Return the change that turns queries and keys so, and marks no other positions."""
     return lambda recipe: replace(recipe, positions=(rope,))
 
 

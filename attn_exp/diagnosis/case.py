@@ -127,6 +127,7 @@ def same_answer(one: Answer, other: Answer, case: Case, digits: int) -> bool:
 
 
 def same_numbers(one: Array | None, other: Array | None) -> bool:
+    """Say whether two answers are there and equal, number by number; NaN equals NaN."""
     return one is not None and other is not None and np.array_equal(one, other, equal_nan=True)
 
 

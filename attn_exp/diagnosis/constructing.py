@@ -72,6 +72,7 @@ def noted(*parts: str) -> Callable[[str, str], bool]:
 
 
 def named(*words: str) -> Callable[[str, str], bool]:
+    """Return the test of a parameter that has one of these names."""
     return lambda word, note: word in words
 
 
@@ -110,6 +111,7 @@ THEN: tuple[Rule, ...] = (
 
 
 def ends_in_size(word: str) -> bool:
+    """Say whether a name ends as those of sizes do."""
     return any(word.endswith(end) for end in ENDS)
 
 
@@ -128,16 +130,19 @@ def dropout_module() -> Any:
 
 
 def dtypes() -> list[Any]:
+    """Return the types that a constructor may want, the likeliest first."""
     torch = sys.modules.get("torch")
     return [torch.float64, None, "float32"] if torch is not None else [None, "float32"]
 
 
 def nnx_rngs() -> list[Any]:
+    """Return the random streams that a module of Flax NNX wants."""
     nnx: Any = sys.modules.get("flax.nnx")
     return [nnx.Rngs(0)] if nnx is not None else [None]
 
 
 def jax_key() -> list[Any]:
+    """Return the random key that a module of JAX wants."""
     import jax  # noqa: PLC0415 - the class is one of JAX
 
     return [jax.random.PRNGKey(0)]
@@ -291,6 +296,7 @@ def with_fields(made: Any, said: Mapping[str, Any]) -> Any:
 
 
 def is_plain(given: inspect.Parameter) -> bool:
+    """Say whether a parameter stands for one argument."""
     return given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 

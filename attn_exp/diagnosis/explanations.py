@@ -42,15 +42,18 @@ class Explanation:
 
 
 def one_mistake(evidence: Evidence) -> Explained | None:
+    """Explain the evidence by one mistake."""
     found = best(evidence.single_that_fit())
     return None if found is None else evidence.likelier(found)
 
 
 def two_mistakes(evidence: Evidence) -> Explained | None:
+    """Explain the evidence by two mistakes."""
     return best(evidence.pairs_that_fit())
 
 
 def another_setting(evidence: Evidence) -> Explained | None:
+    """Explain the evidence as right under another setting."""
     word = evidence.setting_that_fits()
     return evidence.likelier(Explained(setting=word)) if word else None
 

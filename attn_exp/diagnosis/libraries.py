@@ -57,6 +57,8 @@ def library(name: str, device: str = "cpu") -> Library:
 
 
 def of_numpy() -> Library:
+    """Return how arrays of NumPy are made and read."""
+
     def into(array: Array, kind: str) -> Any:
         return array.copy() if array.dtype.kind in "bi" else array.astype(np_type(kind))
 
@@ -85,6 +87,7 @@ def read_array(array: Any, most: int) -> tuple[Array | int, str]:
 
 
 def of_torch(device: str) -> Library:
+    """Return how tensors on a device are made and read; a UserError where PyTorch cannot use it."""
     import torch  # noqa: PLC0415 - only where a function wants it
 
     try:
@@ -116,6 +119,7 @@ def of_torch(device: str) -> Library:
 
 
 def of_jax() -> Library:
+    """Return how arrays of JAX are made and read."""
     import jax.numpy as jnp  # noqa: PLC0415
 
     widest = "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32"

@@ -514,6 +514,7 @@ def fused(module: Any, last: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def plain_array(tensor: Any) -> Array:
+    """Return a tensor as an array of NumPy."""
     array: Array = tensor.detach().cpu().double().numpy()
     return array
 
@@ -638,6 +639,7 @@ def write_layer(layer: Any, matrices: Sequence[Any], biases: Sequence[Any], name
 
 
 def joined(parts: Sequence[Any], axis: int) -> Any:
+    """Return tensors side by side along an axis."""
     import torch  # noqa: PLC0415 - the module is one of PyTorch's
 
     return torch.cat(list(parts), dim=axis)

@@ -95,6 +95,7 @@ UNIT = Source(
 
 
 def as_complex(context: Context, array: Array) -> Any:
+    """Return an array as complex numbers without an imaginary part."""
     return context.array(array) + context.array(np.zeros_like(array)) * 1j
 
 
@@ -137,6 +138,7 @@ def softmax_of(context: Context) -> Any:
 
 
 def numpy_softmax(array: Array, axis: int = -1, **_: Any) -> Array:
+    """Return the softmax of an array along an axis."""
     powers = np.exp(array - array.max(axis=axis, keepdims=True))
     shares: Array = powers / powers.sum(axis=axis, keepdims=True)
     return shares

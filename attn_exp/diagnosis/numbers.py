@@ -118,6 +118,7 @@ class Numbers:
         return {layout: by_own_digits(layout) for layout in self.layouts}
 
     def as_asked(self) -> Explained | None:
+        """Return that the numbers are right as asked, or None."""
         reading = Reading(self.sheet, self.sheet.right, "")
         return Explained(reading=reading) if agrees(reading.sheet, reading.recipe) else None
 
@@ -128,6 +129,7 @@ class Numbers:
         return None if reading is None else Explained(reading=reading)
 
     def single_that_fit(self) -> list[Candidate]:
+        """Return the mistakes each of which alone gives the numbers."""
         return [made.candidate for made in self.known() if gives(self.sheet, made.recipe, made.stages)]
 
     def rounding(self) -> Explained | None:
@@ -273,4 +275,5 @@ def leaves(made: Made, right: Mapping[str, Array]) -> bool:
 
 
 def equal_but_for_rounding(one: Array | None, other: Array) -> bool:
+    """Say whether two arrays are the same numbers, to rounding."""
     return one is not None and one.shape == other.shape and np.allclose(one, other, rtol=1e-9, equal_nan=True)

@@ -150,6 +150,7 @@ def told(default: Any) -> Any:
 
 
 def positional(given: inspect.Parameter) -> bool:
+    """Say whether an argument may be given by its place."""
     return given.kind in (given.POSITIONAL_ONLY, given.POSITIONAL_OR_KEYWORD)
 
 

@@ -22,10 +22,12 @@ class Pack:
 
 
 def stacked(axis: int, *layouts: str) -> Pack:
+    """Return the packing of q, k and v along a new axis."""
     return Pack(f"stack([q, k, v], {axis})", lambda arrays: stack(arrays, axis), layouts)
 
 
 def joined(axis: int, *layouts: str) -> Pack:
+    """Return the packing of q, k and v side by side along an axis."""
     return Pack(f"concatenate([q, k, v], {axis})", lambda arrays: join(arrays, axis), layouts)
 
 

@@ -235,10 +235,12 @@ def without_keys(pair: tuple[Case, Answer]) -> str:
 
 
 def with_offset(case: Case, offset: int) -> Recipe:
+    """Return the recipe in which the first query stands at another place among the keys."""
     return case.recipe.with_rules(offset=offset)
 
 
 def shares(case: Case) -> bool:
+    """Say whether several query heads share one of several key/value heads."""
     return case.recipe.groups not in (1, case.recipe.heads)
 
 

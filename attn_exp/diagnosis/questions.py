@@ -256,6 +256,7 @@ class HeadsMaker(Maker):
         return Case(rung, recipe, given, optional=optional, explicit_scale=not isinstance(self.request.scale, bool))
 
     def draw(self, heads: int, length: int) -> Array:
+        """Draw heads `[b h t d]` of this length."""
         return self.rng.standard_normal((self.batch, heads, length, SIZE))
 
     def sized(self, rung: str, length: int, factor: float) -> Case:

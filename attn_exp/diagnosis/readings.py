@@ -49,10 +49,12 @@ def early(sheet: Sheet) -> Iterator[Reading]:
 
 
 def times(place: Step, factors: dict[str, float]) -> Step:
+    """Return the step that marks positions and multiplies each side by its factor."""
     return lambda at, side, heads, positions: place(at, side, heads, positions) * factors.get(side, 1.0)
 
 
 def unchanged(at: Any, scores: Array) -> Array:
+    """Return scores as they are: the step that does nothing."""
     return scores
 
 

@@ -146,6 +146,7 @@ def settings_of(rule: Any) -> dict[str, Any]:
 
 
 def changed(rule: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a rule that are not as usual, each with its value."""
     for field in fields(rule):
         value = getattr(rule, field.name)
         usual = field.default if field.default is not MISSING else None

@@ -520,6 +520,7 @@ class Context:
         return np.concatenate(parts)
 
     def without_values(self, name: str) -> Array:
+        """Return a parameter with 0 in the columns that make values."""
         matrix = as_matrix(self.search.now[name], self.fed[name]).copy()
         matrix[:, list(self.values[name])] = 0.0
         return from_matrix(matrix, self.search.now[name].shape, self.fed[name])

@@ -60,4 +60,5 @@ def parameters(module: Any) -> dict[str, Any]:
 
 
 def sizes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shapes of arrays, by name."""
     return {name: value.shape for name, value in values.items()}

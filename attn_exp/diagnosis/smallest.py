@@ -169,6 +169,7 @@ def literal(array: Array, caller: Caller) -> str:
 
 
 def module_of(own: OwnFunction) -> str:
+    """Return the name by which a function is imported."""
     stem = own.file.rpartition("/")[2].removesuffix(".py")
     return stem if own.file and "site-packages" not in own.file else getattr(own.function, "__module__", "") or stem
 

@@ -171,6 +171,7 @@ def nothing(sizes: Sizes) -> Any:
 
 
 def constant(value: Any) -> Make:
+    """Return the maker of a value that is the same for all sizes."""
     return lambda sizes: value
 
 
@@ -208,10 +209,12 @@ def rotations(shape: str, size: int) -> Make:
 
 
 def pair(one: Make, other: Make) -> Make:
+    """Return the maker of what two others make, as a pair."""
     return lambda sizes: (one(sizes), other(sizes))
 
 
 def lengths(sizes: Sizes) -> Any:
+    """Return the length of each entry of a batch: all keys."""
     return sizes.array(np.full(sizes.batch, sizes.keys, np.int64))
 
 
@@ -241,6 +244,7 @@ def table(number: float) -> Callable[[list[int]], tuple[Make, ...]]:
 
 
 def complex_tables(sizes: list[int]) -> tuple[Make, ...]:
+    """Return makers of rotary tables as complex numbers, and of none."""
     return (*(rotations(shape, sizes[0]) for shape in ("t e", "1 t e", "t 1 e")), nothing)
 
 
@@ -252,6 +256,7 @@ def angles(sizes: list[int]) -> tuple[Make, ...]:
 
 
 def always(*makes: Make) -> Callable[[list[int]], tuple[Make, ...]]:
+    """Return what gives these makers, whatever the sizes."""
     return lambda sizes: makes
 
 
@@ -311,6 +316,7 @@ def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], f
 
 
 def is_named(given: inspect.Parameter) -> bool:
+    """Say whether a parameter stands for one argument."""
     return given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 

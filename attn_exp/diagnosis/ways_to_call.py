@@ -287,6 +287,7 @@ def digits_of(caller: Caller, answer: Answer) -> int:
 
 
 def is_half(caller: Caller) -> bool:
+    """Say whether a function is asked in a type of half the digits of float32."""
     return DIGITS[caller.dtype] < DIGITS["float32"]
 
 

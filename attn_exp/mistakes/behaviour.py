@@ -17,16 +17,19 @@ DROPPED = 0.1
 
 
 def drop_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
+    """Drop some of the weights, and make the others larger, as dropout does while it is on."""
     kept = draw(0, "dropout", "uniform", weights.shape) > 2 * DROPPED - 1
     return np.asarray(after(at, weights, allowed) * kept / (1 - DROPPED))
 
 
 def first_of_the_batch(share: Step, at: At, heads: Array) -> Array:
+    """Give every entry of a batch the keys and values of the first."""
     every = share(at, heads)
     return np.broadcast_to(every[:1], every.shape)
 
 
 def next_of_the_batch(share: Step, at: At, heads: Array) -> Array:
+    """Give every entry of a batch the keys and values of another."""
     return np.roll(share(at, heads), 1, axis=0)
 
 
@@ -45,6 +48,7 @@ def whole_blocks(block: int) -> Change:
 
 
 def nan_in_empty_rows(normalize: Step, at: At, masked: Array) -> Array:
+    """Make weights NaN where a query may see no key."""
     return np.where(np.isneginf(masked).all(axis=-1, keepdims=True), np.nan, normalize(at, masked))
 
 

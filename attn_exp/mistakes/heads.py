@@ -66,22 +66,27 @@ def gathered(combine: Callable[[At, Array], Array]) -> Change:
 
 
 def averaged(context: Array) -> Array:
+    """Return the mean of the heads, as one head."""
     return np.asarray(context.mean(axis=1, keepdims=True))
 
 
 def added(context: Array) -> Array:
+    """Return the sum of the heads, as one head."""
     return np.asarray(context.sum(axis=1, keepdims=True))
 
 
 def for_every_head(combine: Callable[[Array], Array]) -> Change:
+    """Return the mistake that puts heads so combined in the place of each of them."""
     return gathered(lambda at, context: np.broadcast_to(combine(context), context.shape))
 
 
 def for_one_head(combine: Callable[[Array], Array]) -> Change:
+    """Return the mistake that puts heads so combined in the place of all of them, as one."""
     return gathered(lambda at, context: combine(context))
 
 
 def without_heads(combine: Callable[[Array], Array]) -> Change:
+    """Return the mistake that puts heads so combined in their place, without an axis of heads."""
     return gathered(lambda at, context: combine(context)[:, 0])
 
 
@@ -139,6 +144,7 @@ def turned(sides: str) -> Change:
 
 
 def finish_turned(finish: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
+    """Multiply by the transposed output matrix."""
     return finish(at, merged, None if weight is None else weight.T, bias)
 
 

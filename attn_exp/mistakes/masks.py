@@ -105,6 +105,7 @@ def added(number: float) -> Change:
 
 
 def without_masks(recipe: Recipe) -> Recipe:
+    """Return a recipe that masks nothing."""
     return recipe.with_rules(masks=())
 
 

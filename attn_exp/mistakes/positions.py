@@ -13,6 +13,7 @@ from attn_exp.rules.positions.position import Position
 
 
 def without_positions(recipe: Recipe) -> Recipe:
+    """Return a recipe that marks no positions."""
     return replace(recipe, positions=())
 
 
@@ -46,6 +47,7 @@ def other_pairs(recipe: Recipe) -> Recipe:
 
 
 def also_values(place: Step, at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
+    """Mark positions in values as in keys."""
     marked: Array = place(at, "k" if side == "v" else side, heads, positions)
     return marked
 

@@ -59,6 +59,7 @@ def up_to_8(heads: int, first: int = 1) -> Array:
 
 
 def next_power(heads: int) -> int:
+    """Return the least power of 2 that is not below a number of heads."""
     return 1 << (heads - 1).bit_length()
 
 
@@ -80,19 +81,24 @@ SLOPES: tuple[Callable[[int], Array], ...] = (
 
 
 def without_bias(recipe: Recipe) -> Recipe:
+    """Return a recipe without the rules that add to logits."""
     return recipe.with_rules(scores=tuple(rule for rule in recipe.rules.scores if type(rule).bias is Score.bias))
 
 
 def without_sink(recipe: Recipe) -> Recipe:
+    """Return a recipe without the rules that add a logit of no key."""
     kept = tuple(rule for rule in recipe.rules.scores if rule.extra(np.zeros(1, np.int64)) is None)
     return recipe.with_rules(scores=kept)
 
 
 def unbent(at: At, logits: Array) -> Array:
+    """Return logits as they are: the step that bends nothing."""
     return logits
 
 
 def bent_before_scale(recipe: Recipe) -> Recipe:
+    """Return a recipe that bends scores before they are scaled."""
+
     def scaled(at: At, scores: Array) -> Any:
         return recipe.scaled(at, recipe.bent(at, scores))
 
@@ -100,6 +106,8 @@ def bent_before_scale(recipe: Recipe) -> Recipe:
 
 
 def bent_after_mask(recipe: Recipe) -> Recipe:
+    """Return a recipe that bends logits after they are masked."""
+
     def forbid(at: At, logits: Array, allowed: Array) -> Any:
         return recipe.bent(at, recipe.forbid(at, logits, allowed))
 

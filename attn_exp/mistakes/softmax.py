@@ -25,19 +25,23 @@ def softmax_over(*axes: int) -> Change:
 
 
 def divide_by_sum(at: At, masked: Array) -> Array:
+    """Divide logits by the sum of their row, without an exponential."""
     kept = np.where(np.isneginf(masked), 0.0, masked)
     return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
 
 
 def softmax_again(normalize: Step, at: At, masked: Array) -> Array:
+    """Take the softmax of the weights once more."""
     return steps.softmax(normalize(at, masked), -1)
 
 
 def masked_softmax_again(normalize: Step, at: At, masked: Array) -> Array:
+    """Take the softmax of the weights once more, among the keys that may be seen."""
     return steps.softmax(np.where(np.isneginf(masked), -np.inf, normalize(at, masked)), -1)
 
 
 def raw_powers(at: At, masked: Array) -> Array:
+    """Take the exponentials of logits as they are, without their largest taken off first."""
     powers = np.exp(masked)
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
