@@ -156,7 +156,7 @@ def is_true(truth: Truth, claim: Claim) -> bool:
         ends = truth.means[truth.levels.index(claim.end)] - truth.means[truth.levels.index(claim.start)]
         effect = float(ends[FLAG.index(where["b"])] if "b" in where else ends.mean())
     if claim.kind.startswith("matters"):
-        return (abs(effect) > MATTERS[claim.metric]) == (claim.kind == "matters")
+        return bool((abs(effect) > MATTERS[claim.metric]) == (claim.kind == "matters"))
     way = truth.means.mean(axis=1)
     if claim.kind == "wild":
         return False  # no truth here goes up and down more than once

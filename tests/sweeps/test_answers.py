@@ -330,3 +330,15 @@ def test_an_effect_is_compared_where_another_value_has_no_numbers() -> None:
     said = summarized(head, lines, [axis("seed", 9), axis("normalizer", 3), axis("scale", 2)]).answers.sentences
     (sentence,) = [text for text in said if text.startswith("scale=true raises the entropy by")]
     assert "with normalizer=softmax" in sentence and "with normalizer=sparsemax" in sentence
+
+
+def test_where_only_the_difference_of_two_effects_is_sure_that_is_said() -> None:
+    """What scaling does varies by far more from seed to seed than what it does at d=2 instead of d=1."""
+
+    def entropy(seed: int, d: int, scale: bool, variant: str) -> float:
+        return scale * (noise(seed, 1) + (d == 2) * (0.3 + 0.01 * noise(seed, 2)))
+
+    said = swept(entropy, levels=(1, 2), variants=("free",), seeds=10).answers.sentences
+    (sentence,) = [text for text in said if text.startswith("scale=true raises")]
+    more = r"0\.\d+ ± 0\.0\d+ nats more at d=2 than at d=1"
+    assert re.fullmatch(rf"scale=true raises the entropy by {more}; neither alone is sure\.", sentence)

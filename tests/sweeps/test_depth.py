@@ -28,7 +28,7 @@ WORDS = ("head=1,2", "seed=range(0,6)", "embeddings=random", "embeddings.d_model
 SEEN = """
     for (const details of document.querySelectorAll("details")) details.open = true;
     const choices = () => [...document.querySelectorAll("#explore option")].filter((option) => !option.hidden);
-    const seen = () => [document.querySelector("main").innerText.replace(/^metric$.*?^along x$/ms, ""),
+    const seen = () => [document.querySelector("main").innerText.replace(/^metric$.*?^colour$/ms, ""),
                         choices().map((option) => option.textContent).join()];
     const button = document.getElementById("depth"), before = seen();
     button.click();
@@ -120,7 +120,7 @@ def test_a_page_without_such_numbers_has_no_button() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("report {} figures.width=5", "unknown setting of attn-exp report of a sweep 'figures.width'; choose one of "),
+        ("report {} title=a", "unknown setting of attn-exp report of a sweep 'title'; choose one of figures.format, "),
         ("report {} report.depth=deep", "unknown report.depth 'deep'; choose one of reading, all"),
         ("compare {0} {0} report.depth=", "unknown report.depth ''; choose one of reading, all"),
         ("compare {0} {0} title=a", "expected attn-exp compare DIR DIR [--exit-code] [report.depth=reading]"),

@@ -54,7 +54,7 @@
   const places = names.map((name, place) => [String(place), name]);
   const metrics = select(words.METRIC, data.metrics.map((metric, place) => [String(place), metric]), "metric");
   const asX = data.metrics.map((metric, place) => [String(names.length + place), metric]);
-  select(words.ALONG_X, [...places, ...asX], "x");
+  const xs = select(words.ALONG_X, [...places, ...asX], "x");
   select(words.COLOUR, [["-1", words.NO_SETTING], ...places], "colour");
   select(words.PANELS, [["-1", words.NO_SETTING], ...places], "panel");
 
@@ -183,7 +183,10 @@
   /** In the reading view, what it leaves out cannot be chosen. */
   function atDepth() {
     const reading = document.documentElement.dataset.depth === "reading";
-    data.deep.forEach((deep, place) => { metrics.options[place].hidden = metrics.options[place].disabled = deep && reading; });
+    data.deep.forEach((deep, place) => {
+      for (const option of [metrics.options[place], xs.options[names.length + place]]) option.hidden = option.disabled = deep && reading;
+    });
+    if (reading && across() >= 0 && data.deep[across()]) xs.value = chosen.x = data.start.x;
     if (reading && data.deep[chosen.metric] && data.deep.includes(false)) metrics.value = chosen.metric = data.deep.indexOf(false);
     draw();
   }

@@ -26,6 +26,7 @@ from attn_exp.sweeps.answers.shapes import Shape, shape_of
 
 SURE, UNSURE, FEW_SEEDS = 0, 1, 2
 """How sure a finding is."""
+NEITHER = "; neither alone is sure"
 MOST_CELLS = 4
 """Effects at other settings that a sentence lists; of more, the ends and what lies beyond them."""
 
@@ -166,11 +167,7 @@ def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], fam
     claims = [claim_of(profile, change, 1 if cell.estimate.mean > 0 else -1, cell) for cell in sure]
     does, units = verb(profile, sign, change), unit(profile.metric)
     if not sure:
-        listed_cells = ends(cells)
-        told = [
-            f"{both_ways(cell.estimate)}{units} {' '.join(place(*at) for at in cell.where)}" for cell in listed_cells
-        ]
-        return replace(bare, says=f"{does} depending on {settings(two)}: {', '.join(told)}", claims=(depends,))
+        return replace(bare, says=by_more(profile, change, two[0], family), claims=(depends,))
     if len(two) == 1:
         told = told_cells(cells, sign, family, units)
         if grows(cells, two[0], sign):
@@ -180,6 +177,16 @@ def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], fam
         outer = min((0, 1), key=lambda order: len(two[order].levels))
         told = told_in_turn(cells, outer, sign, family, units)
     return replace(bare, says=f"{does} {told}", claims=(*claims, depends))
+
+
+def by_more(profile: Profile, change: Change, over: Dependence, family: Family) -> str:
+    """Say by how much more a change does at one value of another setting than at another, where only that is sure."""
+    known = [level for level, apart in enumerate(over.apart, 1) if family.sure(apart)]
+    widest = max(known, key=lambda level: abs(over.apart[level - 1].mean))
+    more, less = sorted((0, widest), key=lambda level: -abs(over.at[level].mean))
+    does = verb(profile, 1 if over.at[more].mean > 0 else -1, change)
+    where = f"{place(over.setting, over.levels[more])} than {place(over.setting, over.levels[less])}"
+    return f"{does} by {size(over.apart[widest - 1])}{unit(profile.metric)} more {where}{NEITHER}"
 
 
 def grows(cells: Sequence[Cell], over: Dependence, sign: int) -> bool:

@@ -10,7 +10,7 @@ from attn_exp.report.sentences import listed
 from attn_exp.report.sweep.plotted import FEW
 from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.effects import Share, same_functions
-from attn_exp.sweeps.answers.findings import FEW_SEEDS, SURE, UNSURE, Finding
+from attn_exp.sweeps.answers.findings import FEW_SEEDS, NEITHER, SURE, UNSURE, Finding
 from attn_exp.sweeps.answers.intervals import Family
 from attn_exp.sweeps.answers.profiles import SPOKEN
 
@@ -105,7 +105,9 @@ def whereabouts(cube: Cube, variants: Sequence[str]) -> str:
 
 
 def joined(parts: Sequence[str]) -> str:
-    """Join what is said of several metrics."""
+    """Join what is said of several metrics; what ends all of them is said once."""
+    if len(parts) > 1 and all(part.endswith(NEITHER) for part in parts):
+        return joined([part.removesuffix(NEITHER) for part in parts]) + NEITHER
     if any("; " in part for part in parts) or len(parts) > 2:
         return "; ".join(parts)
     return (", and " if any(", " in part for part in parts) else " and ").join(parts)
