@@ -27,7 +27,8 @@ asked with `attn-exp check`, which called {called} of them without a line writte
 through a wrapper of a few lines.
 
 - **computes**: what the check found, in the words of a run. `mask=causal` says that it hides later tokens without being
-  asked; `convention=torch_mha`, that a mask's True hides.
+  asked; `convention=torch_mha`, that a mask's True hides. What it takes beside that, such as tables of positions, is
+  given so that it changes nothing.
 - **rows without keys**: what a query gets that may see no key: NaN, zeros, or the mean of all values.
 - **type inside**: float32 where that is what it computes in, or takes the softmax in, whatever it is given.
 - **read by hand**: how masks are meant, how causal ones lie where there are more keys than queries, what stands around
@@ -58,7 +59,7 @@ def lines(folder: Path, verdicts: Path) -> Iterator[str]:
     with (folder / "truth.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["right_or_wrong"] == "right" and origin(row["source"])]
     said = {row["file"]: row for row in map(json.loads, verdicts.read_text(encoding="utf-8").splitlines())}
-    made = [cells(row, said.get(row["file"], {})) for row in rows]
+    made = [cells(row, said[row["file"]]) for row in rows if row["file"] in said]
     called = sum(row[2] == "as it stands" for row in made)
     yield HEAD.format(count=len(made), called=called)
     for row in sorted(made, key=lambda row: (row[0].lower(), row[1].lower())):
@@ -75,7 +76,8 @@ def cells(row: Mapping[str, str], said: Mapping[str, Any]) -> tuple[str, ...]:
     accuracy = findings.get("accuracy", {}).get("said", "")
     kind = "float32" if "float32" in accuracy or re.search(r"float32|fp32|\.float\(\)", by_hand) else ""
     return (
-        origin(row["source"]), row["name"], "as it stands" if said.get("grade") in ASKED else "through a wrapper",
+        origin(row["source"]), f"`{row['name']}`",
+        "as it stands" if said.get("grade") in ASKED else "through a wrapper",
         computes(verdict) or NOT_SAID, told or empty or NOT_SAID, kind or NOT_SAID, by_hand,
     )  # fmt: skip
 
@@ -85,7 +87,8 @@ def computes(verdict: Mapping[str, Any]) -> str:
     if not verdict:
         return ""
     under = verdict.get("right_under", "")
-    return f"attention under `{under}`" if under else "attention"
+    said = verdict.get("computes", "").replace("attention as it was asked for", "attention").rstrip(".")
+    return f"attention under `{under}`" if under else said if said.startswith("attention") else "attention"
 
 
 def origin(source: str) -> str:
@@ -102,8 +105,10 @@ def origin(source: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text as one cell of a table."""
-    return " ".join(text.replace("|", "\\|").split())
+    """Return a text as one cell of a table: what Markdown would read as its own is escaped, but for code."""
+    parts = " ".join(text.split()).split("`")
+    return "`".join(re.sub(r"([|*_<>\[\]])", r"\\\1", part) if place % 2 == 0 else part.replace("|", "\\|")
+                    for place, part in enumerate(parts))  # fmt: skip
 
 
 def at_odds(folder: Path, verdicts: Path) -> Iterator[str]:

@@ -176,7 +176,8 @@ def two_wrong(q: Array, k: Array, v: Array, is_causal: bool = False) -> Array:
     """The word for causal does nothing, and no maximum is subtracted."""
     with np.errstate(all="ignore"):
         powers = np.exp(logits_of(q, k))
-        return powers / powers.sum(axis=-1, keepdims=True) @ v
+        mixed: Array = powers / powers.sum(axis=-1, keepdims=True) @ v
+    return mixed
 
 
 def test_each_question_is_put_down_to_the_mistake_that_gives_its_answer() -> None:
