@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 from attn_exp import registry
 from attn_exp.config.choices import OPEN, default_settings, groups
@@ -80,14 +80,16 @@ def member_lines(package: str, name: str, member: registry.Member) -> Iterator[L
 
 
 def lines(schema: type, members: Mapping[str, Sequence[str]], path: str = "") -> list[Line]:
-    """Return a line for each field of a schema that says what it means."""
+    """Return a line for each field of a schema that says what it means, and of those below it in a section."""
     hints = get_type_hints(schema, include_extras=True)
     spoken = {setting: " or ".join([", ".join(names[:-1]), names[-1]]) for setting, names in members.items()}
-    return [
-        Line(path + field.name, says.meaning.format(**spoken), default(field, says))
-        for field in fields(schema)
-        for says in meanings(hints[field.name])
-    ]
+    found: list[Line] = []
+    for field in fields(schema):
+        hint, name = hints[field.name], path + field.name
+        found += [Line(name, says.meaning.format(**spoken), default(field, says)) for says in meanings(hint)]
+        if path and is_dataclass(hint):
+            found += lines(cast("type", hint), members, f"{name}.")
+    return found
 
 
 def meanings(annotation: Any) -> Iterator[Says]:

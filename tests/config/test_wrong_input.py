@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp import cli
-from attn_exp.config.schema import Config, Figures, Sweep
+from attn_exp.config.schema import Config, Figures, Matters, Sweep
 from tests import ROOT
 from tests.refusal import refused
 
@@ -243,7 +243,8 @@ def test_help_has_a_line_for_every_setting(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(sys, "argv", ["attn-exp", "--help"])
     cli.main()
     words = {line.split()[0].rstrip(":") for line in capsys.readouterr().out.splitlines() if line.strip()}
-    sections = {"sweep": Sweep, "figures": Figures}
-    keys = {field.name for field in fields(Config)} - set(sections)
+    sections = {"sweep.matters": Matters, "sweep": Sweep, "figures": Figures}
+    keys = {field.name for field in fields(Config)}
     keys |= {f"{name}.{field.name}" for name, section in sections.items() for field in fields(section)}
+    keys -= set(sections)
     assert keys <= words
