@@ -29,6 +29,7 @@ WAYS = (
     ("variant=[matrix,multi_head]", "embeddings=random", "embeddings.memory.tokens=5", "normalizer=sparsemax"),
     ("variant=[matrix,multi_head]", "normalizer=sigmoid", "scale=false"),
     ("variant=[linear,matrix,blockwise]", "mask=causal", "scale=false"),
+    ("variant=[looped,unscaled,multi_head]", "against=multi_head"),
     ("experiment=qk_transpose",),
     ("experiment=the_cat_sat", "normalizer=sum"),
 )  # fmt: skip
@@ -63,7 +64,7 @@ def held(opened: Tab, wanted: Comparison) -> None:
 def test_six_changes_and_the_command_for_them_give_the_same_comparison(
     opened: Tab, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """Ten configurations, six changes each: the command that the button gives says the same of every row."""
+    """Eleven configurations, six changes each: the command that the button gives says the same of every row."""
     show(opened, tmp_path, *words)
     source = random.Random(" ".join(words))
     for _ in range(6):
