@@ -67,20 +67,24 @@ class Result:
 
         return tables.published(self.comparison)
 
-    def steps(self, variant: str = "") -> pd.DataFrame:
+    def steps(self, variant: str = "", against: str = "") -> pd.DataFrame:
         """What makes a row differ from the one that all are compared with, one setting at a time; of all rows, without
-        a name.
+        a name. `against` starts from another row.
 
         `moved` is how far a step moves the answer from the one before, `least` and `most` the range of that over the
-        `orders` of the settings. Steps of a run that an earlier version wrote are computed now.
+        `orders` of the settings. What a run does not hold, such as one that an earlier version wrote, is computed now.
 
         Raises:
-            UserError: there is no such variant.
+            UserError: there is no such variant, or it could not be computed.
         """
         from attn_exp.report import tables  # noqa: PLC0415
 
         run = self.comparison
-        found = run.steps if run.taken_apart else ladder.ladders(run).steps
+        found = run.steps
+        if against or not run.taken_apart:
+            start = chosen(against, [row.variant for row in run.rows if row.same_as], "row") if against else None
+            changed = run.config if start is None else replace(run.config, against=start)
+            found = ladder.ladders(replace(run, config=changed)).steps
         wanted = chosen(variant, run.traces, "variant") if variant else ""
         return tables.steps([step for step in found if wanted in ("", step.variant)])
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import attn_exp
+from attn_exp.errors import UserError
 from attn_exp.experiment.row import Row
 from attn_exp.runs import records
 from attn_exp.runs.result import Result
@@ -49,6 +50,9 @@ def test_a_run_opens_and_its_report_is_drawn_again(name: str, earlier: Path) -> 
     last = [row for row in result.comparison.rows if row.same_as][-1]
     steps = result.steps(last.variant)
     assert len(result.comparison.rows) == 1 or steps["total"].iloc[-1] == pytest.approx(last.shift, abs=1e-9)
+    with pytest.raises(UserError, match="unknown row 'nobody'; choose one of "):
+        result.steps(against="nobody")
+    assert set(result.steps(against=last.variant)["against"]) <= {last.variant}
     out, _ = quickly(earlier, "report", name)
     assert out == f"{name}/report.html\n"
     page = (earlier / name / "report.html").read_text(encoding="utf-8")
