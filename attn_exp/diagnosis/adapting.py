@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, combinations, permutations, product
 from typing import Any
 
@@ -79,10 +80,16 @@ class Making:
         if sizes not in self.made:
             made = self.function(**{name: source.make(context) for name, source in self.sources.items()})
             self.made[sizes] = made.eval() if hasattr(made, "eval") and hasattr(made, "forward") else made
-        return self.made[sizes]
+        made = self.made[sizes]
+        return partial(made.apply, {}) if is_flax(made) else made
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={source.text}" for name, source in self.sources.items())
+
+
+def is_flax(made: Any) -> bool:
+    """Say whether an object is a module of Flax, which is called with its parameters: here it has none."""
+    return any(base.__module__.startswith("flax.linen") for base in type(made).__mro__)
 
 
 def own(role: str) -> str:
@@ -133,6 +140,7 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
         try:
             with held():
                 made = making.of(NOMINAL)
+            made = next(iter(making.made.values())) if isinstance(made, partial) else made
         except (Exception, LeftError):
             continue
         if callable(made) and not inspect.isclass(made):
@@ -262,6 +270,9 @@ def of_heads(names: Sequence[str]) -> Iterator[Arrangement]:
     yield Arrangement(True, {name: direct(role) for name, role in zip(names, "qkv", strict=True)})
     lists = {name: head_list(role) for name, role in zip(names, "qkv", strict=True)}
     yield Arrangement(True, lists, ("bhtd", "htd"), guessed=True)
+    turned = Source("k.swapaxes(-1, -2)", lambda context: context.given["k"].swapaxes(-1, -2))
+    sides = {name: turned if role == "k" else direct(role) for name, role in zip(names, "qkv", strict=True)}
+    yield Arrangement(True, sides, ("bhtd", "htd"), guessed=True)
 
 
 def head_list(role: str) -> Source:

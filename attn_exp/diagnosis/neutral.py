@@ -83,6 +83,7 @@ DOCUMENTS = Source(
 )
 NO_BIAS = Source("zeros [t s]", lambda context: context.array(np.zeros((context.at.rows, context.at.keys))))
 LENGTHS = Source("[s] * b", lambda context: context.array(np.full(context.at.batch, context.at.keys, np.int64)))
+NO_SINKS = Source("sinks of -1e30", lambda context: context.array(np.full(context.at.heads, -1e30)))
 LOWEST, LOW = Source('float("-inf")', lambda context: -math.inf), Source("-1e9", lambda context: -1e9)
 DTYPE = Source("q.dtype", lambda context: context.first.dtype)
 DEVICE = Source("q.device", lambda context: getattr(context.first, "device", None))
@@ -235,7 +236,9 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"(layer|block)_?(idx|id|index|num|number|i)|i|step|layer_?i|time_?step", (ZERO,)),
     (r"(return|need|output|with|get|keep|want|use|enable|is|do|has)_.*|(return|need|want)\w+|verbose|debug",
      (FALSE, TRUE, NONE)),
-    (r".*(window|cap|sinks?|slopes|alibi).*", (NONE,)),
+    (r".*window.*", (NONE, fixed((-1, -1)), fixed(-1))),
+    (r".*sinks?.*", (NO_SINKS, NONE)),
+    (r".*(cap|slopes|alibi).*", (NONE,)),
     (r".*axis|.*dim", (fixed(-1), SIZE)),
 )  # fmt: skip
 """Patterns of names, and what an argument of such a name is given, the likeliest first."""
@@ -270,6 +273,8 @@ def sources_of(given: inspect.Parameter) -> tuple[Source, ...]:
     """Return what an argument may be given, the likeliest first: what its name says alone, where that says a thing."""
     note = "" if given.annotation is given.empty else str(getattr(given.annotation, "__name__", given.annotation))
     known = tuple(dict.fromkeys(hinted(given.name.strip("_"), note)))
+    if re.search(r"\b(float|int|bool)\b", note) and not re.search(r"None|Optional", note):
+        known = (*(one for one in known if one is not NONE), *(one for one in known if one is NONE))
     return known or ANYTHING
 
 

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from time import thread_time
+from time import process_time, thread_time
 from typing import Any
 
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, targets
@@ -25,6 +25,8 @@ from attn_exp.rules.masks.causal import Causal
 
 MOST_SECONDS = 4.0
 """That ways to call a function are looked for."""
+MOST_COMPILING = 6.0
+"""Seconds after which JAX is asked no question any more that may be refused."""
 LOGITS = 2
 """Bits that logits of about 6 take from an answer where they are rounded to a half type."""
 Seen = list[tuple[Case, Answer]]
@@ -115,7 +117,13 @@ def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterat
     if known is not None or is_named(own, first):
         yield first
     if first.inside is None and known is None:
-        yield from adapted(first.call, own.name)
+        yield from adapted(own.function if inspect.isclass(own.function) else first.call, own.name)
+
+
+def if_right(own: OwnFunction) -> list[Bound]:
+    """Return the ways to call what is made of a class as a function of q, k and v, of which only right ones count."""
+    ways = adapted(own.function, own.name) if inspect.isclass(own.function) else iter(())
+    return [replace(way, offer=replace(way.offer, only_if_right=True)) for way in ways if way.offer is not None]
 
 
 def offer_by_names(own: OwnFunction, request: Request) -> Offer | None:
@@ -188,8 +196,12 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     """
     shaped, spoke, silent, causal = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
     start = thread_time()
+    misfit: UserError | None = None
     with unreadable(own.name):
-        several = list(functions(own, request, known))
+        try:
+            several = list(functions(own, request, known))
+        except UserError as error:  # a layer without the matrices of one: perhaps it is a function in a layer's clothes
+            several, misfit = if_right(own), error
     for function in several:
         is_late = bool(shaped or spoke or silent) and thread_time() - start > MOST_SECONDS
         if is_late or (shaped and function.call is not shaped[0].function.call and is_sure(shaped[0])):
@@ -211,10 +223,16 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
                 shaped += [tried, *others] if is_shaped else others
                 spoke.append(tried)
     rare = [] if causal or request.layout else in_rare_layouts(own, request, several)
-    if shaped or spoke or causal or rare or (silent and (known is not None or silent[0].function.offer is None)):
+    if (
+        shaped
+        or spoke
+        or causal
+        or rare
+        or (silent and not misfit and (known is not None or silent[0].function.offer is None))
+    ):
         found = rare or causal or shaped or spoke
         return found[0] if found else max(silent, key=lambda tried: furthest(tried.answer))
-    raise unfit(own, silent)
+    raise misfit or unfit(own, silent)
 
 
 def in_rare_layouts(own: OwnFunction, request: Request, several: Sequence[Bound]) -> list[Tried]:
@@ -293,8 +311,13 @@ def is_half(caller: Caller) -> bool:
 
 def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
     """Return every question that the function's type can tell, with its answer; inputs are what the type holds."""
-    fitting = (case for case in cases(caller, function, quick) if not beyond(caller, case))
-    return [(case, caller(case)) for case in (rounded(case, caller) for case in fitting)]
+    start, seen = process_time(), list[tuple[Case, Answer]]()
+    for asked in cases(caller, function, quick):
+        is_dear = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
+        if not beyond(caller, asked) and not (asked.optional and is_dear):
+            case = rounded(asked, caller)
+            seen.append((case, caller(case)))
+    return seen
 
 
 def beyond(caller: Caller, case: Case) -> bool:

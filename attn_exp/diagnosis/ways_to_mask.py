@@ -52,6 +52,8 @@ def with_its_mask(caller: Caller, function: Bound) -> Caller:
 
 def with_its_padding(caller: Caller, function: Bound) -> Caller:
     """Return the caller that writes masks of keys as the function wants them, where it has a keyword for them."""
+    if caller.offer.takes("lengths") and caller.layout == "htd" and not caller.request.layout:
+        return as_entries(caller, function)
     case = question(caller, function, "padding") if caller.offer.takes("padding") else None
     answer = None if case is None else caller(case)
     if case is None or answer is None or near(caller, answer, expected(case)) or is_turned(caller, case, answer):
@@ -64,6 +66,13 @@ def with_its_padding(caller: Caller, function: Bound) -> Caller:
 def kinds(caller: Caller) -> set[str]:
     """Return how a caller writes its masks, of queries and keys and of keys alone."""
     return {caller.masking.kind, caller.padding.kind}
+
+
+def as_entries(caller: Caller, function: Bound) -> Caller:
+    """Return the caller that gives entries of one head, where lengths show that these are no heads of one entry."""
+    other = replace(caller, layout="btd")
+    case = question(other, function, "padding")
+    return other if case is not None and near(other, other(case), expected(case)) else caller
 
 
 def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:

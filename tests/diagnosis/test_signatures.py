@@ -114,6 +114,11 @@ def matrices_of_heads(x: Any, Wqs: Any, Wks: Any, Wvs: Any) -> Any:
     return np.concatenate([attend(x @ a, x @ b, x @ c) for a, b, c in zip(Wqs, Wks, Wvs, strict=True)], -1)
 
 
+def keys_in_columns(q: Any, k: Any, v: Any) -> Any:
+    assert k.shape[-2] == q.shape[-1]
+    return softmax(q @ k / math.sqrt(q.shape[-1])) @ v
+
+
 def two_inputs(xq: Any, xv: Any, Wqs: Any, Wks: Any, Wvs: Any, Wp: Any) -> Any:
     parts = [attend(xq @ a, xv @ b, xv @ c) for a, b, c in zip(Wqs, Wks, Wvs, strict=True)]
     return np.concatenate(parts, -1) @ Wp
@@ -166,10 +171,10 @@ class Temperature:
 
 
 ONE_LINE = [
-    with_d_k, with_module_of_functions, with_dropout, with_tables, with_settings, with_a_key, keywords_alone, stars,
-    letters, packed, packed_by_head, keys_and_values, lists, named, one_matrix, matrices_of_heads, two_inputs,
-    parameters, tokens_first, channels_first, joined, weights_first, an_object, nested, maker, Temperature,
-    partial(with_d_k, d_k=8), Temperature(8**0.5).__call__,
+    with_d_k, with_module_of_functions, with_dropout, with_tables, with_settings, with_a_key, keywords_alone,
+    stars, letters, packed, packed_by_head, keys_and_values, lists, named, one_matrix, matrices_of_heads,
+    two_inputs, keys_in_columns, parameters, tokens_first, channels_first, joined, weights_first, an_object,
+    nested, maker, Temperature, partial(with_d_k, d_k=8), Temperature(8**0.5).__call__,
 ]  # fmt: skip
 
 

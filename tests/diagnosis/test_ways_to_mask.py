@@ -61,6 +61,14 @@ def lengths(q: Any, k: Any, v: Any, valid_lens: Any) -> Any:
     return softmax(np.where(np.arange(s.shape[-1]) < valid_lens[:, None, None, None], s, -1e6)) @ v
 
 
+def lengths_of_one_head(q: Any, k: Any, v: Any, valid_lens: Any = None) -> Any:
+    assert q.ndim == 3 and (valid_lens is None or len(valid_lens) == len(q))
+    s = scores(q, k)
+    return (
+        softmax(s if valid_lens is None else np.where(np.arange(s.shape[-1]) < valid_lens[:, None, None], s, -1e6))
+    ) @ v
+
+
 def in_an_object(q: Any, k: Any, v: Any, attr_mask: Any) -> Any:
     return softmax(np.where(attr_mask.mask, scores(q, k), -np.inf)) @ v
 
@@ -76,6 +84,7 @@ def in_an_object(q: Any, k: Any, v: Any, attr_mask: Any) -> Any:
         (keys_of_one_head, ""),
         (lengths, ""),
         (in_an_object, ""),
+        (lengths_of_one_head, "[b t d]"),
     ],
 )
 def test_a_right_function_passes_whatever_mask_it_wants(function: Callable[..., Any], said: str) -> None:
