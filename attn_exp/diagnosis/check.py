@@ -261,7 +261,7 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
     if digits < FLOAT64:
         return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it answers in {kept}"
     if failing(seen, digits) and not failing(seen, SINGLE):
-        return SINGLE, SILENT
+        return SINGLE, SHARES if only_shares_are_rounded(seen, digits) else SILENT
     kind = representable([answer for _, answer in seen[:4]])
     if kind and failing(seen, digits) and only_rounded(seen, DIGITS[kind]):
         return DIGITS[kind], f"its answers are rounded to {kind}"
@@ -296,6 +296,20 @@ def how_wrong(pair: tuple[Case, Answer]) -> str:
     return f"off by up to {error(answer.output, case):.2g} of the largest number"
 
 
+def only_shares_are_rounded(seen: Seen, digits: int) -> bool:
+    """Say whether answers are exact where float32 holds the weights exactly: one half, one eighth, or 1 for one key."""
+    exact = [pair for pair in seen if expected(pair[0])["weights"].shape[-1] in (1, 2, 4, 8)]
+    held = [pair for pair in exact if is_shared_evenly(pair[0])]
+    return bool(held) and not failing(held, digits)
+
+
+def is_shared_evenly(case: Case) -> bool:
+    """Say whether all weights of a case are the same."""
+    weights = expected(case)["weights"]
+    return bool((weights == weights.ravel()[0]).all())
+
+
+SHARES = "weights are rounded to float32, values are not: its softmax is one of float32"
 SILENT = "it answers in float64, but only float32 is behind it; say dtype=float32 if that is meant"
 
 
