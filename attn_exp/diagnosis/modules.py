@@ -19,6 +19,7 @@ from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.constructing import PoorError, construct
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.libraries import DIGITS, library
+from attn_exp.diagnosis.mask_forms import MaskForm, mask_form
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain
 from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, kind_of, pure, without_self
@@ -162,12 +163,24 @@ def of_module(
     def into(array: Array) -> Any:
         return lent.into(array, "float64")
 
-    way = find_way(layer, forward, into, axes_of(module), widths_of(layer, sizes), head_size(layer, sizes))
+    try:
+        way = find_way(layer, forward, into, axes_of(module), widths_of(layer, sizes), head_size(layer, sizes))
+    except UserError as error:
+        raise UserError(f"{name} cannot be called with x: {error}; {wrapper(name, forward)}") from error
     way = tokens_first(layer, way)
     try:
         return understood(layer, way, forward, module)
     except NotFoundError as error:
         return by_names(module, name, request, way, told, error)
+
+
+def wrapper(name: str, forward: Sequence[inspect.Parameter]) -> str:
+    """Say which three lines make a class callable, with the names of what it takes beside x."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    others = [given.name for given in forward if given.kind not in kinds][1:]
+    said = ", ".join(["x", *(f"{other}=..." for other in others)])
+    kind = name.rpartition(".")[2]
+    return f"three lines say how: class Mine({kind}): / def forward(self, x): / return super().forward({said})"
 
 
 def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound:
@@ -275,8 +288,15 @@ def called(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: s
     taken = {role: word for role, word in roles.items()
              if role in ("mask", "padding", "causal") and word not in way.sides}  # fmt: skip
     beside = {"memory": "memory"} if way.memory else {}
+    word, form = taken.get("mask", ""), MaskForm()
+    if word and isinstance(layer, TorchLayer):
+        form = mask_form(layer, way, word)
+    if form.role == "padding":
+        taken = {"padding": word} | {role: other for role, other in taken.items() if role != "mask"}
 
     def call(x: Any, memory: Any = None, **keywords: Any) -> Any:
+        if keywords.get(word) is not None:
+            keywords[word] = form.write(keywords[word])
         return way.call(layer, x, memory, **keywords)
 
     return call, Offer(False, {"x": "x", **beside, **taken}, (), dict.fromkeys([*beside, *taken]), said=said)

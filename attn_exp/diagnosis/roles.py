@@ -392,7 +392,7 @@ class Search:
         shared = list(dict.fromkeys(tuple(sources[channel] for channel in head) for head in heads))
         shared.sort(key=lambda columns: (list(fed).index(columns[0][0]), columns[0][1]))
         groups, count = len(shared), len(heads)
-        if len(queries) % count or len(keys) % groups:
+        if len(queries) % count or len(keys) % groups or len(queries) // count != len(keys) // groups:
             raise NotFoundError(f"{len(queries)} columns of queries and {len(keys)} of keys do not fit {count} heads")
         readers = [{h for h, head in enumerate(heads) if tuple(sources[c] for c in head) == one} for one in shared]
         q_order = context.by_head(queries, [{h} for h in range(count)])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-def mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def mixed(q: Tensor, k: Tensor, v: Tensor) -> Any:
     """Return attention of heads `[b h t d]`."""
     return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
 
@@ -26,7 +26,7 @@ class Nameless(nn.Module):
         self.beta = nn.Parameter(torch.randn(planes, planes) / planes**0.5)
         self.gamma = nn.Parameter(torch.zeros(planes))
 
-    def forward(self, z: Tensor) -> Tensor:
+    def forward(self, z: Tensor) -> Any:
         v, k, q = (z @ self.alpha).unflatten(-1, (self.n, 3, -1)).permute(3, 0, 2, 1, 4)
         if not self.scale:
             q = q * q.shape[-1] ** 0.5
@@ -47,7 +47,7 @@ class Surrounded(nn.Module):
         self.two = nn.Conv2d(chan, 2 * chan, 1)
         self.end = nn.Conv2d(chan, chan, 1)
 
-    def forward(self, image: Tensor) -> Tensor:
+    def forward(self, image: Tensor) -> Any:
         inner = self.pre(image)
         q, (k, v) = self.one(inner).flatten(2), self.two(inner).flatten(2).chunk(2, 1)
         return image + self.end(mixed(q.mT, k.mT, v.mT).mT.reshape(image.shape))
@@ -76,7 +76,7 @@ class Rms(nn.Module):
         super().__init__()
         self.g = nn.Parameter(torch.ones(size))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * self.g
 
 
@@ -117,6 +117,31 @@ class NoParameters(nn.Module):
         return weights @ v, weights
 
 
+class KeyMask(nn.Module):
+    """Takes a mask of keys alone, `[b s]`, by the name of one of pairs."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.p = nn.Linear(dim, 3 * dim)
+
+    def forward(self, x: Tensor, mask: Any = None) -> Any:
+        q, k, v = self.p(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        logits = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            logits = logits.masked_fill(~mask[:, None, None, :], -torch.inf)
+        return (logits.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+class Uncallable(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.p = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor, graph: Any) -> Any:
+        return self.p(x) @ graph.edges
+
+
 class Configuration:
     """Takes what it is told and keeps it, so that nobody can read off what the layer needs."""
 
@@ -134,7 +159,7 @@ class Lazy(nn.Module):
         self.l1, self.l2 = (nn.LazyLinear(cfg.n_embd, bias=False) for _ in range(2))  # type: ignore[attr-defined]
         self.l3, self.l4 = (nn.LazyLinear(cfg.n_embd, bias=False) for _ in range(2))  # type: ignore[attr-defined]
 
-    def forward(self, x: Tensor, position_embeddings: Any = None) -> Tensor:
+    def forward(self, x: Tensor, position_embeddings: Any = None) -> Any:
         cos, _ = position_embeddings
         q, k, v = (one(x).unflatten(-1, (self.heads, -1)).transpose(0, 1) for one in (self.l3, self.l1, self.l2))
         return self.l4(mixed(q * cos, k * cos, v).transpose(0, 1).reshape(len(x), -1))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import attn_exp
+from attn_exp.errors import UserError
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
 
@@ -23,6 +24,7 @@ from tests.diagnosis import strange_modules as of
         (of.GroupedAndNormed, "with RMSNorm of k and q"),
         (of.NoParameters, ""),
         (of.Lazy, ""),
+        (of.KeyMask, ""),
     ],
 )
 def test_a_module_whose_names_say_nothing_is_understood(kind: Any, around: str) -> None:
@@ -47,3 +49,11 @@ def test_a_layer_of_flax_is_made_and_understood() -> None:
     verdict = attn_exp.check(linen.MultiHeadDotProductAttention, quick=True)
     assert verdict.findings[0].state == "held", verdict
     assert not verdict.mistakes, verdict
+
+
+def test_what_cannot_be_called_says_why_and_which_three_lines_would_do() -> None:
+    lines = (
+        r"has no attribute 'edges'; three lines say how: class Mine\(Uncallable\): / def forward\(self, x\): / return"
+    )
+    with pytest.raises(UserError, match=lines):
+        attn_exp.check(of.Uncallable, quick=True)

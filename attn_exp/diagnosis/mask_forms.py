@@ -1,0 +1,55 @@
+"""How a layer wants its mask: the axes that its own code asks for, found by calling it with masks that hide nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.ways_into_layers import HERE, Way, filled, trouble
+
+USUAL = ("t s", "b 1 t s", "b t s")
+"""Axes that a question itself can write."""
+OF_KEYS = ("b s", "b 1 s", "b 1 1 s")
+OTHERS = ("t s 1",)
+KINDS = (True, 1.0, 0.0)
+
+
+@dataclass(frozen=True)
+class MaskForm:
+    """What becomes of a mask before a layer gets it: its role, its axes, and whether it holds ones and zeros."""
+
+    role: str = "mask"
+    axes: str = ""
+    numbers: bool = False
+
+    def write(self, mask: Any) -> Any:
+        """Return a mask `[t s]`, or of keys `[b s]`, as the layer wants it."""
+        if not self.axes:
+            return mask
+        shape = tuple(mask.shape)
+        laid = mask.reshape((*shape, 1)) if self.axes == "t s 1" and len(shape) == len(USUAL[0].split()) else mask
+        if self.role == "padding":
+            laid = mask.reshape((shape[0], *(1 for _ in self.axes.split()[2:]), shape[-1]))
+        return laid * 1.0 if self.numbers else laid
+
+
+def mask_form(layer: Callable[..., Any], way: Way, word: str) -> MaskForm:
+    """Return how a layer of PyTorch wants the mask of that name; as the questions write it, where it takes that."""
+    import torch  # noqa: PLC0415 - the layer is one of PyTorch's
+
+    def into(array: Array) -> Any:
+        return torch.from_numpy(array)
+
+    def accepts(axes: str, value: float | bool) -> bool:
+        given: Mapping[str, Any] = {**way.given, word: filled(axes, value)}
+        return not trouble(layer, replace(way, given=given), into, way.width, HERE)[0]
+
+    if any(accepts(axes, value) for axes in USUAL for value in KINDS):
+        return MaskForm()
+    for role, forms in (("padding", OF_KEYS), ("mask", OTHERS)):
+        found = next(((axes, value) for axes in forms for value in (True, 1.0) if accepts(axes, value)), None)
+        if found is not None:
+            return MaskForm(role, found[0], found[1] is not True)
+    return MaskForm()
