@@ -107,6 +107,8 @@ class Caller:
         else:
             assert case.given.x is not None
             given = {"x": case.given.x[0] if self.layout == "td" else case.given.x, **case.given.arrays}
+            if case.given.memory is not None:
+                given["memory"] = case.given.memory
         arrays = {role: self.library.into(array, self.dtype) for role, array in given.items() if self.offer.takes(role)}
         if self.offer.takes("sizes"):
             arrays["sizes"] = (at_of(case), self.library.name)

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import product
 from time import perf_counter
 from typing import Any
 
@@ -355,18 +356,19 @@ def construct(kind: Any, name: str, sizes: Sizes, works: Callable[[Any, Sizes], 
         UserError: none does, within some tens of tries and some seconds; it says the error of the first.
     """
     given = [one for one in parameters_of(kind, name) if is_plain(one)]
+    needed = [one for one in given if one.default is one.empty]
     start, tries = perf_counter(), 0
     failed, refused, poor = list[Exception](), list[Exception](), list[Any]()
-    for of_size in ladder(sizes):
+    for only_needed, of_size in product((False, True), tuple(ladder(sizes))):
         choices, goes_on = Choices(), True
-        while goes_on and tries < MOST_TRIES and len(refused) + len(poor) < MOST_USED:
+        while goes_on and tries < MOST_TRIES and len(refused) + len(poor) < MOST_USED * (1 + only_needed):
             if tries and perf_counter() - start > SECONDS:
                 break
             tries += 1
             choices.options.clear()
             try:
                 with held():
-                    made = kind(**arguments(kind, given, of_size, choices))
+                    made = kind(**arguments(kind, needed if only_needed else given, of_size, choices))
             except Exception as error:
                 failed.append(error)
                 goes_on = choices.advance(error_line(error))

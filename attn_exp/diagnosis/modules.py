@@ -30,6 +30,7 @@ from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.ways_into_layers import Way, find_way
 from attn_exp.errors import UserError
 from attn_exp.forms.around import Around
+from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.own_code import OwnFunction
 
 PARTS = {
@@ -194,8 +195,32 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     arrays = roles.arrays(layer.parameters)
     around = surroundings(watching(layer, way), way, Inner(arrays, roles.heads, roles.groups), layer.rounding * 100)
     inside = Inside(arrays, roles.heads, roles.groups, around if around is not None and str(around) else None)
-    call, offer = called(layer, way, forward, words_of(around, aside))
+    inside, scaled = scaled_by_norms(layer, way, inside)
+    said = words_of(around, aside) + (scaled and f" and {scaled}")
+    call, offer = called(layer, way, forward, said)
     return Bound(call, origin, offer, inside, layer, roles)
+
+
+def scaled_by_norms(layer: Layer, way: Way, inside: Inside) -> tuple[Inside, str]:
+    """Return a layer that norms its queries with the scale that it has then: many divide by nothing else.
+
+    The last token alone is asked, which a causal mask lets see all others.
+    """
+    around = inside.around
+    if around is None or "q" not in around.heads or way.memory:
+        return inside, ""
+    x = np.random.default_rng(29).standard_normal((1, 5, way.width))
+    answer = layer.answer(way, x, None)[:, -1]
+    size = inside.arrays["W_q"].shape[1] // inside.heads
+    norm, rules = around.heads["q"], Request().rules(size, 5, 5)
+    recipe = Recipe(rules, inside.heads, inside.groups, output_projection="W_o" in inside.arrays)
+    for factor, said in ((1.0, ""), (float(np.sqrt(size)), "no other scale")):
+        scaled = replace(norm, gain=norm.gain * factor, shift=norm.shift * factor)
+        tried = replace(inside, around=replace(around, heads={**around.heads, "q": scaled}))
+        stages = compute(recipe, Given(x=x, arrays=inside.arrays, around=tried.around))
+        if np.allclose(stages["output"][:, -1], answer, atol=layer.rounding * 100):
+            return tried, said
+    return inside, ""
 
 
 def of_pure(own: OwnFunction, request: Request, kind: str) -> Bound:

@@ -111,15 +111,17 @@ LAID = ("btm", "tbm", "bmhw", "bmt", "tm", "bhwm")
 def lay(x: Any, axes: str) -> Any:
     """Return x `[b t m]` in another order of axes; tokens of an image lie in rows of one length."""
     batch, tokens, width = x.shape
+    if axes == "btm":
+        return x
     if axes == "tbm":
-        return x.swapaxes(0, 1)
-    if axes == "bmt":
-        return x.swapaxes(1, 2)
-    if axes == "bmhw":
-        return x.swapaxes(1, 2).reshape(batch, width, *image(tokens))
-    if axes == "bhwm":
-        return x.reshape(batch, *image(tokens), width)
-    return x[0] if axes == "tm" else x
+        laid = x.swapaxes(0, 1)
+    elif axes == "bmt":
+        laid = x.swapaxes(1, 2)
+    elif axes == "bmhw":
+        laid = x.swapaxes(1, 2).reshape(batch, width, *image(tokens))
+    else:
+        laid = x.reshape(batch, *image(tokens), width) if axes == "bhwm" else x[0]
+    return laid.contiguous() if hasattr(laid, "contiguous") else laid
 
 
 def unlaid(said: Any, axes: str, shape: tuple[int, ...]) -> Any:
@@ -218,9 +220,13 @@ def lengths(sizes: Sizes) -> Any:
     return sizes.array(np.full(sizes.batch, sizes.keys, np.int64))
 
 
-MASKS = (nothing, *(filled(shape, True) for shape in ("t s", "b t s", "b 1 t s", "b s", "b 1 s", "b t")),
-         *(filled(shape, 0.0) for shape in ("t s", "b 1 t s", "b t s")),
-         *(filled(shape, 1.0) for shape in ("b t s", "b s", "b 1 t s", "b t")))  # fmt: skip
+MASKS: tuple[Make, ...] = (
+    nothing,
+    *(filled(shape, True) for shape in ("t s", "b t s", "b 1 t s", "b s", "b 1 s", "b t")),
+    *(filled(shape, 0.0) for shape in ("t s", "b 1 t s", "b t s")),
+    *(filled(shape, False) for shape in ("t s", "b t s", "b 1 t s", "b s")),
+    *(filled(shape, 1.0) for shape in ("b t s", "b s", "b 1 t s", "b t")),
+)
 
 
 def candidates(word: str, note: str, head: int) -> tuple[Make, ...]:
@@ -284,7 +290,8 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: "int" in note or word in ("startpos", "layeridx", "layer", "offset", "step", "layerid", "i"),
      always(constant(0), constant(1))),
     (lambda word, note: True,
-     always(nothing, *MASKS[1:4], filled("t s", 0.0), constant(0), constant(False), constant(1), filled("1 t m", 0.0))),
+     always(nothing, *MASKS[1:4], filled("t s", 0.0), constant(0), constant(False), constant(1), lambda sizes: sizes.x,
+            filled("1 t m", 0.0))),
 )  # fmt: skip
 """What an argument is given by its name and its annotation."""
 

@@ -87,6 +87,8 @@ class RmsNorm(Rms):
 class GroupedAndNormed(nn.Module):
     """Query heads that share key/value heads, norms of q and k, tables of angles that it must be given."""
 
+    scaled = True
+
     def __init__(self, hidden_size: int, num_heads: int, num_kv_heads: int = 1) -> None:
         super().__init__()
         size = hidden_size // num_heads
@@ -98,12 +100,18 @@ class GroupedAndNormed(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, None]:
         heads, shared, size = self.sizes
-        q = self.norm_a(self.a(x).unflatten(-1, (heads, size)))
+        q = self.norm_a(self.a(x).unflatten(-1, (heads, size))) * (1.0 if self.scaled else size**0.5)
         k, v = self.b(x).unflatten(-1, (2 * shared, size)).chunk(2, 2)
         q, k = (one * cos[:, None] + one.roll(size // 2, -1) * sin[:, None] for one in (q, self.norm_b(k)))
         k, v = (one.repeat_interleave(heads // shared, 2) for one in (k, v))
         out = mixed(*(one.transpose(1, 2) for one in (q, k, v)))
         return self.c(out.transpose(1, 2).flatten(2)), None
+
+
+class NormedAndNotScaled(GroupedAndNormed):
+    """The same without a scale: the norms of q and k stand for it."""
+
+    scaled = False
 
 
 class NoParameters(nn.Module):

@@ -25,6 +25,7 @@ from tests.diagnosis import strange_modules as of
         (of.NoParameters, ""),
         (of.Lazy, ""),
         (of.KeyMask, ""),
+        (of.NormedAndNotScaled, "with RMSNorm of k and q and no other scale"),
     ],
 )
 def test_a_module_whose_names_say_nothing_is_understood(kind: Any, around: str) -> None:
