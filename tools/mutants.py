@@ -36,6 +36,7 @@ RULES, RUNS, ONNX = (
 )
 FORMS = ("tests/forms/test_oracle_matrix.py", "-k", "every_rule")
 LENT = ("tests/forms/test_onnxruntime.py",)
+STEPS = ("tests/experiment/test_ladder.py",)
 DRAWN = ("tests/problem/test_torch_generator.py", "tests/problem/test_generators.py", "tests/problem/test_drawing.py")
 FAMILIES = ("tests/problem/models/test_fields.py", "tests/problem/models/test_parts.py")
 FAST = ("tests/forms/test_fast_paths.py", "tests/forms/test_choice.py", "tests/forms/test_blockwise.py")
@@ -114,6 +115,8 @@ MUTANTS = [
     Mutant("memory is lent twice", "forms/_blocks/memory.py", "STORE.shelf.free.pop()", "STORE.shelf.free[-1]", FEW),
     Mutant("a mask begins one key late", "forms/_blocks/tasks.py", "(max(first, every_stop), last)", "(max(first, every_stop + 1), last)", FAST),
     Mutant("float32 said to be float64", "forms/onnxruntime.py", 'DTYPE = "float32"', 'DTYPE = "float64"', LENT),
+    Mutant("a step is measured from the first row", "experiment/ladder.py", "moved = difference(one.here, one.there)", "moved = difference(start.rung, one.there)", STEPS),
+    Mutant("a range of one order", "experiment/ladder.py", "counts = range(len(units)) if every else (0, len(others))", "counts = (0,)", STEPS),
     Mutant("ulp of the wrong type", "experiment/measuring.py", "errors_in_ulp(checked, truth, kind)", "errors_in_ulp(checked, truth)", LENT),
     Mutant("sign of the scale lost", "forms/onnxruntime.py", "q * np.sign(rules.scale), k, v", "q, k, v", LENT),
     Mutant("an overflow is kept", "forms/_blocks/block.py", "return sums if sums is not None and trusted(sums) else", "return sums if sums is not None else", FAST),
