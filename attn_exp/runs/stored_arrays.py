@@ -6,6 +6,7 @@ running anything and without trusting its sizes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -171,7 +172,7 @@ def problem_from(results: Mapping[str, Array]) -> Problem:
     names = {field.name for field in fields(Problem)} - {"tokens", "key_tokens", "projections", "past", "marks"}
     projections = {name: array for name, array in results.items() if "/" not in name and name[:2] in ("W_", "b_")}
     named = results["tokens"], results["key_tokens"]
-    if any(texts.dtype.kind != "U" or texts.ndim != 1 for texts in named):
+    if not all(map(are_texts, named)):
         raise DamagedError("tokens are no list of texts")
     tokens, key_tokens = (tuple(map(str, texts)) for texts in named)
     stages: dict[str, Any] = {name: results.get(name) for name in names}
@@ -192,6 +193,14 @@ def rung_from(results: Mapping[str, Array], step: Step) -> Trace:
     """Put together what was kept of the rung after a step."""
     weights, output = (results.get(rung_name(step.variant, step.step, name)) for name in ("weights", "output"))
     return Trace(weights=weights, output=output)
+
+
+def are_texts(array: Array) -> bool:
+    """Say whether an array is a list of texts, of letters that there are: NumPy reads any number as one."""
+    if array.dtype.kind != "U" or array.ndim != 1:
+        return False
+    codes = np.frombuffer(array.astype(array.dtype.newbyteorder("=")).tobytes(), np.uint32)
+    return not (codes > sys.maxunicode).any()
 
 
 def trace_from(results: Mapping[str, Array], variant: str) -> Trace:

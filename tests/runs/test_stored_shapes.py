@@ -32,6 +32,10 @@ ARRAYS: dict[str, tuple[str, Change]] = {
     "no tokens": ("tokens", lambda tokens: tokens[:0]),
     "a token more": ("tokens", lambda tokens: np.append(tokens, "more")),
     "tokens that are numbers": ("tokens", lambda tokens: np.arange(len(tokens))),
+    "tokens of letters that there are not": (
+        "tokens",
+        lambda tokens: np.full((len(tokens), 4), 2**31 - 1, "u4").view("U4")[:, 0],
+    ),
     "tokens in rows": ("tokens", lambda tokens: tokens[None]),
     "a key less": ("key_tokens", lambda tokens: tokens[:-1]),
     "a past": ("past", lambda past: np.array(1)),
