@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -12,16 +12,19 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.candidates import (
     Candidate,
     Explained,
+    Seen,
     best,
     every_mistake,
     everywhere,
     fitted_fills,
+    fitted_numbers,
     is_right,
     other_settings,
     pairs_of,
     scaled_as_usual,
 )
-from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, without_blind
+from attn_exp.diagnosis.case import Answer, Case, differs, expected, is_blind, predicted, tolerance, without_blind
+from attn_exp.diagnosis.conditions import only_there, that_hold, under
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
 from attn_exp.diagnosis.ways_to_call import failing
@@ -31,6 +34,8 @@ SINGLE = DIGITS["float32"]
 LARGE = "large inputs"
 FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole numbers", "one token")
 """Questions of few tokens: sums in half precision stay near the right ones."""
+TELLS = 0.2
+"""Of the largest number: where rounding may make more, an answer tells nothing."""
 OVERFLOWS = ("no_max_subtraction",)
 
 
@@ -39,7 +44,8 @@ class Answers:
     """Questions with a function's answers, those that are wrong first.
 
     They are held to `digits` bits: the function's own, or fewer. `kept` bits are in its inputs, and `broken` are the
-    mistakes that it shows between calls.
+    mistakes that it shows between calls. `ask` asks fresh questions, whose answers an explanation must give too,
+    and `ask_right` such as were answered rightly before, for mistakes that are made under a condition.
     """
 
     seen: Sequence[tuple[Case, Answer]]
@@ -47,6 +53,8 @@ class Answers:
     kept: int
     broken: Sequence[str] = ()
     bits: str = "own"
+    ask: Callable[[], Seen] = tuple
+    ask_right: Callable[[], Seen] = tuple
     kind = "function"
 
     def views(self, first: bool) -> Iterator[Answers]:
@@ -72,24 +80,46 @@ class Answers:
     @cached_property
     def single(self) -> list[Candidate]:
         """Every way of every mistake that can show, and fills that are read off the answers."""
-        return [*every_mistake([case for case, _ in self.seen]), *fitted_fills(self.seen)]
+        return [*every_mistake([case for case, _ in self.seen]), *fitted_fills(self.seen), *fitted_numbers(self.wrong)]
 
     def gives(self, candidate: Candidate) -> bool:
-        """Say whether a candidate gives every answer, within rounding; what raised an error says nothing."""
+        """Say whether a candidate gives every answer, some that are wrong among them, and the fresh ones too."""
+        seen = self.seen
+        if self.gives_of(candidate, seen[:1]) < 0 or self.gives_of(candidate, self.wrong) <= 0:
+            return False
+        return self.gives_of(candidate, seen) > 0 and self.gives_of(candidate, self.fresh) >= 0
+
+    def gives_of(self, candidate: Candidate, seen: Seen) -> int:
+        """Return how many answers a candidate gives, within rounding, or -1 where it gives another than one of them.
+
+        What raised an error says nothing.
+        """
         explained = 0
-        for case, answer in self.seen:
+        for case, answer in seen:
             if answer.output is None:
                 continue
             stages = predicted(candidate.change(case), case.given)
             if stages is None and answer.output.shape != expected(case)["output"].shape:
                 continue  # neither fits these shapes
             if stages is None:
-                return False
+                return -1
+            if tolerance(stages, self.digits) > TELLS * np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30):
+                continue  # shares of sums that vanish, or logits of 1e9: rounding alone decides
             seen_rows = {**stages, "output": without_blind(stages["output"], stages)}
             if differs(without_blind(answer.output, stages), seen_rows, self.digits):
-                return False
-            explained += 1
-        return explained > 0
+                return -1
+            explained += not is_blind(stages)
+        return explained
+
+    @cached_property
+    def wrong(self) -> Seen:
+        """The questions that are answered wrongly, to the bits of this view."""
+        return failing(self.seen, self.digits)
+
+    @cached_property
+    def fresh(self) -> Seen:
+        """Fresh questions with their answers: other sizes, other numbers, and the smallest input."""
+        return self.ask()
 
     def single_that_fit(self) -> list[Candidate]:
         """Return the mistakes each of which alone gives what was answered."""
@@ -101,11 +131,13 @@ class Answers:
             return []  # NaN alone is what many pairs come to, and says nothing
         return [pair for pair in pairs_of(self.single, self.seen) if self.gives(pair)]
 
-    def setting_that_fits(self) -> str:
+    def setting_that_fits(self) -> Explained | None:
         """Return the first other setting that gives every answer, or nothing."""
         others = [(word, everywhere(change)) for word, change in other_settings(self.seen[0][0].recipe)]
-        words = ((word, change) for word, change in (*others, ("scale=true", scaled_as_usual)))
-        return next((word for word, change in words if self.gives(Candidate((word,), change))), "")
+        for word, change in (*others, ("scale=true", scaled_as_usual)):
+            if self.gives(Candidate((word,), change)):
+                return Explained(setting=word, change=change)
+        return None
 
     def likelier(self, found: Explained) -> Explained:
         """Return what is likelier than an explanation: entries of a batch that see each other than another setting,
@@ -118,12 +150,29 @@ class Answers:
 
     def between_calls(self) -> Explained | None:
         """Return what changes from call to call, which no numbers explain."""
-        unsteady = [name for name in self.broken if name in ("dropout_on", "not_deterministic")]
+        unsteady = [name for name in self.broken if name in ("dropout_on", "not_deterministic", "mask_stale")]
         return Explained((unsteady[0],)) if unsteady else None
 
     def batch_mixed(self) -> Explained | None:
         """Return that entries of a batch reach each other, where that was seen."""
         return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
+
+    def under_condition(self) -> Explained | None:
+        """Return one mistake that explains what is wrong, made under a condition that the wrong answers share."""
+        if not self.wrong:
+            return None
+        fits = [one for one in self.single if self.gives_of(one, self.wrong) > 0]
+        for condition in that_hold(self.wrong, self.seen) if fits else ():
+            made = (replace(one, change=under(condition, one.change)) for one in fits)
+            found = best([one for one in made if self.gives(one) and self.gives_of(one, self.fresh_right) >= 0])
+            if found is not None:
+                return replace(found, where=condition.where)
+        return None
+
+    @cached_property
+    def fresh_right(self) -> Seen:
+        """Fresh questions of the kinds that were answered rightly."""
+        return self.ask_right()
 
     def overflow_besides(self) -> Explained | None:
         """Return the one mistake that explains all but questions with large logits, where one of these overflows."""
@@ -136,19 +185,31 @@ class Answers:
 
     def without_large(self) -> Answers:
         """Return the questions whose logits are small enough for any type."""
-        return replace(self, seen=[(case, answer) for case, answer in self.seen if case.rung != LARGE])
+        return replace(self, seen=small_logits(self.seen), ask=lambda: small_logits(self.fresh))
 
     def tail_dropped(self) -> Explained | None:
-        """Return a dropped tail, where all is right, or right for the first keys or the first queries alone."""
-        most = 0
-        for case, answer in self.without_large().seen:
-            if answer.output is None or not differs(answer.output, expected(case), self.digits):
-                continue
-            kept = max(keys_kept(case, answer.output, self.digits), queries_kept(case, answer.output, self.digits))
-            if kept < 0:
-                return None
-            most = max(most, kept)
-        return Explained(("tail_dropped",)) if most > 0 else None
+        """Return a dropped tail: keys or queries behind the last whole block of one size, or the last of them."""
+        asked = [(case, answer.output) for case, answer in self.without_large().seen if answer.output is not None]
+        for kept_of in (keys_kept, queries_kept):
+            counts = self.counts_kept(asked, kept_of)
+            lost = [(whole, kept) for whole, kept in counts if kept != whole]
+            if any(kept > 0 for _, kept in lost) and in_blocks(counts):
+                return Explained(("tail_dropped",))
+        return None
+
+    def counts_kept(
+        self, asked: Sequence[tuple[Case, Array]], kept_of: Callable[[Case, Array, int], int]
+    ) -> list[tuple[int, int]]:
+        """Return how many keys or queries each question has, and how many are kept; nothing where none explain one."""
+        counts = []
+        for case, output in asked:
+            stages = expected(case)
+            whole = stages["masked"].shape[-1] if kept_of is keys_kept else stages["output"].shape[-2]
+            wrong = differs(output, stages, self.digits)
+            counts.append((whole, kept_of(case, output, self.digits) if wrong else whole))
+            if counts[-1][1] < 0:
+                return []
+        return counts
 
     def half_precision(self) -> Explained | None:
         """Return the half-precision mistake that gives the numbers, which may be rounded to a half type too."""
@@ -158,6 +219,32 @@ class Answers:
             return None
         name = half_mistake(plain, self.half)
         return Explained((name,)) if name else None
+
+
+def small_logits(seen: Seen) -> Seen:
+    """Return the questions whose logits are small enough for any type."""
+    return [(case, answer) for case, answer in seen if case.rung != LARGE]
+
+
+def in_blocks(counts: Sequence[tuple[int, int]]) -> bool:
+    """Say whether of each number of keys all blocks of one size are kept, or all but one key.
+
+    Few keys may have a block of another size, or be kept as they are.
+    """
+    if all(kept == whole - 1 for whole, kept in counts):
+        return True
+    ordered = sorted(counts)
+    return any(of_one_size(ordered[:place]) and of_one_size(ordered[place:]) for place in range(len(ordered)))
+
+
+def of_one_size(counts: Sequence[tuple[int, int]]) -> bool:
+    """Say whether there is a size of which all blocks are kept."""
+    return any(
+        all(kept == (whole // block * block or (whole if kept else 0)) for whole, kept in counts) for block in BLOCKS
+    )
+
+
+BLOCKS = range(2, 132)
 
 
 def keys_kept(case: Case, output: Array, digits: int) -> int:
@@ -207,9 +294,11 @@ def unexplained(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case,
     if len(outputs) > 1 and all(np.allclose(output, outputs[0].ravel()[0], equal_nan=True) for output in outputs):
         return f"the same number, whatever it is given; {NOTHING}"
     rungs = list(dict.fromkeys(case.rung for case, _ in wrong))
-    right = [case.rung for case, _ in seen if case.rung not in rungs]
+    right = [case.rung for case, answer in seen if case.rung not in rungs and answer.output is not None]
     held = f", and right in {', '.join(dict.fromkeys(right))}" if right else ""
-    return f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{where_it_lies(seen, wrong)}"
+    where = only_there(wrong, seen)
+    alone = f". It is wrong where {where}, and there alone" if where else ""
+    return f"something else: wrong in {', '.join(rungs)}{held}; {NOTHING}{alone}{where_it_lies(seen, wrong)}"
 
 
 def where_it_lies(seen: Sequence[tuple[Case, Answer]], wrong: Sequence[tuple[Case, Answer]]) -> str:

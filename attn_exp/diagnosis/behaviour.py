@@ -16,6 +16,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, other_data, predicted, same_answer, same_numbers
 from attn_exp.diagnosis.libraries import DIGITS
+from attn_exp.diagnosis.offer import at_of
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
@@ -34,6 +35,8 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[tuple[Findin
     yield batch_apart(caller, case, digits)
     yield odd_memory(caller, case, digits)
     yield in_threads(caller, case, digits)
+    if caller.offer.takes("mask"):
+        yield another_mask(caller, case, digits)
 
 
 def same_twice(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
@@ -120,7 +123,7 @@ def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Ask each entry of a batch alone: it gets what it gets among the others."""
     rung = "batch entries independent"
     whole = caller(case).output
-    if whole is None or len(whole) < 2:
+    if whole is None or len(whole) < 2 or whole.shape != expected(case)["output"].shape:
         return Finding(rung, ABSENT), ""
     for entry in range(len(whole)):
         alone_case = entry_of(case, entry)
@@ -266,6 +269,18 @@ def one_side(case: Case) -> Iterator[tuple[str, Case]]:
         array = getattr(case.given, side).copy()
         array[..., -1, -1] = 0.25 - array[..., -1, -1]
         yield side, replace(case, given=replace(case.given, **{side: array}))
+
+
+def another_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
+    """Call with two masks, one after the other: a function that remembers the first gives its answer again."""
+    rung, at = "another mask, another answer", at_of(case)
+    places = np.arange(at.rows)[:, None] + np.arange(at.keys)
+    first, second = (caller(masked(case, seen)) for seen in (places % 3 > 0, places % 2 > 0))
+    if first.output is None or second.output is None or at.keys < 4:
+        return Finding(rung, ABSENT, first.error or second.error), ""
+    if same_answer(first, second, case, digits) and differs(first.output, expected(masked(case, places >= 0)), digits):
+        return Finding(rung, BROKEN, "the mask of an earlier call is used again"), "mask_stale"
+    return Finding(rung, HELD), ""
 
 
 # Gradients: what the library derives, beside the slope of the function itself

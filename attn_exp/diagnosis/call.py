@@ -6,6 +6,7 @@ import dis
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import isclass, ismethod, isroutine
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,12 @@ class Caller:
     padding: Masking = PADDINGS[0]
     returns: str = ""
     part: str = ""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is an object of somebody's class, or a method of one, which may hold the size of a head."""
+        plain = isroutine(self.function) and not ismethod(self.function)
+        return not plain and not hasattr(self.function, "__wrapped__") and not isclass(self.function)
 
     def __call__(self, case: Case) -> Answer:
         """Return what the function says to a case; one that wants a mask beside its word for causal gets both."""

@@ -15,7 +15,9 @@ from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.experiment.recipes import features
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.masks import added, filled
-from attn_exp.mistakes.mistake import Change
+from attn_exp.mistakes.mistake import Change as RecipeChange
+from attn_exp.mistakes.scale import times
+from attn_exp.mistakes.softmax import with_epsilon
 from attn_exp.rules import names as rule_names
 from attn_exp.rules import normalizer
 from attn_exp.rules.masks.causal import Causal
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from attn_exp.diagnosis.slips import Slip
 
 Seen = Sequence[tuple[Case, Answer]]
+Change = Callable[[Case], Recipe]
+"""What becomes of the recipe of a case."""
 
 GROUPS = (
     "scale", "products", "masks", "heads", "positions", "scores", "softmax", "precision", "behaviour",
@@ -43,12 +47,13 @@ GROUPS = (
 class Candidate:
     """Mistakes by name, or a setting in the words of a run, and what it does to a case's recipe.
 
-    `fitted`: a number in it was read off the answers.
+    `fitted`: a number in it was read off the answers, and `said` is what it is.
     """
 
     names: tuple[str, ...]
-    change: Callable[[Case], Recipe]
+    change: Change
     fitted: bool = False
+    said: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +73,9 @@ class Explained:
     slip: Slip | None = None
     by: str = ""
     view: Any = None
+    change: Change | None = None
+    where: str = ""
+    said: str = ""
 
 
 def best(fits: Sequence[Candidate]) -> Explained | None:
@@ -77,7 +85,7 @@ def best(fits: Sequence[Candidate]) -> Explained | None:
     first, *rest = sorted(fits, key=rank)
     others = dict.fromkeys(tuple(sorted(set(candidate.names))) for candidate in rest)
     others.pop(tuple(sorted(set(first.names))), None)
-    return Explained(first.names, tuple(others))
+    return Explained(first.names, tuple(others), change=first.change, said=first.said)
 
 
 def rank(candidate: Candidate) -> tuple[int, ...]:
@@ -87,9 +95,11 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     return len(candidate.names), candidate.fitted, -specific, place
 
 
-def what_mistakes_compute(names: Sequence[str]) -> str:
-    """Return what mistakes do, in one line."""
-    return f"attention with {' and '.join(names)}: {' '.join(mistakes.mistake(name).says for name in names)}"
+def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "") -> str:
+    """Return what mistakes do, in one line, where, if not everywhere, and what number was read off."""
+    there = f"the right numbers, but where {where}; there " if where else ""
+    says = " ".join([*(mistakes.mistake(name).says for name in names), *([f"{said}."] if said else [])])
+    return f"{there}attention with {' and '.join(names)}: {says}"
 
 
 def what_a_setting_computes(words: str) -> str:
@@ -120,12 +130,12 @@ def rounding_mistakes() -> Iterator[Candidate]:
             yield from (Candidate((name,), everywhere(change)) for change in mistake.changes)
 
 
-def everywhere(change: Change) -> Callable[[Case], Recipe]:
+def everywhere(change: RecipeChange) -> Change:
     """Return a change of a recipe as one of a case, whatever the case."""
     return lambda case: change(case.recipe)
 
 
-def where_not_said(change: Change) -> Callable[[Case], Recipe]:
+def where_not_said(change: RecipeChange) -> Change:
     """Return the change of a default: where a scale is passed, the function uses that."""
     return lambda case: case.recipe if case.explicit_scale else change(case.recipe)
 
@@ -172,6 +182,57 @@ def fitted_logit(case: Case, answer: Answer, hidden: Callable[[Array], Array]) -
     return float(np.log(share)) if np.isfinite(share) and share > 1e-30 else None
 
 
+# A number that makes the answers: a factor of the scores, or what is added to the sums of the softmax
+
+
+def fitted_numbers(seen: Seen) -> Iterator[Candidate]:
+    """Yield the factor of the scores, and the number beside the sums, that the first wrong answers show."""
+    for made, starts in ((factor_of_scores, FACTORS), (beside_the_sums, PLACES)):
+        for case, answer in seen[:2]:
+            number = None if answer.output is None else fitted(case, answer.output, made, starts)
+            if number is not None:
+                yield from made(number)
+                break
+
+
+def factor_of_scores(number: float) -> list[Candidate]:
+    said = f"They are {number:.6g} times what they should be"
+    return [Candidate(("scale_other",), everywhere(times(number)), True, said)]
+
+
+def beside_the_sums(place: float) -> list[Candidate]:
+    number = 10.0**place
+    return [Candidate(("sum_epsilon",), everywhere(with_epsilon(number)), True, f"It is {number:.4g}")]
+
+
+FACTORS = tuple(sign * 2.0**power for sign in (1, -1) for power in np.arange(-5.5, 6.0, 0.5))
+PLACES = tuple(np.arange(-11.0, 2.0))
+STEPS, CLOSE = 12, 1e-7
+
+
+def fitted(
+    case: Case, output: Array, made: Callable[[float], list[Candidate]], starts: Sequence[float]
+) -> float | None:
+    """Return the number with which a candidate gives an output: Gauss-Newton steps from the nearest of some starts."""
+
+    def missed(number: float) -> Array | None:
+        stages = predicted(made(number)[0].change(case), case.given)
+        return None if stages is None or stages["output"].shape != output.shape else stages["output"] - output
+
+    def size(gap: Array | None) -> float:
+        return np.inf if gap is None or not np.isfinite(gap).all() else float((gap * gap).sum())
+
+    number = min(starts, key=lambda start: size(missed(start)))
+    for _ in range(STEPS):
+        gap, step = missed(number), 1e-6 * max(abs(number), 1.0)
+        near = missed(number + step)
+        if gap is None or near is None or not np.isfinite(size(gap)) or not np.isfinite(size(near)):
+            return None
+        slope = (near - gap) / step
+        number -= float((slope * gap).sum() / max((slope * slope).sum(), 1e-300))
+    return number if size(missed(number)) < CLOSE * max(float((output * output).sum()), 1e-300) else None
+
+
 # Two mistakes
 
 
@@ -180,7 +241,8 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
 
     Where each changes other steps, one order stands for both.
     """
-    telling = [(candidate, fields_changed(candidate, seen)) for candidate in single if tells(candidate, seen)]
+    likely = (one for one in single if one.names[0] in PAIRED or not mistakes.mistake(one.names[0]).of_code)
+    telling = [(candidate, fields_changed(candidate, seen)) for candidate in likely if tells(candidate, seen)]
     for (one, first), (other, second) in itertools.combinations(telling, 2):
         if one.names != other.names:
             names = tuple(sorted((*one.names, *other.names)))
@@ -189,7 +251,11 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
                 yield Candidate(names, composed(other, one))
 
 
-def composed(one: Candidate, other: Candidate) -> Callable[[Case], Recipe]:
+PAIRED = ("batch_mixed", "keys_viewed", "weights_averaged", "scale_by_heads")
+"""Mistakes of code alone that people make beside others; pairs of all would take too long."""
+
+
+def composed(one: Candidate, other: Candidate) -> Change:
     """Return one mistake after another as one change."""
     return lambda case: other.change(replace(case, recipe=one.change(case)))
 
@@ -234,7 +300,7 @@ RULES: tuple[tuple[str, Mask | Score], ...] = (
 )
 
 
-def other_settings(recipe: Recipe) -> Iterator[tuple[str, Change]]:
+def other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
     """Yield other settings than those of a recipe, in the words of a run, each with the change that makes them."""
     known = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
     for word, rule in RULES:
@@ -251,22 +317,22 @@ def other_settings(recipe: Recipe) -> Iterator[tuple[str, Change]]:
         yield "position=rope position.rope.interleaved=true", with_rope(Rope(interleaved=True))
 
 
-def with_normalizer(name: str) -> Change:
+def with_normalizer(name: str) -> RecipeChange:
     """Return the change that normalizes the logits in another way."""
     return lambda recipe: recipe.with_rules(normalizer=normalizer(name))
 
 
-def with_masks(*masks: Mask) -> Change:
+def with_masks(*masks: Mask) -> RecipeChange:
     """Return the change that adds masks."""
     return lambda recipe: recipe.with_rules(masks=(*recipe.rules.masks, *masks))
 
 
-def with_score(rule: Score) -> Change:
+def with_score(rule: Score) -> RecipeChange:
     """Return the change that adds a rule of scores."""
     return lambda recipe: recipe.with_rules(scores=(*recipe.rules.scores, rule))
 
 
-def with_rope(rope: Rope) -> Change:
+def with_rope(rope: Rope) -> RecipeChange:
     """Return the change that turns queries and keys so, and marks no other positions."""
     return lambda recipe: replace(recipe, positions=(rope,))
 

@@ -18,6 +18,7 @@ class Case:
     """A question: `rung` is the line of the ladder that it belongs to, `recipe` what is right, `given` the input.
 
     `explicit_scale` says that the scale is passed and not left to the function. An `optional` question may be refused.
+    An `unpromised` one has no keyword of its own: an error, or an answer of another shape, says that it is not offered.
     """
 
     rung: str
@@ -25,6 +26,7 @@ class Case:
     given: Given
     explicit_scale: bool = False
     optional: bool = False
+    unpromised: bool = False
 
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
         """Return the same question under other masks."""
@@ -60,16 +62,23 @@ def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
 
 
 FEW_BLIND = 0.5
-"""The share of queries that may see no key; where more do, what a function gives there is all that it gives."""
+"""The share of queries that may see no key, for an answer to say anything of a mistake that hides them."""
+
+
+def is_blind(stages: Mapping[str, Array]) -> bool:
+    """Say whether so many queries see no key that an answer tells nothing of the stages."""
+    blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
+    return bool(blind.mean() > FEW_BLIND)
 
 
 def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
-    """Return an output with zeros where a query sees no key: there, people write NaN, zeros or a mean."""
+    """Return an output with zeros where a query sees no key: there, people write NaN, zeros or a mean.
+
+    Where no query sees one of several keys, what a function gives there is all that it gives.
+    """
     blind: Any = (stages["masked"] == -np.inf).all(axis=-1)
-    if not blind.any():
-        return output
-    few = blind.mean() <= FEW_BLIND or stages["masked"].shape[-1] == 1
-    if output.shape != stages["output"].shape or not few:
+    all_of_it = blind.all() and stages["masked"].shape[-1] > 1
+    if not blind.any() or all_of_it or output.shape != stages["output"].shape:
         return output
     rows = blind[..., None] if output.ndim == stages["context"].ndim else blind.any(axis=1)[..., None]
     return np.where(rows, 0.0, output) if rows.shape[:-1] == output.shape[:-1] else output

@@ -22,7 +22,7 @@ from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.precision import error, only_rounded, representable
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.smallest import shrunk
+from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import (
@@ -44,8 +44,6 @@ FLOAT64 = 53
 SMALL_FILL = "mask_small_fill"
 OURS = Path(__file__).resolve().parent.parent
 """Where the files of this package are."""
-FEW = 4
-"""Of the words under which a first answer is right, so many are tried: each is a check of its own."""
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
@@ -97,7 +95,7 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     offer = ways_to_call.offer_by_names(own, request)
     layouts = ("bhtd", "bthd") if offer is not None and offer.takes("heads") else ("bthd",)
     for layout in layouts if offer is not None and offer.core else ():
-        other = check_in_layout(own, replace(request, layout=layout), quick, tell)
+        other = check_in_layout(own, replace(request, layout=layout), True, tell)
         if other.mistakes:
             return other
     return verdict
@@ -135,21 +133,22 @@ def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell)
 
 
 def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:
-    """Check a function under the words that fit its first answer; None where that is right, or nothing comes of it."""
+    """Check a function under the words that fit its first answers best; None where the first is right as it is."""
     digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None
-    named: list[Verdict] = []
     request = tried.caller.request
-    for words in other_words.that_fit(tried.caller, tried.case, tried.answer, digits)[:FEW]:
-        asked = other_words.with_words(request, words)
-        verdict = check_in_layout(own, asked, quick, tell)
-        if verdict.mistakes == (other_words.INVERTED,):
-            verdict = read_otherwise(own, verdict, asked, quick, tell)
-        if verdict.passed:
-            return other_words.under(verdict, request, words)
-        named += [other_words.under(verdict, request, words)] if verdict.mistakes or verdict.right_under else []
-    return min(named, key=lambda verdict: len(verdict.mistakes), default=None)
+    fits = [
+        (words, other_words.with_words(request, words))
+        for words in other_words.that_fit(tried.caller, tried.case, tried.answer, digits)
+    ]
+    if not fits:
+        return None
+    words, asked = min(fits, key=lambda one: ways_to_call.failing_at_first(tried, one[1], digits))
+    verdict = check_in_layout(own, asked, quick, tell)
+    if verdict.mistakes == (other_words.INVERTED,):
+        verdict = read_otherwise(own, verdict, asked, quick, tell)
+    return other_words.under(verdict, request, words) if verdict.passed or verdict.mistakes else None
 
 
 def read_otherwise(own: OwnFunction, verdict: Verdict, request: Request, quick: bool, tell: Tell) -> Verdict:
@@ -181,7 +180,16 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
     tell("which mistake it is")
     lost = {case for case, _ in wrong}
     right = [pair for pair in seen if pair[0] not in lost]
-    found = explained(Answers(wrong + right, digits, DIGITS[caller.dtype], broken)) if wrong else Explained()
+    small = smallest_wrong(caller, function, wrong, digits) if wrong else None
+
+    def ask() -> Seen:
+        return [*fresh(caller, function, wrong), *([small] if small else [])]
+
+    def ask_right() -> Seen:
+        return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
+
+    evidence = Answers(wrong + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right)
+    found = explained(evidence) if wrong else Explained()
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
         *axes_of_answer(caller),
@@ -200,12 +208,11 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
         computes = what_it_computes(found, seen, wrong)
     else:
         computes = f"the right numbers, but look at: {', '.join(names or failed)}"
-    tell("the smallest input that fails")
-    smallest = shrunk(own, caller, function, wrong, digits, names) if wrong else None
+    smallest = shown(own, caller, *small, found.change, digits) if small else None
     tell("")
     return Verdict(
         name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
-        asked=caller.request.words, alike=found.alike, smallest=smallest,
+        asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
     )  # fmt: skip
 
 
@@ -215,7 +222,7 @@ def what_it_computes(found: Explained, seen: Seen, wrong: Seen) -> str:
         return "attention as it was asked for"
     if found.setting:
         return what_a_setting_computes(found.setting)
-    return what_mistakes_compute(found.names) if found.names else unexplained(seen, wrong)
+    return what_mistakes_compute(found.names, found.where, found.said) if found.names else unexplained(seen, wrong)
 
 
 def remarked(findings: Sequence[tuple[Finding, str]]) -> tuple[str, ...]:

@@ -54,8 +54,8 @@ def two_mistakes(evidence: Evidence) -> Explained | None:
 
 def another_setting(evidence: Evidence) -> Explained | None:
     """Explain the evidence as right under another setting."""
-    word = evidence.setting_that_fits()
-    return evidence.likelier(Explained(setting=word)) if word else None
+    found = evidence.setting_that_fits()
+    return evidence.likelier(found) if found else None
 
 
 ONE, TWO = "one mistake", "two mistakes"
@@ -68,6 +68,7 @@ EXPLANATIONS = (
     Explanation("another setting", another_setting, function=1, numbers=2, sheet=3),
     Explanation("a mistake, and large logits overflow besides", Answers.overflow_besides, function=1, rare=True),
     Explanation("the last keys or queries are left out", Answers.tail_dropped, function=1, rare=True),
+    Explanation("a mistake under a condition", Answers.under_condition, function=1, rare=True),
     Explanation("more rounding than needed", Numbers.rounding, numbers=2),
     Explanation("a slip", Numbers.slipped, numbers=3, sheet=2),
     Explanation("a mistake and a slip", Numbers.mistake_and_slip, numbers=5, sheet=4),

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.boxes import Box
 from attn_exp.diagnosis.candidates import (
@@ -30,7 +31,6 @@ from attn_exp.experiment.mistaken import right
 from attn_exp.experiment.recipes import Stages, follows_steps, given_to
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
-from attn_exp.mistakes.behaviour import UNSHOWN
 
 MOST_PLACES = 20_000
 """Of matrices with more places than this, pairs of mistakes are not tried: there are thousands."""
@@ -56,7 +56,7 @@ def case_of(sheet: Sheet) -> Case:
 
 def candidates_of(sheet: Sheet) -> list[Candidate]:
     """Return every way of every mistake that one set of numbers can show in this run."""
-    return [one for one in every_mistake([case_of(sheet)]) if one.names[0] not in UNSHOWN]
+    return [one for one in every_mistake([case_of(sheet)]) if not mistakes.mistake(one.names[0]).of_code]
 
 
 def catalogue(sheet: Sheet) -> list[Made]:
@@ -137,14 +137,14 @@ class Numbers:
         made = made_of(self.sheet, list(rounding_mistakes()) if self.sheet.problem.weights is None else [])
         return best([one.candidate for one in made if gives(self.sheet, one.recipe, one.stages)])
 
-    def setting_that_fits(self) -> str:
+    def setting_that_fits(self) -> Explained | None:
         """Return another variant of the run, or the first other setting, that gives the numbers, or nothing."""
         sheet, problem = self.sheet, self.sheet.problem
         for name, settled in self.variants.items():
             if name == sheet.settled.name or settled.mistakes or settled.refused:
                 continue
             if follows_steps(settled, problem) and agrees(Sheet(settled, problem, sheet.boxes), right(settled)):
-                return f"variant=[{name}]"
+                return Explained(setting=f"variant=[{name}]")
         others: list[tuple[str, Recipe]] = []
         if problem.q is not None:
             usual = (problem.q.shape[-1] // sheet.settled.head) ** -0.5
@@ -152,7 +152,8 @@ class Numbers:
                 others.append(("scale=true", sheet.right.with_rules(scale=usual)))
         if problem.weights is None:
             others += [(word, change(sheet.right)) for word, change in other_settings(sheet.right)]
-        return next((word for word, recipe in others if agrees(sheet, recipe)), "")
+        word = next((word for word, recipe in others if agrees(sheet, recipe)), "")
+        return Explained(setting=word) if word else None
 
     def likelier(self, found: Explained) -> Explained:
         """Return the explanation: nothing else is known of numbers."""

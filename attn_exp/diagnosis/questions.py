@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.case import Case
+from attn_exp.diagnosis.case import Case, expected
 from attn_exp.diagnosis.layouts import has_batch, has_heads, is_joined
 from attn_exp.diagnosis.offer import Offer
 from attn_exp.diagnosis.request import Filler, Request
 from attn_exp.experiment import memory
+from attn_exp.experiment.library_conventions import blind
 from attn_exp.forms.around import Around
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.steps import share, share_in_turns
@@ -42,18 +43,21 @@ SPREAD = 1.4
 """Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
 
 
-def core_cases(request: Request, offer: Offer, layout: str, quick: bool) -> Iterator[Case]:
-    """Yield the questions to a function of heads."""
-    maker = HeadsMaker(request, offer, layout)
+def core_cases(request: Request, offer: Offer, layout: str, quick: bool, one_size: bool = False) -> Iterator[Case]:
+    """Yield the questions to a function of heads; `one_size`: all heads have the size that it may be made for."""
+    maker = HeadsMaker(request, offer, layout, one_size)
     check_room(maker, quick)
     yield maker.case("values", 9, 9)
     yield maker.case("unequal lengths", 7, 11, optional=True)
+    yield from other_sizes(maker)
     yield from keyword_cases(maker)
     if can_be_chosen(request):
         yield from ahead_cases(maker)
     if maker.heads > 1 and request.kv_head is None and (offer.takes("shared") or offer.takes("kv_heads")):
         yield maker.case("shared heads", 7, 7, groups=2)
         yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
+    elif maker.heads % 2 == 0 and maker.heads > 2 and maker.groups == maker.heads and not maker.wide:
+        yield maker.case("fewer key/value heads", 7, 7, groups=2, unpromised=True)  # 7 keys that no view can share out
     yield maker.sized("large inputs", 6, 300.0)
     yield maker.sized("equal inputs", 8, 0.0)
     yield maker.sized("tiny inputs", 6, 1e-6)
@@ -63,14 +67,28 @@ def core_cases(request: Request, offer: Offer, layout: str, quick: bool) -> Iter
         yield from cases_of_lengths(maker, (19, 37, 67, LONGEST))
 
 
+def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
+    """Yield questions of other sizes than the first: of a head, of a batch, and lengths that are far apart.
+
+    Those that would leave a query without keys are left out: what it gives then is asked apart.
+    """
+    cases = [
+        maker.case("another head size", 6, 6, size=4, batch=3, optional=True),
+        maker.case("few queries, many keys", 2, 29, size=16, optional=True),
+        maker.case("many queries, few keys", 23, 3, size=6, batch=1, heads=1, optional=True),
+    ]
+    yield from (case for case in cases if not blind(expected(case)["masked"]).any())
+
+
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
     """Yield the questions to a function of x and a layer's matrices, or to a module that has them inside."""
     maker = LayerMaker(request, offer, inside)
     check_room(maker, quick)
     yield maker.case("values", 9, 9)
-    yield maker.case("another length", 7, 7)
+    yield maker.case("another length", 7, 7, batch=3)
     if inside is None:
         yield maker.case("another width", 7, 7, wider=5, optional=True)
+        yield maker.case("another head size", 6, 6, size=4, optional=True)
     yield from keyword_cases(maker)
     if inside is None and can_be_chosen(request):
         yield from ahead_cases(maker)
@@ -120,6 +138,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         for rows, keys in ((8, 8), (6, 10)) if offer.core else ((8, 8),):
             masks = (*request.masks, maker.some_mask(rows, keys, request.pads))
             yield maker.case("masks", rows, keys, masks=masks, optional=rows != keys)
+        yield from masks_of_entries(maker)
     if offer.takes("causal") and Causal not in kinds:
         yield maker.case("causal", 9, 9, masks=(*request.masks, Causal()))
         if offer.core and (request.leaks or "align" in request.said):  # else nobody knows which query is at which key
@@ -137,6 +156,19 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
     if isinstance(maker, HeadsMaker):
         yield from score_cases(maker)
+
+
+def masks_of_entries(maker: Maker) -> Iterator[Case]:
+    """Yield questions with a mask for each entry of a batch, and with one for each head too."""
+    if isinstance(maker, HeadsMaker) and maker.batch == 1:
+        return
+    rows, keys = maker.room_for(maker.request.masks, 7, 7)
+    for rung, heads in (("a mask for each entry", 1), ("a mask for each head", maker.heads))[: 1 + (maker.heads > 1)]:
+        drawn = [
+            [maker.some_mask(rows, keys, maker.request.pads).values for _ in range(heads)] for _ in range(maker.entries)
+        ]
+        masks = (*maker.request.masks, Allowed(np.array(drawn)))
+        yield maker.case(rung, rows, keys, masks=masks, batch=maker.entries, unpromised=True)
 
 
 def ahead_cases(maker: Maker) -> Iterator[Case]:
@@ -232,8 +264,9 @@ class HeadsMaker(Maker):
 
     stream = 12
 
-    def __init__(self, request: Request, offer: Offer, layout: str) -> None:
+    def __init__(self, request: Request, offer: Offer, layout: str, one_size: bool = False) -> None:
         super().__init__(request, offer)
+        self.one_size = one_size
         self.batch = (request.entries if request.entries > 1 else 2) if has_batch(layout) else 1
         usual = 6 if request.kv_head is None else 3 * request.kv_head
         self.heads = request.head or usual if has_heads(layout) else 1
@@ -245,19 +278,19 @@ class HeadsMaker(Maker):
         """Return a case of these sizes; `other` masks, scores and groups stand for what was asked."""
         masks = other.get("masks", self.request.masks)
         rows, keys = self.room_for(masks, rows, keys)
-        rules = replace(self.request.rules(SIZE, rows, keys), masks=masks)
+        size = SIZE if self.one_size else other.get("size", SIZE)
+        size = SIZE if any(position.misfit(size) for position in self.request.positions) else size
+        batch = self.batch if self.request.entries > 1 or self.batch == 1 else other.get("batch", self.batch)
+        rules = replace(self.request.rules(size, rows, keys), masks=masks)
         rules = replace(rules, scores=other.get("scores", rules.scores))
-        recipe = Recipe(
-            rules, self.heads, other.get("groups", self.groups), self.request.positions, wide=self.wide,
-            share=self.share,
-        )  # fmt: skip
-        q, k = self.draw(self.heads, rows) * SPREAD, self.draw(recipe.groups, keys) * SPREAD
-        given = Given(q, k, self.draw(recipe.groups, keys))
-        return Case(rung, recipe, given, optional=optional, explicit_scale=not isinstance(self.request.scale, bool))
-
-    def draw(self, heads: int, length: int) -> Array:
-        """Draw heads `[b h t d]` of this length."""
-        return self.rng.standard_normal((self.batch, heads, length, SIZE))
+        fixed = self.request.head or self.request.kv_head or self.request.scores or self.heads == 1
+        heads = self.heads if fixed else other.get("heads", self.heads)
+        groups = other.get("groups", self.groups if heads == self.heads else heads)
+        recipe = Recipe(rules, heads, groups, self.request.positions, wide=self.wide, share=self.share)
+        counts = ((heads, rows), (recipe.groups, keys), (recipe.groups, keys))
+        q, k, v = (self.rng.standard_normal((batch, heads, length, size)) for heads, length in counts)
+        explicit, unpromised = not isinstance(self.request.scale, bool), other.get("unpromised", False)
+        return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
         """Return a case whose queries are multiplied by a factor."""
@@ -306,25 +339,28 @@ class LayerMaker(Maker):
         """Return a case of so many tokens; `wider` makes x wider than the heads side by side, `factor` larger."""
         masks = other.get("masks", self.request.masks)
         rows = self.room_for(masks, rows, keys)[-1]
-        arrays = self.inside.arrays if self.inside else self.draw_matrices(wider)
+        arrays = self.inside.arrays if self.inside else self.draw_matrices(wider, other.get("size", SIZE))
         width, inner = arrays["W_q"].shape
         rules = replace(self.request.rules(inner // self.heads, rows, rows), masks=masks)
         recipe = Recipe(
             rules, self.heads, self.groups, self.request.positions, output_projection="W_o" in arrays, share=self.share
         )
-        batch = self.request.entries if self.request.entries > 1 else 1 if self.inside is None else 2
+        batch = (
+            self.request.entries if self.request.entries > 1 else 1 if self.inside is None else other.get("batch", 2)
+        )
         x = self.rng.standard_normal((batch, rows, width)) * factor
         around = self.inside.around if self.inside else None
+        explicit, unpromised = "scale=" in " ".join(self.request.typed), other.get("unpromised", False)
         given = Given(x=x, arrays=arrays, around=around)
-        return Case(rung, recipe, given, "scale=" in " ".join(self.request.typed), optional)
+        return Case(rung, recipe, given, explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:
         """Return a case whose x is multiplied by a factor."""
         return self.case(rung, length, length, factor=factor)
 
-    def draw_matrices(self, wider: int) -> dict[str, Array]:
+    def draw_matrices(self, wider: int, size: int) -> dict[str, Array]:
         """Return the matrices and biases that the function takes."""
-        inner, shared = self.heads * SIZE, self.groups * SIZE
+        inner, shared = self.heads * size, self.groups * size
         width = inner + wider
         spread = 1.3 / math.sqrt(width)
         shapes = {"W_q": (width, inner), "W_k": (width, shared), "W_v": (width, shared), "W_o": (inner, width)}

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.candidates import Change
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, tolerance
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.offer import at_of, for_case
@@ -32,26 +32,79 @@ TRIES = 4
 MOST_CALLS = 400
 
 
-def shrunk(
-    own: OwnFunction,
-    caller: Caller,
-    function: Bound,
-    wrong: list[tuple[Case, Answer]],
-    digits: int,
-    names: Sequence[str] = (),
-) -> Smallest | None:
-    """Return the smallest case that is still answered wrongly, ready to paste; None where small ones are all right."""
+def smallest_wrong(
+    caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]], digits: int
+) -> tuple[Case, Answer] | None:
+    """Return the smallest case that is still answered wrongly, and its answer; None where small ones are all right."""
     if function.inside is not None:
         return None
-    case = wrong[0][0]
-    for count, small in enumerate(smaller(case, caller)):
+    for count, small in enumerate(smaller(wrong[0][0], caller)):
         if count > MOST_CALLS:
             break
         answer = caller(small)
         if answer.output is not None and differs(answer.output, expected(small), min(digits, 20)):
-            stages = stages_beside(small, answer, names, min(digits, 20))
-            return replace(as_python(own, caller, small, answer), stages=stages)
+            return small, answer
     return None
+
+
+def shown(
+    own: OwnFunction, caller: Caller, small: Case, answer: Answer, change: Change | None, digits: int
+) -> Smallest:
+    """Return a smallest case ready to paste; `change` is what explains its answer, where anything does."""
+    stages = stages_beside(small, answer, change, min(digits, 20))
+    return replace(as_python(own, caller, small, answer), stages=stages)
+
+
+FRESH = ((5, 13, 3), (12, 5, 10), (7, 7, 6), (2, 4, 2), (3, 3, 12))
+"""Queries, keys and numbers of a head of questions that hold a name to the proof; one row or key would be broadcast."""
+RUNGS = 5
+
+
+def fresh(caller: Caller, function: Bound, wrong: Sequence[tuple[Case, Answer]]) -> list[tuple[Case, Answer]]:
+    """Ask anew what was answered wrongly, in other sizes and with other numbers, by really calling the function.
+
+    A name must give these answers too before it is said.
+    """
+    asked: list[Case] = []
+    for case in list({case.rung: case for case, _ in wrong}.values())[:RUNGS]:
+        if function.inside is not None:
+            asked += again_inside(case)
+        else:
+            asked += [small for sizes in FRESH if (small := of_size(case, caller, sizes)) is not None]
+    return [(case, caller(case)) for case in asked]
+
+
+def again_inside(case: Case) -> Iterator[Case]:
+    """Yield the question to a module with other numbers, and where no mask fixes its length with another length."""
+    assert case.given.x is not None
+    batch, rows, width = case.given.x.shape
+    fixed = any(isinstance(mask, Allowed) for mask in case.recipe.rules.masks)
+    for seed, (entries, length) in enumerate(((batch, rows), *(() if fixed else ((1, 5), (3, 4))))):
+        x = np.random.default_rng([17, seed]).standard_normal((entries, length, width))
+        yield replace(case, given=replace(case.given, x=x * max(np.abs(case.given.x).mean(), 1e-3)))
+
+
+def of_size(case: Case, caller: Caller, sizes: tuple[int, int, int]) -> Case | None:
+    """Return the question in other sizes with other numbers, as many entries and heads; None if it cannot be asked."""
+    at, (rows, keys, size) = at_of(case), sizes
+    if case.given.x is not None or at.rows == at.keys:
+        rows = keys
+    if not all(reaches(mask, rows, keys) for mask in case.recipe.rules.masks):
+        rows, keys = min(rows, at.rows), min(keys, at.keys)
+    if caller.is_made or any(position.misfit(size) for position in case.recipe.positions):
+        size = at.size
+    small = small_case(case, (at.heads, at.groups, rows, keys, size), caller.request, 0, of_the_whole=True)
+    return small if fits(small) else None
+
+
+def fits(small: Case) -> bool:
+    """Say whether the rules fit the sizes of a case, and leave every query a key."""
+    at = at_of(small)
+    rules = (*small.recipe.rules.masks, *small.recipe.rules.scores)
+    return (
+        not any(rule.misfit(at.heads, at.rows, at.keys) for rule in rules)
+        and not blind(expected(small)["masked"]).any()
+    )
 
 
 def smaller(case: Case, caller: Caller) -> Iterator[Case]:
@@ -60,7 +113,9 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
     square = case.given.x is not None or at.rows == at.keys
     sizes = [
         (heads, rows, keys, size)
-        for heads, rows, keys, size in product((1, 2, at.heads), range(1, 5), range(1, 5), (1, 2, 4))
+        for heads, rows, keys, size in product(
+            (1, 2, at.heads), range(1, 5), range(1, 5), (at.size,) if caller.is_made else (1, 2, 4)
+        )
         if (not square or rows == keys)
         and all(reaches(mask, rows, keys) for mask in case.recipe.rules.masks)
         and at.heads in (at.groups, heads)
@@ -72,8 +127,7 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
         for seed in range(TRIES):
             shared = heads if at.groups == at.heads else at.groups
             small = small_case(case, (heads, shared, rows, keys, size), caller.request, seed)
-            rules = (*small.recipe.rules.masks, *small.recipe.rules.scores)
-            if not any(rule.misfit(heads, rows, keys) for rule in rules) and not blind(expected(small)["masked"]).any():
+            if fits(small):
                 yield small
 
 
@@ -82,8 +136,10 @@ def reaches(mask: Mask, rows: int, keys: int) -> bool:
     return not isinstance(mask, Allowed) or (rows <= mask.values.shape[-2] and keys <= mask.values.shape[-1])
 
 
-def small_case(case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int) -> Case:
-    """Return a case of these sizes, with whole numbers from 0 to 3."""
+def small_case(
+    case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int, of_the_whole: bool = False
+) -> Case:
+    """Return a case of these sizes in whole numbers from 0 to 3; `of_the_whole`: as large, and in as many entries."""
     heads, groups, rows, keys, size = sizes
     rng = np.random.default_rng([seed, *sizes])
     old = case.recipe.rules
@@ -98,10 +154,13 @@ def small_case(case: Case, sizes: tuple[int, int, int, int, int], request: Reque
     recipe = replace(case.recipe, rules=rules, heads=heads, groups=groups)
 
     def whole(*shape: int) -> Array:
-        return rng.integers(0, 4, shape).astype(np.float64)
+        return rng.standard_normal(shape) if of_the_whole else rng.integers(0, 4, shape).astype(np.float64)
 
+    batch = at_of(case).batch if of_the_whole else 1
     if case.given.x is None:
-        given = Given(whole(1, heads, rows, size), whole(1, groups, keys, size), whole(1, groups, keys, size))
+        large = size_of(case.given.q) if of_the_whole else 1.0
+        q, k, v = ((batch, heads, rows, size), (batch, groups, keys, size), (batch, groups, keys, size))
+        given = Given(whole(*q) * large, whole(*k), whole(*v))
         return replace(case, recipe=recipe, given=given)
     width = heads * size
     columns = {"q": width, "k": groups * size, "v": groups * size, "o": width}
@@ -109,7 +168,12 @@ def small_case(case: Case, sizes: tuple[int, int, int, int, int], request: Reque
         name: whole(width, columns[name[-1]]) if name.startswith("W_") else whole(columns[name[-1]])
         for name in case.given.arrays
     }
-    return replace(case, recipe=recipe, given=Given(x=whole(1, rows, width), arrays=arrays))
+    return replace(case, recipe=recipe, given=Given(x=whole(batch, rows, width), arrays=arrays))
+
+
+def size_of(array: Array | None) -> float:
+    """Return how large the numbers of an array are; of nothing but zeros, 1."""
+    return 1.0 if array is None else float(np.abs(array).mean()) or 1.0
 
 
 def cut_down(rule: Any, sizes: tuple[int, int, int], whole: int) -> Any:
@@ -185,14 +249,14 @@ def brief(array: Array, shaped: bool) -> str:
 SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
 
 
-def stages_beside(case: Case, answer: Answer, names: Sequence[str], digits: int) -> tuple[Stage, ...]:
+def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
     """Return the stages of a case up to the output.
 
     A function's own stages are those that it returns. Where a mistake explains its output, all others are those that
     the mistake makes.
     """
     right = expected(case)
-    mine = guessed(case, answer, names, digits)
+    mine = guessed(case, answer, change, digits)
     bound = tolerance(right, digits)
     again = {"masked": "logits", "output": "context"}  # told by the one before it, where they are the same
     shown = [
@@ -203,15 +267,11 @@ def stages_beside(case: Case, answer: Answer, names: Sequence[str], digits: int)
     return tuple(stage(name, right[name], mine.get(name), bound) for name in shown)
 
 
-def guessed(case: Case, answer: Answer, names: Sequence[str], digits: int) -> dict[str, Array]:
+def guessed(case: Case, answer: Answer, change: Change | None, digits: int) -> dict[str, Array]:
     """Return the function's own stages, as far as they are known."""
     assert answer.output is not None
     last = {"output": answer.output} | ({"context": answer.output} if answer.output.ndim == 4 else {})
-    try:
-        recipe = mistakes.applied(names, case.recipe) if names else None
-    except ValueError:  # a mistake that shows only between several calls
-        recipe = None
-    stages = predicted(recipe, case.given) if recipe is not None else None
+    stages = predicted(change(case), case.given) if change is not None else None
     if stages is None or differs(answer.output, stages, digits):
         return last
     return stages | last

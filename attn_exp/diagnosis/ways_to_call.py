@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from time import process_time, thread_time
 from typing import Any
 
@@ -20,6 +21,7 @@ from attn_exp.diagnosis.offer import Offer, offered
 from attn_exp.diagnosis.questions import core_cases, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.errors import UncalledError, UserError, unknown
+from attn_exp.mistakes import mistake
 from attn_exp.own_code import LeftError, OwnFunction, held, unreadable
 from attn_exp.rules.masks.causal import Causal
 
@@ -147,6 +149,16 @@ def without_parameters(function: Any) -> bool:
         return False
 
 
+FIRST_FEW = 5
+
+
+def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
+    """Return how many of the first questions of another request are answered wrongly, where the call is the same."""
+    caller = replace(tried.caller, request=request)
+    asked = (rounded(case, caller) for case in islice(cases(caller, tried.function, quick=True), FIRST_FEW))
+    return len(failing([(case, caller(case)) for case in asked], digits))
+
+
 def offer_of(own: OwnFunction, function: Bound) -> Offer:
     """Return what a function takes."""
     with unreadable(own.name):
@@ -180,7 +192,7 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
     """Yield the questions that fit what the function takes; JAX compiles each size anew, so it is asked few of them."""
     if caller.offer.core:
         few = caller.library.name == "jax" and not is_half(caller)
-        return core_cases(replace(caller.request, few=few), caller.offer, caller.layout, quick)
+        return core_cases(replace(caller.request, few=few), caller.offer, caller.layout, quick, one_size=caller.is_made)
     return layer_cases(caller.request, caller.offer, quick, function.inside)
 
 
@@ -316,8 +328,42 @@ def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
         is_dear = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
         if not beyond(caller, asked) and not (asked.optional and is_dear):
             case = rounded(asked, caller)
-            seen.append((case, caller(case)))
+            seen.append((case, answer_if_offered(caller, case) if case.unpromised else caller(case)))
     return seen
+
+
+FULL = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")
+"""Axes of masks that may hide other keys from each query."""
+OTHERWISE = "it answers, but not of fewer key/value heads than heads"
+
+
+def answer_if_offered(caller: Caller, case: Case) -> Answer:
+    """Return the answer to a question that nobody promised to answer: an error, where it is not one of its kind.
+
+    A mask for each entry is written in each way that there is. Of fewer key/value heads, code that knows nothing of
+    them may make anything by a view: only what is right, or one of the ways to share them wrongly, is an answer.
+    """
+    right, first = expected(case), None
+    shared = case.recipe.groups != case.recipe.heads
+    own = caller.masking.axes
+    if not shared and own not in FULL:
+        return Answer(None, error=f"its mask is [{own}]")
+    for axes in ("t s", "b 1 t s", "b t s") if own == "t s" and not shared else (own,):
+        answer = replace(caller, masking=replace(caller.masking, axes=axes))(case)
+        if answer.output is not None and answer.output.shape != right["output"].shape:
+            answer = Answer(None, error="its answer has another shape then")
+        if near(caller, answer, right):
+            return answer
+        first = answer if first is None or first.output is None else first
+    assert first is not None
+    if shared and first.output is not None:
+        known = [change for name in SHARED_WRONGLY for change in mistake(name).changes]
+        made = (predicted(change(case.recipe), case.given) for change in known)
+        return first if any(one and near(caller, first, one) for one in made) else Answer(None, error=OTHERWISE)
+    return first
+
+
+SHARED_WRONGLY = ("kv_heads_tiled", "kv_heads_first")
 
 
 def beyond(caller: Caller, case: Case) -> bool:

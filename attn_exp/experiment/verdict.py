@@ -70,9 +70,9 @@ class Verdict:
     that passed, a remark that a careful reader should know. `alike`: other names that give the very same numbers here.
     `computes`: what the function computes, in words. `findings`: every question and what came of it. `right_under`: the
     words under which it is right, where nobody typed them, such as `mask=causal`; passing them holds it to them.
-    `not_asked`: what could not be asked of it, each with the reason. `against`: the name of another implementation, and
-    `sides` what either is; then `passed` says that the two agree, `computes` where they part and why, and `findings`
-    are those of both.
+    `not_asked`: what could not be asked of it, each with the reason. `where`: the condition under which alone it is
+    wrong. `against`: the name of another implementation, and `sides` what either is; then `passed` says that the two
+    agree, `computes` where they part and why, and `findings` are those of both.
     """
 
     name: str
@@ -88,6 +88,7 @@ class Verdict:
     not_asked: tuple[str, ...] = ()
     against: str = ""
     sides: tuple[Side, ...] = ()
+    where: str = ""
 
     @property
     def uncalled(self) -> str:

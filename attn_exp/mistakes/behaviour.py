@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, draw
-from attn_exp.forms.pipeline import At, Step
+from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 from attn_exp.mistakes.softmax import softmax_over
 
@@ -47,13 +47,15 @@ def whole_blocks(block: int) -> Change:
     return first_keys(lambda keys: keys // block * block)
 
 
+def keys_up_to_queries(recipe: Recipe) -> Recipe:
+    """Return the recipe that shows as many keys as there are queries."""
+    return around("allowed", lambda step, at: step(at) & (np.arange(at.keys) < at.rows))(recipe)
+
+
 def nan_in_empty_rows(normalize: Step, at: At, masked: Array) -> Array:
     """Make weights NaN where a query may see no key."""
     return np.where(np.isneginf(masked).all(axis=-1, keepdims=True), np.nan, normalize(at, masked))
 
-
-UNSHOWN = ("dropout_on", "batch_mixed")
-"""Mistakes that one set of numbers cannot show: chance, and another entry of a batch."""
 
 MISTAKES = {
     "dropout_on": Mistake(
@@ -62,6 +64,7 @@ MISTAKES = {
         seen="PyTorch issues 99293 and 124464; nanoGPT PR 240",
         stage="weights",
         changes=(around("after", drop_weights),),
+        of_code=True,
     ),
     "not_deterministic": Mistake(
         says="The same call gives different answers.",
@@ -88,6 +91,21 @@ MISTAKES = {
         stage="weights",
         changes=(softmax_over(0), around("share", first_of_the_batch), around("share", next_of_the_batch)),
         needs=("batch",),
+        of_code=True,
+    ),
+    "keys_cut_to_queries": Mistake(
+        says="Keys are cut to the number of queries: where there are more keys, the later ones are dropped.",
+        fix="take the number of keys from k alone",
+        seen="k[..., :q.shape[-2], :]; one length for both",
+        stage="weights",
+        changes=(keys_up_to_queries,),
+        of_code=True,
+    ),
+    "mask_stale": Mistake(
+        says="The mask of an earlier call is used again.",
+        fix="keep no mask between calls, or make it anew where another is given",
+        seen="a mask or a length that the first call remembers; LLMs-from-scratch, the mask beside a cache",
+        stage="masked",
     ),
     "tail_dropped": Mistake(
         says="The last keys are dropped where their number is no multiple of the block.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,82 @@ def without_heads(combine: Callable[[Array], Array]) -> Change:
     """Return the mistake that puts heads so combined in their place, without an axis of heads."""
     return gathered(lambda at, context: combine(context)[:, 0])
 
+
+def averaged_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
+    """Give every head the mean of the weights of all."""
+    every = after(at, weights, allowed)
+    return np.broadcast_to(every.mean(axis=1, keepdims=True), every.shape)
+
+
+def entries_with_heads(at: At, context: Array) -> Array:
+    """Return heads `[b h t e]` as if they lay `[h b t e]`."""
+    return context.swapaxes(0, 1).reshape(context.shape)
+
+
+def merge_entries_with_heads(at: At, context: Array) -> Array:
+    """Put heads together as if they lay `[h b t e]`: those of other entries come beside each other."""
+    batch, heads, rows, size = context.shape
+    turned = context.transpose(1, 0, 2, 3).reshape(batch, heads, rows, size)
+    return turned.transpose(0, 2, 1, 3).reshape(batch, rows, heads * size)
+
+
+def merge_by_a_view_of_all(at: At, context: Array) -> Array:
+    """Put heads together by a view of `[h b t e]` as `[b t h*e]`."""
+    batch, heads, rows, size = context.shape
+    return context.transpose(1, 0, 2, 3).reshape(batch, rows, heads * size)
+
+
+def with_residual(recipe: Recipe) -> Recipe:
+    """Return the recipe that adds its queries to the context, or x to the answer of a layer."""
+    asked: dict[str, Array] = {}
+
+    def project(side: str, x: Array, arrays: Mapping[str, Array]) -> Any:
+        asked.setdefault("x", x) if side == "q" else None
+        return recipe.project(side, x, arrays)
+
+    def score(at: At, q: Array, k: Array) -> Any:
+        asked["q"] = q
+        return recipe.score(at, q, k)
+
+    def mix(at: At, weights: Array, v: Array, k: Array) -> Any:
+        context = recipe.mix(at, weights, v, k)
+        return context if "x" in asked else context + asked["q"]
+
+    def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
+        return recipe.finish(at, merged, weight, bias) + asked.pop("x")
+
+    return instead(project=project, score=score, mix=mix, finish=finish)(recipe)
+
+
+def unit(array: Array, epsilon: float = 0.0) -> Array:
+    """Return vectors of length 1."""
+    return np.asarray(array / np.maximum(np.sqrt((array * array).sum(axis=-1, keepdims=True)), epsilon or 1e-300))
+
+
+def root_mean_square(array: Array, epsilon: float) -> Array:
+    return np.asarray(array / np.sqrt((array * array).mean(axis=-1, keepdims=True) + epsilon))
+
+
+def centred(array: Array, epsilon: float) -> Array:
+    """Return what a layer norm without weights gives."""
+    return root_mean_square(array - array.mean(axis=-1, keepdims=True), epsilon)
+
+
+def with_norm(norm: Callable[[Array], Array], where: str) -> Change:
+    """Return the change that puts a norm before the scores, on queries and keys, on x, or on the answer."""
+    changes = {
+        "q and k": around("score", lambda score, at, q, k: score(at, norm(q), norm(k))),
+        "x": around("project", lambda project, side, x, arrays: project(side, norm(x), arrays)),
+        "output": around("finish", lambda finish, at, merged, weight, bias: norm(finish(at, merged, weight, bias))),
+        "context": around("mix", lambda mix, at, weights, v, k: norm(mix(at, weights, v, k))),
+    }
+    return changes[where]
+
+
+NORMS: tuple[Callable[[Array], Array], ...] = (
+    unit,
+    *(partial(norm, epsilon=epsilon) for norm in (centred, root_mean_square) for epsilon in (1e-5, 1e-6, 1e-8, 0.0)),
+)
 
 # How many heads there are
 
@@ -205,6 +282,43 @@ MISTAKES = {
         stage="output",
         changes=(instead(merge=merge_as_it_lies), instead(merge=merge_by_stride)),
         needs=("layer",),
+    ),
+    "weights_averaged": Mistake(
+        says="The weights are averaged over the heads, and every head uses the mean.",
+        fix="each head has weights of its own; average only a copy that is shown",
+        seen="attn.mean(dim=1, keepdim=True) before the product; need_weights taken for the weights",
+        stage="weights",
+        changes=(around("after", averaged_weights),),
+        of_code=True,
+    ),
+    "entries_and_heads_mixed": Mistake(
+        says="Heads are put together in the wrong order of entries and heads: entries get heads of each other.",
+        fix="keep the batch first: [b, h, t, d] to [b, t, h, d] before the reshape",
+        seen="torch.cat(split(...)) over the batch, and a view back; QAnet-pytorch",
+        stage="output",
+        changes=(
+            instead(gather=entries_with_heads),
+            instead(merge=merge_entries_with_heads),
+            instead(merge=merge_by_a_view_of_all),
+        ),
+        needs=("batch",),
+        of_code=True,
+    ),
+    "residual_inside": Mistake(
+        says="A residual stands inside: the queries, or x, are added to the answer.",
+        fix="attention alone; add the residual outside",
+        seen="return self.norm(x + attention(x)) in a function that is called attention",
+        stage="output",
+        changes=(with_residual,),
+        of_code=True,
+    ),
+    "norm_inside": Mistake(
+        says="A norm stands inside: of queries and keys, of x, or of the answer.",
+        fix="attention alone; norms stand outside, or are asked for",
+        seen="cosine attention; a LayerNorm that moved into the attention",
+        stage="scores",
+        changes=tuple(with_norm(norm, where) for where in ("q and k", "x", "output", "context") for norm in NORMS),
+        of_code=True,
     ),
     "heads_reversed": Mistake(
         says="The heads are put together in the reverse order.",

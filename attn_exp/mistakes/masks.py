@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -104,6 +105,70 @@ def added(number: float) -> Change:
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
 
 
+def of_entry(first: str) -> Change:
+    """Return the change that takes the mask of the first entry for all, or that of the first head."""
+
+    def wrong(step: Step, at: At) -> Any:
+        allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
+        return allowed[:1] if first == "entry" else allowed[:, :1]
+
+    return around("allowed", wrong)
+
+
+def tiled_over_heads(head_major: bool) -> Change:
+    """Return the change that lays masks, one for each entry, over entries and heads in another order than theirs."""
+
+    def wrong(step: Step, at: At) -> Any:
+        allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
+        if (allowed != allowed[:, :1]).any():  # a mask for each head is not repeated
+            return allowed
+        place = np.arange(at.batch * at.heads)
+        taken = place // at.heads if head_major else place % at.batch
+        order = place.reshape(at.heads, at.batch).T if head_major else place.reshape(at.batch, at.heads)
+        return allowed[taken[order], np.arange(at.heads)]
+
+    return around("allowed", wrong)
+
+
+def padding_of_queries(recipe: Recipe) -> Recipe:
+    """Return the recipe whose filler hides queries instead of keys."""
+
+    def seen(mask: Padding) -> Mask:
+        lengths = np.ravel(mask.lengths)
+        return Sees(lambda grid: np.asarray(grid.row) < lengths[np.asarray(grid.batch) if len(lengths) > 1 else 0])
+
+    return each(Padding, seen)(recipe)
+
+
+def hides_all(left: str) -> Change:
+    """Return the change that hides every key where there is a mask, which leaves equal weights, zeros or NaN."""
+
+    def change(recipe: Recipe) -> Recipe:
+        if not recipe.rules.masks:
+            return recipe
+        weights = {
+            "even": lambda masked: 1 / masked.shape[-1],
+            "nan": lambda masked: np.nan,
+            "zero": lambda masked: 0.0,
+        }[left]
+        return together(
+            instead(forbid=lambda at, logits, allowed: logits),
+            instead(normalize=lambda at, masked: np.full(masked.shape, weights(masked))),
+        )(recipe)
+
+    return change
+
+
+def only_hidden(recipe: Recipe) -> Recipe:
+    """Return the recipe that shows what is hidden alone, to queries from which anything is."""
+    return all_masks(lambda allowed: ~allowed | allowed.all(axis=-1, keepdims=True))(recipe)
+
+
+def favoured(number: float) -> Change:
+    """Return the change that adds a number where the mask forbids, with the wrong sign."""
+    return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
+
+
 def without_masks(recipe: Recipe) -> Recipe:
     """Return a recipe that masks nothing."""
     return recipe.with_rules(masks=())
@@ -168,6 +233,51 @@ MISTAKES = {
         stage="masked",
         changes=(filled(0.0),),
         needs=("mask",),
+    ),
+    "mask_sign": Mistake(
+        says="The mask is added with the wrong sign: hidden keys are favoured.",
+        fix="add 0 where one may attend and -inf where not",
+        seen="scores - mask; (1 - mask) * 1e9 added",
+        stage="masked",
+        changes=(only_hidden, *(favoured(number) for number in (1e9, 1.0, 1e4, math.inf))),
+        needs=("mask",),
+        of_code=True,
+    ),
+    "mask_hides_all": Mistake(
+        says="Under a mask every key is hidden: ~ of whole numbers is never zero, as ~1 is -2.",
+        fix="make the mask boolean before ~, or write mask == 0",
+        seen="masked_fill(~mask, -1e9) with a mask of integers",
+        stage="masked",
+        changes=(hides_all("even"), hides_all("nan"), hides_all("zero")),
+        needs=("mask",),
+        of_code=True,
+    ),
+    "mask_of_first_entry": Mistake(
+        says="The mask of the first entry of the batch is used for all of them, or that of the first head.",
+        fix="a mask is [b, 1, t, s] or [b, h, t, s]; use all of it",
+        seen="mask[0], or mask[:, 0] of a mask for each head",
+        stage="masked",
+        changes=(of_entry("entry"), of_entry("head"), together(of_entry("entry"), of_entry("head"))),
+        needs=("mask",),
+        of_code=True,
+    ),
+    "mask_tiled_over_heads": Mistake(
+        says="Masks of entries are repeated in another order than entries and heads lie: heads get masks of others.",
+        fix="repeat_interleave(heads, 0) where the batch comes first, repeat(heads, 1, 1) where the heads do",
+        seen="CyberZHG/torch-multi-head-attention; sooftware/attentions",
+        stage="masked",
+        changes=(tiled_over_heads(False), tiled_over_heads(True)),
+        needs=("mask", "batch"),
+        of_code=True,
+    ),
+    "padding_on_queries": Mistake(
+        says="The padding hides queries instead of keys: filler keys are seen.",
+        fix="a padding mask is [b, 1, 1, s]",
+        seen="mask.unsqueeze(-1) written for unsqueeze(-2)",
+        stage="masked",
+        changes=(padding_of_queries,),
+        needs=("mask", "padding"),
+        of_code=True,
     ),
     "mask_small_fill": Mistake(
         says="Hidden keys get a logit that is too small a penalty, such as -10 or 1e-9, so they keep some weight.",

@@ -20,7 +20,8 @@ class Mistake:
     wild. `stage` is the first stage that it changes. `changes` are the ways in which people make it: each takes a
     recipe and returns the wrong one. Without any, only several calls show it, and the check finds it by asking twice.
     `needs` are the settings without which nobody could tell: all of them must be asked for. A `remark` is no failure:
-    plain code that is otherwise right does it too. `group` is the file that it stands in.
+    plain code that is otherwise right does it too. `of_code`: no numbers on paper are held against it, only functions.
+    `group` is the file that it stands in.
     """
 
     says: str
@@ -30,6 +31,7 @@ class Mistake:
     changes: tuple[Change, ...] = ()
     needs: tuple[str, ...] = ()
     remark: bool = False
+    of_code: bool = False
     group: str = ""
 
 

@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from attn_exp.arrays import Array
-from attn_exp.forms.pipeline import At, Step
-from attn_exp.mistakes.mistake import Mistake, around
+from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
 def weights_turned(after: Step, at: At, weights: Array, allowed: Array) -> Array:
     """The weights themselves are written down with queries as columns, and used so."""
     turned: Array = after(at, weights, allowed).swapaxes(-1, -2)
     return turned
+
+
+def keys_in_another_view(score: Step, at: At, q: Array, k: Array) -> Array:
+    """Read the keys `[s d]` as `[d s]` by a view."""
+    viewed = k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
+    return np.asarray(score(at, q, viewed.swapaxes(-1, -2)))
+
+
+def context_in_another_view(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Array:
+    """Read the values `[s e]` as `[e s]` by a view, and turn that."""
+    return np.asarray(mix(at, weights, v.reshape(*v.shape[:-2], v.shape[-1], v.shape[-2]).swapaxes(-1, -2), k))
+
+
+def values_of_queries(recipe: Recipe) -> Recipe:
+    """Return the recipe whose weights mix the queries."""
+    asked: dict[str, Array] = {}
+
+    def score(at: At, q: Array, k: Array) -> Any:
+        asked["q"] = q
+        return recipe.score(at, q, k)
+
+    def mix(at: At, weights: Array, v: Array, k: Array) -> Any:
+        return recipe.mix(at, weights, asked["q"], k)
+
+    return instead(score=score, mix=mix)(recipe)
+
+
+def projected_again(**sides: str) -> Change:
+    """Return the change that projects a side from what another one's matrix has made already, not from x."""
+
+    def project(step: Step, side: str, x: Array, arrays: Any) -> Any:
+        first = sides.get(side)
+        return step(side, x if first is None else project(step, first, x, arrays), arrays)
+
+    return around("project", project)
+
+
+def taken_for(**sides: str) -> Change:
+    """Return the change that projects a side with another one's matrix."""
+    return around("project", lambda project, side, x, arrays: project(sides.get(side, side), x, arrays))
 
 
 SWAPPED = {"q": "k", "k": "q", "v": "v"}
@@ -36,6 +80,55 @@ MISTAKES = {
             around("mix", lambda mix, at, weights, v, k: mix(at, weights.swapaxes(-1, -2), v, k)),
             around("after", weights_turned),
         ),
+    ),
+    "keys_viewed": Mistake(
+        says="Keys are read as [d, s] by a view where a transpose is needed: their numbers are mixed.",
+        fix="k.transpose(-2, -1), not k.view or k.reshape",
+        seen="hyunwoongko/transformer, k.view(batch, head, d, length)",
+        stage="scores",
+        changes=(around("score", keys_in_another_view),),
+        of_code=True,
+    ),
+    "values_viewed": Mistake(
+        says="Values are read as [d, s] by a view where a transpose is needed: their numbers are mixed.",
+        fix="transpose, not view or reshape",
+        seen="v.reshape(b, h, d, s) before an einsum of hds",
+        stage="context",
+        changes=(around("mix", context_in_another_view),),
+        of_code=True,
+    ),
+    "keys_from_queries": Mistake(
+        says="The queries are compared with queries: keys are made of them.",
+        fix="scores = q @ k^T",
+        seen="q @ q.transpose; W_q used for the keys too",
+        stage="scores",
+        changes=(around("score", lambda score, at, q, k: score(at, q, q)), taken_for(k="q")),
+        of_code=True,
+    ),
+    "values_from_queries": Mistake(
+        says="The weights mix the queries instead of the values.",
+        fix="context = weights @ v",
+        seen="q passed for v; W_q used for the values too",
+        stage="context",
+        changes=(values_of_queries, taken_for(v="q")),
+        of_code=True,
+    ),
+    "projected_twice": Mistake(
+        says="Keys or values are projected from what was projected already, not from x.",
+        fix="q = x @ W_q, k = x @ W_k, v = x @ W_v",
+        seen="x = self.q(x); k = self.k(x); v = self.v(x)",
+        stage="k",
+        changes=(
+            projected_again(v="k"),
+            projected_again(v="q"),
+            projected_again(k="q"),
+            projected_again(k="q", v="q"),
+            projected_again(k="q", v="k"),
+            projected_again(q="k"),
+            projected_again(q="v", k="v"),
+        ),
+        needs=("layer",),
+        of_code=True,
     ),
     "values_from_keys": Mistake(
         says="The weights mix the keys instead of the values.",

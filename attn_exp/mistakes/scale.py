@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import math
 
-from attn_exp.mistakes.mistake import Mistake, around, instead, together
+from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
+
+
+def times(factor: float) -> Change:
+    """Return the change that multiplies the right logits by a factor."""
+    return around("scaled", lambda scaled, at, scores: scaled(at, scores) * factor)
+
+
+def fixed(factor: float) -> Change:
+    """Return the change that multiplies the scores by one number, whatever the size of a head."""
+    return instead(scaled=lambda at, scores: scores * factor)
+
+
+FIXED = tuple(size**power for size in (8, 16, 32, 64, 128, 256, 512, 768) for power in (-0.5, -1.0))
 
 MISTAKES = {
     "no_scale": Mistake(
@@ -44,6 +57,50 @@ MISTAKES = {
         seen="shape[-2] written for shape[-1]",
         stage="logits",
         changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.keys)),),
+    ),
+    "scale_other": Mistake(
+        says="The scores are multiplied by another factor than 1 / sqrt(d).",
+        fix="logits = scores / sqrt(d)",
+        seen="a temperature that stayed in; a factor of the loss or of muP put on the scores",
+        stage="logits",
+        changes=(times(0.5), times(2.0)),
+        of_code=True,
+    ),
+    "scale_fixed": Mistake(
+        says="The scores are divided by one number, whatever the size of a head.",
+        fix="divide by sqrt(q.shape[-1])",
+        seen="/ 8 written for heads of 64 numbers",
+        stage="logits",
+        changes=tuple(fixed(factor) for factor in FIXED),
+        of_code=True,
+    ),
+    "scale_by_batch": Mistake(
+        says="The scores are divided by the number of entries of the batch, or by its root.",
+        fix="divide by sqrt(q.shape[-1])",
+        seen="q.shape[0] or q.size(0) written for the last axis",
+        stage="logits",
+        changes=(
+            instead(scaled=lambda at, scores: scores / math.sqrt(at.batch)),
+            instead(scaled=lambda at, scores: scores / at.batch),
+        ),
+        needs=("batch",),
+        of_code=True,
+    ),
+    "scale_by_heads": Mistake(
+        says="The scores are divided by the number of heads.",
+        fix="divide by sqrt(q.shape[-1])",
+        seen="num_heads written for head_dim",
+        stage="logits",
+        changes=(instead(scaled=lambda at, scores: scores / at.heads),),
+        of_code=True,
+    ),
+    "scale_by_sqrt_queries": Mistake(
+        says="The scores are divided by the root of the number of queries instead of the size of a head.",
+        fix="divide by sqrt(q.shape[-1])",
+        seen="q.shape[-2] written for q.shape[-1]",
+        stage="logits",
+        changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.rows)),),
+        of_code=True,
     ),
     "scale_multiplied": Mistake(
         says="The scores are multiplied by sqrt(d) instead of divided.",

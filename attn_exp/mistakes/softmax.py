@@ -24,6 +24,35 @@ def softmax_over(*axes: int) -> Change:
     return instead(normalize=normalize)
 
 
+def softmax_then_over(axis: int) -> Change:
+    """Return the change that normalizes the weights once more, over another axis."""
+    return around("normalize", lambda normalize, at, masked: steps.softmax(normalize(at, masked), axis))
+
+
+def one_maximum(*axes: int) -> Change:
+    """Return the change that subtracts one maximum from all rows, or from those of these axes: others vanish."""
+
+    def normalize(at: At, masked: Array) -> Array:
+        axis = tuple(axis for axis in axes if axis or not at.apart) or None
+        powers = np.exp(masked - masked.max(axis=axis, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+    return instead(normalize=normalize)
+
+
+def with_epsilon(epsilon: float, largest: bool = True) -> Change:
+    """Return the change that adds a number to each sum of powers, whose largest is 1, or which are raw."""
+
+    def normalize(at: At, masked: Array) -> Array:
+        powers = np.exp(masked - masked.max(axis=-1, keepdims=True, initial=-1e300)) if largest else np.exp(masked)
+        return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + epsilon))
+
+    return instead(normalize=normalize)
+
+
+EPSILONS = tuple(10.0**-place for place in range(1, 13))
+
+
 def divide_by_sum(at: At, masked: Array) -> Array:
     """Divide logits by the sum of their row, without an exponential."""
     kept = np.where(np.isneginf(masked), 0.0, masked)
@@ -77,6 +106,47 @@ MISTAKES = {
         seen="exp(s) / exp(s).sum() without an axis",
         stage="weights",
         changes=(softmax_over(-2, -1), softmax_over(0, 1, 2, 3)),
+    ),
+    "softmax_over_heads_and_keys": Mistake(
+        says="One softmax runs over the keys of all heads together.",
+        fix="softmax over the last axis, the keys",
+        seen="einsum layouts with heads and keys side by side; softmax over a flattened [h*s]",
+        stage="weights",
+        changes=(softmax_over(1, -1),),
+        of_code=True,
+    ),
+    "one_maximum": Mistake(
+        says="One maximum is subtracted from all rows: rows far below it vanish, and 0 / 0 is NaN.",
+        fix="subtract each row's own largest logit",
+        seen="exp(s - s.max()) without an axis",
+        stage="weights",
+        changes=(
+            one_maximum(0, 1, 2, 3),
+            one_maximum(1, 2, 3),
+            one_maximum(2, 3),
+            one_maximum(0, 1, 2),
+            one_maximum(2),
+        ),
+        of_code=True,
+    ),
+    "sum_epsilon": Mistake(
+        says="A small number is added to each sum of the softmax, so the weights of a row sum to less than 1.",
+        fix="divide by the sum alone: with the largest logit subtracted it is at least 1",
+        seen="weights / (weights.sum(-1, keepdim=True) + 1e-6)",
+        stage="weights",
+        changes=(
+            *(with_epsilon(epsilon) for epsilon in EPSILONS),
+            *(with_epsilon(epsilon, largest=False) for epsilon in EPSILONS),
+        ),
+        of_code=True,
+    ),
+    "softmax_over_two_axes": Mistake(
+        says="The weights are normalized once more, over the queries or the heads.",
+        fix="one softmax, over the keys",
+        seen="softmax(dim=-1) in the function and softmax(dim=1) in its caller",
+        stage="weights",
+        changes=(softmax_then_over(-2), softmax_then_over(1), softmax_then_over(0)),
+        of_code=True,
     ),
     "no_softmax": Mistake(
         says="The logits are used as weights without a softmax.",

@@ -21,7 +21,7 @@ from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.sink import Sink
 from attn_exp.rules.scores.softcap import Softcap
 
-BETWEEN_CALLS = {"not_deterministic", "changes_inputs", "reuses_output"}
+BETWEEN_CALLS = {"not_deterministic", "changes_inputs", "reuses_output", "mask_stale"}
 EDGES = {"no_max_subtraction", "nan_leaks", "empty_row_nan"}
 """Mistakes that ordinary numbers do not show."""
 
@@ -73,7 +73,13 @@ def test_each_way_to_make_a_mistake_changes_a_number(name: str) -> None:
                 except ValueError:
                     continue
                 changed.append(wrong.shape != right.shape or bool(np.abs(wrong - right).max() > 1e-6))
-    square = name in ("projection_transposed", "qkv_order", "causal_top_left", "causal_bottom_right")
+    square = name in (
+        "projection_transposed",
+        "qkv_order",
+        "causal_top_left",
+        "causal_bottom_right",
+        "keys_cut_to_queries",
+    )
     assert any(changed) or square
 
 

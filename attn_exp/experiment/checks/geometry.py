@@ -19,7 +19,6 @@ from attn_exp.experiment.mistaken import right
 from attn_exp.experiment.recipes import features, follows_steps, given_to, stages_of
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Given, Recipe, compute
-from attn_exp.mistakes.behaviour import UNSHOWN
 from attn_exp.mistakes.mistake import Change
 from attn_exp.problem.problem import Problem
 
@@ -61,7 +60,7 @@ def every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
     made: dict[str, Ways] = {}
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
-        if not mistake.changes or mistake.remark or mistake.group == "precision" or name in UNSHOWN:
+        if not mistake.changes or mistake.remark or mistake.group == "precision" or mistake.of_code:
             continue
         missing = [need for need in mistake.needs if need not in present]
         if missing:
