@@ -269,7 +269,7 @@ def queries_kept(case: Case, output: Array, digits: int) -> int:
         first = {**right, "output": right["output"][..., :count, :]}
         if same and not differs(output[..., :count, :], first, digits):
             return count
-    return -1
+    return -1 if np.nan_to_num(output).any() else 0
 
 
 # What is known of answers that no mistake explains: which properties of attention they still have

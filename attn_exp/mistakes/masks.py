@@ -146,15 +146,11 @@ def hides_all(left: str) -> Change:
     def change(recipe: Recipe) -> Recipe:
         if not recipe.rules.masks:
             return recipe
-        weights = {
-            "even": lambda masked: 1 / masked.shape[-1],
-            "nan": lambda masked: np.nan,
-            "zero": lambda masked: 0.0,
-        }[left]
-        return together(
-            instead(forbid=lambda at, logits, allowed: logits),
-            instead(normalize=lambda at, masked: np.full(masked.shape, weights(masked))),
-        )(recipe)
+
+        def normalize(at: At, masked: Array) -> Array:
+            return np.full(masked.shape, {"even": 1 / masked.shape[-1], "nan": np.nan, "zero": 0.0}[left])
+
+        return instead(forbid=lambda at, logits, allowed: logits, normalize=normalize)(recipe)
 
     return change
 

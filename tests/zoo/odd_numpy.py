@@ -156,7 +156,9 @@ def narrow_band(q: Array, k: Array, v: Array) -> Any:
     rows = []
     for row in range(q.shape[-2]):
         near = slice(max(row - 2, 0), row + 1)
-        rows.append(softmax(q[..., row : row + 1, :] @ k[..., near, :].swapaxes(-1, -2) / 8**0.5) @ v[..., near, :])
+        rows.append(
+            softmax(q[..., row : row + 1, :] @ k[..., near, :].swapaxes(-1, -2) / q.shape[-1] ** 0.5) @ v[..., near, :]
+        )
     return np.concatenate(rows, -2)
 
 
