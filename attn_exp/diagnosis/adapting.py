@@ -12,6 +12,7 @@ from functools import partial
 from itertools import chain, combinations, permutations, product
 from typing import Any
 
+from attn_exp.diagnosis.call import holds_size
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.neutral import HEADS, Context, Source, is_known, sources_of
 from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
@@ -41,6 +42,11 @@ class Adapter:
     positional: tuple[str, ...]
     passed: tuple[str, ...] = ()
     starred: str = ""
+
+    @property
+    def holds_size(self) -> bool:
+        """Whether what is called is an object that was made before, perhaps for heads of one size."""
+        return not isinstance(self.function, Making) and holds_size(self.function)
 
     def __call__(self, **given: Any) -> Any:
         at, library = given.pop(own(SIZES))

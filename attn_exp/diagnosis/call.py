@@ -25,6 +25,12 @@ from attn_exp.own_code import LeftError, error_line, held
 # The call
 
 
+def holds_size(function: Any) -> bool:
+    """Say whether something is an object of somebody's class, or a method of one, and no plain or compiled function."""
+    plain = isroutine(function) and not ismethod(function)
+    return not plain and not hasattr(function, "__wrapped__") and not isclass(function)
+
+
 @dataclass(frozen=True)
 class Caller:
     """A function and how to call it.
@@ -47,8 +53,8 @@ class Caller:
     @property
     def is_made(self) -> bool:
         """Whether it is an object of somebody's class, or a method of one, which may hold the size of a head."""
-        plain = isroutine(self.function) and not ismethod(self.function)
-        return not plain and not hasattr(self.function, "__wrapped__") and not isclass(self.function)
+        known = getattr(self.function, "holds_size", None)
+        return holds_size(self.function) if known is None else bool(known)
 
     def __call__(self, case: Case) -> Answer:
         """Return what the function says to a case; one that wants a mask beside its word for causal gets both."""

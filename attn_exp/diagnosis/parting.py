@@ -206,7 +206,7 @@ class Reader:
         answers = Answers([*lost, *held], self.digits, self.digits)
         if not self.verdict.passed:  # its verdict found no mistake; a setting has no name there
             setting = answers.setting_that_fits()
-            return (f"computes {what_a_setting_computes(setting)}", True) if setting else UNKNOWN
+            return (f"computes {what_a_setting_computes(setting.setting)}", True) if setting else UNKNOWN
         found = explained(answers)
         if found.names:
             return f"computes {what_mistakes_compute(found.names).rstrip('.')}", True
