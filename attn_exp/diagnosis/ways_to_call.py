@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from time import process_time, thread_time
@@ -12,7 +12,7 @@ from typing import Any
 
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, targets
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.case import Answer, Case, differs, expected
+from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
@@ -332,6 +332,12 @@ def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
     return seen
 
 
+def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
+    """Say whether an answer is that of these stages, to float32 at most."""
+    digits = min(digits_of(caller, answer), DIGITS["float32"])
+    return answer.output is not None and not differs(answer.output, stages, digits)
+
+
 FULL = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")
 """Axes of masks that may hide other keys from each query."""
 OTHERWISE = "it answers, but not of fewer key/value heads than heads"
@@ -352,14 +358,14 @@ def answer_if_offered(caller: Caller, case: Case) -> Answer:
         answer = replace(caller, masking=replace(caller.masking, axes=axes))(case)
         if answer.output is not None and answer.output.shape != right["output"].shape:
             answer = Answer(None, error="its answer has another shape then")
-        if near(caller, answer, right):
+        if is_near(caller, answer, right):
             return answer
         first = answer if first is None or first.output is None else first
     assert first is not None
     if shared and first.output is not None:
         known = [change for name in SHARED_WRONGLY for change in mistake(name).changes]
         made = (predicted(change(case.recipe), case.given) for change in known)
-        return first if any(one and near(caller, first, one) for one in made) else Answer(None, error=OTHERWISE)
+        return first if any(one and is_near(caller, first, one) for one in made) else Answer(None, error=OTHERWISE)
     return first
 
 
