@@ -187,7 +187,8 @@ class Asked:
             return ropes[word]
         said = guesses(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY), self._sizes)
         if said[0] is self._sizes.width and not ends_in_size(word):
-            said = [False, *said]  # most fields that nobody knows switch something on
+            usual = word.startswith("scale") and "by" not in word  # most others switch something on that nobody needs
+            said = [usual, not usual, *said]
         return self._choose(name, [*said, Asked(self._sizes, self._choose)])
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -18,6 +18,7 @@ from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modul
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound, bound, is_module
 from attn_exp.diagnosis.offer import Offer, offered
+from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.questions import core_cases, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.errors import UncalledError, UserError, unknown
@@ -138,7 +139,7 @@ def offer_by_names(own: OwnFunction, request: Request) -> Offer | None:
 
 def without_parameters(function: Any) -> bool:
     """Say whether something is a module of PyTorch that holds no numbers, or a class whose modules hold none."""
-    if not is_module(function):
+    if not is_module(function) or kind_of(function):  # those of JAX and Keras have none before a call
         return False
     try:
         with held():
