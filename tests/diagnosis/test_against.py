@@ -17,7 +17,6 @@ from attn_exp.cli import main
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import REMARK
 from attn_exp.own_code import with_other_joined
-from tests.refusal import refused
 
 
 def softmax(logits: Array) -> Array:
@@ -286,8 +285,10 @@ def test_the_command_ends_with_0_1_or_2(
         main()
     said = json.loads(capsys.readouterr().out)
     assert (said["name"], said["against"], said["passed"]) == ("right", "attention", False)
-    line = refused(["check", "old.py:right", "--against", "new.py:odd"], monkeypatch, capsys)
-    assert "odd takes a; expected q, k, v" in line
+    monkeypatch.setattr(sys, "argv", ["attn-exp", "check", "old.py:right", "--against", "new.py:odd"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "odd takes a; expected q, k, v" in capsys.readouterr().err
 
 
 def test_an_option_without_a_name_is_refused() -> None:
