@@ -57,9 +57,9 @@ def read_or_said(place: Path | str, *kinds: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except UserError:
-        raise
-    except (ValueError, *kinds) as error:
+    except Exception as error:
+        if isinstance(error, UserError) or not isinstance(error, (ValueError, *kinds)):
+            raise
         raise UserError(f"{place}: its parts cannot be read ({first_line(error)})") from error
 
 

@@ -27,7 +27,7 @@ class Nameless(nn.Module):
         self.gamma = nn.Parameter(torch.zeros(planes))
 
     def forward(self, z: Tensor) -> Any:
-        v, k, q = (z @ self.alpha).unflatten(-1, (self.n, 3, -1)).permute(3, 0, 2, 1, 4)
+        v, k, q = (z @ self.alpha).reshape(*z.shape[:2], self.n, 3, -1).permute(3, 0, 2, 1, 4)
         if not self.scale:
             q = q * q.shape[-1] ** 0.5
         return mixed(q, k, v).transpose(1, 2).flatten(2) @ self.beta + self.gamma

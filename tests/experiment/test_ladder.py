@@ -124,7 +124,9 @@ def test_true_is_not_the_number_one_and_order_of_masks_is_none() -> None:
 
 
 def test_how_masks_are_joined_differs_only_where_both_rows_have_several() -> None:
-    causal, window, both = {"causal": {}}, {"window": {"left": 1}}, {"causal": {}, "window": {"left": 1}}
+    causal: dict[str, Any] = {"causal": {}}
+    window = {"window": {"left": 1}}
+    both = causal | window
     (step,) = between({"mask": causal, "mask_join": "and"}, {"mask": both, "mask_join": "or"}).steps
     assert (step.setting, step.moved) == (
         "mask",
