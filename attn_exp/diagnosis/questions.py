@@ -271,7 +271,7 @@ class HeadsMaker(Maker):
         self.batch = (request.entries if request.entries > 1 else 2) if has_batch(layout) else 1
         usual = 6 if request.kv_head is None else 3 * request.kv_head
         self.heads = request.head or usual if has_heads(layout) else 1
-        self.groups = request.kv_head or self.heads
+        self.groups = request.kv_head or self.heads if has_heads(layout) else 1
         self.wide = is_joined(layout)
         self.lengths = (5, 8)[: self.batch]
 

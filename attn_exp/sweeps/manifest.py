@@ -70,7 +70,7 @@ def described_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, An
         "sealed": True,
         "metrics": plan.metrics,
         "format": config.sweep.format,
-        "sweep": asdict(config.sweep),
+        "sweep": as_yaml_value(asdict(config.sweep)),
         "report": asdict(config.report),
         "figures": as_yaml_value(asdict(config.figures)),
         "version": plan.version,

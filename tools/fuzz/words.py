@@ -95,6 +95,11 @@ def with_words(compared: Comparison, words: list[str]) -> Run:
             replace(pair, variant=names[pair.variant], other=names[pair.other]) for pair in compared.distances
         ),
         traces={names[key]: trace for key, trace in compared.traces.items()},
+        steps=tuple(
+            replace(step, variant=names[step.variant], against=names[step.against], row=names.get(step.row, ""))
+            for step in compared.steps
+        ),
+        rungs={(names[variant], number): trace for (variant, number), trace in compared.rungs.items()},
         published=(Agreement(quantity, printed, "0.5", 1e-3, 5e-3, True, note),),
     )
     about = {"command": f"python -m attn_exp {title}", "started": note, "versions": {name: printed}, "pins": [quantity]}
