@@ -13,7 +13,7 @@ from typing import Any
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, targets
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
-from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, layouts_of_answer
+from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound, bound, is_module
@@ -251,11 +251,13 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
 def in_rare_layouts(own: OwnFunction, request: Request, several: Sequence[Bound]) -> list[Tried]:
     """Return the first way of calling that is right in one of the rare layouts, maybe as it is causal; or none."""
     start = thread_time()
+    many = request.kv_head is not None or (request.head or 1) > 1
+    rare = [layout for layout in RARE if has_heads(layout) or not many]
     for function in several:
         offer = offer_of(own, function)
         if not offer.core or offer.layouts or offer.only_if_right or thread_time() - start > MOST_SECONDS / 2:
             continue
-        for layout in RARE if request.entries <= 1 else ():
+        for layout in rare if request.entries <= 1 else ():
             for tried in ways(own, replace(request, layout=layout), function):
                 found = [one for one in (tried, *other_readings(tried)) if is_right(one) or is_right(one, causal=True)]
                 if found:
