@@ -172,7 +172,8 @@ def test_commands_of_the_readme_that_need_your_code_are_run_on_these_pages() -> 
 
 def test_a_list_of_members_names_every_file(produce: Any, page: Any) -> None:
     listed = produce.produced("<!-- members: forms -->\n<!-- members: rules.masks -->\n", page)
-    for folder, contracts in (("forms", {"around", "form", "mixing", "pipeline", "steps", "trace"}), ("rules/masks", {"mask"})):
+    forms = {"around", "form", "mixing", "pipeline", "steps", "trace"}
+    for folder, contracts in (("forms", forms), ("rules/masks", {"mask"})):
         stems = {path.stem for path in (ROOT / "attn_exp" / folder).glob("[!_]*.py")} - contracts
         assert len(stems) >= 5
         assert all(f":: attn_exp.{folder.replace('/', '.')}.{stem}" in listed for stem in stems)
