@@ -180,13 +180,19 @@ def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], fam
 
 
 def by_more(profile: Profile, change: Change, over: Dependence, family: Family) -> str:
-    """Say by how much more a change does at one value of another setting than at another, where only that is sure."""
+    """Say by how much a change does something else at one value of another setting than at another.
+
+    Only that is sure, and the direction of neither is: no verb has one.
+    """
     known = [level for level, apart in enumerate(over.apart, 1) if family.sure(apart)]
     widest = max(known, key=lambda level: abs(over.apart[level - 1].mean))
     more, less = sorted((0, widest), key=lambda level: -abs(over.at[level].mean))
-    does = verb(profile, 1 if over.at[more].mean > 0 else -1, change)
-    where = f"{place(over.setting, over.levels[more])} than {place(over.setting, over.levels[less])}"
-    return f"{does} by {size(over.apart[widest - 1])}{unit(profile.metric)} more {where}{NEITHER}"
+    where = f"{place(over.setting, over.levels[more])} as {place(over.setting, over.levels[less])}"
+    apart, name = f"{size(over.apart[widest - 1])}{unit(profile.metric)} apart", spoken(profile.metric)
+    does = f"does not do the same to the {name}"
+    if profile.setting == VARIANT:
+        does = f"{{has}} not the same distance from {profile.levels[change.start]} in the {name}"
+    return f"{does} {where} ({apart}){NEITHER}"
 
 
 def grows(cells: Sequence[Cell], over: Dependence, sign: int) -> bool:
@@ -254,7 +260,7 @@ def matters(
         count = len(levels)
         turned = all(large[:1]) and not large[-1]
         first, last = crossing(large[::-1], small[::-1]) if turned else crossing(large, small)
-        if not 0 < first < count:
+        if not 0 < first < count or any((large[::-1] if turned else large)[:first]):  # it matters elsewhere too
             continue
         known = last >= 0
         if turned:
@@ -318,12 +324,12 @@ def said_of_shape(profile: Profile, shape: Shape) -> str:
         second = shape.legs[1]
         back = "lowers" if second.estimate.mean < 0 else "raises"
         again = f"{back} it from there to {levels[second.end]}, by {size(second.estimate)}{units}"
-        return f"{does} up to about {levels[first.end]}, {by}, and {again}"
+        return f"{does} up to about {called(profile.setting)}={levels[first.end]}, {by}, and {again}"
     if shape.off >= 0:
         rest = f"by less than {two_up(shape.rest)}{units}"
         return f"{does} up to {levels[shape.off]}, {by}, and hardly from there on ({rest} up to {levels[-1]})"
-    steady = ", at every step" if shape.steady else ""
-    return f"{does} from {levels[first.start]} to {levels[first.end]}{steady}, {by}"
+    steady = " in all, and at every step" if shape.steady else ""
+    return f"{does} from {levels[first.start]} to {levels[first.end]}, {by}{steady}"
 
 
 def unsure(bare: Finding, profile: Profile, estimate: Estimate, family: Family) -> Finding:

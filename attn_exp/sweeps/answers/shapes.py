@@ -9,8 +9,9 @@ from itertools import pairwise
 from attn_exp.sweeps.answers.intervals import Estimate, Family
 from attn_exp.sweeps.answers.profiles import Profile
 
-OFF = 0.2
-"""A metric levels off where what is left of its way is surely less than this share of what lies behind."""
+OFF, HARDLY = 0.2, 0.02
+"""A metric levels off where what is left of its way is surely less than this share of what lies behind; where it surely
+goes on, than the second."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def shape_of(profile: Profile, family: Family) -> Shape:
         before, after = leg(profile, family, 0, place), profile.pairs.get((place, last))
         if before and after and before.estimate.mean * whole.estimate.mean > 0:
             rest = after.largest(family.each)
-            if rest <= OFF * abs(before.estimate.mean):
+            share = HARDLY if leg(profile, family, place, last) else OFF
+            if rest <= share * abs(before.estimate.mean):
                 return Shape((before,), off=place, rest=rest)
     return Shape((whole,), steady=all(steps))
 
