@@ -30,16 +30,17 @@ HELD = """
 import os, signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs do not hear Ctrl-C
 from attn_exp.sweeps import task
-whole = task.tabulate
+whole, done = task.tabulate, []
 def tabulate(config, **more):
-    while config.seed >= 40 and not os.path.exists("go"):
+    while len(done) >= 30 and not os.path.exists("go"):
         time.sleep(0.01)
+    done.append(config.seed)
     return whole(config, **more)
 task.tabulate = tabulate
 task.grouped = lambda *given: {}
 """
-"""Points are computed one by one, and from seed 40 on wait for a file `go`: a sweep that is held there is under way for
-as long as a test needs."""
+"""Points are computed one by one, and after 30 of them each process waits for a file `go`: a sweep that is held there is
+under way for as long as a test needs."""
 
 
 def start(folder: Path, *words: str, patch: str = "", limit: str = "") -> subprocess.Popen[str]:
