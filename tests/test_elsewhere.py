@@ -127,7 +127,7 @@ def test_a_sweep_that_is_killed_leaves_no_worker_and_goes_on(tmp_path: Path) -> 
         return done.returncode, done.stderr
 
     with subprocess.Popen(command, cwd=folder, env=variables, stderr=subprocess.DEVNULL) as driver:
-        wait_until(lambda: len(list(folder.glob("outputs/sweeps/*/parts/*.csv"))) == 14)  # of 30 points each, seven fours
+        wait_until(lambda: len(list(folder.glob("outputs/sweeps/*/parts/*.csv"))) == 14)  # seven fours each
         code, said = again()
         assert (code, f"process {driver.pid} on " in said, said.count("\n")) == (2, True, 1), said
         workers = children(driver.pid)

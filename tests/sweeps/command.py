@@ -39,8 +39,8 @@ def tabulate(config, **more):
 task.tabulate = tabulate
 task.grouped = lambda *given: {}
 """
-"""Points are computed one by one, and after 30 of them each process waits for a file `go`: a sweep that is held there is
-under way for as long as a test needs."""
+"""Points are computed one by one, and after 30 of them each process waits for a file `go`: a sweep that is held there
+is under way for as long as a test needs."""
 
 
 def start(folder: Path, *words: str, patch: str = "", limit: str = "") -> subprocess.Popen[str]:
