@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, NoReturn
 
 from attn_exp import system
@@ -33,7 +33,6 @@ BEGIN += "from attn_exp.child import serve;serve(target)"
 """How a child begins: with the paths of the process that starts it, and none of its working folder before them."""
 FLAGS = {"optimize": "-O", "dont_write_bytecode": "-B", "ignore_environment": "-E", "no_user_site": "-s"}
 """Options of Python that a child gets where this process has them."""
-NONE: Mapping[str, str] = MappingProxyType({})
 LOOK = 0.2
 """Seconds after which a child that says nothing is looked at: has it ended?"""
 LAST_WORDS = 1.0
@@ -65,7 +64,7 @@ class Child:
         OSError: no process can be started.
     """
 
-    def __init__(self, target: str, *, quiet: bool = False, variables: Mapping[str, str] = NONE) -> None:
+    def __init__(self, target: str, *, quiet: bool = False, variables: Mapping[str, str] | None = None) -> None:
         options = [option for name, option in FLAGS.items() if getattr(sys.flags, name)]
         told = (json.dumps([str(path) for path in sys.path]), json.dumps(sys.argv))
         self.process = subprocess.Popen(
@@ -73,7 +72,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
-            env={**variables, **os.environ},
+            env={**(variables or {}), **os.environ},
             start_new_session=True,  # so that Ctrl-C comes to its parent alone, and what it starts can be ended with it
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )

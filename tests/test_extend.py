@@ -47,7 +47,7 @@ OUTCOMES = {
     "A score": Outcome(ONE_FUNCTION, "\nscore: added, additive, alibi, kerple, none, sink,"),
     "A position": Outcome(ONE_FUNCTION, "\nposition: model, none, rope, rope_llama3, sinusoidal, temperature\n"),
     "A form": Outcome("looped, matrix and einsum compute the same function (A)", " decode, einsum, linear,"),
-    "A metric": Outcome("  brightest  0.8120", "\nbrightest ", "python -m attn_exp.experiment.metrics"),
+    "A metric": Outcome("  brightest   0.8120", "\nbrightest ", "python -m attn_exp.experiment.metrics"),
     "A check": Outcome("0 of 4 variants share out 1 in each row.", "precision or shares"),
     "A figure": Outcome("peaks.svg", "](figures/peaks.svg)", "cat outputs/latest/report.md"),
     "A section of the report": Outcome(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, is_zipfile
 
-SKIPPED = {".index.json", "lock", "multirun.yaml", "parts-of-other-versions"}
+SKIPPED = {".index.json", "__pycache__", "lock", "multirun.yaml", "parts-of-other-versions"}
 PAGES = {"report.md", "report.html", "index.html"}
 VARYING = {"started", "clock", "seconds", "versions", "version", "git", "cpu", "blas", "pins", "parts", "seal"}
 RUN_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")

@@ -26,7 +26,7 @@ from attn_exp.experiment.variant import baseline
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
 from attn_exp.report.differences import departure, nothing_else
-from attn_exp.report.words import listed as listed  # noqa: PLC0414 - sentences of sweeps say it too
+from attn_exp.report.words import listed
 
 
 def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:

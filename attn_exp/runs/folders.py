@@ -91,7 +91,7 @@ def entries(output_dir: Path, there: Folders) -> list[Entry]:
     if {entry.folder: entry for entry in complete} != known:
         records = {"entries": [vars(entry) for entry in complete]}
         drafts.write(output_dir / REMEMBERED, json.dumps(records, separators=(",", ":")).encode())
-    return sorted(every, key=lambda entry: (entry.when, entry.folder), reverse=True)
+    return sorted(every, key=lambda entry: (entry.when, entry.changed, entry.folder), reverse=True)
 
 
 def folders(output_dir: Path) -> dict[str, int]:

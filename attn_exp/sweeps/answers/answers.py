@@ -14,8 +14,8 @@ from attn_exp.experiment.row import titled
 from attn_exp.report import words
 from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table, deep_places
-from attn_exp.report.sentences import listed
 from attn_exp.report.sweep.plotted import FEW, Change
+from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.effects import Effect, Share, effects, inert, shares
 from attn_exp.sweeps.answers.findings import Finding, findings

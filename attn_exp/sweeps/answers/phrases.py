@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from attn_exp.experiment.row import COLUMNS
-from attn_exp.report.sentences import listed
+from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.intervals import Estimate
 from attn_exp.sweeps.answers.profiles import NOISE, Dependence, is_number
 

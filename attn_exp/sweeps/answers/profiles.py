@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -236,7 +236,7 @@ def profile_of(cube: Cube, setting: str, metric: str, variant: int, thresholds: 
         weight(cube, slab, metric), len(cube.seeds),
     )  # fmt: skip
     limit = thresholds.get(metric, math.nan)
-    return Profile(**{**vars(profile), "changes": tuple(changes(profile, slab, limit))})
+    return replace(profile, changes=tuple(changes(profile, slab, limit)))
 
 
 def moved(slab: Slab, start: int, end: int) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from attn_exp.experiment.column import spoken
-from attn_exp.report.sentences import listed
 from attn_exp.report.sweep.plotted import FEW
+from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.effects import Share, same_functions
 from attn_exp.sweeps.answers.findings import FEW_SEEDS, NEITHER, SURE, UNSURE, Finding
