@@ -117,7 +117,7 @@ def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell)
         raise UserError(
             f"device={request.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
         )
-    instead = under_other_words(own, tried, quick, tell)
+    instead = as_its_names_say(own, tried, quick, tell) or under_other_words(own, tried, quick, tell)
     if instead is not None:
         return replace(instead, seconds=perf_counter() - start)
     caller = ways_to_mask.with_its_mask(caller, tried.function)
@@ -130,6 +130,23 @@ def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell)
     if verdict.mistakes == (other_words.INVERTED,) and other_words.are_open(request):
         verdict = read_otherwise(own, verdict, request, quick, tell)
     return replace(verdict, seconds=perf_counter() - start)
+
+
+def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:
+    """Check a module with the matrices that its names say, where what it computes says others; None where that is well.
+
+    Whatever is made of matrices is attention of some others: what parts the two is a mistake, if it has a name.
+    """
+    function = tried.function
+    if function.named is None:
+        return None
+    called = ways_to_call.how_to_call(own, tried.caller.request, replace(function, inside=function.named, named=None))
+    if called.answer.output is None:
+        return None
+    usual = ways_to_mask.with_its_mask(tried.caller, function)  # masks are found where all else is right
+    caller = replace(called.caller, masking=usual.masking, padding=usual.padding)
+    verdict = verdict_on_answers(own, caller, called, quick, tell)
+    return verdict if verdict.mistakes and not verdict.passed else None
 
 
 def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:

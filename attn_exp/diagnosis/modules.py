@@ -57,7 +57,8 @@ Layer = TorchLayer | PureLayer
 class Bound:
     """What is called: a function, or a module with its matrices; `origin` tells which library it comes from.
 
-    `layer` and `roles` are those of a module whose matrices were found by what they do.
+    `layer` and `roles` are those of a module whose matrices were found by what they do; `named` holds the matrices that
+    the names of its parameters say, where those are others.
     """
 
     call: Callable[..., Any]
@@ -66,6 +67,7 @@ class Bound:
     inside: Inside | None = None
     layer: Layer | None = None
     roles: Roles | None = None
+    named: Inside | None = None
 
 
 def bound(own: OwnFunction, request: Request) -> Bound:
@@ -170,9 +172,46 @@ def of_module(
         raise UserError(f"{name} cannot be called with x: {error}; {wrapper(name, forward)}") from error
     way = tokens_first(layer, way)
     try:
-        return understood(layer, way, forward, module)
+        found = understood(layer, way, forward, module)
     except NotFoundError as error:
         return by_names(module, name, request, way, told, error)
+    return replace(found, named=as_named(module, name, found.inside, told))
+
+
+def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> Inside | None:
+    """Return the matrices and heads that a module's names say, where what it computes says others; None where not.
+
+    Names bind where each of q, k and v has its own, or where `in_proj_weight` says that they are those of
+    nn.MultiheadAttention: what such a module makes of its matrices may be a mistake. One matrix of another name holds
+    them in any order. Which way a bare parameter lies no name says.
+    """
+    if found is None or (getattr(module, "in_proj_weight", None) is None and any(hasattr(module, w) for w in FUSED)):
+        return None
+    try:
+        arrays = matrices(module, name)
+        for side in "qkvo":
+            bare, key = layer_of(module, side), f"W_{side}"
+            is_bare = bare is not None and getattr(bare, "weight", None) is None
+            if is_bare and key in arrays and same(arrays[key].T, found.arrays.get(key)):
+                arrays[key] = found.arrays[key]
+        numbers = {word: value for word, value in whole_numbers(module) if value > 0}
+        spoken = next((value for word, value in numbers.items() if word in HEADS), told or found.heads)
+        heads = len(separate_heads(module)) or spoken
+        size = arrays["W_q"].shape[1] // heads
+        groups = arrays["W_k"].shape[1] // size
+    except (UserError, ZeroDivisionError):
+        return None
+    if arrays["W_q"].shape[1] % heads or arrays["W_k"].shape[1] % size or heads % groups:
+        return None
+    as_found = (heads, groups) == (found.heads, found.groups) and set(arrays) == set(found.arrays)
+    if as_found and all(same(array, found.arrays[key]) for key, array in arrays.items()):
+        return None
+    return Inside(arrays, heads, groups, found.around)
+
+
+def same(one: Array, other: Array | None) -> bool:
+    """Say whether two arrays are the same."""
+    return other is not None and np.array_equal(one, other)
 
 
 def wrapper(name: str, forward: Sequence[inspect.Parameter]) -> str:

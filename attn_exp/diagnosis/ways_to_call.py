@@ -235,7 +235,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
                 is_shaped = tried.answer.output.shape == expected(tried.case)["output"].shape
                 shaped += [tried, *others] if is_shaped else others
                 spoke.append(tried)
-    rare = [] if causal or request.layout else in_rare_layouts(own, request, several, fewest_axes(shaped))
+    rare = [] if causal or request.layout else in_rare_layouts(own, request, several, as_many_axes(shaped))
     if (
         shaped
         or spoke
@@ -248,16 +248,17 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     raise misfit or unfit(own, silent)
 
 
-def fewest_axes(shaped: Sequence[Tried]) -> int:
-    """Return how many axes a layout must have in which a function may still be right.
+def as_many_axes(shaped: Sequence[Tried]) -> tuple[str, ...]:
+    """Return the rare layouts in which a function may still be right.
 
     With fewer axes mistakes hide: one that answers four axes in the right shape is held to them, unless its softmax
     runs over an axis that is fixed, which in fewer axes is the one of the keys.
     """
     core = [tried for tried in shaped if tried.caller.offer.core]
     if not core or any(is_near(one.caller, one.answer, made) for one in core[:1] for made in over_other_axes(one.case)):
-        return 0
-    return len(core[0].caller.layout)
+        return RARE
+    usual = core[0].caller.layout
+    return tuple(one for one in RARE if len(one) >= len(usual) and has_heads(one) >= has_heads(usual))
 
 
 def over_other_axes(case: Case) -> Iterator[Mapping[str, Any]]:
@@ -268,14 +269,11 @@ def over_other_axes(case: Case) -> Iterator[Mapping[str, Any]]:
                 yield made
 
 
-def in_rare_layouts(own: OwnFunction, request: Request, several: Sequence[Bound], least: int) -> list[Tried]:
-    """Return the first way of calling that is right in one of the rare layouts, maybe as it is causal; or none.
-
-    `least`: how many axes such a layout has.
-    """
+def in_rare_layouts(own: OwnFunction, request: Request, several: Sequence[Bound], rare: Sequence[str]) -> list[Tried]:
+    """Return the first way of calling that is right in one of some rare layouts, maybe as it is causal; or none."""
     start = thread_time()
     many = request.kv_head is not None or (request.head or 1) > 1
-    rare = [layout for layout in RARE if (has_heads(layout) or not many) and len(layout) >= least]
+    rare = [layout for layout in rare if has_heads(layout) or not many]
     for function in several:
         offer = offer_of(own, function)
         if not offer.core or offer.layouts or offer.only_if_right or thread_time() - start > MOST_SECONDS / 2:
