@@ -242,7 +242,8 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
     Where each changes other steps, one order stands for both.
     """
     likely = (one for one in single if one.names[0] in PAIRED or not mistakes.mistake(one.names[0]).of_code)
-    telling = [(candidate, fields_changed(candidate, seen)) for candidate in likely if tells(candidate, seen)]
+    some = samples(seen)
+    telling = [(candidate, fields_changed(candidate, some)) for candidate in likely if tells(candidate, some)]
     for (one, first), (other, second) in itertools.combinations(telling, 2):
         if one.names != other.names:
             names = tuple(sorted((*one.names, *other.names)))
@@ -260,18 +261,31 @@ def composed(one: Candidate, other: Candidate) -> Change:
     return lambda case: other.change(replace(case, recipe=one.change(case)))
 
 
-def tells(candidate: Candidate, seen: Seen) -> bool:
-    """Say whether a mistake changes any of the first answers beyond rounding."""
-    for case, _ in seen[:4]:
+def samples(seen: Seen) -> Seen:
+    """Return the first questions, and the first with each other mask and score: mistakes of masks show there alone."""
+    found = dict[object, tuple[Case, Answer]]()
+    for place, (case, answer) in enumerate(seen):
+        rules = case.recipe.rules
+        kinds = (*map(type, rules.masks), *map(type, rules.scores))
+        found.setdefault(place if place < FIRST_FEW else kinds, (case, answer))
+    return list(found.values())
+
+
+FIRST_FEW = 4
+
+
+def tells(candidate: Candidate, some: Seen) -> bool:
+    """Say whether a mistake changes any of some answers beyond rounding."""
+    for case, _ in some:
         right, wrong = predicted(case.recipe, case.given), predicted(candidate.change(case), case.given)
         if right is None or wrong is None or differs(wrong["output"], right, 40):
             return True
     return False
 
 
-def fields_changed(candidate: Candidate, seen: Seen) -> set[str]:
+def fields_changed(candidate: Candidate, some: Seen) -> set[str]:
     """Return the fields of a recipe that a mistake changes."""
-    pairs = [(candidate.change(case), case.recipe) for case, _ in seen[:4]]
+    pairs = [(candidate.change(case), case.recipe) for case, _ in some]
     return {
         field.name
         for made, old in pairs
