@@ -205,7 +205,7 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
     def ask_right() -> Seen:
         return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
 
-    evidence = Answers(wrong + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right)
+    evidence = Answers(promised(wrong) + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right)
     found = explained(evidence) if wrong else Explained()
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
@@ -231,6 +231,11 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
         name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
     )  # fmt: skip
+
+
+def promised(wrong: Seen) -> Seen:
+    """Return the wrong answers to be explained: those that nobody promised count where there are no others."""
+    return [(case, answer) for case, answer in wrong if not case.unpromised] or wrong
 
 
 def what_it_computes(found: Explained, seen: Seen, wrong: Seen) -> str:
