@@ -289,8 +289,13 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
     kept = next(answer.dtype for _, answer in seen if answer.output is not None)
     if digits < FLOAT64:
         return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it answers in {kept}"
-    if failing(seen, digits) and not failing(seen, SINGLE):
-        return SINGLE, SHARES if only_shares_are_rounded(seen, digits) else SILENT
+    wrong = failing(seen, digits)
+    if wrong and not failing(seen, SINGLE):
+        short = shortfall(wrong)
+        if short:
+            return (digits, "") if short > ROUNDING else (SINGLE, BESIDE)
+        of_softmax = only_shares_are_rounded(seen, digits) and is_exact_in_scores(caller, seen[0][0])
+        return SINGLE, SHARES if of_softmax else SILENT
     kind = representable([answer for _, answer in seen[:4]])
     if kind and failing(seen, digits) and only_rounded(seen, DIGITS[kind]):
         return DIGITS[kind], f"its answers are rounded to {kind}"
@@ -338,6 +343,41 @@ def is_shared_evenly(case: Case) -> bool:
     return bool((weights == weights.ravel()[0]).all())
 
 
+def is_exact_in_scores(caller: Caller, case: Case) -> bool:
+    """Say whether scores are those of float64: of queries and keys whose products are lost in float32.
+
+    With `q = (1 + e, 1, 0, ...)` and `k = (a / e, -a / e, 0, ...)` a score is a, which is 0 where e is rounded away.
+    """
+    q, k = case.given.q, case.given.k
+    if q is None or k is None or case.recipe.positions or q.shape[-1] < len("ab"):
+        return True
+    q, k, small = np.zeros_like(q), np.zeros_like(k), 2.0**-26
+    whole = np.arange(k[..., 0].size).reshape(k.shape[:-1]) * 5 % 13 - 6.0
+    q[..., 0], q[..., 1], k[..., 0], k[..., 1] = 1 + small, 1.0, whole / small, -whole / small
+    asked = replace(case, given=replace(case.given, q=q, k=k))
+    return not failing([(asked, caller(asked))], SINGLE)
+
+
+def shortfall(wrong: Seen) -> float:
+    """Return by how much of it each row of the answers is too small at most; 0 where rows are more than just shorter.
+
+    That is no rounding: every number of a row is divided by a little too much.
+    """
+    most = 0.0
+    for case, answer in wrong:
+        right = expected(case)["output"]
+        if answer.output is None or answer.output.shape != right.shape or case.given.x is not None:
+            return 0.0
+        lengths = (right * right).sum(axis=-1, keepdims=True)
+        share = (answer.output * right).sum(axis=-1, keepdims=True) / np.maximum(lengths, 1e-300)
+        if np.abs(answer.output - share * right).max() > ALIKE * np.abs(right).max() or (share > 1 + ALIKE).any():
+            return 0.0
+        most = max(most, float((1 - share).max()))
+    return most
+
+
+ALIKE, ROUNDING = 1e-14, 2.0**-24
+BESIDE = "a small number beside the sums of the softmax: weights sum to a little less than 1"
 SHARES = "weights are rounded to float32, values are not: its softmax is one of float32"
 SILENT = "it answers in float64, but only float32 is behind it; say dtype=float32 if that is meant"
 

@@ -93,11 +93,16 @@ def rounded_scale(q: Array, k: Array, v: Array) -> Array:
     return np.asarray(shares(exponentials(q, k, 0.3545)) @ v)
 
 
-@pytest.mark.parametrize("more", thinned([1e-2, 1e-3, 1e-4], 3))
-def test_a_number_added_below_is_no_half_precision(more: float) -> None:
+@pytest.mark.parametrize("more", thinned([1e-2, 1e-3, 1e-4, 1e-6], 4))
+def test_a_number_added_below_is_named_and_no_rounding(more: float) -> None:
     verdict = attn_exp.check(lambda q, k, v: more_below(q, k, v, more), quick=True)
-    assert (verdict.passed, verdict.mistakes) == (False, ())
-    assert "the weights do not sum to 1" in verdict.computes
+    assert (verdict.passed, verdict.mistakes) == (False, ("sum_epsilon",))
+
+
+def test_a_number_added_below_that_float32_would_not_show_is_a_remark() -> None:
+    verdict = attn_exp.check(lambda q, k, v: more_below(q, k, v, 1e-9), quick=True)
+    assert (verdict.passed, verdict.mistakes, state(verdict, "accuracy")) == (True, (), "remark")
+    assert any("beside the sums" in finding.said for finding in verdict.findings)
 
 
 def test_a_scale_of_few_digits_is_no_half_precision() -> None:
