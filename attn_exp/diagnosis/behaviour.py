@@ -122,7 +122,8 @@ def copies(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
 def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Ask each entry of a batch alone: it gets what it gets among the others."""
     rung = "batch entries independent"
-    whole = caller(case).output
+    answer = caller(case)
+    whole = answer.output
     if whole is None or len(whole) < 2 or whole.shape != expected(case)["output"].shape:
         return Finding(rung, ABSENT), ""
     for entry in range(len(whole)):
@@ -130,6 +131,8 @@ def batch_apart(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
         alone = caller(alone_case)
         if alone.output is None:
             return Finding(rung, ABSENT, alone.error), ""
+        if bool(alone.axes) != bool(answer.axes):
+            return Finding(rung, BROKEN, f"entry {entry + 1} alone has other axes: {alone.axes or answer.axes}"), ""
         if not same_answer(alone, Answer(whole[entry : entry + 1]), alone_case, digits):
             said = f"entry {entry + 1} is another alone than in its batch"
             return Finding(rung, BROKEN, said), "batch_mixed" if far(alone.output, whole[entry : entry + 1]) else ""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.case import Answer, Case
+from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.layouts import is_joined, laid, unlaid
 from attn_exp.diagnosis.libraries import Library
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, Masking
@@ -156,12 +156,15 @@ class Caller:
         at = at_of(case)
         most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)
         arrays, kind = numbers_of(said, self.library, most, self.part)
-        first = next(iter(arrays))
+        output = arrays.pop(next(iter(arrays)))
+        if self.returns:
+            return Answer(unlaid(output, self.returns, {"h": case.recipe.heads}), arrays, kind)
+        output, axes = with_its_axes(output, case, self.layout, self.offer.core)
         if self.offer.core:
-            output = unlaid(arrays.pop(first), self.returns or self.layout, {"h": case.recipe.heads})
+            output = unlaid(output, self.layout, {"h": case.recipe.heads})
         else:
-            output = unlaid_layer(arrays.pop(first), self.layout)
-        return Answer(output, arrays, kind)
+            output = unlaid_layer(output, self.layout)
+        return Answer(output, arrays, kind, axes=axes)
 
 
 def worded(value: Any) -> str:
@@ -171,6 +174,20 @@ def worded(value: Any) -> str:
 
 MOST_NUMBERS = 2**16
 """Of an answer, beside four times those of its weights and of its output."""
+
+
+def with_its_axes(array: Array, case: Case, layout: str, core: bool) -> tuple[Array, str]:
+    """Return an answer without axes of length 1 that it has too many, or with those that it lacks, and what is wrong.
+
+    An answer of as many axes as it should have, or of other lengths, is returned as it is, and nothing is said.
+    """
+    if array.ndim == (len(layout) if core else len("tm") if layout == "td" else len("btm")):
+        return array, ""
+    right: Array = np.broadcast_to(0.0, expected(case)["output"].shape)
+    right = laid(right, layout) if core else right[0] if layout == "td" else right
+    if [length for length in array.shape if length != 1] != [length for length in right.shape if length != 1]:
+        return array, ""
+    return array.reshape(right.shape), f"shape {list(array.shape)}, expected {list(right.shape)}"
 
 
 def unlaid_layer(array: Array, layout: str) -> Array:

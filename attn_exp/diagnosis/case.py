@@ -37,7 +37,8 @@ class Case:
 class Answer:
     """What a function said: its output `[b h t e]` or `[b t m]`, other stages that it returned, or why it failed.
 
-    `refused` says that it refuses in words what it was asked for, and `reached` how far it came before an error.
+    `refused` says that it refuses in words what it was asked for, and `reached` how far it came before an error; `axes`
+    says which shape it had, where that has axes of length 1 more or fewer than it should.
     """
 
     output: Array | None
@@ -46,6 +47,7 @@ class Answer:
     error: str = ""
     refused: bool = False
     reached: tuple[int, ...] | None = None
+    axes: str = ""
 
 
 def expected(case: Case) -> dict[str, Array]:

@@ -209,8 +209,8 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
     found = explained(evidence) if wrong else Explained()
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
-        *axes_of_answer(caller),
         *findings_of_questions(seen, wrong, caller, digits),
+        *axes_of_answers(seen),
         *(() if wrong else (accuracy(seen, digits, rounding, lenient),)),
         *(finding for finding, _ in behaved),
         again,
@@ -269,10 +269,10 @@ def said_of_call(caller: Caller) -> str:
     return f"with {what}{given}, {caller.library.name}, {caller.dtype}{masks}{back}{overridden(caller)}"
 
 
-def axes_of_answer(caller: Caller) -> Iterator[Finding]:
-    """Yield that an answer has an axis more than what was given, where it has."""
-    if caller.returns.startswith("1"):
-        said = f"an axis more than it was given: [{axes(caller.returns)}] of [{axes(caller.layout)}]"
+def axes_of_answers(seen: Seen) -> Iterator[Finding]:
+    """Yield what is said of the first answer that has axes of length 1 more or fewer than it should."""
+    said = next((answer.axes for _, answer in seen if answer.axes), "")
+    if said:
         yield Finding("the axes of its answer", BROKEN, said)
 
 

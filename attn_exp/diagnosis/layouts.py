@@ -56,11 +56,8 @@ def laid(array: Array, layout: str) -> Array:
 def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
     """Return an answer as `[b h t e]`; `sizes` says how many entries and heads there are.
 
-    One that has other axes than the layout comes back with an axis more, so that it is the right answer of nobody. A
-    layout that begins with 1 has an axis of one place before the others.
+    One that has other axes than the layout comes back with an axis more, so that it is the right answer of nobody.
     """
-    if layout[0] == "1" and array.shape[:1] == (1,):
-        return unlaid(array[0], layout[1:], sizes)
     heads, letters = sizes["h"], spread(layout)
     joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in JOINED]
     if array.ndim != len(layout) or any(size % heads for size in joined):
@@ -82,8 +79,6 @@ def layouts_of_answer(array: Array, shape: tuple[int, ...], first: str) -> Itera
     for layout in dict.fromkeys((first, *KNOWN, *LISTED)):
         if len(layout) == array.ndim and unlaid(array, layout, heads).shape == shape:
             yield layout
-        if len(layout) == array.ndim - 1 and array.shape[0] == 1 and unlaid(array[0], layout, heads).shape == shape:
-            yield f"1{layout}"
 
 
 def axes(layout: str) -> str:

@@ -200,14 +200,14 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
 def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> Tried:
     """Return the first way of calling that gives the right answer, else the right shape, else any answer at all.
 
-    Where all are errors it is the one that came furthest in the function: what fails at once was no array of its kind.
+    Right numbers with an axis more or fewer come between the first two. Where all are errors it is the one that came furthest in the function: what fails at once was no array of its kind.
 
     `known`: what is to be called, where that is more than what the user named.
 
     Raises:
         UserError: what the function takes is not known.
     """
-    shaped, spoke, silent, causal = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
+    nearly, shaped, spoke, silent, causal = list[Tried](), list[Tried](), list[Tried](), list[Tried](), list[Tried]()
     start = thread_time()
     misfit: UserError | None = None
     with unreadable(own.name):
@@ -228,22 +228,24 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
                 continue  # with fewer axes, mistakes hide: they are for those who take no more
             others = [one for one in other_readings(tried) if one.answer.output is not None]
             right = next((one for one in (tried, *others) if is_right(one)), None)
-            if right is not None:
+            if right is not None and not right.answer.axes:
                 return right
+            nearly += [] if right is None else [right]
             causal += [one for one in (tried, *others) if is_right(one, causal=True)]
             if not tried.caller.offer.only_if_right:
                 is_shaped = tried.answer.output.shape == expected(tried.case)["output"].shape
                 shaped += [tried, *others] if is_shaped else others
                 spoke.append(tried)
-    rare = [] if causal or request.layout else in_rare_layouts(own, request, several, as_many_axes(shaped))
+    rare = [] if nearly or causal or request.layout else in_rare_layouts(own, request, several, as_many_axes(shaped))
     if (
-        shaped
+        nearly
+        or shaped
         or spoke
         or causal
         or rare
         or (silent and not misfit and (known is not None or silent[0].function.offer is None))
     ):
-        found = rare or causal or shaped or spoke
+        found = nearly or rare or causal or shaped or spoke
         return found[0] if found else max(silent, key=lambda tried: furthest(tried.answer))
     raise misfit or unfit(own, silent)
 

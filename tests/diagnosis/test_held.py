@@ -15,7 +15,7 @@ import pytest
 
 import attn_exp
 from attn_exp.errors import UserError
-from attn_exp.experiment.verdict import Verdict
+from attn_exp.experiment.verdict import BROKEN, Verdict
 from tests import ROOT
 
 ODD = """
@@ -154,6 +154,39 @@ def changing(made_of: Callable[[int, Any], Any]) -> Verdict:
     """Check a function whose answers depend on how often it was called."""
     calls = iter(range(10**9))
     return attn_exp.check(returning(lambda out: made_of(next(calls), out)), quick=True)
+
+
+def two_axes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the same function for arrays `[t d]` alone."""
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        _, _ = q.shape
+        return function(q, k, v)
+
+    return attention
+
+
+def layer(x: Any, W_q: Any, W_k: Any, W_v: Any) -> Any:
+    return returning(lambda out: out[:, None])(x @ W_q, x @ W_k, x @ W_v)
+
+
+AXES: list[tuple[Callable[..., Any], str, str]] = [
+    (returning(lambda out: out[None]), "[1, 2, 6, 9, 8]", "[2, 6, 9, 8]"),
+    (returning(lambda out: out[:, None]), "[2, 1, 6, 9, 8]", "[2, 6, 9, 8]"),
+    (returning(lambda out: (out[..., None], "words")), "[2, 6, 9, 8, 1]", "[2, 6, 9, 8]"),
+    (two_axes(returning(lambda out: out[None, None])), "[1, 1, 9, 8]", "[9, 8]"),
+    (layer, "[9, 1, 8]", "[9, 8]"),
+    (returning(np.squeeze), "[23, 6]", "[1, 1, 23, 6]"),
+]
+
+
+@pytest.mark.parametrize(("function", "given", "right"), AXES, ids=[given for _, given, _ in AXES])
+def test_right_numbers_with_another_axis_do_not_pass(function: Callable[..., Any], given: str, right: str) -> None:
+    verdict = attn_exp.check(function, quick=True)
+    said = [finding.said for finding in verdict.findings if finding.state == BROKEN]
+    assert not verdict.passed
+    assert said[0].endswith(f"shape {given}, expected {right}"), said
+    assert all("shape" in each for each in said), said
 
 
 @pytest.mark.parametrize("last", [1, 3, 8, 20, 40])

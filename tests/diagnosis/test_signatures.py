@@ -208,12 +208,6 @@ def test_a_mistake_is_named_through_any_signature() -> None:
     assert attn_exp.check(unscaled, quick=True).mistakes == ("no_scale",)
 
 
-def test_an_axis_more_is_told() -> None:
-    verdict = attn_exp.check(lambda q, k, v: attend(q, k, v)[None], quick=True)
-    assert not verdict.passed
-    assert "[1 b h t d] of [b h t d]" in next(one.said for one in verdict.findings if one.state == "broken")
-
-
 def test_helpers_are_no_attention() -> None:
     def split(x: Any, n: int) -> Any:
         return x.reshape(*x.shape[:-1], n, -1)
