@@ -17,9 +17,12 @@ from attn_exp.errors import UserError, brief, shown, unknown
 
 
 class Kind(NamedTuple):
-    """What a setting takes: `read` turns a value under its key into what the program works with, or refuses it."""
+    """What a setting takes: `read` turns a value under its key into what the program works with, or refuses it.
+
+    `endless` is the value that stands for no limit, where there is one: it is more than any other, whatever it is."""
 
     read: Callable[[Any, str], Any]
+    endless: Any = None
 
 
 class Says(NamedTuple):
@@ -69,7 +72,7 @@ LARGEST = 2**63 - 1
 """What an index of an array can hold."""
 
 
-def at_least(least: int, expected: str = "", most: int | None = LARGEST) -> Kind:
+def at_least(least: int, expected: str = "", most: int | None = LARGEST, endless: int | None = None) -> Kind:
     """Take whole numbers from `least` on, up to what an array can count, or any with `most=None`."""
 
     def read(value: Any, key: str) -> Any:
@@ -77,7 +80,7 @@ def at_least(least: int, expected: str = "", most: int | None = LARGEST) -> Kind
             refuse(value, key, expected or f"a whole number of at least {least}")
         return value if most is None or value <= most else refuse(value, key, f"at most {most}")
 
-    return Kind(read)
+    return Kind(read, endless)
 
 
 def any_seed() -> Kind:

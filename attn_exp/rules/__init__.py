@@ -9,7 +9,7 @@ so that NaN behind it cannot leak. `example` is the outcome that each file must 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 from attn_exp import registry
 from attn_exp.config import fields
@@ -43,6 +43,14 @@ def package(group: str) -> str:
 def kind(group: str, name: str) -> type:
     """Return the class of the rule of that name; it is imported when it is first asked for."""
     return registry.member_class(package(group), name, KINDS[group])
+
+
+def endless(key: str) -> Any:
+    """Return the value of a rule's setting, such as `mask.window.left`, that stands for no limit; None without one."""
+    group, name, setting = (["", "", "", *key.split(".")])[-3:]
+    if group not in KINDS or not has(group, name) or registry.is_absent(package(group), name):
+        return None
+    return fields.kind_of(get_type_hints(kind(group, name), include_extras=True).get(setting, Any)).endless
 
 
 def make(group: str, name: str, settings: Any) -> Any:

@@ -20,10 +20,11 @@ from attn_exp.report.numbers import brief
 from attn_exp.report.papers import Table
 from attn_exp.report.sentences import origin
 from attn_exp.report.sweep.explorer import explored
-from attn_exp.report.sweep.plotted import Plotted, in_order
+from attn_exp.report.sweep.plotted import ALL, Plotted, in_order
 from attn_exp.report.terminal import table as drawn
 from attn_exp.runs import recorded_code
 from attn_exp.sweeps.answers.answers import drawn_changes, effects_table, percentiles_table, shares_table
+from attn_exp.sweeps.answers.cube import endless_text
 from attn_exp.sweeps.answers.totals import ANY, LAYER, Summary, head_and_pattern, head_column, merge_rows, numbers_shown
 from attn_exp.sweeps.manifest import figures, point_command, point_words
 
@@ -292,7 +293,7 @@ def axis_told(axis: Mapping[str, Any]) -> str:
     """Say in a few words what an axis is."""
     if "range" in axis:
         return f"{axis['key']}: {axis['count']:,} values from {axis['low']} to {axis['high']}"
-    values = axis["words"]
+    values = [f"{word} ({ALL})" if word == endless_text(axis) else word for word in axis["words"]]
     shown = ", ".join(values if len(values) <= 8 else [*values[:7], "...", values[-1]])
     return f"{axis['key']}: {shown}"
 

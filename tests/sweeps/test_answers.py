@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attn_exp.report.sweep.plotted import in_order
 from attn_exp.sweeps import overview
 from attn_exp.sweeps.answers import cube as cubes
 from attn_exp.sweeps.answers.answers import Answers, effects_table, percentiles_table
@@ -113,7 +114,7 @@ def test_noise_is_called_not_sure() -> None:
     summary = swept(lambda seed, d, scale, variant: noise(seed, 2 * d + scale), seeds=12, variants=("free",))
     (sentence,) = [text for text in summary.answers.sentences if "scale=true" in text]
     assert sentence.startswith("It is not sure what scale=true does to the entropy (")
-    assert sentence.endswith(" seeds would tell.")
+    assert sentence.endswith(" seeds would tell, if the effect is as large as it looks.")
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 4])
@@ -136,6 +137,24 @@ def test_one_seed_is_told_as_what_it_is() -> None:
 def test_what_no_seed_changes_is_certain() -> None:
     answers = swept(lambda seed, d, scale, variant: 0.5 * scale, seeds=3, variants=("free",)).answers
     assert answers.sentences[0] == "scale=true raises the entropy by 0.5 nats."
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("typed", [("-1", "0", "1", "4"), ("4", "-1", "0", "1"), ("0", "1", "4", "-1")])
+def test_no_limit_is_more_than_any_number(side: str, typed: tuple[str, ...]) -> None:
+    """A window of -1 is of all keys: the entropy rises on the way to it."""
+    key, lines = f"mask.window.{side}", []
+    for point, (seed, width) in enumerate(itertools.product(range(8), typed)):
+        number = (7.0 if width == "-1" else float(width)) + 0.01 * noise(seed, int(width) + 2)
+        lines.append([str(point), str(seed), width, "ok", "", "one", repr(number)])
+    head = ["point", "seed", key, "status", "message", "variant", "entropy"]
+    summary = summarized(head, lines, [axis("seed", 8), axis(key, 4)])
+    said = summary.answers.sentences[0]
+    assert re.match(
+        rf"window.{side} raises the entropy from 0 to all, by 7.0\d+ ± 0.0\d+ nats in all, and at every", said
+    )
+    assert {(label,) for label, _ in summary.cells} == {("0",), ("1",), ("4",), ("all",)}
+    assert in_order(("all", "4", "0", "1")) == ["0", "1", "4", "all"]
 
 
 WAYS = {
@@ -238,13 +257,15 @@ SHAPES: dict[str, tuple[Callable[[np.random.Generator, int], Any], float]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("count", [5, 10, 30])
+@pytest.mark.parametrize("count", [5, 7, 10, 30, 80])
 def test_the_interval_holds_the_mean_as_often_as_it_says(count: int, shape: str) -> None:
     """Of 1000 samples 95 % and more, within three standard errors, hold their mean, however skewed they are."""
     rng = np.random.default_rng(1)
     draw, mean = SHAPES[shape]
     held = [(each := estimated(draw(rng, count))).low <= mean <= each.high for _ in range(1000)]
     assert 0.95 - 3 * math.sqrt(0.95 * 0.05 / 1000) <= np.mean(held)
+    if shape == "normal" and count >= 30:  # so many show that they are not skewed
+        assert np.mean(held) <= 0.95 + 3 * math.sqrt(0.95 * 0.05 / 1000)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 9, 30, 200, 201, 5000])
@@ -265,7 +286,7 @@ def test_a_family_is_held_by_holm() -> None:
 def test_so_many_seeds_as_are_said_would_decide() -> None:
     few = estimated(np.array([0.1, 0.2, 0.3]))
     count = seeds_needed(few, 0.05)
-    half = wider(count) * t_975(count - 1) * few.spread / math.sqrt(count)
+    half = wider(count, few.skew) * t_975(count - 1) * few.spread / math.sqrt(count)
     assert half < few.mean < 1.6 * half
     assert seeds_needed(estimated(np.array([1.0, -1.0])), 0.05) == 0
 
@@ -318,6 +339,20 @@ def test_a_sure_effect_is_seen_to_leave_out_0() -> None:
     assert with_interval(0.44, -0.1, 0.98) == "0.4 ± 0.5"
     assert with_interval(2.224, 1.824, 2.624) == "2.2 ± 0.4"
     assert with_interval(1.0, 1 - 6e-17, 1 + 6e-17) == "1"
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-7, 0.00092, 0.092, 0.92, 9.2, 92.0, 9.2e5])
+def test_whatever_is_sure_is_seen_to_leave_out_0(size: float) -> None:
+    """0.092 ± 0.092 is said of nothing: what is nearer to 0 than a hundredth of its interval is not sure."""
+    for share in np.linspace(0.9, 1.1, 41):
+        numbers = np.array([-1.0, 1.0, -0.5, 0.5, 0.0, 1.0, -1.0, 0.3, -0.3])
+        half = estimated(numbers).high
+        estimate = estimated(size * (1 + share * numbers / half))
+        if estimate.chance <= 0.05:
+            mean, half = map(float, with_interval(estimate.mean, estimate.low, estimate.high).split(" ± "))
+            assert mean > half
+        else:
+            assert estimate.high > 1.98 * estimate.mean
 
 
 def test_an_effect_is_compared_where_another_value_has_no_numbers() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from attn_exp.experiment.row import is_deep, titled
 from attn_exp.report.sweep.plotted import Numbers, Plotted
+from attn_exp.report.sweep.plotted import labels as labels_of
 
 MOST_CELLS = 3000
 """A page with more numbers than these would be slow; its pictures and its table say the same."""
@@ -42,7 +43,7 @@ def explored(plotted: Plotted, metrics: Iterable[str]) -> dict[str, Any] | None:
 def axis_of(plotted: Plotted, place: int) -> dict[str, Any]:
     """Return a setting, or the variant as the last: its values in order, and whether they are numbers."""
     named = place < len(plotted.axes)
-    labels = list(dict.fromkeys(key[place if named else -1] for key in plotted.cells))
+    labels = labels_of(plotted, place) if named else list(dict.fromkeys(key[-1] for key in plotted.cells))
     values = numbers(labels) if named else None
     if values is not None:
         labels = [label for _, label in sorted(zip(values, labels, strict=True))]

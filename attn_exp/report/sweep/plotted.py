@@ -14,6 +14,9 @@ from attn_exp.report.figures.figure import drawn_width
 FEW = 5
 """Fewer seeds than these have no interval worth its name."""
 
+ALL = "all"
+"""The label of a value that stands for no limit, such as the -1 of a window: it comes after all numbers."""
+
 CAPTIONS = {
     "effects": (
         "What each setting does, compared seed by seed: the mean difference and its 95% "
@@ -125,8 +128,9 @@ class Plotted(NamedTuple):
 
 
 def labels(plotted: Plotted, place: int) -> list[str]:
-    """Return the labels of an axis, in the order in which they first came."""
-    return list(dict.fromkeys(key[place] for key in plotted.cells))
+    """Return the labels of an axis, in the order in which they first came; no limit after the numbers."""
+    names = list(dict.fromkeys(key[place] for key in plotted.cells))
+    return in_order(names) if ALL in names else names
 
 
 def is_number(label: str) -> bool:
@@ -144,5 +148,6 @@ def number(label: str) -> float:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Return labels in the order of their numbers, or words in their own."""
-    return sorted(names, key=number) if all(map(is_number, names)) else list(names)
+    """Return labels in the order of their numbers, with no limit after them, or words in their own."""
+    numbered = all(is_number(name) or name == ALL for name in names)
+    return sorted(names, key=lambda name: math.inf if name == ALL else number(name)) if numbered else list(names)

@@ -30,8 +30,8 @@ class Window(Mask):
 
     relative = True
 
-    left: Annotated[int, at_least(-1, SIDE)] = -1
-    right: Annotated[int, at_least(-1, SIDE)] = -1
+    left: Annotated[int, at_least(-1, SIDE, endless=-1)] = -1
+    right: Annotated[int, at_least(-1, SIDE, endless=-1)] = -1
 
     def allows(self, grid: Grid) -> Array | bool:
         ahead = grid.key - grid.query

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from attn_exp import rules
 from attn_exp.arrays import Array
 from attn_exp.experiment.row import COLUMNS
+from attn_exp.report.sweep.plotted import ALL
 
 OK = "ok"
 """What the column `status` says of a point that has its rows."""
@@ -90,6 +92,7 @@ class Gatherer:
         status, variant = self.head.index("status"), self.head.index("variant")
         letter = self.head.index("same_as") if "same_as" in self.head else variant
         kept = [self.head.index(name) for name in self.kept]
+        endless = [endless_text(axis) for axis in axes]
         metrics = [(name, self.head.index(name)) for name in (*METRICS, *self.metrics) if name in self.head]
         self.numbers = {name: array("d") for name, _ in metrics}
         most = self.most_seeds(seed)
@@ -102,7 +105,7 @@ class Gatherer:
                 self.left_out.add(named)
                 continue
             at = [
-                numbered(labels, ", ".join(line[columns[place]] for place in group))
+                numbered(labels, ", ".join(label_of(line[columns[place]], endless[place]) for place in group))
                 for labels, group in zip(self.labels, groups, strict=True)
             ]
             settings = numbered(self.resolved, tuple(line[column] for column in kept))
@@ -145,6 +148,17 @@ class Gatherer:
             tuple(dict(zip(self.kept, values, strict=True)) for values in self.resolved),
             len(self.left_out),
         )
+
+
+def endless_text(axis: Mapping[str, Any]) -> str | None:
+    """Return how the value of an axis is written that stands for no limit; None where there is none."""
+    value = rules.endless(axis["key"])
+    return None if value is None else str(value)
+
+
+def label_of(text: str, endless: str | None) -> str:
+    """Return the label of a value; what stands for no limit is `all`."""
+    return ALL if text == endless else text
 
 
 def numbered(known: dict[Any, int], label: Any) -> int:

@@ -12,7 +12,7 @@ from attn_exp.sweeps.answers.profiles import NOISE, Dependence, is_number
 
 FLAGS = {"scale": "scaling", "bias": "biases", "output_projection": "W_o"}
 """What settings that are true or false are called where they stand beside another."""
-GROUPS = ("embeddings.", "model.", "projections.")
+GROUPS = ("embeddings.", "model.", "projections.", "mask.", "score.", "position.")
 """Groups of settings whose names say enough without them."""
 WAYS = {1: "raises", -1: "lowers", 0: "changes"}
 HIGHER = {1: "a higher", -1: "a lower", 0: "another"}
@@ -58,9 +58,11 @@ def with_interval(mean: float, low: float, high: float) -> str:
     if not half > NOISE * abs(mean):
         return f"{mean:.2g}"
     decimals = -math.floor(math.log10(half)) + f"{half:.1e}".startswith("1")
-    if low * high > 0 and round(abs(mean), decimals) <= round(half, decimals):  # it leaves out 0, and must be seen to
-        decimals += 1
-    return f"{fixed(mean, decimals)} ± {fixed(half, decimals)}"
+    for more in range(4):
+        shown, around = (fixed(number, decimals + more, 1 + more) for number in (mean, half))
+        if low * high <= 0 or abs(float(shown)) > float(around):  # what leaves out 0 must be seen to
+            break
+    return f"{shown} ± {around}"
 
 
 def from_to(mean: float, least: float, most: float) -> str:
@@ -69,10 +71,10 @@ def from_to(mean: float, least: float, most: float) -> str:
     return f"{fixed(mean, decimals)} ({fixed(least, decimals)}..{fixed(most, decimals)})"
 
 
-def fixed(number: float, decimals: int) -> str:
-    """Write a number with so many decimals; very small ones and very large ones with a power of ten."""
+def fixed(number: float, decimals: int, digits: int = 1) -> str:
+    """Write a number with so many decimals; where these are very many, with a power of ten and so many `digits`."""
     if decimals > 5:
-        return f"{number:.1e}" if number else "0"
+        return f"{number:.{digits}e}" if number else "0"
     rounded = round(number, decimals) + 0.0
     return f"{rounded:.{max(0, decimals)}f}"
 

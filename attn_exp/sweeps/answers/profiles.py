@@ -15,6 +15,7 @@ from itertools import product
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.report.sweep.plotted import ALL
 from attn_exp.sweeps.answers.cube import METRICS, Cube
 from attn_exp.sweeps.answers.intervals import Estimate, Family, certainly, distinct, estimated, family
 
@@ -245,11 +246,11 @@ def moved(slab: Slab, start: int, end: int) -> bool:
 
 
 def order_of(labels: Sequence[str]) -> list[int]:
-    """Return the places of levels in order: numbers rise, false stands before true, words stay."""
+    """Return the places of levels in order: numbers rise to no limit, false stands before true, words stay."""
     if set(labels) == {"true", "false"}:
         return [labels.index("false"), labels.index("true")]
     if all(map(is_number, labels)):
-        return sorted(range(len(labels)), key=lambda place: float(labels[place]))
+        return sorted(range(len(labels)), key=lambda place: value_of(labels[place]))
     return list(range(len(labels)))
 
 
@@ -324,8 +325,13 @@ def family_of(found: Sequence[Profile]) -> Family:
 
 
 def is_number(label: str) -> bool:
-    """Say whether a label is a number."""
+    """Say whether a label is a number, or no limit to one."""
+    return not math.isnan(value_of(label))
+
+
+def value_of(label: str) -> float:
+    """Return a label as a number; infinity for no limit, NaN for a word."""
     try:
-        return math.isfinite(float(label))
+        return math.inf if label == ALL else number if math.isfinite(number := float(label)) else math.nan
     except ValueError:
-        return False
+        return math.nan

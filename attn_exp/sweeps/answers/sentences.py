@@ -90,9 +90,11 @@ def not_sure(cube: Cube, found: Sequence[Finding]) -> Iterator[str]:
 
 
 def would_tell(group: Sequence[Finding]) -> str:
-    """Say how many seeds would tell."""
+    """Say how many seeds would tell, if what they saw is what there is."""
     needed = min((finding.needed for finding in group if finding.needed), default=0)
-    return f"; about {needed:,} seeds would tell" if needed > group[0].seeds else ""
+    if needed <= group[0].seeds:
+        return ""
+    return f"; about {needed:,} seeds would tell, if the effect is as large as it looks"
 
 
 def whereabouts(cube: Cube, variants: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from attn_exp.report.numbers import brief
 from attn_exp.report.sweep.plotted import FEW
 from attn_exp.sweeps.answers.answers import NONE, Answers, answers
-from attn_exp.sweeps.answers.cube import METRICS, OK, Gatherer
+from attn_exp.sweeps.answers.cube import METRICS, OK, Gatherer, endless_text, label_of
 from attn_exp.sweeps.answers.intervals import t_975
 from attn_exp.sweeps.answers.phrases import from_to, with_interval
 from attn_exp.sweeps.answers.profiles import NOISE
@@ -72,17 +72,20 @@ class Moments:
 
 @dataclass(frozen=True)
 class Fold:
-    """How an axis becomes a label of a cell: its own value, or one of `bins` equal stretches from `low` to `high`."""
+    """How an axis becomes a label of a cell: its own value, or one of `bins` equal stretches from `low` to `high`.
+
+    `endless` is the value that stands for no limit, where there is one."""
 
     column: int
     bins: int = 0
     low: float = 0.0
     high: float = 0.0
+    endless: str | None = None
 
     def label(self, text: str) -> str:
         """Return the label of a value."""
-        if not self.bins:
-            return text
+        if not self.bins or text == self.endless:
+            return label_of(text, self.endless)
         width = (self.high - self.low) / self.bins
         place = min(self.bins - 1, int((float(text) - self.low) / width))
         return f"{self.low + place * width:g}..{self.low + (place + 1) * width:g}"
@@ -165,9 +168,9 @@ def folds(head: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> dict[str, F
     for axis in shown:
         name, bins = axis["column"], counts[axis["column"]]
         if bins == axis["count"]:
-            folded[name] = Fold(head.index(name))
+            folded[name] = Fold(head.index(name), endless=endless_text(axis))
         elif axis.get("low") is not None:
-            folded[name] = Fold(head.index(name), bins, axis["low"], axis["high"])
+            folded[name] = Fold(head.index(name), bins, axis["low"], axis["high"], endless_text(axis))
     return folded
 
 
