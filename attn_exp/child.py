@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from attn_exp import system
-from attn_exp.errors import UserError, count_of, first_line
+from attn_exp.errors import FaultError, UserError, count_of, fault_line, first_line, out_of_memory
 
 Tell = Callable[[Any], None]
 """What a function in a child says while it works, and what hears it."""
@@ -97,8 +97,8 @@ class Child:
         """Return what the function answers within so many seconds; `hear` gets what it says before.
 
         Raises:
-            NoAnswerError: the child ended without an answer, the function raised an error, or the time was over.
-            UserError: the function raised one.
+            NoAnswerError: the child ended without an answer, the time was over, or it ran out of memory or of depth.
+            UserError: the function raised one; a FaultError where it raised anything else, which is an error of ours.
         """
         end = time.monotonic() + seconds
         self.send({"ask": argument, "seconds": seconds})
@@ -108,6 +108,8 @@ class Child:
                 hear(message["said"])
             elif "refused" in message:
                 raise UserError(str(message["refused"]))
+            elif "fault" in message:
+                raise FaultError(str(message["fault"]))
             elif "raised" in message:
                 raise NoAnswerError(str(message["raised"]))
             elif "answer" in message:
@@ -156,20 +158,29 @@ class Child:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Let the child end, and end it where it does not, or where nobody waits for it any more."""
+        """Let the child end, or end it where nobody waits for it any more."""
+        if kind is None:
+            self.close()
+        else:
+            self.end()
+
+    def close(self) -> None:
+        """Let the child end by itself, and end it where it does not."""
         try:
-            if kind is None:
-                self.send({"end": True})
+            self.send({"end": True})
+            with suppress(subprocess.TimeoutExpired):
                 self.process.wait(LAST_WORDS)
-        except subprocess.TimeoutExpired:
-            pass
         finally:
-            self.kill()
-            self.process.wait()
-            self.ear.join(LOOK)
-            assert self.process.stdin is not None
-            with suppress(OSError):  # what was not sent yet
-                self.process.stdin.close()
+            self.end()
+
+    def end(self) -> None:
+        """End the child at once, and wait for it."""
+        self.kill()
+        self.process.wait()
+        self.ear.join(LOOK)
+        assert self.process.stdin is not None
+        with suppress(OSError):  # what was not sent yet
+            self.process.stdin.close()
 
 
 def count_of_seconds(seconds: float) -> str:
@@ -220,19 +231,35 @@ def serve(target: str) -> None:
             while data:
                 data = data[os.write(answers, data) :]
 
-    module, _, name = target.partition(":")
-    function = getattr(import_module(module), name)
+    function = found(target)
     while "end" not in (question := questions.get()):
         # also where no Python runs any more, as a library holds on to the interpreter, and nobody is left to end it
         faulthandler.dump_traceback_later(question["seconds"] + ORPHANED, exit=True, file=nothing)
         try:
             send({"answer": function(question["ask"], lambda said: send({"said": said}))})
+        except FaultError as error:
+            send({"fault": str(error)})
         except UserError as error:
             send({"refused": str(error)})
         except KeyboardInterrupt:
             os._exit(130)
         except BaseException as error:
-            send({"raised": f"{type(error).__name__}: {first_line(error)}"})
+            ours = isinstance(error, Exception) and not (isinstance(error, RecursionError) or out_of_memory(error))
+            send({"fault": fault_line(error)} if ours else {"raised": f"{type(error).__name__}: {first_line(error)}"})
+
+
+def found(target: str) -> Callable[[Any, Tell], Any]:
+    """Import and return a function; where that fails, one that raises the error, which is told when it is asked."""
+    module, _, name = target.partition(":")
+    try:
+        function: Callable[[Any, Tell], Any] = getattr(import_module(module), name)
+    except Exception as error:
+        fault = FaultError(fault_line(error))
+
+        def function(argument: Any, tell: Tell) -> NoReturn:
+            raise fault
+
+    return function
 
 
 def move_standard_streams(nothing: int) -> None:

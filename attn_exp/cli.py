@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from attn_exp import patience, standard_streams, stopping
-from attn_exp.errors import UserError, brief, out_of_memory, printable, unknown
+from attn_exp.errors import UserError, brief, fault_line, is_fault, out_of_memory, printable, unknown
 from attn_exp.standard_streams import UnprintedError
 
 if TYPE_CHECKING:
@@ -82,7 +82,10 @@ def members_known(files: Sequence[str]) -> Iterator[None]:
         except (UserError, OSError):
             raise
         except Exception as error:  # a metric, a figure or a check of theirs, where the rooms expect one of ours
-            raise UserError(f"{', '.join(files)}: {error_line(error)}") from error
+            said = error_line(error)
+            if is_fault(error):  # or one of ours, with which those of theirs have nothing to do
+                said = f"a member of them is not what it should be, or {fault_line(error)}"
+            raise UserError(f"{', '.join(files)}: {said}") from error
 
 
 def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
@@ -92,6 +95,8 @@ def check_in_child(words: Sequence[str], tell: Callable[[Any], None]) -> dict[st
     from attn_exp.own_code import split_files  # noqa: PLC0415
 
     files, rest = split_files(words)
+    if files:
+        tell({"doing": f"while {', '.join(files)} was imported"})
     with members_known(files) if files else nullcontext():
         reply = diagnosis.checked(rest, tell)
     gc.freeze()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
@@ -28,6 +28,40 @@ class UncalledError(UserError):
 
 class OwnCodeError(UserError):
     """A function of the user's own gave no answer: it raised an error, or its answer has another shape."""
+
+
+class FaultError(UserError):
+    """An error of this package itself, said in one line where code or files of others would be blamed for it."""
+
+
+def fault_line(error: BaseException) -> str:
+    """Return an error of our own in a line: its kind, what it says, and the last place of this package on its way."""
+    places = [(path.relative_to(HERE).as_posix(), line) for path, line in way_of(error) if path.is_relative_to(HERE)]
+    place = "".join(f", attn_exp/{name} line {line}" for name, line in places[-1:])
+    said = words_of_error(error).strip() and f": {brief(first_line(error), 120)}"
+    return f"an error of attn_exp itself: {type(error).__name__}{said}{place}"
+
+
+def way_of(error: BaseException) -> Iterator[tuple[Path, int]]:
+    """Yield the file and the line of each call through which an error came; the last is where it was raised."""
+    at = error.__traceback__
+    while at is not None:
+        yield Path(at.tb_frame.f_code.co_filename), at.tb_lineno
+        at = at.tb_next
+
+
+def is_fault(error: BaseException) -> bool:
+    """Say whether an error is one of this package: no line of anybody else was on its way, and it is none of a file's.
+
+    Where memory or the depth of calls has run out, nobody knows whose it is.
+    """
+    known = isinstance(error, OSError | UserError | RecursionError) or out_of_memory(error) is not None
+    ours = [path.is_relative_to(HERE) for path, _ in way_of(error)]
+    return not known and bool(ours) and all(ours)
+
+
+HERE = Path(__file__).resolve().parent
+"""Where the files of this package are."""
 
 
 def out_of_memory(error: BaseException) -> UserError | None:

@@ -22,7 +22,16 @@ from types import ModuleType
 from typing import Any, TextIO, cast
 
 from attn_exp import machine
-from attn_exp.errors import OwnCodeError, UserError, first_line, unknown, words_of_error
+from attn_exp.errors import (
+    FaultError,
+    OwnCodeError,
+    UserError,
+    fault_line,
+    first_line,
+    is_fault,
+    unknown,
+    words_of_error,
+)
 
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
 BETWEEN = re.compile(r"""[\[\]{},'"]""")
@@ -346,6 +355,7 @@ def module_of_functions(place: str) -> ModuleType:
 
     Raises:
         UserError: there is none, or it cannot be imported.
+        FaultError: an error of our own.
     """
     path = Path(place) if place.endswith(".py") else None
     if path is not None and not path.is_file():
@@ -360,6 +370,8 @@ def module_of_functions(place: str) -> ModuleType:
     except LeftError as error:
         raise OwnCodeError(f"{path or place} {error}, as it was imported") from error
     except Exception as error:
+        if is_fault(error):
+            raise FaultError(fault_line(error)) from error
         raise UserError(f"{path or place} cannot be imported: {error_line(error)}") from error
     return module
 
@@ -381,6 +393,8 @@ def module_of_members(path: Path) -> ModuleType:
             run_module(module)
     except Exception as raised:
         sys.modules.pop(module.__name__, None)
+        if is_fault(raised):
+            raise FaultError(fault_line(raised)) from raised
         error = raised.__cause__ if isinstance(raised, LeftError) and raised.__cause__ else raised
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.filename == str(place) else ""
         text = error.msg if isinstance(error, SyntaxError) else first_line(error)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp.child import Child, NoAnswerError
-from attn_exp.errors import UserError
+from attn_exp.errors import FaultError, UserError
 from tests import ROOT, deeds
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -57,6 +57,28 @@ def test_how_it_ended_is_told(argument: str, how: str) -> None:
 def test_a_refusal_is_a_refusal_here() -> None:
     with Child(BEHAVE) as child, pytest.raises(UserError, match="such words are refused"):
         child.ask("refuse", 20)
+
+
+def test_an_error_of_ours_there_is_one_here_and_says_its_place() -> None:
+    with Child(BEHAVE) as child:
+        said = r"an error of attn_exp itself: KeyError: 'no such deed', attn_exp/child\.py line \d+"
+        with pytest.raises(FaultError, match=said):
+            child.ask("no such deed", 20)
+        with pytest.raises(FaultError, match="TypeError: Object of type object is not JSON"):
+            child.ask("unwritten", 20)
+        assert child.ask("", 20) == "an answer"
+    with Child(f"{BEHAVE}_not") as child, pytest.raises(FaultError, match="AttributeError: module"):
+        child.ask("", 20)
+
+
+def test_one_that_is_closed_has_ended() -> None:
+    child = Child(BEHAVE)
+    assert child.ask("", 20) == "an answer"
+    child.close()
+    assert child.process.returncode == 0
+    child = Child(BEHAVE)
+    child.end()
+    assert child.process.returncode != 0
 
 
 def test_what_is_printed_there_is_no_answer_and_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:

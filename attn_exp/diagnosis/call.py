@@ -70,11 +70,12 @@ class Caller:
         """Return what the function says to arguments by role; an error is an answer too."""
         try:
             with held(), np.errstate(all="ignore"):  # each thread has its own; what overflows is seen in the answer
-                return self.read(self.call(arguments), case)
+                arrays, kind = self.numbers(self.call(arguments), case)
         except (NoNumbersError, LeftError) as error:
             return Answer(None, error=str(error))
         except Exception as error:
             return Answer(None, error=error_line(error), refused=self.refuses(error, arguments), reached=reached(error))
+        return self.laid_as_asked(arrays, kind, case)
 
     def call(self, arguments: Mapping[str, Any]) -> Any:
         """Call the function with arguments by role, and return what it returns: every call is made here."""
@@ -148,23 +149,32 @@ class Caller:
         return self.library.into(value, self.dtype) if isinstance(value, np.ndarray) else value
 
     def read(self, said: Any, case: Case) -> Answer:
-        """Return an answer as float64 arrays; of several arrays the first is the output.
+        """Return what was returned as an answer.
+
+        Raises:
+            NoNumbersError: it is no array of real numbers.
+        """
+        return self.laid_as_asked(*self.numbers(said, case), case)
+
+    def numbers(self, said: Any, case: Case) -> tuple[dict[str, Array], str]:
+        """Return what was returned as arrays of our own, the output first, and the type that this had.
 
         Raises:
             NoNumbersError: it is no array of real numbers.
         """
         at = at_of(case)
         most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)
-        arrays, kind = numbers_of(said, self.library, most, self.part)
-        output = arrays.pop(next(iter(arrays)))
+        return numbers_of(said, self.library, most, self.part)
+
+    def laid_as_asked(self, arrays: dict[str, Array], kind: str, case: Case) -> Answer:
+        """Return arrays of which the first is the output as an answer, with the axes of the question."""
+        output, *others = arrays
+        array, stages, heads = arrays[output], {name: arrays[name] for name in others}, {"h": case.recipe.heads}
         if self.returns:
-            return Answer(unlaid(output, self.returns, {"h": case.recipe.heads}), arrays, kind)
-        output, axes = with_its_axes(output, case, self.layout, self.offer.core)
-        if self.offer.core:
-            output = unlaid(output, self.layout, {"h": case.recipe.heads})
-        else:
-            output = unlaid_layer(output, self.layout)
-        return Answer(output, arrays, kind, axes=axes)
+            return Answer(unlaid(array, self.returns, heads), stages, kind)
+        array, axes = with_its_axes(array, case, self.layout, self.offer.core)
+        array = unlaid(array, self.layout, heads) if self.offer.core else unlaid_layer(array, self.layout)
+        return Answer(array, stages, kind, axes=axes)
 
 
 def worded(value: Any) -> str:

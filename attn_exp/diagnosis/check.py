@@ -24,7 +24,7 @@ from attn_exp.diagnosis.precision import error, only_rounded, representable
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
-from attn_exp.errors import UserError
+from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ABSENT,
     ANSWERED,
@@ -42,15 +42,14 @@ from attn_exp.own_code import OwnFunction, error_line, held
 Tell = Callable[[str], None]
 FLOAT64 = 53
 SMALL_FILL = "mask_small_fill"
-OURS = Path(__file__).resolve().parent.parent
-"""Where the files of this package are."""
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
     """Ask a function every question, and return what became of it; `tell` hears what is being asked.
 
     Raises:
-        UserError: what it takes is not known, settings that cannot be asked of it, or an error of our own.
+        UserError: what it takes is not known, or settings that cannot be asked of it.
+        FaultError: an error of our own.
     """
     with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what the function warns of is its own affair; what it answers is ours
@@ -67,24 +66,15 @@ def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = 
             return unfinished(own.name, said, request.words, CHECKED)
         if fault is None:
             return verdict
-        place, line = innermost(fault)
-        if isinstance(fault, MemoryError | RecursionError) or is_theirs(place, own):
+        if isinstance(fault, MemoryError | RecursionError) or is_theirs(fault, own):
             return unfinished(own.name, f"could not be checked: {error_line(fault)}", request.words, CHECKED)
-        told = f"an error of attn_exp, not of the function: {error_line(fault)}, {place.name} line {line}"
-        raise UserError(f"{own.name} could not be checked ({told})") from fault
+        raise FaultError(f"{own.name} could not be checked ({fault_line(fault)})") from fault
 
 
-def innermost(error: BaseException) -> tuple[Path, int]:
-    """Return the file and the line in which an error was raised."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return (Path(), 0) if at is None else (Path(at.tb_frame.f_code.co_filename), at.tb_lineno)
-
-
-def is_theirs(place: Path, own: OwnFunction) -> bool:
-    """Say whether a file is that of a function, or one beside it: what it returned raised errors as it was read."""
-    return place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(OURS)
+def is_theirs(error: BaseException, own: OwnFunction) -> bool:
+    """Say whether an error was raised in a function's file, or one beside it: as what it returned was read."""
+    place = [path for path, _ in way_of(error)][-1]
+    return place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
 
 
 def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:

@@ -42,6 +42,7 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
     target, *rest = [word for word in words if not word.startswith("--")] or [""]
     question = replace(understood(rest), tell=lambda call: tell({"doing": f"while it was called with {call}"}))
     if target.endswith(".py"):  # a whole file: its names, of which each is asked in its turn
+        tell({"asked": question.words, "doing": f"while {target} was imported"})
         FILES[target] = module_of_functions(target)
         return {"names": names_in_file(target, FILES[target]), "asked": question.words}
     found = list[OwnFunction]()

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from attn_exp.child import Child, NoAnswerError, count_of_seconds
-from attn_exp.errors import UserError, brief
+from attn_exp.errors import FaultError, UserError, brief
 from attn_exp.own_code import split_files, with_other_joined
 
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
@@ -39,6 +39,7 @@ def checked(words: Sequence[str]) -> tuple[str, bool]:
     Raises:
         UserError: a function or a setting that is not there, one that cannot be asked of a function, or a function that
             cannot be called.
+        FaultError: an error of our own, there too.
     """
     seconds, words = time_of(words), with_other_joined(words)
     heard: dict[str, Any] = {}
@@ -76,7 +77,12 @@ def time_of(words: Sequence[str]) -> float:
 def without_answer(
     words: Sequence[str], ended: NoAnswerError, seconds: float, heard: dict[str, Any]
 ) -> tuple[str, bool]:
-    """Return the verdict on a function that ended the process, or did not end; `heard` is what it was doing."""
+    """Return the verdict on a function that ended the process, or did not end; `heard` is what it was doing.
+
+    Raises:
+        FaultError: nothing of the function had been imported.
+    """
+    nothing_imported(ended, heard)
     from attn_exp.diagnosis.command import progress, shown  # noqa: PLC0415 - few checks end so
     from attn_exp.experiment.verdict import unfinished  # noqa: PLC0415
 
@@ -87,6 +93,16 @@ def without_answer(
     name, settings = target.rpartition(":")[2], [word for word in words if word != target and not word.startswith("-")]
     asked = heard.get("asked", " ".join(settings))
     return shown(unfinished(name, f"{how}{doing}", asked), words), False
+
+
+def nothing_imported(ended: NoAnswerError, heard: dict[str, Any]) -> None:
+    """See that code of others is to blame for an end: it ran, or was about to, or the time was too short for anything.
+
+    Raises:
+        FaultError: it is not.
+    """
+    if "doing" not in heard and not ended.late:
+        raise FaultError(f"the process in which attn_exp asks ended before it imported anything ({ended.how})")
 
 
 def how_without(ended: NoAnswerError, seconds: float) -> str:
@@ -121,11 +137,12 @@ def every_one_checked(words: Sequence[str], seconds: float) -> tuple[str, bool]:
     from attn_exp.diagnosis.whole_file import kept, table  # noqa: PLC0415 - few checks are of a whole file
 
     place, start = target_of(words), monotonic()
-    rows, child, asked = list[dict[str, Any]](), child_that_asks(), ""
+    rows, child, asked, heard = list[dict[str, Any]](), child_that_asks(), "", dict[str, Any]()
     try:
         try:
-            listed = child.ask(list(words), seconds)
+            listed = child.ask(list(words), seconds, heard.update)
         except NoAnswerError as ended:
+            nothing_imported(ended, heard)
             raise UserError(f"{place}: {how_without(ended, seconds)} while it was imported") from ended
         names, asked = listed["names"], listed["asked"]
         for left, one in zip(range(len(names), 0, -1), names, strict=True):
@@ -134,10 +151,10 @@ def every_one_checked(words: Sequence[str], seconds: float) -> tuple[str, bool]:
             row, over = one_row(child, named, share, asked)
             rows.append(one | row)
             if over:
-                close(child)
+                child.close()
                 child = child_that_asks()
     finally:
-        close(child)
+        child.close()
     shown = kept(rows)
     called = [row for row in shown if not row["uncalled"]]
     if JSON in words:
@@ -153,24 +170,26 @@ def every_one_checked(words: Sequence[str], seconds: float) -> tuple[str, bool]:
 
 
 def one_row(child: Child, words: Sequence[str], share: float, asked: str) -> tuple[dict[str, Any], bool]:
-    """Return what became of one name, and whether the child ended."""
+    """Return what became of one name, and whether the child ended.
+
+    Raises:
+        FaultError: an error of our own.
+    """
     heard: dict[str, Any] = {}
     try:
         reply = child.ask(list(words), share, heard.update)
+    except FaultError:
+        raise
     except UserError as error:
         return {"uncalled": str(error), "verdict": None}, False
     except NoAnswerError as ended:
+        nothing_imported(ended, heard)
         from attn_exp.experiment.verdict import unfinished  # noqa: PLC0415 - few checks end so
 
         said = f"{how_without(ended, share)} {heard.get('doing', '')}".rstrip()
         name = target_of(words).rpartition(":")[2]
         return {"uncalled": "", "verdict": unfinished(name, said, asked).plain()}, True
     return {"uncalled": reply["uncalled"], "verdict": reply["verdict"]}, False
-
-
-def close(child: Child) -> None:
-    """End a child, and wait for it."""
-    child.__exit__(None, None, None)
 
 
 LEAST_SHARE = 2.0

@@ -200,7 +200,8 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
 def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> Tried:
     """Return the first way of calling that gives the right answer, else the right shape, else any answer at all.
 
-    Right numbers with an axis more or fewer come between the first two. Where all are errors it is the one that came furthest in the function: what fails at once was no array of its kind.
+    Right numbers with an axis more or fewer come between the first two. Where all are errors it is the one that came
+    furthest in the function: what fails at once was no array of its kind.
 
     `known`: what is to be called, where that is more than what the user named.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_exp import machine, system
-from attn_exp.errors import UserError, first_line
+from attn_exp.errors import UserError, brief, first_line
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 try:
@@ -46,7 +46,11 @@ def encode(said: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, li
         raise UserError(f"{said['key']} cannot be read ({first_line(error)})") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    encoding = tokenizer.encode(said["text"])
+    try:
+        encoding = tokenizer.encode(said["text"])
+    except Exception as error:  # as above
+        how = brief(f"{type(error).__name__}: {first_line(error)}")
+        raise UserError(f"{said['key']} cannot be used ({how})") from error
     return {"ids": list(encoding.ids), "tokens": list(map(readable, encoding.tokens))}
 
 

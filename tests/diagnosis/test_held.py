@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,19 @@ def attention(q, k, v):
 """
 
 
-def checked(folder: Path, *words: str, code: str = "", call: str = "") -> subprocess.CompletedProcess[str]:
+def checked(
+    folder: Path,
+    *words: str,
+    code: str = "",
+    call: str = "",
+    name: str = "odd.py:attention",
+    environment: Mapping[str, str] = {},
+) -> subprocess.CompletedProcess[str]:
     """Check a right function that has something odd in it."""
     (folder / "odd.py").write_text(ODD.format(code=code, call=call), encoding="utf-8")
-    command = [sys.executable, "-m", "attn_exp", "check", "odd.py:attention", "--quick", *words]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
-    return subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-m", "attn_exp", "check", name, "--quick", *words]
+    known = {"PYTHONPATH": str(ROOT), "PATH": "", **environment}
+    return subprocess.run(command, cwd=folder, env=known, check=False, capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +82,56 @@ def test_what_cannot_be_called_ends_with_2_and_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, f"{line}ValueError: these are no tensors\n")
     assert json.loads(done.stdout)["passed"] is False
     assert "and: attn-exp check wrapper.py:attention" in checked(tmp_path, call="raise ValueError").stdout
+
+
+BROKEN_THERE = """
+import importlib.abc, importlib.machinery, os, sys
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        broken, _, function = os.environ["BROKEN"].partition(":")
+        if name != broken or "-c" not in sys.orig_argv:  # the child alone
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        right = spec.loader.exec_module
+
+        def exec_module(module):
+            right(module)
+            code = "def broken(*given, **more): raise TypeError('a slip of ours')"
+            exec(compile(code, module.__file__, "exec"), vars(module))
+            setattr(module, function, module.broken)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize(
+    ("broken", "place"),
+    [
+        ("attn_exp.diagnosis.command:understood", "attn_exp/diagnosis/command.py line "),
+        ("attn_exp.own_code:run_module", "attn_exp/own_code.py line "),
+        ("attn_exp.diagnosis.command:shown", "attn_exp/diagnosis/command.py line "),
+        ("attn_exp.diagnosis.call:unlaid", "attn_exp/diagnosis/call.py line "),
+        ("attn_exp.cli:check_in_child", "attn_exp/cli.py line "),
+        ("attn_exp.child:serve", ""),
+    ],
+)
+def test_an_error_of_ours_is_not_put_down_to_the_function(broken: str, place: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BROKEN_THERE)
+    environment = {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT))), "BROKEN": broken}
+    for name in ("odd.py:attention", "odd.py"):
+        done = checked(tmp_path, name=name, environment=environment)
+        *others, line = done.stderr.splitlines()
+        assert (done.returncode, done.stdout) == (2, "")
+        assert line.startswith("attn_exp: error: ")
+        if place:
+            assert not others
+            assert f"an error of attn_exp itself: TypeError: a slip of ours, {place}" in line
+        else:
+            assert "the process in which attn_exp asks ended before it imported anything (exit code 1)" in line
 
 
 @pytest.mark.parametrize("word", ["timeout=0", "timeout=nan", "timeout=long", "timeout=1e9", "timeout="])

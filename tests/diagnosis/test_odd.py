@@ -13,7 +13,7 @@ import pytest
 import attn_exp
 from attn_exp.diagnosis.check import check
 from attn_exp.diagnosis.request import understood
-from attn_exp.errors import UserError
+from attn_exp.errors import FaultError
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.mistakes.precision import rounded
 from attn_exp.own_code import function_at_hand
@@ -143,5 +143,7 @@ def test_an_error_of_our_own_is_not_put_down_to_the_function(monkeypatch: pytest
     monkeypatch.setattr("attn_exp.diagnosis.check.check_in_layouts", falls)
     own = function_at_hand(attention)
     assert "could not be checked: KeyError: 'gone'" in str(check(own, understood([])))  # raised in the function's file
-    with pytest.raises(UserError, match=r"error of attn_exp, not of the function: KeyError: 'gone', test_odd\.py line"):
+    with pytest.raises(
+        FaultError, match=r"an error of attn_exp itself: KeyError: 'gone', attn_exp/diagnosis/check\.py line"
+    ):
         check(replace(own, file=str(Path("elsewhere", "mine.py").absolute())), understood([]))
