@@ -21,7 +21,7 @@ from PIL import Image
 from attn_exp import registry
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.report import figures
-from attn_exp.report.charts.chart import decimals_of_step, round_places
+from attn_exp.report.charts.chart import decimals_of_step, number_ticks, round_places
 from attn_exp.report.charts.matplotlib_figure import look, sharpen
 from attn_exp.report.charts.widths import WIDTHS, letter_width, width
 from attn_exp.report.figures.figure import Figure
@@ -199,6 +199,13 @@ def test_numbers_stand_where_matplotlib_puts_them(most: int) -> None:
     for end in (1.0, 0.5, 0.25, *np.geomspace(1.3e-6, 1.3e4, 301).tolist()):
         theirs = [place for place in locator.tick_values(0, end) if -1e-9 * end <= place <= end * (1 + 1e-9)]
         assert round_places(0.0, end, most) == pytest.approx(theirs)
+
+
+def test_an_axis_of_any_length_has_numbers() -> None:
+    for end in (5e-324, 1e-308, *np.geomspace(1.3e-300, 1.3e300, 401).tolist()):
+        names = number_ticks(0.0, end, 2.0).names
+        assert len(set(names)) == len(names) >= (2 if end > 1e-299 else 1)
+    assert number_ticks(0.0, 1.1e-24, 2.0).names == ("0", "2e-25", "4e-25", "6e-25", "8e-25", "1e-24")
 
 
 @pytest.mark.parametrize(("step", "digits"), [(5.0, 0), (1.0, 0), (0.5, 1), (0.25, 2), (0.2, 1), (2.5, 1), (0.01, 2)])

@@ -144,7 +144,9 @@ def unseal(chance: random.Random, run: Path) -> None:
 def twist_part(chance: random.Random, sweep: Path) -> None:
     """Change a part of a sweep, and give it the name that seals what it holds now."""
     path = chance.choice(sorted((sweep / "parts").iterdir()))
+    usual = csv.field_size_limit(2**24)  # it may have got a long cell before
     lines = list(csv.reader(io.StringIO(path.read_text("utf-8"), newline="")))
+    csv.field_size_limit(usual)
     place, column = chance.randrange(len(lines)), chance.randrange(len(lines[0]))
     if chance.random() < 0.3:
         lines.insert(place, chance.choice(lines))

@@ -203,10 +203,11 @@ POINTS_EACH = 15
 
 
 def number_ticks(low: float, high: float, length: float) -> Ticks:
-    """Return round numbers along an upward axis of so many inches, all with the same digits."""
+    """Return round numbers along an upward axis of so many inches, all with the same digits; tiny ones as `2e-25`."""
     places = round_places(low, high, ticks_in(length))
     digits = decimals_of_step(places[1] - places[0]) if len(places) > 1 else 2
-    return Ticks(places, tuple(f"{place:.{digits}f}" for place in places))
+    kind = f".{digits}f" if digits < TINY else ".4g"
+    return Ticks(places, tuple(f"{place:{kind}}" for place in places))
 
 
 def ticks_in(length: float) -> int:
@@ -220,9 +221,10 @@ def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
     Where fewer than two fall on the axis, the next smaller step is taken. Source: `MaxNLocator` of Matplotlib, with the
     steps 1, 2, 2.5, 5 and 10.
     """
-    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    piece = max((high - low) / most, 1e-300)  # below, floats lose their digits
+    power = 10.0 ** math.floor(math.log10(piece))
     steps = [step * power for step in STEPS]
-    largest = next((place for place, step in enumerate(steps) if step >= (high - low) / most), len(steps) - 1)
+    largest = next((place for place, step in enumerate(steps) if step >= piece), len(steps) - 1)
     places: tuple[float, ...] = ()
     for step in reversed(steps[: largest + 1]):
         first, last = math.ceil(low / step - 1e-10), math.floor(high / step + 1e-10)
@@ -233,8 +235,12 @@ def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
 
 
 def decimals_of_step(step: float) -> int:
-    """Return how many digits after the point multiples of a round step need."""
-    return next(digits for digits in range(20) if abs(step - round(step, digits)) < 1e-3 * step)
+    """Return how many digits after the point multiples of a round step need, at most `TINY`."""
+    return next((digits for digits in range(TINY) if abs(step - round(step, digits)) < 1e-3 * step), TINY)
+
+
+TINY = 20
+"""Digits after the point from which on a number is written as a power of ten."""
 
 
 def power_ticks(low: float, high: float, length: float) -> Ticks:
