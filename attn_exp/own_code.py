@@ -75,6 +75,8 @@ def held() -> Iterator[None]:
         raise LeftError(f"ended without an answer ({error_line(error)})") from error
     finally:
         sys.stdout = before
+        if not callable(sys.excepthook):  # no thread starts or ends without one
+            sys.excepthook = sys.__excepthook__
 
 
 @contextmanager
@@ -412,10 +414,14 @@ def prepared_module(path: Path, name: str, folder: Path) -> ModuleType:
 
 
 def run_module(module: ModuleType) -> None:
-    """Run the file of a module."""
+    """Run the file of a module; modules that it takes away from all others are put back."""
     assert module.__spec__ is not None and module.__spec__.loader is not None
-    with held():
-        module.__spec__.loader.exec_module(module)
+    before = {name: other for name, other in sys.modules.items() if other is not None}
+    try:
+        with held():
+            module.__spec__.loader.exec_module(module)
+    finally:
+        sys.modules.update({name: other for name, other in before.items() if sys.modules.get(name) is None})
 
 
 def error_line(error: BaseException) -> str:

@@ -76,6 +76,12 @@ def test_what_it_prints_stands_on_stderr_and_what_it_starts_ends(tmp_path: Path)
     assert time.monotonic() - start < 60
 
 
+@pytest.mark.parametrize("code", ["sys.excepthook = None", "sys.modules.clear()", "sys.modules['numpy'] = None"])
+def test_what_it_takes_away_from_python_hinders_no_check(code: str, tmp_path: Path) -> None:
+    done = checked(tmp_path, code=code)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
 def test_what_cannot_be_called_ends_with_2_and_one_line(tmp_path: Path) -> None:
     done = checked(tmp_path, "--json", call="raise ValueError('these are no tensors')")
     line = "attn_exp: error: attention could not be called with q, k, v [b h t d], numpy, float64: "

@@ -276,6 +276,7 @@ def tried(places: Places, words: list[str], right: bool, real: bool) -> str | No
         "words on stdout with exit code 2": code == 2 and printed != "" and "--json" not in words,
         "no verdict": code != 2 and "--json" not in words and ": " not in printed,
         "no JSON": "--json" in words and not (is_verdict(printed, code) or (code == 2 and not printed)),
+        "an error of ours": "of attn_exp itself" in errors + printed or "in which attn_exp asks" in errors,
         "its words on stdout": "words" in printed.split("It computes")[0] or "\x1b" in printed,
     }
     return next((message for message, is_so in wrong.items() if is_so), None)
