@@ -64,7 +64,7 @@ def held() -> Iterator[None]:
     Raises:
         LeftError: it raised what is no `Exception`, such as SystemExit; Ctrl-C alone stays what it is.
     """
-    before = sys.stdout
+    before, path = sys.stdout, list(sys.path)
     if not isinstance(before, Words):
         sys.stdout = cast("TextIO", Words(sys.stderr))
     try:
@@ -75,6 +75,8 @@ def held() -> Iterator[None]:
         raise LeftError(f"ended without an answer ({error_line(error)})") from error
     finally:
         sys.stdout = before
+        if len(sys.path) < len(path):  # what is loaded later comes from there
+            sys.path[:] = path
         if not callable(sys.excepthook):  # no thread starts or ends without one
             sys.excepthook = sys.__excepthook__
 

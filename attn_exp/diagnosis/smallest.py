@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -291,7 +292,8 @@ def stage(name: str, right: Array, mine: Array | None, bound: float) -> Stage:
 
 def cells(array: Array) -> Cells:
     """Return an array without its batch as one matrix of texts for each head, to four digits."""
-    whole = array.reshape(-1, *array.shape[-2:]) if array.ndim > 1 else array.reshape(1, 1, -1)
+    rows = array.shape[-2:] if array.ndim > 1 else (1, array.size)
+    whole = array.reshape(math.prod(array.shape[:-2]), *rows)  # there may be no number in it
     return tuple(
         tuple(tuple(f"{float(number) + 0.0:.4g}".replace("inf", "∞") for number in row) for row in matrix)
         for matrix in whole

@@ -76,7 +76,9 @@ def test_what_it_prints_stands_on_stderr_and_what_it_starts_ends(tmp_path: Path)
     assert time.monotonic() - start < 60
 
 
-@pytest.mark.parametrize("code", ["sys.excepthook = None", "sys.modules.clear()", "sys.modules['numpy'] = None"])
+@pytest.mark.parametrize(
+    "code", ["sys.excepthook = None", "sys.modules.clear()", "sys.modules['numpy'] = None", "sys.path.clear()"]
+)
 def test_what_it_takes_away_from_python_hinders_no_check(code: str, tmp_path: Path) -> None:
     done = checked(tmp_path, code=code)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -218,6 +220,15 @@ def changing(made_of: Callable[[int, Any], Any]) -> Verdict:
     """Check a function whose answers depend on how often it was called."""
     calls = iter(range(10**9))
     return attn_exp.check(returning(lambda out: made_of(next(calls), out)), quick=True)
+
+
+@pytest.mark.parametrize("cut", [np.s_[..., :0], np.s_[:, :0], np.s_[:0], np.s_[..., :0, :]])
+def test_an_answer_of_no_numbers_is_wrong_in_its_shape(cut: Any) -> None:
+    verdict = attn_exp.check(returning(lambda out: out[cut]), quick=True)
+    values = next(finding for finding in verdict.findings if finding.rung == "values")
+    assert (verdict.passed, values.state) == (False, BROKEN)
+    assert values.said.endswith(", expected [2, 6, 9, 8]")
+    assert verdict.smallest is not None
 
 
 def two_axes(function: Callable[..., Any]) -> Callable[..., Any]:
