@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from attn_exp.sweeps.answers.answers import MATTERS, Answers, answers
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.findings import Claim
+from attn_exp.sweeps.answers.finding import Claim
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -86,6 +86,21 @@ def interaction(rng: np.random.Generator) -> Truth:
     return Truth(("1", "2", "4"), np.outer([0, 0.5, 1], [rng.uniform(2, 8) * rng.choice((-1, 1)), 0.0]))
 
 
+def slight_interaction(rng: np.random.Generator) -> Truth:
+    """`b` moves the metric a little more the larger `a`."""
+    return Truth(("1", "2", "4"), np.outer([0.8, 0.9, 1], [rng.uniform(4, 20) * rng.choice((-1, 1)), 0.0]))
+
+
+def interaction_that_stops(rng: np.random.Generator) -> Truth:
+    """`b` does nothing at the first level of `a`, and the same at all others."""
+    return Truth(("1", "2", "4", "8"), np.outer([0, 1, 1, 1], [rng.uniform(2, 8) * rng.choice((-1, 1)), 0.0]))
+
+
+def peak_at_one(rng: np.random.Generator) -> Truth:
+    """`a` raises the metric up to a level in the middle, and lowers it from there, at one value of `b`."""
+    return Truth(("1", "2", "3", "4", "5"), peak(rng).means * np.array([1.0, 0.0]))
+
+
 def peak(rng: np.random.Generator) -> Truth:
     """`a` raises the metric up to a level in the middle, and lowers it from there."""
     height, top = rng.uniform(1, 6), int(rng.integers(1, 4))
@@ -97,7 +112,10 @@ KINDS: dict[str, tuple[Callable[[np.random.Generator], Truth], tuple[str, ...]]]
     "no effect": (no_effect, ("normal",)),
     "one effect": (one_effect, ("normal",)),
     "interaction": (interaction, ("normal",)),
+    "slight interaction": (slight_interaction, ("normal",)),
+    "interaction that stops": (interaction_that_stops, ("normal",)),
     "up and down": (peak, ("normal",)),
+    "up and down at one value": (peak_at_one, ("normal",)),
     "heavy tails, no effect": (no_effect, ("exponential", "lognormal", "t of 3")),
     "heavy tails, one effect": (one_effect, ("exponential", "lognormal", "t of 3")),
 }
@@ -129,8 +147,7 @@ def judged(truth: Truth, said: Answers) -> tuple[list[str], int, int, int]:
             if not is_true(truth, claim):
                 wrong.append(f"{finding.subject} {finding.says}: {claim}")
             elif claim.metric == "entropy":
-                blind = claim.kind == "differs" and not (claim.where or claim.depends) and truth.depends
-                blind = blind and "may depend" not in finding.says
+                blind = truth.depends and not (claim.where or claim.depends or claim.averaged)
                 hidden += blind
                 if not blind:
                     found.add((claim.setting, claim.kind == "turn"))
@@ -147,17 +164,18 @@ def is_true(truth: Truth, claim: Claim) -> bool:
     if claim.metric != "entropy" or claim.setting == "variant":
         return False
     where = dict(claim.where)
+    effects = truth.means[:, 0] - truth.means[:, 1]
     if claim.depends:
-        return truth.depends
+        grows = claim.kind != "grows" or bool((claim.sign * np.diff(effects) > 0).all())
+        return truth.depends and grows
     if claim.setting == "b":
-        effects = truth.means[:, 0] - truth.means[:, 1]
         effect = float(effects[truth.levels.index(where["a"])] if "a" in where else effects.mean())
     else:
         ends = truth.means[truth.levels.index(claim.end)] - truth.means[truth.levels.index(claim.start)]
         effect = float(ends[FLAG.index(where["b"])] if "b" in where else ends.mean())
     if claim.kind.startswith("matters"):
         return bool((abs(effect) > MATTERS[claim.metric]) == (claim.kind == "matters"))
-    way = truth.means.mean(axis=1)
+    way = truth.means[:, FLAG.index(where["b"])] if "b" in where else truth.means.mean(axis=1)
     if claim.kind == "wild":
         return False  # no truth here goes up and down more than once
     if claim.kind == "turn":

@@ -68,6 +68,7 @@ MUTANTS = [
     Mutant("nobody holds what arrays multiply", "reference/stack.py", "if not np.array_equal(product[-1][ENDS], sample)", "if False", ("tests/sweeps/test_stack.py", "-k", "loops")),
     Mutant("comparisons are no family", "sweeps/answers/intervals.py", "if chance > LEVEL / left:", "if chance > LEVEL:", ("tests/sweeps/test_answers.py", "-k", "holm")),
     Mutant("skewed differences are held as normal ones", "sweeps/answers/intervals.py", "half = wider(count, skew) * t_975", "half = t_975", ("tests/sweeps/test_answers.py", "-k", "interval")),
+    Mutant("the more the larger is said of means alone", "sweeps/answers/interactions.py", "step and told.family.sure(step)", "step", ("tests/sweeps/test_interactions.py", "-k", "larger")),
     Mutant("bent logits are stacked", "rules/rules.py", "type(rule).bend is Score.bend", "True", ("tests/sweeps/test_stack.py",)),
     Mutant("letters by the wrong unit", "experiment/sameness.py", "coarser(kinds[name], kinds[other])", "kinds[other]", LENT),
     Mutant("heads split by stride", "forms/steps.py", "reshape(*many, length, count, width // count).swapaxes(-3, -2)", "reshape(*many, length, width // count, count).swapaxes(-2, -1).swapaxes(-3, -2)"),

@@ -30,6 +30,24 @@ def place(setting: str, label: str) -> str:
     return f"{'at' if is_number(label) else 'with'} {called(setting)}={short(label)}"
 
 
+def places(where: Sequence[tuple[str, str]]) -> str:
+    """Say where several other settings have values: `at head=4 and d=8 with mask=causal and without scaling`."""
+    texts = [place(*each) for each in sorted(where, key=lambda each: each[0] in FLAGS)]
+    numbers = [text.removeprefix("at ") for text in texts if text.startswith("at ")]
+    others = [text for text in texts if not text.startswith("at ")]
+    return " ".join([*([f"at {listed(numbers)}"] if numbers else []), *([listed(others)] if others else [])])
+
+
+def places_again(where: Sequence[tuple[str, str]]) -> str:
+    """Say where other settings have values beside others of them: of one setting without its name."""
+    (setting, label), *others = where
+    if others:
+        return places(where)
+    if setting in FLAGS and label in ("true", "false"):
+        return f"{'with' if label == 'true' else 'without'} it"
+    return f"{'at' if is_number(label) else 'with'} {short(label)}"
+
+
 def settings(others: Sequence[Dependence]) -> str:
     """Name other settings."""
     return listed([called(each.setting) for each in others])
@@ -67,8 +85,20 @@ def with_interval(mean: float, low: float, high: float) -> str:
 
 def from_to(mean: float, least: float, most: float) -> str:
     """Write a number and the range that it comes from, all with digits enough to part the ends: `2.89 (2.85..2.93)`."""
-    decimals = -math.floor(math.log10(most - least)) + f"{most - least:.1e}".startswith("1")
+    decimals = parting(least, most)
     return f"{fixed(mean, decimals)} ({fixed(least, decimals)}..{fixed(most, decimals)})"
+
+
+def parted(least: float, most: float) -> tuple[str, str]:
+    """Write two numbers with digits enough to part them."""
+    decimals = parting(least, most)
+    return fixed(least, decimals), fixed(most, decimals)
+
+
+def parting(least: float, most: float) -> int:
+    """Return how many decimals part two numbers."""
+    apart = most - least or abs(most) or 1.0
+    return -math.floor(math.log10(apart)) + f"{apart:.1e}".startswith("1")
 
 
 def fixed(number: float, decimals: int, digits: int = 1) -> str:

@@ -74,21 +74,20 @@ class Change:
     dependences: tuple[Dependence, ...]
     slab: Slab
 
-    def at(self, *where: Dependence) -> list[Cell]:
+    def at(self, *others: Dependence) -> list[Cell]:
         """Return the effect at each value of some other settings together."""
-        differences = self.slab.difference(self.start, self.end)
         cells = []
-        for labels in product(*(each.levels for each in where)):
-            narrowed = differences
-            for each, label in zip(where, labels, strict=True):
-                place = self.slab.names.index(each.setting)
-                level = self.slab.levels[place].index(label)
-                narrowed = np.take(narrowed, [level], axis=place + 1)
-            estimate = self.slab.estimate(narrowed)
+        for labels in product(*(each.levels for each in others)):
+            where = tuple(zip((each.setting for each in others), labels, strict=True))
+            estimate = self.slab.estimate(self.slab.difference(self.start, self.end, where))
             if estimate is not None:
-                names = [each.setting for each in where]
-                cells.append(Cell(tuple(zip(names, labels, strict=True)), estimate))
+                cells.append(Cell(where, estimate))
         return cells
+
+    def step(self, setting: str, one: str, other: str) -> Estimate | None:
+        """Return by how much the effect at one value of another setting is above that at another."""
+        before, after = (self.slab.difference(self.start, self.end, ((setting, label),)) for label in (one, other))
+        return self.slab.estimate(after - before)
 
 
 @dataclass(frozen=True)
@@ -141,15 +140,36 @@ class Slab:
     levels: tuple[tuple[str, ...], ...]
     fixed: bool
 
-    def difference(self, start: int, end: int) -> Array:
-        """Return the paired differences, `[seeds, other settings ...]`; rounding is 0, what is missing NaN."""
+    def difference(self, start: int, end: int, where: Sequence[tuple[str, str]] = ()) -> Array:
+        """Return the paired differences, `[seeds, other settings ...]`, all of them or those where some have values;
+        rounding is 0, what is missing NaN."""
         first, second = self.numbers[start], self.numbers[end]
         with np.errstate(invalid="ignore"):
             differences = second - first
             there = np.isfinite(differences)
             most = np.where(there, np.maximum(np.abs(first), np.abs(second)), 0.0)
             differences = np.where(np.abs(differences) <= max(NOISE * float(most.max()), 1e-12), 0.0, differences)
-        return np.where(there, differences, np.nan)
+        return self.narrowed(np.where(there, differences, np.nan), where, 1)
+
+    def narrowed(self, numbers: Array, where: Sequence[tuple[str, str]], first: int) -> Array:
+        """Return the numbers at which some other settings have these values; their axes begin at the `first`."""
+        for setting, label in where:
+            place = self.names.index(setting)
+            numbers = np.take(numbers, [self.levels[place].index(label)], axis=first + place)
+        return numbers
+
+    def means(self, where: Sequence[tuple[str, str]] = ()) -> tuple[float, ...]:
+        """Return the mean at each level, where some other settings have these values; NaN where there is no number."""
+        numbers = self.narrowed(self.numbers, where, 2)
+        return tuple(float(np.nanmean(each)) if np.isfinite(each).any() else math.nan for each in numbers)
+
+    def bearing(self, differences: Array) -> tuple[str, ...]:
+        """Return the other settings over which differences vary at all."""
+        there = np.isfinite(differences)
+        most, least = np.where(there, differences, -math.inf), np.where(there, differences, math.inf)
+        return tuple(
+            name for axis, name in enumerate(self.names, 1) if (most.max(axis=axis) > least.min(axis=axis)).any()
+        )
 
     def estimate(self, differences: Array) -> Estimate | None:
         """Return what differences say of their mean, seed by seed; None where there are none."""
@@ -230,10 +250,8 @@ def profile_of(cube: Cube, setting: str, metric: str, variant: int, thresholds: 
             pairs[start, end] = estimate
     if all(estimate.nothing and not moved(slab, *pair) for pair, estimate in pairs.items()):
         return None
-    with np.errstate(invalid="ignore"):
-        values = tuple(float(np.nanmean(each)) if np.isfinite(each).any() else math.nan for each in slab.numbers)
     profile = Profile(
-        setting, "" if setting == VARIANT else cube.variants[variant], metric, levels, values, pairs, (),
+        setting, "" if setting == VARIANT else cube.variants[variant], metric, levels, slab.means(), pairs, (),
         weight(cube, slab, metric), len(cube.seeds),
     )  # fmt: skip
     limit = thresholds.get(metric, math.nan)

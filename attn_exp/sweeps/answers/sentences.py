@@ -10,11 +10,15 @@ from attn_exp.report.sweep.plotted import FEW
 from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.effects import Share, same_functions
-from attn_exp.sweeps.answers.findings import FEW_SEEDS, NEITHER, SURE, UNSURE, Finding
+from attn_exp.sweeps.answers.finding import FEW_SEEDS, NEITHER, SURE, UNSURE, Finding
 from attn_exp.sweeps.answers.intervals import Family
+from attn_exp.sweeps.answers.missing import missing
+from attn_exp.sweeps.answers.phrases import called
 from attn_exp.sweeps.answers.profiles import SPOKEN
 
 MOST_SHARES = 4
+MOST_LETTERS = 90
+"""What is said of one metric is joined to what is said of others up to this length."""
 LEAST_SHARE = 0.01
 
 
@@ -45,9 +49,9 @@ def sentences(
 
 def in_several(found: Sequence[Finding]) -> list[Finding]:
     """Return the findings that read the same in several variants as one."""
-    alike: dict[tuple[int, str, str], Finding] = {}
+    alike: dict[tuple[object, ...], Finding] = {}
     for finding in found:
-        key = (finding.sure, finding.subject, finding.says)
+        key = (finding.sure, finding.subject, finding.says, finding.over)
         known = alike.get(key)
         if known is None:
             alike[key] = finding
@@ -62,12 +66,15 @@ def said_together(cube: Cube, group: Sequence[Finding]) -> str:
     first, says = group[0], [finding.says for finding in group]
     where = whereabouts(cube, first.variants) if first.subject else ""
     if first.sure == SURE:
-        one = len(first.variants) == 1
+        one = bool(first.subject) or len(first.variants) == 1
         subject = first.subject or listed(first.variants)
-        return f"{where}{subject} {joined(says).format(has='has' if one else 'have')}."
+        again = "It" if one else "They"
+        return f"{where}{subject} {joined(says, again).format(has='has' if one else 'have')}."
     subject = first.subject or f"{listed(first.variants)} instead of {cube.variants[0]}"
     inside = f" {where[:1].lower()}{where[1:].rstrip(', ')}" if where else ""
-    rest = f"what {subject} does to {' and '.join(says)}{inside}{would_tell(group)}"
+    over = tuple(dict.fromkeys(name for finding in group for name in finding.over))
+    mean = f", each a mean over {listed([called(name) for name in over])}" if over else ""
+    rest = f"what {subject} does to {' and '.join(says)}{inside}{mean}{would_tell(group)}"
     return f"{first.seeds} seeds are too few to say {rest}."
 
 
@@ -106,11 +113,14 @@ def whereabouts(cube: Cube, variants: Sequence[str]) -> str:
     return f"In {listed(variants)}, "
 
 
-def joined(parts: Sequence[str]) -> str:
-    """Join what is said of several metrics; what ends all of them is said once."""
+def joined(parts: Sequence[str], again: str) -> str:
+    """Join what is said of several metrics; what ends all of them is said once, what is long has a sentence each, of
+    which the others begin with `again`."""
     if len(parts) > 1 and all(part.endswith(NEITHER) for part in parts):
-        return joined([part.removesuffix(NEITHER) for part in parts]) + NEITHER
-    if any("; " in part for part in parts) or len(parts) > 2:
+        return joined([part.removesuffix(NEITHER) for part in parts], again) + NEITHER
+    if len(parts) > 1 and any("; " in part or len(part) > MOST_LETTERS for part in parts):
+        return f". {again} ".join(parts)
+    if len(parts) > 2:
         return "; ".join(parts)
     return (", and " if any(", " in part for part in parts) else " and ").join(parts)
 
@@ -146,6 +156,7 @@ def note(cube: Cube, family: Family, found: Sequence[Finding]) -> str:
             f"These sentences rest on {comparisons}: of 100 such sweeps at most 5 say anything false. ± is half of a "
             "95% interval; what is not said to depend on another setting is the mean over it."
         )
+    parts += missing(cube)
     if cube.left_out:
         seeds = len(cube.seeds)
         parts.append(f"These sentences compare the first {seeds:,} of {seeds + cube.left_out:,} seeds.")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from attn_exp.sweeps.answers.intervals import Estimate, Family
 from attn_exp.sweeps.answers.profiles import Profile
@@ -29,6 +30,7 @@ class Shape:
 
     `steady` says that each step of the only leg is sure; `off` is the level from which it hardly changes, and `rest`
     how little. `wild` is a metric that goes up and down more often: its legs are from its least to its largest value.
+    `parts` says that of a turn only two steps are sure, one up and one down, not the ways to it and from it.
     """
 
     legs: tuple[Leg, ...] = ()
@@ -36,6 +38,7 @@ class Shape:
     off: int = -1
     rest: float = math.nan
     wild: bool = False
+    parts: bool = False
 
 
 def shape_of(profile: Profile, family: Family) -> Shape:
@@ -56,8 +59,10 @@ def shape_of(profile: Profile, family: Family) -> Shape:
         return Shape(wild_legs(profile, family), wild=True)
     if turns:
         return Shape(turns[0])
-    if changes_of_direction:  # a turn of which the ends are not sure
-        return Shape(wild_legs(profile, family), wild=True)
+    if changes_of_direction:
+        sure = [step for step in steps if step]
+        one, other = (max(group, key=lambda step: abs(step.estimate.mean)) for group in by_direction(sure))
+        return Shape((one, other), parts=True)
     if whole is None:
         halves = [leg(profile, family, 0, end) for end in range(1, last)]
         halves += [leg(profile, family, start, last) for start in range(1, last)]
@@ -72,6 +77,11 @@ def shape_of(profile: Profile, family: Family) -> Shape:
             if rest <= share * abs(before.estimate.mean):
                 return Shape((before,), off=place, rest=rest)
     return Shape((whole,), steady=all(steps))
+
+
+def by_direction(steps: Sequence[Leg]) -> list[list[Leg]]:
+    """Return steps in groups that go the same way, one after the other."""
+    return [list(group) for _, group in groupby(steps, key=lambda step: step.estimate.mean > 0)]
 
 
 def leg(profile: Profile, family: Family, start: int, end: int) -> Leg | None:

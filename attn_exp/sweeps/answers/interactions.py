@@ -1,0 +1,329 @@
+"""What a change does where that depends on other settings: at each of their values, or the mean over them and from
+where to where it ranges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from attn_exp.experiment.column import spoken
+from attn_exp.report.words import listed
+from attn_exp.sweeps.answers.finding import NEITHER, Claim, Finding, claim_of, verb
+from attn_exp.sweeps.answers.intervals import LEVEL, Estimate, Family
+from attn_exp.sweeps.answers.phrases import (
+    both_ways,
+    called,
+    parted,
+    place,
+    places,
+    places_again,
+    settings,
+    short,
+    size,
+    unit,
+)
+from attn_exp.sweeps.answers.profiles import DEPENDS, VARIANT, Cell, Change, Dependence, Profile, order_of
+from attn_exp.sweeps.answers.shapes import shape_of
+
+SLIGHT = 0.02
+"""What an effect varies by over another setting is not worth a word below this share of its largest."""
+MOST_CELLS = 4
+"""Effects at other settings that a sentence lists; of more, the ends and what lies beyond them."""
+MOST_PLACES = 2
+"""Places where nothing changes, or nothing is sure, that a sentence names one by one."""
+
+
+def sure_dependences(change: Change, family: Family) -> list[Dependence]:
+    """Return the settings on which an effect surely depends, and by much, the widest first."""
+    found = [each for each in change.dependences if each.width > DEPENDS and surely(each, family)]
+    return sorted(found, key=lambda each: -each.width)
+
+
+def surely(dependence: Dependence, family: Family) -> bool:
+    """Say whether an effect surely depends on another setting, by however little."""
+    return any(family.sure(apart) and not apart.nothing for apart in dependence.apart)
+
+
+@dataclass(frozen=True)
+class Over:
+    """The settings that a mean is taken over though they bear on it: what is said of that, and as claims."""
+
+    settings: tuple[str, ...] = ()
+    text: str = ""
+    claims: tuple[Claim, ...] = ()
+
+
+def mean_over(profile: Profile, change: Change, family: Family) -> Over:
+    """Say over which settings an effect is a mean: from where to where it ranges over those that surely bear on it,
+    by however little, and on which it may depend, though that is not sure."""
+    changes = profile.changes if profile.ordered else (change,)
+    bearing = [each for other in changes for each in other.dependences if each.width > SLIGHT]
+    known = {each.setting: each for each in bearing if surely(each, family)}
+    doubtful = {
+        each.setting: each
+        for each in bearing
+        if each.width > DEPENDS
+        and each.setting not in known
+        and any(apart.chance <= LEVEL and not apart.nothing for apart in each.apart)
+    }
+    if not known:
+        perhaps = f" on average over {settings([*doubtful.values()])}, on which that may depend" if doubtful else ""
+        return Over(tuple(doubtful), perhaps)
+    cells = change.at(*list(known.values())[:2])
+    sizes = sorted(cells, key=lambda cell: math.copysign(1, change.estimate.mean) * cell.estimate.mean)
+    ends = [math.copysign(each.estimate.mean, each.estimate.mean * change.estimate.mean) for each in sizes]
+    low, high = (text.replace("-", "−") for text in parted(ends[0], ends[-1]))
+    ranges = f"{low} {places(sizes[0].where)} to {high} {places_again(sizes[-1].where)}"
+    perhaps = f", and may depend on {settings([*doubtful.values()])}" if doubtful else ""
+    claim = claim_of(profile, change, 0, depends=tuple(known))
+    text = f" on average over {settings([*known.values()])} ({ranges}){perhaps}"
+    return Over((*known, *doubtful), text, (claim,))
+
+
+@dataclass(frozen=True)
+class Told:
+    """What all the effects of one sentence share: the change, and the direction in which they go, or 0 for both."""
+
+    profile: Profile
+    change: Change
+    family: Family
+    sign: int
+
+    def is_sure(self, cell: Cell) -> bool:
+        """Say whether there surely is an effect."""
+        return self.family.sure(cell.estimate) and not cell.estimate.nothing
+
+    def amount(self, cell: Cell) -> str:
+        """Write an effect that is sure, without a sign where the sentence has a direction."""
+        return size(cell.estimate) if self.sign else both_ways(cell.estimate)
+
+    @property
+    def units(self) -> str:
+        """The unit of the metric."""
+        return unit(self.profile.metric)
+
+
+def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], family: Family, bare: Finding) -> Finding:
+    """Say what a change does at each value of the settings on which that depends: of two of them, if there are more."""
+    two = others[:2]
+    cells = change.at(*two)
+    sure = [cell for cell in cells if not cell.estimate.nothing and family.sure(cell.estimate)]
+    if not sure:
+        depends = claim_of(profile, change, 0, depends=(two[0].setting,))
+        return replace(bare, says=by_more(profile, change, two[0], family), claims=(depends,))
+    signs = {sign_of(cell.estimate) for cell in sure}
+    told = Told(profile, change, family, signs.pop() if len(signs) == 1 else 0)
+    claims = [claim_of(profile, change, sign_of(cell.estimate), cell) for cell in sure]
+    claims.append(claim_of(profile, change, 0, depends=tuple(each.setting for each in two)))
+    claims += [claim for cell in cells for claim in turn_of(told, cell).claims]
+    if len(two) == 1:
+        text = in_a_row(told, cells)
+        if way := growth(told, two[0]):
+            text = f"the {'more' if way > 0 else 'less'} the larger {called(two[0].setting)}: {text}"
+            grows = claim_of(profile, change, way * told.sign, depends=(two[0].setting,))
+            claims.append(replace(grows, kind="grows"))
+    else:
+        text = in_turn(told, cells) if len(cells) <= MOST_CELLS else from_to(told, cells)
+    rest = [each for each in change.dependences if each not in two and each.width > SLIGHT and surely(each, family)]
+    mean = f"; {'each' if len(sure) > 1 else 'that'} is the mean over {settings(rest)}" if rest else ""
+    return replace(bare, says=f"{verb(profile, told.sign, change)} {text}{mean}", claims=tuple(claims))
+
+
+def sign_of(estimate: Estimate) -> int:
+    """Return whether an effect is above or below 0."""
+    return 1 if estimate.mean > 0 else -1
+
+
+def growth(told: Told, over: Dependence) -> int:
+    """Return 1 where an effect surely grows with every step of another setting, -1 where it shrinks; else 0."""
+    slab = told.change.slab
+    labels = slab.levels[slab.names.index(over.setting)]
+    levels = tuple(labels[level] for level in order_of(labels))
+    cells = told.change.at(replace(over, levels=levels))
+    if not (told.sign and over.ordered and len(levels) > 2) or sum(map(told.is_sure, cells)) < len(levels) - 1:
+        return 0
+    steps = [told.change.step(over.setting, *pair) for pair in pairwise(levels)]
+    ways = {sign_of(step) if step and told.family.sure(step) and not step.nothing else 0 for step in steps}
+    return told.sign * ways.pop() if len(ways) == 1 else 0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """That a metric goes both up and down inside a change: in words, and as claims."""
+
+    text: str = ""
+    claims: tuple[Claim, ...] = ()
+
+
+def turn_of(told: Told, cell: Cell) -> Turn:
+    """Return whether a metric turns between the ends of a change of numbers, where other settings have some values."""
+    profile = told.profile
+    if not profile.ordered:
+        return Turn()
+    slab = told.change.slab
+    pairs = {pair: found for pair in profile.pairs if (found := slab.estimate(slab.difference(*pair, cell.where)))}
+    shape = shape_of(replace(profile, pairs=pairs, values=slab.means(cell.where)), told.family)
+    claims = tuple(
+        replace(
+            claim_of(profile, replace(told.change, start=leg.start, end=leg.end), sign_of(leg.estimate), cell),
+            kind="wild" if shape.wild else "differs" if shape.parts else "turn",
+        )
+        for leg in shape.legs
+    )
+    if shape.wild:
+        return Turn("up and down between", claims)
+    if len(shape.legs) < 2:
+        return Turn()  # which way it goes is said by its ends
+    up, down = shape.legs
+    if shape.parts:
+        texts = [
+            f"{both_ways(leg.estimate)} from {short(profile.levels[leg.start])} to {short(profile.levels[leg.end])}"
+            for leg in shape.legs
+        ]
+        return Turn(listed(texts), claims)
+    if (up.start, up.end) == (told.change.start, told.change.end):  # what is told is the first half of the way
+        way = "down" if up.estimate.mean > 0 else "up"
+        return Turn(f"then {way} by {size(down.estimate)} to {short(profile.levels[down.end])}", claims)
+    which, side = ("highest", "above") if up.estimate.mean > 0 else ("lowest", "below")
+    first, top, last = (short(profile.levels[place]) for place in (up.start, up.end, down.end))
+    ends = f"{size(up.estimate)} {side} {first}, {size(down.estimate)} {side} {last}"
+    return Turn(f"{which} at {called(profile.setting)}={top}: {ends}", claims)
+
+
+def in_a_row(told: Told, cells: Sequence[Cell], only: int = 0, units: str | None = None) -> str:
+    """List effects at the values of one other setting, which is that of the place `only` of several."""
+    texts, units = [], told.units if units is None else units
+    known = sorted(ends(cells), key=lambda cell: (not told.is_sure(cell), cell.estimate.nothing))
+    for cell in known:
+        at, turn = place(*cell.where[only]), turn_of(told, cell).text
+        if cell.estimate.nothing:
+            texts.append(f"not at all {at}{f' ({turn})' if turn else ''}")
+        elif told.is_sure(cell):
+            texts.append(f"by {told.amount(cell)}{units} {at}{f' ({turn})' if turn else ''}")
+            units = ""
+        else:
+            texts.append(f"not surely {at} ({both_ways(cell.estimate)}{f'; {turn}' if turn else ''})")
+    return ", ".join(texts) + ("; between these elsewhere" if len(known) < len(cells) else "")
+
+
+def ends(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the effects that a sentence lists: all of a few, or the first, the last and what lies beyond them."""
+    if len(cells) <= MOST_CELLS:
+        return list(cells)
+    ordered = sorted(cells, key=lambda cell: cell.estimate.mean)
+    wanted = [cells[0], cells[-1], ordered[0], ordered[-1]]
+    return [cell for cell in cells if any(cell is each for each in wanted)]
+
+
+def in_turn(told: Told, cells: Sequence[Cell]) -> str:
+    """List effects at both values of one other setting, and there at those of a second."""
+    texts, still, units = [], [], told.units
+    for label in dict.fromkeys(cell.where[1] for cell in cells):
+        row = [cell for cell in cells if cell.where[1] == label]
+        if all(cell.estimate.nothing for cell in row):  # whatever the other setting is
+            still.append(f"not at all {place(*label)}")
+            cells = [cell for cell in cells if cell.where[1] != label]
+    for label in dict.fromkeys(cell.where[0] for cell in cells):
+        row = [cell for cell in cells if cell.where[0] == label]
+        if all(cell.estimate.nothing for cell in row):
+            still.append(f"not at all {place(*label)}")
+        elif any(map(told.is_sure, row)):
+            texts.append(f"{place(*label)} {in_a_row(told, row, 1, units)}")
+            units = ""
+        else:
+            still.insert(0, f"not surely {place(*label)}")
+    return "; ".join([*texts, *still])
+
+
+def from_to(told: Told, cells: Sequence[Cell]) -> str:
+    """Say from where to where effects range over two other settings, and where there are none."""
+    sure = sorted(filter(told.is_sure, cells), key=lambda cell: (told.sign or 1) * cell.estimate.mean)
+    least, most = sure[0], sure[-1]
+    if least is most:
+        texts = [f"by {told.amount(least)}{told.units} {places(least.where)}"]
+    else:
+        low, high = (f"{told.amount(cell)}{told.units} ({places(cell.where)})" for cell in (least, most))
+        texts = [f"by {low} to {high}"]
+    nothing = [cell for cell in cells if cell.estimate.nothing]
+    unsure = [cell for cell in cells if not cell.estimate.nothing and not told.is_sure(cell)]
+    texts += [f"not at all {everywhere(nothing, cells, ())}"] * bool(nothing)
+    texts += [f"not surely {everywhere(unsure, cells, nothing)}"] * bool(unsure)
+    if turning := [cell for cell in cells if turn_of(told, cell).text]:
+        texts.append(f"up and down on the way {everywhere(turning, cells, nothing, ', and ')}")
+    return "; ".join(texts)
+
+
+def everywhere(some: Sequence[Cell], cells: Sequence[Cell], besides: Sequence[Cell], join: str = ", nor ") -> str:
+    """Say at which values of two settings some of the effects are: at all of one but for those `besides`, of which
+    something else is said; one by one; or how many."""
+    texts, left = [], list(some)
+    for order in (0, 1):
+        for label in dict.fromkeys(cell.where[order] for cell in cells):
+            row = [cell for cell in cells if cell.where[order] == label]
+            if all(cell in some or cell in besides for cell in row) and any(cell in left for cell in row):
+                texts.append(place(*label))
+                left = [cell for cell in left if cell not in row]
+    if len(left) > MOST_PLACES:
+        texts.append(f"in {len(left)} {'others' if texts else f'of {len(cells)} combinations'}")
+    else:
+        texts += [places(cell.where) for cell in left]
+    return join.join(texts)
+
+
+def by_more(profile: Profile, change: Change, over: Dependence, family: Family) -> str:
+    """Say by how much a change does something else at one value of another setting than at another.
+
+    Only that is sure, and the direction of neither is: no verb has one.
+    """
+    known = [level for level, apart in enumerate(over.apart, 1) if family.sure(apart)]
+    widest = max(known, key=lambda level: abs(over.apart[level - 1].mean))
+    more, less = sorted((0, widest), key=lambda level: -abs(over.at[level].mean))
+    where = f"{place(over.setting, over.levels[more])} as {place(over.setting, over.levels[less])}"
+    apart, name = f"{size(over.apart[widest - 1])}{unit(profile.metric)} apart", spoken(profile.metric)
+    does = f"does not do the same to the {name}"
+    if profile.setting == VARIANT:
+        does = f"{{has}} not the same distance from {profile.levels[change.start]} in the {name}"
+    return f"{does} {where} ({apart}){NEITHER}"
+
+
+def matters(
+    profile: Profile, change: Change, others: Sequence[Dependence], family: Family, bare: Finding
+) -> Iterator[Finding]:
+    """Yield from which value of another setting on a change surely matters, and up to which it surely does not."""
+    for each in others:
+        if math.isnan(each.threshold) or profile.setting == VARIANT:
+            continue
+        limit, levels = each.threshold, [short(label) for label in each.levels]
+        large = [not at.nothing and at.beyond(limit) <= family.each for at in each.at]
+        small = [at.nothing or at.within(limit) <= family.each for at in each.at]
+        line, name = f"{limit:g}{unit(profile.metric)}", called(each.setting)
+        says = f"matters for the {spoken(profile.metric)}"
+        count = len(levels)
+        turned = all(large[:1]) and not large[-1]
+        first, last = crossing(large[::-1], small[::-1]) if turned else crossing(large, small)
+        if not 0 < first < count or any((large[::-1] if turned else large)[:first]):  # it matters elsewhere too
+            continue
+        known = last >= 0
+        if turned:
+            first, last = count - 1 - first, count - 1 - max(0, last)
+            says = f"{says} up to {name}={levels[first]}, by more than {line}"
+            less = f"from {levels[last]} on" if first + 1 < last else "beyond"
+        else:
+            says = f"{says} from {name}={levels[first]} on, by more than {line}"
+            less = f"up to {levels[last]}" if last + 1 < first else "below"
+        says = f"{says}; {less} by less" if known else f"{says}; {'beyond' if turned else 'below'} that is not sure"
+        claims = [
+            replace(claim_of(profile, change, 0, Cell(((each.setting, each.levels[at]),), each.at[at])), kind=kind)
+            for at, kind in ((first, "matters"), (last, "matters not"))
+            if kind == "matters" or known
+        ]
+        yield replace(bare, says=says, claims=tuple(claims), weight=0.999 * bare.weight, aside=True)
+
+
+def crossing(large: Sequence[bool], small: Sequence[bool]) -> tuple[int, int]:
+    """Return the first place from which on all are large, and the last up to which all are small, or -1."""
+    first = next((place for place in range(len(large)) if all(large[place:])), len(large))
+    last = next((place for place in reversed(range(len(small))) if all(small[: place + 1])), -1)
+    return first, last

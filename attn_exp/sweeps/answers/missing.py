@@ -1,0 +1,69 @@
+"""Which metrics were not compared, where, and why: some rows have no number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.experiment.column import spoken
+from attn_exp.report.words import listed
+from attn_exp.sweeps.answers.cube import METRICS, Cube
+from attn_exp.sweeps.answers.phrases import place, short
+from attn_exp.sweeps.answers.profiles import SPOKEN
+
+OF_WEIGHTS = SPOKEN[:2]
+"""Metrics of the weights alone: the entropy of those that share out 1, and the largest of any."""
+
+
+def missing(cube: Cube) -> Iterator[str]:
+    """Yield a sentence for each reason why metrics that sentences speak of were not compared somewhere."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for metric in (*OF_WEIGHTS, *(name for name in cube.numbers if name not in METRICS)):
+        if metric in cube.numbers and (lost := lost_rows(cube, metric)).any():
+            groups.setdefault((where(cube, lost), reason(cube, metric, lost)), []).append(spoken(metric))
+    for (places, why), metrics in groups.items():
+        names = listed([f"the {name}" for name in metrics])
+        yield f"{names[:1].upper()}{names[1:]} {'is' if len(metrics) == 1 else 'are'} not compared {places}: {why}."
+
+
+def lost_rows(cube: Cube, metric: str) -> Array:
+    """Return which rows have no number of a metric though there is a result."""
+    lost: Array = ~np.isfinite(cube.numbers[metric]) & (cube.resolved >= 0)
+    return lost
+
+
+def reason(cube: Cube, metric: str, lost: Array) -> str:
+    """Return why rows have no number of a metric."""
+    if metric not in OF_WEIGHTS:
+        return "there is no such number there"
+    formed = OF_WEIGHTS[1] in cube.numbers and not lost_rows(cube, OF_WEIGHTS[1])[lost].any()
+    return "the weights do not sum to 1 there" if formed else "no weights are formed there"
+
+
+def where(cube: Cube, lost: Array) -> str:
+    """Say where rows are lost: in whole variants, at whole values of a setting, and in how many others."""
+    there, left, parts = cube.resolved >= 0, lost.copy(), []
+    if (lost == there).all():
+        return "anywhere"
+    if variants := [name for row, name in enumerate(cube.variants) if whole(lost[..., row], there[..., row])]:
+        parts.append(f"in {listed(variants)}")
+    kept = [row for row, name in enumerate(cube.variants) if name not in variants]
+    left, lost, there = (rows[..., kept] for rows in (left, lost, there))
+    for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
+        gone: list[str] = []
+        for level, label in enumerate(labels):
+            at = (slice(None),) * axis + (level,)
+            if left[at].any() and whole(lost[at], there[at]):
+                gone.append(short(label) if gone else place(name, label))
+                left[at] = False
+        parts += [listed(gone)] if gone else []
+    if left.any():
+        parts.append(f"in {int(left.sum()):,} {'other' if parts else f'of {int(there.sum()):,}'} rows")
+    return listed(parts)
+
+
+def whole(lost: Array, there: Array) -> bool:
+    """Say whether all rows are lost of those that there are, if there are any."""
+    return bool(there.any() and (lost == there).all())

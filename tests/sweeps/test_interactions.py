@@ -1,0 +1,182 @@
+"""What a sweep says of a setting whose effect depends on others, of cubes whose truth is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+import pytest
+
+from attn_exp.sweeps.answers.answers import Answers, answers
+from attn_exp.sweeps.answers.cube import Cube
+from attn_exp.sweeps.answers.findings import said_of_shape
+from attn_exp.sweeps.answers.intervals import Family, estimated
+from attn_exp.sweeps.answers.profiles import Profile
+from attn_exp.sweeps.answers.shapes import shape_of
+
+
+def said(
+    axes: Mapping[str, Sequence[str]],
+    entropy: Callable[..., float],
+    seeds: int = 12,
+    noise: float = 0.01,
+    others: Mapping[str, Callable[..., float]] | None = None,
+) -> Answers:
+    """What is said of one variant whose metrics are functions of the settings, with noise of each row's own."""
+    rng = np.random.default_rng(1)
+    shape = (*map(len, axes.values()), seeds, 1)
+    metrics = {"entropy": entropy, **(others or {})}
+    numbers = {}
+    for metric, number in metrics.items():
+        truth = np.array([number(*labels) for labels in product(*axes.values())]).reshape(shape[:-2])
+        numbers[metric] = truth[..., None, None] + noise * rng.normal(size=shape)
+    resolved = np.broadcast_to(np.arange(np.prod(shape[:-2])).reshape(*shape[:-2], 1, 1), shape)
+    names, levels = tuple(axes), tuple(map(tuple, axes.values()))
+    seed_names = tuple(map(str, range(seeds)))
+    letters = np.zeros(shape, dtype=int)
+    cube = Cube(names, levels, seed_names, ("one",), numbers, resolved, letters, ({},) * int(np.prod(shape[:-2])))
+    return answers(cube)
+
+
+def of(answered: Answers, subject: str) -> str:
+    """The one sentence that begins so."""
+    (sentence,) = [text for text in answered.sentences if text.startswith(subject) and "matters" not in text]
+    return sentence
+
+
+FLAG = ("true", "false")
+NUMBER = r"\d+\.\d+"
+
+
+def test_a_mean_over_a_slight_interaction_says_from_where_to_where_it_ranges() -> None:
+    sentence = of(said({"b": ("x", "y"), "scale": FLAG}, lambda b, s: (b == "y") * (0.8 + 0.15 * (s == "true"))), "b=y")
+    over = r" on average over scale \(0.80 without scaling to 0.95 with it\)\."
+    assert re.fullmatch(rf"b=y instead of x raises the entropy by 0.87\d* ± {NUMBER} nats{over}", sentence)
+
+
+def test_a_shape_over_a_slight_interaction_says_so_too() -> None:
+    axes = {"d": ("1", "2", "4"), "head": ("1", "2")}
+    sentence = of(said(axes, lambda d, head: float(d) * (1 + 0.1 * int(head))), "d raises")
+    assert re.search(r"nats in all on average over head \(3.3 at head=1 to 3.6 at 2\), and at every step\.", sentence)
+
+
+def test_a_mean_over_two_slight_interactions_says_where_its_ends_are() -> None:
+    axes = {"b": ("x", "y"), "scale": FLAG, "head": ("1", "2")}
+    effect = lambda b, s, head: (b == "y") * (0.8 + 0.08 * (s == "true") + 0.07 * (head == "2"))  # noqa: E731 - one line
+    sentence = of(said(axes, effect), "b=y")
+    ends = r"\(0.80 at head=1 without scaling to 0.95 at head=2 with scaling\)"
+    assert re.search(rf"on average over (scale and head|head and scale) {ends}", sentence)
+
+
+def test_a_mean_over_no_interaction_says_nothing_of_one() -> None:
+    sentence = of(said({"b": ("x", "y"), "scale": FLAG}, lambda b, s: (b == "y") * 0.8 + (s == "true")), "b=y")
+    assert re.fullmatch(rf"b=y instead of x raises the entropy by 0.(79|80)\d* ± {NUMBER} nats\.", sentence)
+
+
+def test_what_turns_inside_an_interaction_is_told_there() -> None:
+    """Without scaling the entropy rises by 2 up to d=4 and falls by 1 from there; with scaling it rises by 3."""
+    way = {"false": (0, 1, 2, 1.5, 1), "true": (0, 1, 2, 2.5, 3)}
+    levels = ("1", "2", "4", "8", "16")
+    sentence = of(said({"d": levels, "scale": FLAG}, lambda d, s: way[s][levels.index(d)]), "d from 1 to 16")
+    top = rf"\(highest at d=4: (1.9|2.0)\d* ± {NUMBER} above 1, (0.9|1.0)\d* ± {NUMBER} above 16\)"
+    assert re.search(rf"by (0.9|1.0)\d* ± {NUMBER}( nats)? without scaling {top}", sentence)
+    assert re.search(rf"by (2.9|3.0)\d* ± {NUMBER}( nats)? with scaling[,.]", sentence)
+
+
+def test_what_is_the_same_at_both_ends_of_an_interaction_is_told_to_turn() -> None:
+    """Without scaling it comes back to where it began."""
+    way = {"false": (0, 1, 2, 1, 0), "true": (0, 1, 2, 3, 4)}
+    levels = ("1", "2", "4", "8", "16")
+    sentence = of(said({"d": levels, "scale": FLAG}, lambda d, s: way[s][levels.index(d)]), "d from 1 to 16")
+    assert re.search(rf"not surely without scaling \([+−]0.0\d* ± {NUMBER}; highest at d=4: ", sentence)
+
+
+@pytest.mark.parametrize(
+    ("effects", "expected"),
+    [
+        ((0, 1, 2, 3), "the more the larger head: "),
+        ((0.5, 0.4, 0.3, 0.1), "the less the larger head: "),
+        ((0, 1, 1, 1), ""),
+        ((0, 0, 0, 1), ""),
+        ((0, 2, 1, 3), ""),
+        ((0.5, 0.5001, 0.5002, 1), ""),
+    ],
+)
+def test_the_more_the_larger_is_said_where_every_step_is_sure(effects: Sequence[float], expected: str) -> None:
+    levels = ("1", "2", "4", "8")
+    sentence = of(said({"head": levels, "b": ("x", "y")}, lambda h, b: (b == "y") * effects[levels.index(h)]), "b=y")
+    assert sentence.startswith(f"b=y instead of x raises the entropy {expected}by ")
+
+
+def test_the_more_the_larger_is_said_of_all_values_not_only_of_those_compared() -> None:
+    """Of ten numbers some are compared; the effect drops at one of them, whichever it is."""
+    levels = tuple(map(str, range(1, 11)))
+    for drop in range(1, 9):
+        effects = [place - 1.5 * (place == drop) for place in range(10)]
+        answered = said({"head": levels, "b": ("x", "y")}, lambda h, b: (b == "y") * effects[levels.index(h)])  # noqa: B023
+        assert "the larger" not in of(answered, "b=y")
+    grows = said({"head": levels, "b": ("x", "y")}, lambda h, b: (b == "y") * float(h))
+    assert "the more the larger head" in of(grows, "b=y")
+
+
+def test_effects_over_two_settings_are_told_by_their_ends() -> None:
+    """Eight effects: 1 to 5 where there are any, none at head=1 without scaling, and the sentence stays short."""
+    axes = {"b": ("x", "y"), "head": ("1", "2", "4", "8"), "scale": FLAG}
+    effect = lambda b, head, s: (b == "y") * (int(head).bit_length() - 1 + 2.0 * (s == "true"))  # noqa: E731 - one line
+    sentence = of(said(axes, effect), "b=y")
+    first, last = r"\(at head=2 without scaling\)", r"\(at head=8 with scaling\)"
+    ends = rf"by 1.0\d* ± {NUMBER} nats {first} to 5.0\d* ± {NUMBER} nats {last}"
+    nothing = r"; not (at all|surely) at head=1 without scaling"
+    assert re.fullmatch(rf"b=y instead of x raises the entropy {ends}{nothing}\.", sentence)
+
+
+def test_long_sentences_of_two_metrics_are_two() -> None:
+    axes = {"b": ("x", "y"), "head": ("1", "2", "4", "8"), "scale": FLAG}
+
+    def effect(b: str, head: str, s: str) -> float:
+        return (b == "y") * (int(head).bit_length() + 2.0 * (s == "true"))
+
+    answered = said(axes, effect, others={"largest_weight": lambda b, head, s: -effect(b, head, s)})
+    assert ". It lowers the largest weight by" in of(answered, "b=y")
+    assert max(map(len, re.split(r"\. (?=It )", of(answered, "b=y")))) < 180
+
+
+@pytest.mark.parametrize("seeds", [2, 4])
+def test_differences_of_few_seeds_say_over_what_they_are_means(seeds: int) -> None:
+    axes = {"b": ("x", "y"), "head": ("1", "2"), "scale": FLAG}
+    answered = said(axes, lambda b, head, s: (b == "y") * float(head), seeds=seeds)
+    (sentence,) = [text for text in answered.sentences if "what b=y" in text]
+    assert " nats), each a mean over head and scale; about " in sentence
+    alone = said({"b": ("x", "y")}, lambda b: float(b == "y"), seeds=seeds)
+    assert "mean" not in " ".join(alone.sentences)
+
+
+def test_what_some_rows_lack_is_noted_with_the_reason() -> None:
+    names = ("softmax", "sigmoid", "sum")
+    entropy = {"softmax": 1.0, "sigmoid": np.nan, "sum": np.nan}
+    axes = {"normalizer": names, "scale": FLAG}
+    lacking = said(axes, lambda n, s: entropy[n], others={"largest_weight": lambda n, s: names.index(n)})
+    where = "The entropy is not compared with normalizer=sigmoid and sum"
+    assert lacking.note.endswith(f"{where}: the weights do not sum to 1 there.")
+    both = said(axes, lambda n, s: entropy[n], others={"largest_weight": lambda n, s: entropy[n]})
+    where = "The entropy and the largest weight are not compared with normalizer=sigmoid and sum"
+    assert both.note.endswith(f"{where}: no weights are formed there.")
+    asked = said(axes, lambda n, s: 1.0, others={"gini": lambda n, s: entropy[n] if s == "true" else 1.0})
+    assert "The gini is not compared in 24 of 72 rows: there is no such number there." in asked.note
+    assert "compared" not in said(axes, lambda n, s: float(s == "true")).note.replace("comparisons", "")
+
+
+def test_one_sure_step_up_and_one_down_are_no_disorder() -> None:
+    """Neither the way to the top nor that from it is sure: the two steps are said, and nothing of an order."""
+    rng = np.random.default_rng(2)
+    numbers = {(0, 1): 1.0, (2, 3): -1.0}
+    ends = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3), (3, 4), (1, 4), (2, 4)]
+    spread = {pair: 0.1 if pair in numbers else 9.0 for pair in ends}
+    pairs = {pair: estimated(numbers.get(pair, 0.0) + spread[pair] * rng.normal(size=9)) for pair in ends}
+    profile = Profile("d", "", "entropy", ("1", "2", "3", "4", "5"), (0.0, 1.0, 1.1, 0.1, 0.0), pairs, (), 1.0, 9)
+    shape = shape_of(profile, Family(12, 0.001))
+    assert [(each.start, each.end) for each in shape.legs] == [(0, 1), (2, 3)] and shape.parts and not shape.wild
+    text = said_of_shape(profile, shape, ["", ""])
+    assert re.match(r"raises the entropy from 1 to 2, by [^a-z]*nats, and lowers it from 3 to 4, by [^a-z]*nats$", text)
