@@ -418,7 +418,8 @@ def prepared_module(path: Path, name: str, folder: Path) -> ModuleType:
 def run_module(module: ModuleType) -> None:
     """Run the file of a module; modules that it takes away from all others are put back."""
     assert module.__spec__ is not None and module.__spec__.loader is not None
-    before = {name: other for name, other in sys.modules.items() if other is not None}
+    every: Mapping[str, ModuleType | None] = sys.modules
+    before = {name: other for name, other in every.items() if other is not None}
     try:
         with held():
             module.__spec__.loader.exec_module(module)
