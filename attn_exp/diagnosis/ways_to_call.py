@@ -360,9 +360,9 @@ def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
-    """Say whether an answer is that of these stages, to float32 at most."""
+    """Say whether an answer is that of these stages, to float32 at most, with the axes that it should have."""
     digits = min(digits_of(caller, answer), DIGITS["float32"])
-    return answer.output is not None and not differs(answer.output, stages, digits)
+    return answer.output is not None and not answer.axes and not differs(answer.output, stages, digits)
 
 
 FULL = ("t s", "b 1 t s", "b t s", "b h t s", "b*h t s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from time import thread_time
 from typing import Any
@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, without_blind
-from attn_exp.diagnosis.libraries import DIGITS
+from attn_exp.diagnosis.case import Answer, Case, expected, predicted, without_blind
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound
-from attn_exp.diagnosis.ways_to_call import cases, digits_of, rounded
+from attn_exp.diagnosis.ways_to_call import cases, is_near, rounded
 
 MOST_SECONDS = 2.0
 """That ways to write a mask are looked for."""
@@ -33,12 +32,12 @@ def with_its_mask(caller: Caller, function: Bound) -> Caller:
     if case is None:
         return with_its_padding(caller, function)
     answer = caller(case)
-    if near(caller, answer, expected(case)) or is_turned(caller, case, answer):
+    if is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
         return with_its_padding(caller, function)
     if answer.output is not None:
         added = replace(caller, masking=replace(caller.masking, kind="added"))
         adding = predicted(replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed), case.given)
-        if adding and near(caller, answer, adding):
+        if adding and is_near(caller, answer, adding):
             return with_its_padding(added, function)
     right = expected(case)["output"]
     known = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
@@ -56,7 +55,7 @@ def with_its_padding(caller: Caller, function: Bound) -> Caller:
         return as_entries(caller, function)
     case = question(caller, function, "padding") if caller.offer.takes("padding") else None
     answer = None if case is None else caller(case)
-    if case is None or answer is None or near(caller, answer, expected(case)) or is_turned(caller, case, answer):
+    if case is None or answer is None or is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
         return caller
     ways = [(replace(caller, padding=replace(one, neutral=caller.padding.neutral)), case) for one in PADDINGS]
     found, answered = searched(ways)
@@ -72,7 +71,7 @@ def as_entries(caller: Caller, function: Bound) -> Caller:
     """Return the caller that gives entries of one head, where lengths show that these are no heads of one entry."""
     other = replace(caller, layout="btd")
     case = question(other, function, "padding")
-    return other if case is not None and near(other, other(case), expected(case)) else caller
+    return other if case is not None and is_near(other, other(case), expected(case)) else caller
 
 
 def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
@@ -84,7 +83,7 @@ def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
         if thread_time() - start > MOST_SECONDS:
             break
         answer = caller(case)
-        if near(caller, answer, expected(case)) or is_turned(caller, case, answer):
+        if is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
             return caller, caller
         if answer.output is not None:
             (answered if answer.output.shape == expected(case)["output"].shape else odd).append(caller)
@@ -99,7 +98,7 @@ def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
     if turned is None:
         return False
     seen = {**turned, "output": without_blind(turned["output"], turned)}  # what a query gives that sees no key is open
-    return near(caller, replace(answer, output=without_blind(answer.output, turned)), seen)
+    return is_near(caller, replace(answer, output=without_blind(answer.output, turned)), seen)
 
 
 def hide(at: Any, logits: Any, allowed: Any) -> Any:
@@ -128,12 +127,6 @@ def of_entries(caller: Caller, function: Bound) -> Iterator[tuple[Caller, Case]]
         if case is not None:
             yield from ((replace(other, masking=one), case) for one in MASKINGS)
         yield from of_keys_alone(other, function)
-
-
-def near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
-    """Say whether an answer is that of these stages, to float32 at most."""
-    digits = min(digits_of(caller, answer), DIGITS["float32"])
-    return answer.output is not None and not differs(answer.output, stages, digits)
 
 
 def with_added_mask(caller: Caller, function: Bound) -> Caller | None:

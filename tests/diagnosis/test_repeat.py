@@ -40,7 +40,7 @@ def tiled(q, k, v):
     return soft(scores(q, np.tile(k, times)) / np.sqrt(q.shape[-1])) @ np.tile(v, times)
 
 def deep(q, k, v):
-    return unscaled(q, k, v)[..., None]
+    return np.stack([unscaled(q, k, v)] * 2, axis=-1)
 """
 
 ARRAY = "mask.array.values=[[1,0,1,1],[1,1,0,0],[1,1,1,0],[1,1,1,1]]"
@@ -101,7 +101,7 @@ def test_a_wrong_shape_is_said_and_no_command_where_none_repeats_a_case(
     small = attn_exp.check("own.py:deep", quick=True).smallest
     assert small is not None
     assert (small.mine, small.right) == (
-        "[[[[[1.0]]]]], of shape [1, 1, 1, 1, 1]",
+        "[[[[[1.0, 1.0]]]]], of shape [1, 1, 1, 1, 2]",
         "[[[[1.0]]]], of shape [1, 1, 1, 1]",
     )
     verdict = attn_exp.check("own.py:unscaled", "position=rope", quick=True)
