@@ -168,6 +168,35 @@ def test_what_some_rows_lack_is_noted_with_the_reason() -> None:
     assert "compared" not in said(axes, lambda n, s: float(s == "true")).note.replace("comparisons", "")
 
 
+def test_what_no_seed_changes_is_sure_beside_what_seeds_do_change() -> None:
+    """A query that sees no key has no weight, one that sees one key gives it 1: then the largest weight falls."""
+    weights = {"0": 0.0, "1": 1.0, "3": 0.6, "5": 0.4}
+    rng = np.random.default_rng(3)
+    numbers = np.array([[weight + 0.02 * rng.normal(size=6) * (weight not in (0, 1)) for weight in weights.values()]])
+    numbers = numbers.reshape(4, 6, 1)
+    there = np.zeros(numbers.shape, dtype=int)
+    seeds = tuple(map(str, range(6)))
+    cube = Cube(("length",), (tuple(weights),), seeds, ("one",), {"largest_weight": numbers}, there, there, ({},))
+    assert answers(cube).sentences[0].startswith("length raises the largest weight up to about length=1, by 1, and low")
+
+
+def test_values_that_do_the_same_are_named_together() -> None:
+    levels = ("true", "0.5", "2")
+    effect = {"true": 0.0, "0.5": 0.0, "2": 1.0}
+    answered = said({"scale": levels, "b": ("x", "y")}, lambda s, b: effect[s] + (b == "y"), noise=0.0)
+    assert "scale=true and 0.5 do the same in every point." in answered.sentences
+    assert "do the same" not in " ".join(said({"scale": levels, "b": ("x", "y")}, lambda s, b: effect[s]).sentences)
+
+
+def test_a_turn_is_sought_in_rows_that_all_values_have() -> None:
+    """At d=2 the rows with the low entropies failed: its mean alone stands out."""
+    way = {"1": 0.0, "2": 1.0, "4": 2.0, "8": 3.0}
+    answered = said(
+        {"d": tuple(way), "b": ("x", "y")}, lambda d, b: np.nan if (d, b) == ("2", "x") else way[d] + 9 * (b == "y")
+    )
+    assert of(answered, "d raises").startswith("d raises the entropy from 1 to 8, by ")
+
+
 def test_one_sure_step_up_and_one_down_are_no_disorder() -> None:
     """Neither the way to the top nor that from it is sure: the two steps are said, and nothing of an order."""
     rng = np.random.default_rng(2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.sweeps.answers.cube import OWN, Cube
 from attn_exp.sweeps.answers.intervals import Estimate, estimated
-from attn_exp.sweeps.answers.profiles import NOISE, VARIANT, Slab, order_of, slab_of
+from attn_exp.sweeps.answers.profiles import MOST_LEVELS, NOISE, VARIANT, Slab, order_of, slab_of
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def effects(cube: Cube) -> Iterator[Effect]:
 def effect_of(slab: Slab, levels: tuple[int, int], named: tuple[str, str, str, str, str]) -> Iterator[Effect]:
     """Yield the effect between two levels, if both have numbers anywhere."""
     differences = slab.difference(*levels)
-    estimate, numbers = slab.estimate(differences), slab.of_seeds(differences)
+    estimate, numbers = slab.compare(*levels), slab.of_seeds(differences)
     if estimate is not None:
         share = float((np.sign(numbers) == np.sign(estimate.mean)).mean())
         low, high, chance = estimate.low, estimate.high, estimate.chance
@@ -120,6 +120,24 @@ def same_numbers(numbers: Array) -> bool:
     with np.errstate(invalid="ignore"):
         near = np.abs(numbers - first) <= NOISE * np.abs(first) + 1e-12
     return bool((near | both).all())
+
+
+def same_levels(cube: Cube, still: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the values of a setting that do the same in every point, where it changes anything.
+
+    `still` names, for each setting, the variants in which it changes nothing.
+    """
+    for place, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
+        moving = [variant for variant, label in enumerate(cube.variants) if label not in still[name]]
+        if not (moving and 2 < len(labels) <= MOST_LEVELS):
+            continue
+        tables = [cube.moved(metric, place, variant) for metric in cube.numbers for variant in moving]
+        left = [level for level in order_of(labels) if any(np.isfinite(table[level]).any() for table in tables)]
+        while left:
+            group = [level for level in left if all(same_numbers(table[[left[0], level]]) for table in tables)]
+            if len(group) > 1:
+                yield name, [labels[level] for level in group]
+            left = [level for level in left if level not in group]
 
 
 def same_functions(cube: Cube) -> list[tuple[str, ...]]:

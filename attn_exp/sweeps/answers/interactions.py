@@ -163,7 +163,7 @@ def turn_of(told: Told, cell: Cell) -> Turn:
     if not profile.ordered:
         return Turn()
     slab = told.change.slab
-    pairs = {pair: found for pair in profile.pairs if (found := slab.estimate(slab.difference(*pair, cell.where)))}
+    pairs = {pair: found for pair in profile.pairs if (found := slab.compare(*pair, cell.where))}
     shape = shape_of(replace(profile, pairs=pairs, values=slab.means(cell.where)), told.family)
     claims = tuple(
         replace(

@@ -102,8 +102,9 @@ def parting(least: float, most: float) -> int:
 
 
 def fixed(number: float, decimals: int, digits: int = 1) -> str:
-    """Write a number with so many decimals; where these are very many, with a power of ten and so many `digits`."""
-    if decimals > 5:
+    """Write a number with so many decimals; one that is very small or very large by them, with a power of ten and so
+    many `digits`."""
+    if abs(decimals) > 5:
         return f"{number:.{digits}e}" if number else "0"
     rounded = round(number, decimals) + 0.0
     return f"{rounded:.{max(0, decimals)}f}"

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.report.sweep.plotted import ALL
+from attn_exp.report.sweep.plotted import ALL, FEW
 from attn_exp.sweeps.answers.cube import METRICS, Cube
 from attn_exp.sweeps.answers.intervals import Estimate, Family, certainly, distinct, estimated, family
 
@@ -79,7 +79,7 @@ class Change:
         cells = []
         for labels in product(*(each.levels for each in others)):
             where = tuple(zip((each.setting for each in others), labels, strict=True))
-            estimate = self.slab.estimate(self.slab.difference(self.start, self.end, where))
+            estimate = self.slab.compare(self.start, self.end, where)
             if estimate is not None:
                 cells.append(Cell(where, estimate))
         return cells
@@ -159,8 +159,13 @@ class Slab:
         return numbers
 
     def means(self, where: Sequence[tuple[str, str]] = ()) -> tuple[float, ...]:
-        """Return the mean at each level, where some other settings have these values; NaN where there is no number."""
+        """Return the mean at each level, where some other settings have these values; NaN where there is no number.
+
+        Means are of the rows that all levels have, if there are any: where some failed, the others would be of others.
+        """
         numbers = self.narrowed(self.numbers, where, 2)
+        full = np.isfinite(numbers).all(axis=0)
+        numbers = np.where(full, numbers, np.nan) if full.any() else numbers
         return tuple(float(np.nanmean(each)) if np.isfinite(each).any() else math.nan for each in numbers)
 
     def bearing(self, differences: Array) -> tuple[str, ...]:
@@ -171,12 +176,20 @@ class Slab:
             name for axis, name in enumerate(self.names, 1) if (most.max(axis=axis) > least.min(axis=axis)).any()
         )
 
-    def estimate(self, differences: Array) -> Estimate | None:
+    def compare(self, start: int, end: int, where: Sequence[tuple[str, str]] = ()) -> Estimate | None:
+        """Return what the paired differences of two levels say of their mean; None where there are none.
+
+        It is certain where no seed changes the numbers of both, such as those of queries that see a single key."""
+        both = self.narrowed(self.numbers[[start, end]], where, 2)
+        fixed = both.shape[1] >= FEW and same_over(both, 1)
+        return self.estimate(self.difference(start, end, where), fixed)
+
+    def estimate(self, differences: Array, fixed: bool = False) -> Estimate | None:
         """Return what differences say of their mean, seed by seed; None where there are none."""
         numbers = self.of_seeds(differences)
         if not len(numbers):
             return None
-        return certainly(float(numbers[0])) if self.fixed else estimated(numbers)
+        return certainly(float(numbers[0])) if fixed or self.fixed else estimated(numbers)
 
     def of_seeds(self, differences: Array) -> Array:
         """Return the mean of the differences of each seed that has any."""
@@ -197,10 +210,15 @@ def slab_of(cube: Cube, setting: str, metric: str, variant: int) -> Slab:
         moved = np.moveaxis(np.moveaxis(numbers[..., variant], -1, 0), place + 1, 0)
     kept = [axis for axis in range(len(cube.names)) if axis != place]
     names, levels = tuple(cube.names[axis] for axis in kept), tuple(cube.levels[axis] for axis in kept)
-    over = np.moveaxis(moved, 1, 0)
+    return Slab(moved, names, levels, same_over(moved, 1))
+
+
+def same_over(numbers: Array, axis: int) -> bool:
+    """Say whether numbers do not change along an axis, to rounding; what is missing does not count."""
+    over = np.moveaxis(numbers, axis, 0)
     with np.errstate(invalid="ignore"):
-        fixed = bool(((np.abs(over - over[:1]) <= NOISE * np.abs(over[:1]) + 1e-12) | np.isnan(over)).all())
-    return Slab(moved, names, levels, fixed)
+        same = (np.abs(over - over[:1]) <= NOISE * np.abs(over[:1]) + 1e-12) | np.isnan(over)
+    return bool(same.all())
 
 
 def profiles(
@@ -245,7 +263,7 @@ def profile_of(cube: Cube, setting: str, metric: str, variant: int, thresholds: 
     levels = tuple(labels[place] for place in order)
     pairs = {}
     for start, end in compared_pairs(levels):
-        estimate = slab.estimate(slab.difference(start, end))
+        estimate = slab.compare(start, end)
         if estimate is not None:
             pairs[start, end] = estimate
     if all(estimate.nothing and not moved(slab, *pair) for pair, estimate in pairs.items()):

@@ -9,11 +9,11 @@ from attn_exp.experiment.column import spoken
 from attn_exp.report.sweep.plotted import FEW
 from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cube import Cube
-from attn_exp.sweeps.answers.effects import Share, same_functions
+from attn_exp.sweeps.answers.effects import Share, same_functions, same_levels
 from attn_exp.sweeps.answers.finding import FEW_SEEDS, NEITHER, SURE, UNSURE, Finding
 from attn_exp.sweeps.answers.intervals import Family
 from attn_exp.sweeps.answers.missing import missing
-from attn_exp.sweeps.answers.phrases import called
+from attn_exp.sweeps.answers.phrases import called, short
 from attn_exp.sweeps.answers.profiles import SPOKEN
 
 MOST_SHARES = 4
@@ -42,6 +42,9 @@ def sentences(
         count = int((cube.resolved >= 0).any(axis=-1).sum())
         points = "the one point" if count == 1 else f"all {count:,} points"
         yield f"{listed(group_of_variants)} compute the same function in {points}."
+    for setting, labels in same_levels(cube, still):
+        names = [f"{called(setting)}={short(labels[0])}", *map(short, labels[1:])]
+        yield f"{listed(names)} do the same in every point."
     for setting, names in still.items():
         if names:
             yield of_inert(cube, setting, names)
