@@ -59,7 +59,7 @@ def test_a_mean_over_a_slight_interaction_says_from_where_to_where_it_ranges() -
 def test_a_shape_over_a_slight_interaction_says_so_too() -> None:
     axes = {"d": ("1", "2", "4"), "head": ("1", "2")}
     sentence = of(said(axes, lambda d, head: float(d) * (1 + 0.1 * int(head))), "d raises")
-    assert re.search(r"nats in all on average over head \(3.3 at head=1 to 3.6 at 2\), and at every step\.", sentence)
+    assert re.search(r"nats in all, on average over head \(3.3 at head=1 to 3.6 at 2\), and at every step\.", sentence)
 
 
 def test_a_mean_over_two_slight_interactions_says_where_its_ends_are() -> None:

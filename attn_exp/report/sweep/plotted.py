@@ -19,8 +19,8 @@ ALL = "all"
 
 CAPTIONS = {
     "effects": (
-        "What each setting does, compared seed by seed: the mean difference and its 95% "
-        "interval; the largest is first, and few seeds are drawn one by one."
+        "What each setting does, compared seed by seed: the mean difference and its 95% interval, each a mean over all "
+        "other settings; the largest is first, and few seeds are drawn one by one."
     ),
     "against": "Each variant against the swept key: mean, and its 95% interval over seeds as a band.",
     "choices": "Each variant at each choice: mean, and its 95% interval over seeds.",

@@ -100,7 +100,9 @@ def said_of_shape(profile: Profile, shape: Shape, over: Sequence[str]) -> str:
     if shape.off >= 0:
         rest = f"by less than {two_up(shape.rest)}{units}"
         return f"{does} up to {levels[shape.off]}, {by}{over[0]}, and hardly from there on ({rest} up to {levels[-1]})"
-    by, steady = (f"{by} in all", ", and at every step") if shape.steady else (by, "")
+    if shape.steady:
+        by = f"{by} in all{',' if over[0] else ''}"
+    steady = ", and at every step" if shape.steady else ""
     return f"{does} from {levels[first.start]} to {levels[first.end]}, {by}{over[0]}{steady}"
 
 

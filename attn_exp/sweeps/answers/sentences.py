@@ -43,8 +43,8 @@ def sentences(
         points = "the one point" if count == 1 else f"all {count:,} points"
         yield f"{listed(group_of_variants)} compute the same function in {points}."
     for setting, labels in same_levels(cube, still):
-        names = [f"{called(setting)}={short(labels[0])}", *map(short, labels[1:])]
-        yield f"{listed(names)} do the same in every point."
+        values = [f"{called(setting)}={short(labels[0])}", *map(short, labels[1:])]
+        yield f"{listed(values)} do the same in every point."
     for setting, names in still.items():
         if names:
             yield of_inert(cube, setting, names)
