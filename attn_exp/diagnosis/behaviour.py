@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,8 @@ def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     rung = "two threads at once"
     cases = [case, other_data(case)] * 4
     alone = [caller(question) for question in cases[:2]] * 4
-    with ThreadPoolExecutor(2) as pool:
+    # both threads are there before either asks: what a function does to Python while it is asked stops no start
+    with ThreadPoolExecutor(2, initializer=Barrier(2, timeout=BOTH).wait) as pool:
         together = list(pool.map(caller, cases))
     if silent([*together, *alone]):
         return Finding(rung, BROKEN, silent([*together, *alone])), ""
@@ -204,6 +206,10 @@ def in_threads(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
         if not same_answer(answer, one, asked, digits):
             return Finding(rung, BROKEN, "answers got mixed up"), ""
     return Finding(rung, HELD), ""
+
+
+BOTH = 20.0
+"""Seconds in which a second thread starts, where it can be started at all."""
 
 
 # What a function keeps between calls: its answers, where its inputs lay, and what they held

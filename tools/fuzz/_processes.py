@@ -176,6 +176,8 @@ def be_command(folder: Path, words: Sequence[str], printed: int, before: Callabl
         code = obeyed(words)
         sys.stdout.flush()
         sys.stderr.flush()
+    except KeyboardInterrupt:  # before it had come to the command
+        code = 128 + signal.SIGINT
     except BaseException:
         code = BROKEN
         os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))

@@ -127,7 +127,9 @@ def wrong(here: Path, fresh: bool, sign: signal.Signals, code: int, text: str, b
         return None  # before Python had begun with the program
     if "Traceback" in text and "attn_exp" in text:
         lines = [line.strip() for line in text.splitlines()]
-        return f"traceback: {next((line for line in reversed(lines) if 'Error' in line or 'Interrupt' in line), '?')}"
+        kinds = ("Error", "Interrupt", "Stopped", "Exit")
+        said = next((line for line in reversed(lines) if any(kind in line for kind in kinds)), "?")
+        return f"traceback: {said}, {text[-1500:]!r}"
     if code not in (0, 128 + sign, -sign):
         return f"exit code {code}: {text[-200:]}"
     if sign != signal.SIGKILL and (drafts := hidden(here)):
