@@ -209,3 +209,19 @@ def test_one_sure_step_up_and_one_down_are_no_disorder() -> None:
     assert [(each.start, each.end) for each in shape.legs] == [(0, 1), (2, 3)] and shape.parts and not shape.wild
     text = said_of_shape(profile, shape, ["", ""])
     assert re.match(r"raises the entropy from 1 to 2, by [^a-z]*nats, and lowers it from 3 to 4, by [^a-z]*nats$", text)
+
+
+def test_places_of_one_kind_are_said_together() -> None:
+    """Nothing happens at two heads, and a little at most at two others: each has its word once."""
+    axes = {"b": ("x", "y"), "normalizer": ("softmax", "sum", "sparsemax", "sigmoid")}
+    effects = {"softmax": 1.0, "sum": 0.0, "sparsemax": 0.0, "sigmoid": 0.0}
+    sentence = of(said(axes, lambda b, name: (b == "y") * effects[name]), "b=y")
+    places = r"not surely with normalizer=sum \([^)]*\), nor with sparsemax \([^)]*\), nor with sigmoid \([^)]*\)"
+    assert re.search(rf"with normalizer=softmax, {places}\.", sentence)
+
+
+def test_a_part_of_the_way_that_does_not_range_says_no_range() -> None:
+    """Up to d=2 it rises by 1 whatever b is; from there it falls by more at b=y."""
+    way = {("1", "x"): 0.0, ("1", "y"): 0.0, ("2", "x"): 1.0, ("2", "y"): 1.0, ("4", "x"): 0.55, ("4", "y"): 0.4}
+    sentence = of(said({"d": ("1", "2", "4"), "b": ("x", "y")}, lambda d, b: way[d, b], noise=0.001), "d ")
+    assert "to 1.0 with" not in sentence

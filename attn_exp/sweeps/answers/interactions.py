@@ -15,6 +15,7 @@ from attn_exp.sweeps.answers.intervals import LEVEL, Estimate, Family
 from attn_exp.sweeps.answers.phrases import (
     both_ways,
     called,
+    either,
     parted,
     place,
     places,
@@ -25,7 +26,7 @@ from attn_exp.sweeps.answers.phrases import (
     unit,
 )
 from attn_exp.sweeps.answers.profiles import DEPENDS, VARIANT, Cell, Change, Dependence, Profile, order_of
-from attn_exp.sweeps.answers.shapes import shape_of
+from attn_exp.sweeps.answers.shapes import HARDLY, Shape, shape_of
 
 SLIGHT = 0.02
 """What an effect varies by over another setting is not worth a word below this share of its largest."""
@@ -75,10 +76,11 @@ def mean_over(profile: Profile, change: Change, family: Family) -> Over:
     sizes = sorted(cells, key=lambda cell: math.copysign(1, change.estimate.mean) * cell.estimate.mean)
     ends = [math.copysign(each.estimate.mean, each.estimate.mean * change.estimate.mean) for each in sizes]
     low, high = (text.replace("-", "−") for text in parted(ends[0], ends[-1]))
-    ranges = f"{low} {places(sizes[0].where)} to {high} {places_again(sizes[-1].where)}"
+    ranges = f" ({low} {places(sizes[0].where)} to {high} {places_again(sizes[-1].where)})"
     perhaps = f", and may depend on {settings([*doubtful.values()])}" if doubtful else ""
     claim = claim_of(profile, change, 0, depends=tuple(known))
-    text = f" on average over {settings([*known.values()])} ({ranges}){perhaps}"
+    alike = ends[-1] - ends[0] <= SLIGHT * abs(ends[-1])  # of this part of the way; not of all of it
+    text = perhaps if alike else f" on average over {settings([*known.values()])}{ranges}{perhaps}"
     return Over((*known, *doubtful), text, (claim,))
 
 
@@ -159,52 +161,53 @@ class Turn:
 
 def turn_of(told: Told, cell: Cell) -> Turn:
     """Return whether a metric turns between the ends of a change of numbers, where other settings have some values."""
-    profile = told.profile
+    profile, slab = told.profile, told.change.slab
     if not profile.ordered:
         return Turn()
-    slab = told.change.slab
     pairs = {pair: found for pair in profile.pairs if (found := slab.compare(*pair, cell.where))}
     shape = shape_of(replace(profile, pairs=pairs, values=slab.means(cell.where)), told.family)
-    claims = tuple(
-        replace(
-            claim_of(profile, replace(told.change, start=leg.start, end=leg.end), sign_of(leg.estimate), cell),
-            kind="wild" if shape.wild else "differs" if shape.parts else "turn",
-        )
-        for leg in shape.legs
-    )
+    kind = "wild" if shape.wild else "differs" if shape.parts else "turn"
+    legs = [(replace(told.change, start=leg.start, end=leg.end), sign_of(leg.estimate)) for leg in shape.legs]
+    claims = tuple(replace(claim_of(profile, change, sign, cell), kind=kind) for change, sign in legs)
+    text = turn_text(told, shape)
+    return Turn(text, claims) if text else Turn()
+
+
+def turn_text(told: Told, shape: Shape) -> str:
+    """Say how a metric turns; nothing where it does not, or by too little: then its ends say which way it goes."""
     if shape.wild:
-        return Turn("up and down between", claims)
-    if len(shape.legs) < 2:
-        return Turn()  # which way it goes is said by its ends
-    up, down = shape.legs
+        return "up and down between"
+    sizes = [abs(leg.estimate.mean) for leg in shape.legs]
+    if len(sizes) < 2 or min(sizes) < HARDLY * max(sizes):
+        return ""
+    one, other = shape.legs
+    levels = [short(label) for label in told.profile.levels]
     if shape.parts:
-        texts = [
-            f"{both_ways(leg.estimate)} from {short(profile.levels[leg.start])} to {short(profile.levels[leg.end])}"
-            for leg in shape.legs
-        ]
-        return Turn(listed(texts), claims)
-    if (up.start, up.end) == (told.change.start, told.change.end):  # what is told is the first half of the way
-        way = "down" if up.estimate.mean > 0 else "up"
-        return Turn(f"then {way} by {size(down.estimate)} to {short(profile.levels[down.end])}", claims)
-    which, side = ("highest", "above") if up.estimate.mean > 0 else ("lowest", "below")
-    first, top, last = (short(profile.levels[place]) for place in (up.start, up.end, down.end))
-    ends = f"{size(up.estimate)} {side} {first}, {size(down.estimate)} {side} {last}"
-    return Turn(f"{which} at {called(profile.setting)}={top}: {ends}", claims)
+        steps = [f"{both_ways(leg.estimate)} from {levels[leg.start]} to {levels[leg.end]}" for leg in shape.legs]
+        return listed(steps)
+    if (one.start, one.end) == (told.change.start, told.change.end):  # what is told is the first half of the way
+        return f"then {'down' if one.estimate.mean > 0 else 'up'} by {size(other.estimate)} to {levels[other.end]}"
+    which, side = ("highest", "above") if one.estimate.mean > 0 else ("lowest", "below")
+    ends = f"{size(one.estimate)} {side} {levels[one.start]}, {size(other.estimate)} {side} {levels[other.end]}"
+    return f"{which} at {called(told.profile.setting)}={levels[one.end]}: {ends}"
 
 
 def in_a_row(told: Told, cells: Sequence[Cell], only: int = 0, units: str | None = None) -> str:
     """List effects at the values of one other setting, which is that of the place `only` of several."""
     texts, units = [], told.units if units is None else units
     known = sorted(ends(cells), key=lambda cell: (not told.is_sure(cell), cell.estimate.nothing))
+    said: set[str] = set()
     for cell in known:
-        at, turn = place(*cell.where[only]), turn_of(told, cell).text
-        if cell.estimate.nothing:
-            texts.append(f"not at all {at}{f' ({turn})' if turn else ''}")
-        elif told.is_sure(cell):
-            texts.append(f"by {told.amount(cell)}{units} {at}{f' ({turn})' if turn else ''}")
+        turn = turn_of(told, cell).text
+        if told.is_sure(cell):
+            texts.append(f"by {told.amount(cell)}{units} {place(*cell.where[only])}{f' ({turn})' if turn else ''}")
             units = ""
-        else:
-            texts.append(f"not surely {at} ({both_ways(cell.estimate)}{f'; {turn}' if turn else ''})")
+            continue
+        does = "not at all" if cell.estimate.nothing else "not surely"
+        shown = "; ".join(filter(None, ["" if cell.estimate.nothing else both_ways(cell.estimate), turn]))
+        named = place(*cell.where[only]) if does not in said else places_again([cell.where[only]])
+        texts.append(f"{'nor' if does in said else does} {named}{f' ({shown})' if shown else ''}")
+        said.add(does)
     return ", ".join(texts) + ("; between these elsewhere" if len(known) < len(cells) else "")
 
 
@@ -251,25 +254,27 @@ def from_to(told: Told, cells: Sequence[Cell]) -> str:
     texts += [f"not at all {everywhere(nothing, cells, ())}"] * bool(nothing)
     texts += [f"not surely {everywhere(unsure, cells, nothing)}"] * bool(unsure)
     if turning := [cell for cell in cells if turn_of(told, cell).text]:
-        texts.append(f"up and down on the way {everywhere(turning, cells, nothing, ', and ')}")
+        texts.append(f"up and down on the way {everywhere(turning, cells, nothing, 'and')}")
     return "; ".join(texts)
 
 
-def everywhere(some: Sequence[Cell], cells: Sequence[Cell], besides: Sequence[Cell], join: str = ", nor ") -> str:
+def everywhere(some: Sequence[Cell], cells: Sequence[Cell], besides: Sequence[Cell], join: str = "or") -> str:
     """Say at which values of two settings some of the effects are: at all of one but for those `besides`, of which
     something else is said; one by one; or how many."""
     texts, left = [], list(some)
     for order in (0, 1):
-        for label in dict.fromkeys(cell.where[order] for cell in cells):
-            row = [cell for cell in cells if cell.where[order] == label]
+        labels = []
+        for setting, label in dict.fromkeys(cell.where[order] for cell in cells):
+            row = [cell for cell in cells if cell.where[order] == (setting, label)]
             if all(cell in some or cell in besides for cell in row) and any(cell in left for cell in row):
-                texts.append(place(*label))
+                labels.append(label)
                 left = [cell for cell in left if cell not in row]
+        texts += [either(cells[0].where[order][0], labels, join)] if labels else []
     if len(left) > MOST_PLACES:
         texts.append(f"in {len(left)} {'others' if texts else f'of {len(cells)} combinations'}")
     else:
         texts += [places(cell.where) for cell in left]
-    return join.join(texts)
+    return (", nor " if join == "or" else ", and ").join(texts)
 
 
 def by_more(profile: Profile, change: Change, over: Dependence, family: Family) -> str:

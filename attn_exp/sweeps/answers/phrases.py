@@ -32,10 +32,17 @@ def place(setting: str, label: str) -> str:
 
 def places(where: Sequence[tuple[str, str]]) -> str:
     """Say where several other settings have values: `at head=4 and d=8 with mask=causal and without scaling`."""
-    texts = [place(*each) for each in sorted(where, key=lambda each: each[0] in FLAGS)]
+    texts = [place(*each) for each in where if each[0] not in FLAGS]
     numbers = [text.removeprefix("at ") for text in texts if text.startswith("at ")]
-    others = [text for text in texts if not text.startswith("at ")]
+    named = [text.removeprefix("with ") for text in texts if text.startswith("with ")]
+    flags = [place(*each) for each in where if each[0] in FLAGS]
+    others = [f"with {listed(named)}", *flags] if named else flags
     return " ".join([*([f"at {listed(numbers)}"] if numbers else []), *([listed(others)] if others else [])])
+
+
+def either(setting: str, labels: Sequence[str], join: str) -> str:
+    """Say where another setting has one of some values: `at head=1 or 2`, with `or` as what joins them."""
+    return f" {join} ".join([place(setting, labels[0]), *map(short, labels[1:])])
 
 
 def places_again(where: Sequence[tuple[str, str]]) -> str:
