@@ -10,7 +10,6 @@ from attn_exp.sweeps.answers.profiles import VARIANT, Cell, Change, Profile, is_
 
 SURE, UNSURE, FEW_SEEDS = 0, 1, 2
 """How sure a finding is."""
-NEITHER = "; neither alone is sure"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from attn_exp.experiment.column import spoken
 from attn_exp.report.words import listed
-from attn_exp.sweeps.answers.finding import NEITHER, Claim, Finding, claim_of, verb
+from attn_exp.sweeps.answers.finding import Claim, Finding, claim_of, verb
 from attn_exp.sweeps.answers.intervals import LEVEL, Estimate, Family
 from attn_exp.sweeps.answers.phrases import (
     both_ways,
@@ -285,12 +285,13 @@ def by_more(profile: Profile, change: Change, over: Dependence, family: Family) 
     known = [level for level, apart in enumerate(over.apart, 1) if family.sure(apart)]
     widest = max(known, key=lambda level: abs(over.apart[level - 1].mean))
     more, less = sorted((0, widest), key=lambda level: -abs(over.at[level].mean))
-    where = f"{place(over.setting, over.levels[more])} as {place(over.setting, over.levels[less])}"
+    again = places_again([(over.setting, over.levels[less])])
+    where = f"{place(over.setting, over.levels[more])} as {again}"
     apart, name = f"{size(over.apart[widest - 1])}{unit(profile.metric)} apart", spoken(profile.metric)
     does = f"does not do the same to the {name}"
     if profile.setting == VARIANT:
         does = f"{{has}} not the same distance from {profile.levels[change.start]} in the {name}"
-    return f"{does} {where} ({apart}){NEITHER}"
+    return f"{does} {where} ({apart}; neither alone is sure)"
 
 
 def matters(

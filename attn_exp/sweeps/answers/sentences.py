@@ -10,7 +10,7 @@ from attn_exp.report.sweep.plotted import FEW
 from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.effects import Share, same_functions, same_levels
-from attn_exp.sweeps.answers.finding import FEW_SEEDS, NEITHER, SURE, UNSURE, Finding
+from attn_exp.sweeps.answers.finding import FEW_SEEDS, SURE, UNSURE, Finding
 from attn_exp.sweeps.answers.intervals import Family
 from attn_exp.sweeps.answers.missing import missing
 from attn_exp.sweeps.answers.phrases import called, short
@@ -117,10 +117,7 @@ def whereabouts(cube: Cube, variants: Sequence[str]) -> str:
 
 
 def joined(parts: Sequence[str], again: str) -> str:
-    """Join what is said of several metrics; what ends all of them is said once, what is long has a sentence each, of
-    which the others begin with `again`."""
-    if len(parts) > 1 and all(part.endswith(NEITHER) for part in parts):
-        return joined([part.removesuffix(NEITHER) for part in parts], again) + NEITHER
+    """Join what is said of several metrics; what is long has a sentence each, which begin with `again`."""
     if len(parts) > 1 and any("; " in part or len(part) > MOST_LETTERS for part in parts):
         return f". {again} ".join(parts)
     if len(parts) > 2:
