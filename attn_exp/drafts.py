@@ -57,12 +57,13 @@ def as_bytes(text: str) -> bytes:
 def write_pieces(path: Path, pieces: Iterable[bytes], *, sync: bool = False, new: bool = False) -> None:
     """Write a file from pieces, whole or not at all, without holding all of it; `new` replaces none.
 
-    A link at that place is replaced; what it points to is left alone.
+    A link at that place is replaced; what it points to is left alone. Drafts that a kill left beside it are removed.
 
     Raises:
         FileExistsError: something is at the place of a new file.
         OSError: the folder cannot be written to, or the disk is full.
     """
+    sweep_up(path.parent)
     with undone_unless_named(path) as draft:
         write_draft(draft, pieces)
         if sync:

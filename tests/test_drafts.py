@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp import drafts, stopping
+from attn_exp import drafts, machine, stopping
+from attn_exp.sweeps.folder import made_folder
 
 
 def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -126,6 +127,24 @@ def test_a_new_folder_takes_no_place_that_is_taken(kind: str, tmp_path: Path) ->
     assert os.listdir(tmp_path) == ["place"]
 
 
+@pytest.mark.parametrize("last", ["sweeps", "name", "parts"])
+def test_a_sweep_that_is_stopped_while_its_folder_is_made_leaves_none(
+    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = machine.own_folder
+
+    def stopped(path: Path) -> Path:
+        made = right(path)
+        if path.name == last:
+            raise KeyboardInterrupt
+        return made
+
+    monkeypatch.setattr("attn_exp.machine.own_folder", stopped)
+    with pytest.raises(KeyboardInterrupt), made_folder(tmp_path / "outputs" / "sweeps" / "name"):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
 def test_drafts_of_processes_that_ended_are_removed_and_no_others(tmp_path: Path) -> None:
     make = (
         "import os, pathlib, sys; from attn_exp import drafts\n"
@@ -149,8 +168,8 @@ def test_drafts_of_processes_that_ended_are_removed_and_no_others(tmp_path: Path
     drafts.sweep_up(tmp_path)
     assert len(list(tmp_path.iterdir())) == 9, "one that is old, of which nobody knows whether its process runs"
     child.communicate()
-    drafts.sweep_up(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"foreign", elsewhere.name, *mine}
+    drafts.write(tmp_path / "written", b"next")  # which looks after the folder that it writes in
+    assert {path.name for path in tmp_path.iterdir()} == {"foreign", "written", elsewhere.name, *mine}
     assert os.listdir(tmp_path / "foreign") == ["mine"]
 
 

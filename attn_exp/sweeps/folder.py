@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -36,21 +36,29 @@ def made_folder(folder: Path) -> Iterator[None]:
         )
     ours.check_sweep(folder)
     missing = [path for path in (folder / "parts", folder, *folder.parents) if not path.exists()]
-    folder.parent.parent.mkdir(parents=True, exist_ok=True)
-    for path in (folder.parent, folder, folder / "parts"):
-        machine.own_folder(path)
-        system.sync_folder(path.parent)
     try:
+        folder.parent.parent.mkdir(parents=True, exist_ok=True)
+        for path in (folder.parent, folder, folder / "parts"):
+            machine.own_folder(path)
+            system.sync_folder(path.parent)
         yield
     except BaseException:
-        with held(), suppress(OSError):
-            if folder in missing and set(os.listdir(folder)) <= {"lock", "parts"} and running_driver(folder) is None:
-                (folder / "parts").rmdir()  # which fails where anything is in it, as it does below
-                (folder / "lock").unlink(missing_ok=True)
-            for path in missing:
-                if path != folder / "parts":
-                    path.rmdir()
+        with held():
+            take_away(folder, missing)
         raise
+
+
+def take_away(folder: Path, made: Sequence[Path]) -> None:
+    """Remove the folders that were made for a sweep, the innermost first, as far as nothing was written there."""
+    with suppress(OSError):
+        if folder in made and set(os.listdir(folder)) <= {"lock", "parts"} and running_driver(folder) is None:
+            with suppress(FileNotFoundError):  # asked to end before it was made
+                (folder / "parts").rmdir()  # which fails where anything is in it, as it does below
+            (folder / "lock").unlink(missing_ok=True)
+    for path in made:
+        with suppress(OSError):
+            if path != folder / "parts":
+                path.rmdir()
 
 
 @contextmanager

@@ -273,7 +273,7 @@ def tried(places: Places, words: list[str], right: bool, real: bool) -> str | No
         "it passed": code == 0 and not right,
         "it was never imported": "before it was imported" in printed,
         f"{len(ours)} lines with exit code 2": (code == 2) != (len(ours) == 1),
-        "words on stdout with exit code 2": code == 2 and printed != "" and "--json" not in words,
+        "words on stdout with exit code 2": code == 2 and "--json" not in words and not is_wrapper(printed),
         "no verdict": code != 2 and "--json" not in words and ": " not in printed,
         "no JSON": "--json" in words and not (is_verdict(printed, code) or (code == 2 and not printed)),
         "an error of ours": "of attn_exp itself" in errors + printed or "in which attn_exp asks" in errors,
@@ -372,12 +372,19 @@ class Fork:
         return code
 
 
+def is_wrapper(printed: str) -> bool:
+    """Say whether this is nothing, or code to be completed of what could not be called."""
+    return not printed or printed.startswith("# complete the dots")
+
+
 def is_verdict(printed: str, code: int) -> bool:
-    """Say whether this is a verdict in JSON that says the same as the exit code."""
+    """Say whether this is a verdict in JSON that says the same as the exit code, or why there is none."""
     try:
         verdict = json.loads(printed)
     except ValueError:
         return False
+    if "uncalled" in verdict:
+        return code == 2 and is_wrapper(verdict["wrapper"])
     return bool(verdict["passed"] == (code == 0) and verdict["findings"])
 
 
