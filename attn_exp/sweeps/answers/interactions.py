@@ -4,7 +4,7 @@ where to where it ranges."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -86,12 +86,18 @@ def mean_over(profile: Profile, change: Change, family: Family) -> Over:
 
 @dataclass(frozen=True)
 class Told:
-    """What all the effects of one sentence share: the change, and the direction in which they go, or 0 for both."""
+    """What all the effects of one sentence share: the change, the direction in which they go, or 0 for both, and how
+    the metric turns at each of them."""
 
     profile: Profile
     change: Change
     family: Family
     sign: int
+    turns: Mapping[tuple[tuple[str, str], ...], Turn]
+
+    def turn(self, cell: Cell) -> Turn:
+        """Return how the metric turns where other settings have some values."""
+        return self.turns[cell.where]
 
     def is_sure(self, cell: Cell) -> bool:
         """Say whether there surely is an effect."""
@@ -116,10 +122,11 @@ def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], fam
         depends = claim_of(profile, change, 0, depends=(two[0].setting,))
         return replace(bare, says=by_more(profile, change, two[0], family), claims=(depends,))
     signs = {sign_of(cell.estimate) for cell in sure}
-    told = Told(profile, change, family, signs.pop() if len(signs) == 1 else 0)
+    turns = {cell.where: turn_of(profile, change, family, cell) for cell in cells}
+    told = Told(profile, change, family, signs.pop() if len(signs) == 1 else 0, turns)
     claims = [claim_of(profile, change, sign_of(cell.estimate), cell) for cell in sure]
     claims.append(claim_of(profile, change, 0, depends=tuple(each.setting for each in two)))
-    claims += [claim for cell in cells for claim in turn_of(told, cell).claims]
+    claims += [claim for cell in cells for claim in told.turn(cell).claims]
     if len(two) == 1:
         text = in_a_row(told, cells)
         if way := growth(told, two[0]):
@@ -159,21 +166,21 @@ class Turn:
     claims: tuple[Claim, ...] = ()
 
 
-def turn_of(told: Told, cell: Cell) -> Turn:
+def turn_of(profile: Profile, change: Change, family: Family, cell: Cell) -> Turn:
     """Return whether a metric turns between the ends of a change of numbers, where other settings have some values."""
-    profile, slab = told.profile, told.change.slab
     if not profile.ordered:
         return Turn()
+    slab = change.slab
     pairs = {pair: found for pair in profile.pairs if (found := slab.compare(*pair, cell.where))}
-    shape = shape_of(replace(profile, pairs=pairs, values=slab.means(cell.where)), told.family)
+    shape = shape_of(replace(profile, pairs=pairs, values=slab.means(cell.where)), family)
     kind = "wild" if shape.wild else "differs" if shape.parts else "turn"
-    legs = [(replace(told.change, start=leg.start, end=leg.end), sign_of(leg.estimate)) for leg in shape.legs]
-    claims = tuple(replace(claim_of(profile, change, sign, cell), kind=kind) for change, sign in legs)
-    text = turn_text(told, shape)
+    legs = [(replace(change, start=leg.start, end=leg.end), sign_of(leg.estimate)) for leg in shape.legs]
+    claims = tuple(replace(claim_of(profile, part, sign, cell), kind=kind) for part, sign in legs)
+    text = turn_text(profile, change, shape)
     return Turn(text, claims) if text else Turn()
 
 
-def turn_text(told: Told, shape: Shape) -> str:
+def turn_text(profile: Profile, change: Change, shape: Shape) -> str:
     """Say how a metric turns; nothing where it does not, or by too little: then its ends say which way it goes."""
     if shape.wild:
         return "up and down between"
@@ -181,15 +188,15 @@ def turn_text(told: Told, shape: Shape) -> str:
     if len(sizes) < 2 or min(sizes) < HARDLY * max(sizes):
         return ""
     one, other = shape.legs
-    levels = [short(label) for label in told.profile.levels]
+    levels = [short(label) for label in profile.levels]
     if shape.parts:
         steps = [f"{both_ways(leg.estimate)} from {levels[leg.start]} to {levels[leg.end]}" for leg in shape.legs]
         return listed(steps)
-    if (one.start, one.end) == (told.change.start, told.change.end):  # what is told is the first half of the way
+    if (one.start, one.end) == (change.start, change.end):  # what is told is the first half of the way
         return f"then {'down' if one.estimate.mean > 0 else 'up'} by {size(other.estimate)} to {levels[other.end]}"
     which, side = ("highest", "above") if one.estimate.mean > 0 else ("lowest", "below")
     ends = f"{size(one.estimate)} {side} {levels[one.start]}, {size(other.estimate)} {side} {levels[other.end]}"
-    return f"{which} at {called(told.profile.setting)}={levels[one.end]}: {ends}"
+    return f"{which} at {called(profile.setting)}={levels[one.end]}: {ends}"
 
 
 def in_a_row(told: Told, cells: Sequence[Cell], only: int = 0, units: str | None = None) -> str:
@@ -198,7 +205,7 @@ def in_a_row(told: Told, cells: Sequence[Cell], only: int = 0, units: str | None
     known = sorted(ends(cells), key=lambda cell: (not told.is_sure(cell), cell.estimate.nothing))
     said: set[str] = set()
     for cell in known:
-        turn = turn_of(told, cell).text
+        turn = told.turn(cell).text
         if told.is_sure(cell):
             texts.append(f"by {told.amount(cell)}{units} {place(*cell.where[only])}{f' ({turn})' if turn else ''}")
             units = ""
@@ -253,7 +260,7 @@ def from_to(told: Told, cells: Sequence[Cell]) -> str:
     unsure = [cell for cell in cells if not cell.estimate.nothing and not told.is_sure(cell)]
     texts += [f"not at all {everywhere(nothing, cells, ())}"] * bool(nothing)
     texts += [f"not surely {everywhere(unsure, cells, nothing)}"] * bool(unsure)
-    if turning := [cell for cell in cells if turn_of(told, cell).text]:
+    if turning := [cell for cell in cells if told.turn(cell).text]:
         texts.append(f"up and down on the way {everywhere(turning, cells, nothing, 'and')}")
     return "; ".join(texts)
 
