@@ -23,7 +23,17 @@ from attn_exp.diagnosis.candidates import (
     pairs_of,
     scaled_as_usual,
 )
-from attn_exp.diagnosis.case import Answer, Case, differs, expected, is_blind, predicted, tolerance, without_blind
+from attn_exp.diagnosis.case import (
+    Answer,
+    Case,
+    differs,
+    expected,
+    is_blind,
+    is_for_no_key,
+    predicted,
+    tolerance,
+    without_blind,
+)
 from attn_exp.diagnosis.conditions import only_there, that_hold, under
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
@@ -105,6 +115,8 @@ class Answers:
                 return -1
             if tolerance(stages, self.digits) > TELLS * np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30):
                 continue  # shares of sums that vanish, or logits of 1e9: rounding alone decides
+            if is_for_no_key(answer.output, stages):
+                continue
             seen_rows = {**stages, "output": without_blind(stages["output"], stages)}
             if differs(without_blind(answer.output, stages), seen_rows, self.digits):
                 return -1

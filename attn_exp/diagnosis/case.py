@@ -73,6 +73,14 @@ def is_blind(stages: Mapping[str, Array]) -> bool:
     return bool(blind.mean() > FEW_BLIND)
 
 
+def is_for_no_key(output: Array, stages: Mapping[str, Array]) -> bool:
+    """Say whether no query of these stages sees a key, and an output is what people write there: NaN, or zeros."""
+    if not (stages["masked"] == -np.inf).all() or output.shape != stages["output"].shape:
+        return False
+    nothing: bool = bool(np.isnan(output).all() or not output.any())
+    return nothing
+
+
 def without_blind(output: Array, stages: Mapping[str, Array]) -> Array:
     """Return an output with zeros where a query sees no key: there, people write NaN, zeros or a mean.
 

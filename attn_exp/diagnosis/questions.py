@@ -39,6 +39,7 @@ LONGEST, MIDDLE = 131, 11
 """Tokens of the longest question, and of the longest that a quick check asks."""
 STAGES = 12
 """Arrays `[b h t s]` that a question, its answer and the mistakes that may explain it hold at once."""
+CROSS = "keys of another input"
 SPREAD = 1.4
 """Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
 
@@ -90,6 +91,8 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     if inside is None:
         yield maker.case("another width", 7, 7, wider=5, optional=True)
         yield maker.case("another head size", 6, 6, size=4, optional=True)
+    if offer.takes("memory") and not request.masks and not request.positions:
+        yield maker.case(CROSS, 5, 9, memory=True, optional=True)
     yield from keyword_cases(maker)
     if inside is None and can_be_chosen(request):
         yield from ahead_cases(maker)
@@ -339,10 +342,11 @@ class LayerMaker(Maker):
     ) -> Case:  # fmt: skip
         """Return a case of so many tokens; `wider` makes x wider than the heads side by side, `factor` larger."""
         masks = other.get("masks", self.request.masks)
-        rows = self.room_for(masks, rows, keys)[-1]
+        rows, keys = self.room_for(masks, rows, keys)
+        rows = rows if other.get("memory") else keys
         arrays = self.inside.arrays if self.inside else self.draw_matrices(wider, other.get("size", SIZE))
         width, inner = arrays["W_q"].shape
-        rules = replace(self.request.rules(inner // self.heads, rows, rows), masks=masks)
+        rules = replace(self.request.rules(inner // self.heads, rows, keys), masks=masks)
         recipe = Recipe(
             rules, self.heads, self.groups, self.request.positions, output_projection="W_o" in arrays, share=self.share
         )
@@ -352,7 +356,9 @@ class LayerMaker(Maker):
         x = self.rng.standard_normal((batch, rows, width)) * factor
         around = self.inside.around if self.inside else None
         explicit, unpromised = "scale=" in " ".join(self.request.typed), other.get("unpromised", False)
-        given = Given(x=x, arrays=arrays, around=around)
+        of_memory = (batch, keys, len(arrays["W_k"]))
+        memory = self.rng.standard_normal(of_memory) if other.get("memory") else None
+        given = Given(x=x, memory=memory, arrays=arrays, around=around)
         return Case(rung, recipe, given, explicit, optional or unpromised, unpromised)
 
     def sized(self, rung: str, length: int, factor: float) -> Case:

@@ -116,3 +116,37 @@ def test_a_layer_in_float16_is_not_asked_about_numbers_that_it_cannot_hold() -> 
         return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v
 
     assert attn_exp.check(layer, "dtype=float16", "takes=torch").passed
+
+
+def test_the_module_of_pytorch_passes_as_it_stands_under_its_own_convention() -> None:
+    verdict = attn_exp.check(torch.nn.MultiheadAttention, quick=True)
+    assert (verdict.passed, verdict.right_under) == (True, "convention=torch_mha")
+
+
+class Crossing(torch.nn.Module):
+    """Keys and values of another input; `late` where they are read from their end."""
+
+    late = False
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.to_q, self.to_kv = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, 2 * dim)
+        self.to_out = torch.nn.Linear(dim, dim)
+
+    def forward(self, x: torch.Tensor, context: torch.Tensor | None = None) -> torch.Tensor:
+        parts = (self.to_q(x), *self.to_kv(x if context is None else context).chunk(2, -1))
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        v = v.flip(2) if self.late and k.shape[2] != q.shape[2] else v
+        mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.to_out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # a Tensor
+
+
+class CrossingLate(Crossing):
+    late = True
+
+
+def test_a_layer_with_room_for_another_input_is_asked_with_one() -> None:
+    assert attn_exp.check(Crossing, quick=True).passed
+    wrong = attn_exp.check(CrossingLate, quick=True)
+    assert [finding.rung for finding in wrong.findings if finding.state == "broken"] == ["keys of another input"]
