@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -67,8 +67,10 @@ def held() -> Iterator[None]:
     before, path = sys.stdout, list(sys.path)
     if not isinstance(before, Words):
         sys.stdout = cast("TextIO", Words(sys.stderr))
+    numpy = sys.modules.get("numpy")
     try:
-        yield
+        with nullcontext() if numpy is None else numpy.errstate():  # what it does at overflows is its own affair
+            yield
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:

@@ -231,6 +231,14 @@ def test_an_answer_of_no_numbers_is_wrong_in_its_shape(cut: Any) -> None:
     assert verdict.smallest is not None
 
 
+def test_how_numpy_takes_overflows_there_is_nothing_to_the_check() -> None:
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        np.seterr(all="raise")
+        return -returning(lambda out: out)(q, k, v)
+
+    assert not attn_exp.check(attention, quick=True).passed
+
+
 def two_axes(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the same function for arrays `[t d]` alone."""
 
