@@ -73,13 +73,14 @@ def unlaid(array: Array, layout: str, sizes: Mapping[str, int]) -> Array:
     return turned
 
 
-def layouts_of_answer(array: Array, shape: tuple[int, ...], first: str) -> Iterator[str]:
+def layouts_of_answer(array: Array, shape: tuple[int, ...], first: str, turned: bool) -> Iterator[str]:
     """Yield the layouts in which an array has the shape `[b h t e]` that an answer must have; `first` is likeliest.
 
-    Numbers of a token lie last, unless those that were given lie otherwise: else the answer is one that is transposed.
+    Numbers of a token lie last, unless those that were given lie otherwise, or may (`turned`): an answer that is
+    transposed is a wrong one.
     """
     heads = {"h": shape[1]}
-    for layout in dict.fromkeys((first, *(one for one in (*KNOWN, *LISTED) if one[-1] in "dm"))):
+    for layout in dict.fromkeys((first, *(one for one in (*KNOWN, *LISTED) if turned or one[-1] in "dm"))):
         if len(layout) == array.ndim and unlaid(array, layout, heads).shape == shape:
             yield layout
 

@@ -323,7 +323,7 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
     if answer.output is None or not caller.offer.core or (answer.output.shape == shape and not answer.stages):
         return
     for part, array in caller.returned(case).items():
-        for layout in layouts_of_answer(array, shape, caller.layout):
+        for layout in layouts_of_answer(array, shape, caller.layout, caller.offer.guessed):
             other = replace(caller, part=part, returns="" if layout == caller.layout else layout)
             if (part, layout) != (next(iter(caller.returned(case))), caller.layout):
                 yield replace(tried, caller=other, answer=other(case))

@@ -255,3 +255,8 @@ def test_a_module_without_parameters_is_a_function() -> None:
             return weights @ v, weights
 
     assert is_right(found(DotProduct)) and is_right(found(DotProduct(math.sqrt(8))))
+
+
+def test_an_answer_that_is_transposed_does_not_pass() -> None:
+    assert not attn_exp.check(lambda q, k, v: attend(q, k, v).swapaxes(-1, -2), quick=True).passed
+    assert attn_exp.check(lambda q, k, v: attend(q, k, v).swapaxes(1, 2), quick=True).passed
