@@ -7,13 +7,18 @@ Ctrl-C does, so that whatever is half done is undone on the way out.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from attn_exp.system import ending_signals
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 
 class Stopped(KeyboardInterrupt):
@@ -51,6 +56,26 @@ def stop(number: int, frame: FrameType | None) -> None:
         raise Stopped(number)
 
 
+SOON = 0.01
+"""Seconds after which a signal is sent again whose exception was lost."""
+
+
+def lost(unraisable: UnraisableHookArgs) -> None:
+    """Send a signal again that came in the middle of a destructor or a callback: Python drops what those raise."""
+    if isinstance(unraisable.exc_value, Stopped):
+        again = threading.Timer(SOON, send_again)
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def send_again() -> None:
+    """Send the signal that asked the process to end, where it would still end the block and no more."""
+    if signal.getsignal(ASKED.number) is stop:
+        signal.raise_signal(ASKED.number)
+
+
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Let signals raise `Stopped` in the block, but for those that whoever started the process has it ignore.
@@ -63,6 +88,7 @@ def stoppable() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in ending_signals()}
     taken = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     ASKED.number, ASKED.waiting, ASKED.holds = 0, False, 0
+    hook, sys.unraisablehook = sys.unraisablehook, lost
     try:
         for number in taken:
             signal.signal(number, stop)
@@ -72,6 +98,7 @@ def stoppable() -> Iterator[None]:
             raise Stopped(ASKED.number) from error
         raise
     finally:
+        sys.unraisablehook = hook
         for number, handler in taken.items():
             signal.signal(number, handler)
 

@@ -197,3 +197,18 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
             assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN and not stopping.ASKED.number
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class Loud:
+    """Something in whose end a signal arrives: Python drops what is raised there."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_in_the_middle_of_a_destructor_ends_a_command_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(stopping.Stopped), stopping.stoppable():
+        loud = Loud()
+        del loud
+        time.sleep(10)
+    assert capsys.readouterr().err == ""
