@@ -72,7 +72,8 @@ def both_named(place: int) -> tuple[str, bool, str]:
     """Return what a pair of mistakes is called, and whether both are named."""
     case = PAIRS[place]
     verdict = checked(case.function, case.settings)
-    return case.name, sorted(verdict.mistakes) == sorted(case.mistake.split("+")), "+".join(verdict.mistakes)
+    names = names_said(verdict)
+    return case.name, sorted(names) == sorted(case.mistake.split("+")), "+".join(names)
 
 
 def odd_named(place: int) -> tuple[str, bool, str]:

@@ -21,8 +21,10 @@ from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.precision import error, only_rounded, representable
+from attn_exp.diagnosis.questions import CROSS
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
+from attn_exp.diagnosis.unasked import unasked
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
@@ -117,9 +119,16 @@ def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell)
     if other is not None and len(verdict.mistakes) > 1:
         added = verdict_on_answers(own, other, tried, quick, tell)
         verdict = added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
-    if verdict.mistakes == (other_words.INVERTED,) and other_words.are_open(request):
+    if other_words.are_open(request) and may_hide(caller, tried, verdict):
         verdict = read_otherwise(own, verdict, request, quick, tell)
     return replace(verdict, seconds=perf_counter() - start)
+
+
+def may_hide(caller: Caller, tried: Tried, verdict: Verdict) -> bool:
+    """Say whether True may hide in a function's mask: that is the mistake, or one of them, or none is known."""
+    if verdict.passed or verdict.mistakes:
+        return other_words.INVERTED in verdict.mistakes
+    return ways_to_mask.hides(caller, tried.function)
 
 
 def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:
@@ -159,9 +168,13 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
 
 
 def read_otherwise(own: OwnFunction, verdict: Verdict, request: Request, quick: bool, tell: Tell) -> Verdict:
-    """Check a function whose masks are inverted under the convention that has them so."""
+    """Check a function whose masks are inverted under the convention that has them so: it comes before a mistake."""
     again = check_in_layout(own, other_words.with_words(request, other_words.BLOCKS), quick, tell)
     if not again.passed:
+        fewer = again.mistakes and set(again.mistakes) < set(verdict.mistakes)
+        if fewer or not (verdict.mistakes or again.uncalled):
+            also = (verdict.mistakes,) if verdict.mistakes else ()
+            return replace(other_words.under(again, request, other_words.BLOCKS), alike=(*also, *again.alike))
         return verdict
     offer = ways_to_call.how_to_call(own, request).caller.offer
     words = " ".join(filter(None, (request.words if request.typed else "", other_words.BLOCKS)))
@@ -190,7 +203,7 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
     small = smallest_wrong(caller, function, wrong, digits) if wrong else None
 
     def ask() -> Seen:
-        return [*fresh(caller, function, wrong), *([small] if small else [])]
+        return [*fresh(caller, function, of_one_input(wrong)), *([small] if small else [])]
 
     def ask_right() -> Seen:
         return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
@@ -220,12 +233,18 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
     return Verdict(
         name=own.name, passed=passed, mistakes=names, computes=computes, findings=findings,
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
+        not_asked=unasked(caller, function, seen),
     )  # fmt: skip
 
 
 def promised(wrong: Seen) -> Seen:
     """Return the wrong answers to be explained: those that nobody promised count where there are no others."""
-    return [(case, answer) for case, answer in wrong if not case.unpromised] or wrong
+    return [(case, answer) for case, answer in of_one_input(wrong) if not case.unpromised] or wrong
+
+
+def of_one_input(wrong: Seen) -> Seen:
+    """Return the wrong answers to one input, or all where there is none: many take another and make nothing of it."""
+    return [(case, answer) for case, answer in wrong if case.rung != CROSS] or wrong
 
 
 def what_it_computes(found: Explained, seen: Seen, wrong: Seen) -> str:
@@ -389,7 +408,7 @@ def asked_again(caller: Caller, seen: Seen, wrong: Seen) -> Finding:
     for case, answer in seen[:3]:
         if answer.output is None:
             continue
-        again = caller(case)
+        again = ways_to_call.of_kept_queries(caller, case, caller(case))
         later = again.output
         if later is None:
             return Finding(rung, BROKEN, f"it gave no answer any more: {again.error}")

@@ -87,7 +87,7 @@ class Roles:
     """What was found: the pieces of each side in the order of heads, how many heads there are, and what else there is.
 
     `neutral` are parameters that are no part of attention and the numbers that make them do nothing. `sure` says
-    that q and k were told apart by what they do.
+    that q and k were told apart by what they do, and `unit` is what the values of one token alone are multiplied by.
     """
 
     sides: dict[str, list[Piece]]
@@ -97,6 +97,7 @@ class Roles:
     loose: dict[str, str] = field(default_factory=dict)
     neutral: dict[str, Array] = field(default_factory=dict)
     sure: bool = True
+    unit: float = 1.0
 
     def arrays(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """Return W_q, W_k, W_v, W_o and the biases that there are, as `x W` has them."""
@@ -409,7 +410,7 @@ class Search:
         aside = {name: self.now[name] for name in rest if name not in loose.values() and not self.is_matrix(name)}
         return Roles(
             pieces, count, groups, tuple(channel for head in heads for channel in head), loose,
-            self.set_aside | aside, sure,
+            self.set_aside | aside, sure, context.unit,
         )  # fmt: skip
 
     def pieces(self, places: list[Place], fed: Mapping[str, tuple[int, ...]]) -> list[Piece]:
@@ -534,24 +535,24 @@ class Context:
         x = self.search.sides()[-1][0, -1]
         counted = x[:, None] / (x @ x) * np.arange(1, len(self.places) + 1)
         context = self.read(counted, 1)
-        self.unit = self.factor(context)
-        numbers = np.rint(context / self.unit).astype(int)
-        if np.abs(context / self.unit - numbers).max(initial=0.0) > 1e-3 or (numbers < 1).any():
-            raise NotFoundError("of one token alone, what is summed up is not its value")
-        if (numbers > len(self.places)).any():
+        numbers = self.whole_numbers(context)
+        if not numbers.any():  # all values are multiplied by a number: it is what values of 1 give
+            self.unit = float(np.median(self.read(np.repeat(x[:, None] / (x @ x), len(self.places), axis=1), 1)))
+            numbers = self.whole_numbers(context)
+        if not numbers.any():
             raise NotFoundError("of one token alone, what is summed up is not its value")
         chosen = [self.places[number - 1] for number in numbers]
         self.places = [place for place in self.places if place in set(chosen)]
         return chosen
 
-    def factor(self, context: Array) -> float:
-        """Return what all values are multiplied by, where whole numbers show that."""
-        smallest = np.abs(context).min(initial=np.inf)
-        return (
-            float(smallest)
-            if np.isfinite(smallest) and smallest > 0 and smallest < 1 - self.search.layer.rounding
-            else 1.0
-        )
+    def whole_numbers(self, context: Array) -> Array:
+        """Return the numbers of columns that a context counts in its unit; zeros where it does not count them."""
+        with np.errstate(all="ignore"):
+            counted = context / self.unit
+        known = np.isfinite(counted).all() and np.abs(counted - np.rint(counted)).max(initial=0.0) <= 1e-3
+        if not known or (np.rint(counted) < 1).any() or (np.rint(counted) > len(self.places)).any():
+            return np.zeros(len(context), int)
+        return np.asarray(np.rint(counted).astype(int))
 
     def weights(self) -> Array:
         """Return the weight of every token for every number of the context, `[n s]`."""

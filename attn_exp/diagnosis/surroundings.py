@@ -31,15 +31,16 @@ Watch = Callable[[Array, "Array | None"], tuple[Array, list[Event]]]
 
 @dataclass(frozen=True)
 class Inner:
-    """The attention inside, of one token alone."""
+    """The attention inside, of one token alone, whose value is multiplied by `unit`: 1 where weights sum to 1."""
 
     arrays: Mapping[str, Array]
     heads: int
     groups: int
+    unit: float = 1.0
 
     def of_one(self, x: Array) -> Array:
         """Return the answer to one token, `[b 1 m]`."""
-        merged = join_heads(repeat_heads(self.side("v", x), self.heads))
+        merged = self.unit * join_heads(repeat_heads(self.side("v", x), self.heads))
         weight = self.arrays.get("W_o")
         return np.asarray((merged if weight is None else merged @ weight) + self.arrays.get("b_o", 0.0))
 

@@ -10,6 +10,8 @@ from itertools import islice
 from time import process_time, thread_time
 from typing import Any
 
+import numpy as np
+
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, targets
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
@@ -17,7 +19,7 @@ from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, la
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound, bound, is_module
-from attn_exp.diagnosis.offer import Offer, offered
+from attn_exp.diagnosis.offer import Offer, at_of, offered
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.questions import core_cases, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -25,6 +27,7 @@ from attn_exp.errors import UncalledError, UserError, unknown
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import LeftError, OwnFunction, held, unreadable
 from attn_exp.rules.masks.causal import Causal
+from attn_exp.rules.masks.padding import Padding
 
 MOST_SECONDS = 4.0
 """That ways to call a function are looked for."""
@@ -355,8 +358,26 @@ def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
         is_dear = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
         if not beyond(caller, asked) and not (asked.optional and is_dear):
             case = rounded(asked, caller)
-            seen.append((case, answer_if_offered(caller, case) if case.unpromised else caller(case)))
+            answer = answer_if_offered(caller, case) if case.unpromised else caller(case)
+            seen.append((case, of_kept_queries(caller, case, answer)))
     return seen
+
+
+def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
+    """Return an answer of tokens with filler that is right for those that are none as one that is right for all.
+
+    Where queries and keys are the same tokens, nobody uses what filler gives, and many hide all from it.
+    """
+    padding = next((mask for mask in case.recipe.rules.masks if isinstance(mask, Padding)), None)
+    if answer.output is None or padding is None or case.rung != "padding":  # one that was asked for has its own words
+        return answer
+    right, at = expected(case), at_of(case)
+    if at.rows != at.keys or answer.output.shape != right["output"].shape:
+        return answer
+    lengths = np.broadcast_to(np.ravel(padding.lengths), (at.batch,))
+    kept = np.arange(at.rows) < lengths.reshape(-1, *(1,) * (answer.output.ndim - 2))
+    patched = replace(answer, output=np.where(kept[..., None], answer.output, right["output"]))
+    return patched if is_near(caller, patched, right) else answer
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from attn_exp.diagnosis.case import Answer, Case, expected, predicted, without_b
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.ways_to_call import cases, is_near, rounded
+from attn_exp.rules.masks.causal import Causal
 
 MOST_SECONDS = 2.0
 """That ways to write a mask are looked for."""
@@ -26,7 +27,7 @@ def with_its_mask(caller: Caller, function: Bound) -> Caller:
     Booleans, where it is right with them; numbers to add, where it adds those booleans to its logits. Else the first
     way that gives the right answer, or the right one if True hides; and then a mask of keys alone, `[b s]`, so too. One
     that answers to booleans is judged by them: other axes are tried, and no other numbers. Where nothing fits, booleans
-    if it answers to them, or the first way to which it does.
+    if it answers to them, or the first way to which it does. A layer may take any mask as its word for causal.
     """
     case = question(caller, function, "masks")
     if case is None:
@@ -45,8 +46,29 @@ def with_its_mask(caller: Caller, function: Bound) -> Caller:
     others = [(replace(caller, masking=one.like(known)), case) for one in MASKINGS]
     ways = [*others, *of_keys_alone(caller, function), *of_entries(caller, function)]
     found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) == {"booleans"}])
+    if not found and is_judged and means_causal(caller, case, answer):
+        return with_its_padding(as_causal(caller), function)
     chosen = found or (caller if is_judged else answered) or caller
     return with_its_padding(chosen, function) if chosen.offer.takes("mask") else chosen
+
+
+ANY_IS_CAUSAL = "any mask that is given means a causal one"
+
+
+def means_causal(caller: Caller, case: Case, answer: Answer) -> bool:
+    """Say whether a layer that is given a mask takes it as the word for a causal one, whatever is in it."""
+    if caller.offer.core or caller.offer.takes("causal") or "mask" not in caller.offer.defaults:
+        return False
+    return is_near(caller, answer, expected(case.with_masks((Causal(),))))
+
+
+def as_causal(caller: Caller) -> Caller:
+    """Return the caller of a layer whose mask is its word for causal; what else a mask says cannot be asked."""
+    offer = caller.offer
+    words = {"causal" if role == "mask" else role: word for role, word in offer.parameters.items()}
+    defaults = {"causal" if role == "mask" else role: value for role, value in offer.defaults.items()}
+    said = "; ".join(filter(None, (offer.said, ANY_IS_CAUSAL)))
+    return replace(caller, offer=replace(offer, parameters=words, defaults=defaults, said=said))
 
 
 def with_its_padding(caller: Caller, function: Bound) -> Caller:
@@ -99,6 +121,13 @@ def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
         return False
     seen = {**turned, "output": without_blind(turned["output"], turned)}  # what a query gives that sees no key is open
     return is_near(caller, replace(answer, output=without_blind(answer.output, turned)), seen)
+
+
+def hides(caller: Caller, function: Bound) -> bool:
+    """Say whether True hides in the masks of a function: of queries and keys, or of keys alone."""
+    roles = {"masks": "mask", "padding": "padding"}
+    asked = (question(caller, function, rung) for rung, role in roles.items() if caller.offer.takes(role))
+    return any(case is not None and is_turned(caller, case, caller(case)) for case in asked)
 
 
 def hide(at: Any, logits: Any, allowed: Any) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from attn_exp.forms.pipeline import At
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 
@@ -15,6 +17,14 @@ def times(factor: float) -> Change:
 def fixed(factor: float) -> Change:
     """Return the change that multiplies the scores by one number, whatever the size of a head."""
     return instead(scaled=lambda at, scores: scores * factor)
+
+
+def after_softmax(factor: Callable[[At], float]) -> Change:
+    """Return the change that multiplies the weights by a factor, and the scores by none."""
+    return together(
+        instead(scaled=lambda at, scores: scores),
+        around("after", lambda after, at, weights, allowed: after(at, weights, allowed) * factor(at)),
+    )
 
 
 FIXED = tuple(size**power for size in (8, 16, 32, 64, 128, 256, 512, 768) for power in (-0.5, -1.0))
@@ -122,10 +132,10 @@ MISTAKES = {
         seen="dropped brackets: softmax(q k^T) / sqrt(d)",
         stage="weights",
         changes=(
-            together(
-                instead(scaled=lambda at, scores: scores),
-                around("after", lambda after, at, weights, allowed: after(at, weights, allowed) * at.rules.scale),
-            ),
+            after_softmax(lambda at: at.rules.scale),
+            after_softmax(lambda at: at.width**-0.5),  # the width of x
+            after_softmax(lambda at: (at.heads * at.size) ** -0.5),  # of all heads side by side
+            after_softmax(lambda at: 1.0 / at.size),
         ),
     ),
 }

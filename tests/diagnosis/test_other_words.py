@@ -93,3 +93,13 @@ def test_a_mask_whose_true_hides_is_a_convention_that_does_not_pass() -> None:
     assert attn_exp.check(hides, "convention=torch_mha", quick=True).passed
     typed = attn_exp.check(hides, "mask=causal", quick=True)
     assert typed.mistakes == ("mask_inverted",) and not typed.right_under
+
+
+def test_a_convention_of_masks_comes_before_a_mistake_beside_it() -> None:
+    def leaks(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+        return softmax(logits(q, k) if mask is None else np.where(mask, 1e-9, logits(q, k))) @ v
+
+    verdict = attn_exp.check(leaks, quick=True)
+    assert (verdict.passed, verdict.mistakes) == (False, ("mask_small_fill",)), verdict
+    assert verdict.computes.startswith("with convention=torch_mha")
+    assert verdict.alike[0] == ("mask_inverted", "mask_small_fill")

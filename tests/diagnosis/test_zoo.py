@@ -59,6 +59,6 @@ def test_a_cheat_does_not_pass(cheat: Any) -> None:
 def test_most_pairs_are_named() -> None:
     """Of every fourth pair; `benchmarks/check.py` counts all of them."""
     some = PAIRS[::4]
-    named = [tuple(sorted(verdict(case.function, case.settings).mistakes)) for case in some]
+    named = [tuple(sorted(names_said(verdict(case.function, case.settings)))) for case in some]
     right = sum(names == tuple(sorted(case.mistake.split("+"))) for names, case in zip(named, some, strict=True))
     assert right >= 0.9 * len(some), list(zip(named, [case.mistake for case in some], strict=True))

@@ -34,4 +34,7 @@ class Case:
 
 def names_said(verdict: Any) -> tuple[str, ...]:
     """Return the mistakes that a verdict names; of a mask read as another library has it, the name of that."""
-    return tuple(verdict.mistakes or (verdict.alike[0] if verdict.right_under and not verdict.passed else ()))
+    as_mistakes = next((group for group in verdict.alike if "mask_inverted" in group), ())
+    if set(verdict.mistakes) < set(as_mistakes) and not verdict.passed:
+        return tuple(as_mistakes)
+    return tuple(verdict.mistakes)

@@ -1,0 +1,61 @@
+"""What a check could not ask of a function, each with the reason: a verdict says nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.layouts import has_batch, has_heads
+from attn_exp.diagnosis.modules import Bound
+from attn_exp.diagnosis.questions import CROSS
+from attn_exp.diagnosis.ways_to_call import Seen
+from attn_exp.diagnosis.ways_to_mask import ANY_IS_CAUSAL
+
+MOST = 90
+"""Letters of an error that are shown."""
+SAID = {
+    "unequal lengths": "other keys than queries",
+    "another head size": "another head size",
+    "fewer key/value heads": "fewer key/value heads",
+    "shared heads": "fewer key/value heads",
+    CROSS: "cross attention",
+    "a mask for each entry": "a mask for each entry",
+    "a mask for each head": "a mask for each head",
+    "masks": "masks",
+    "padding": "padding",
+    "causal": "causal masks",
+}
+"""The questions whose absence a reader should know of, as they are called then."""
+
+
+def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
+    """Return what could not be asked, in words such as `cross attention (it takes one input)`."""
+    return tuple(dict.fromkeys([*no_word_for(caller, function), *refused(seen)]))
+
+
+def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:
+    """Yield what a function has no room for, by what it takes."""
+    offer, layout = caller.offer, caller.layout
+    if not offer.core and not offer.takes("memory"):
+        yield "cross attention (it takes one input)"
+    if ANY_IS_CAUSAL in offer.said:
+        yield f"other masks ({ANY_IS_CAUSAL})"
+    if not any(offer.takes(role) for role in ("mask", "padding", "causal", "lengths")):
+        yield "other masks (it has no word for one)" if caller.request.masks else "masks (it has no word for one)"
+    if offer.core and not has_heads(layout):
+        yield "several heads (it takes one)"
+    if offer.core and not has_batch(layout):
+        yield "a batch (it takes one entry)"
+    if offer.core and caller.is_made:
+        yield "another head size (it was made before)"
+    if not offer.core and function.inside is not None:
+        yield "other sizes of its matrices (they are its own)"
+
+
+def refused(seen: Seen) -> Iterator[str]:
+    """Yield the questions that were refused, each with the function's own error."""
+    answered = {case.rung for case, answer in seen if answer.output is not None}
+    for case, answer in seen:
+        if answer.output is None and case.rung in SAID and case.rung not in answered:
+            said = answer.error if len(answer.error) <= MOST else f"{answer.error[:MOST].rstrip()} ..."
+            yield f"{SAID[case.rung]} ({said})"

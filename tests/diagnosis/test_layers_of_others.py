@@ -1,0 +1,94 @@
+"""Layers as people write them: filler, masks that mean causal, weights scaled late; and what was not asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+
+torch = pytest.importorskip("torch")
+
+
+class Layer(torch.nn.Module):  # type: ignore[misc]  # torch may be missing
+    """Attention whose q, k and v lie innermost in one matrix; `weigh` says how scores become weights."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.dim = heads, dim
+        self.packed, self.out = torch.nn.Linear(dim, 3 * dim), torch.nn.Linear(dim, dim)
+
+    def weigh(self, scores: Any, mask: Any) -> Any:
+        return (scores / (self.dim // self.heads) ** 0.5).softmax(-1)
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = (part.transpose(1, 2) for part in self.packed(x).unflatten(-1, (self.heads, -1, 3)).unbind(-1))
+        return self.out((self.weigh(q @ k.mT, mask) @ v).transpose(1, 2).flatten(2))
+
+
+class OfFiller(Layer):
+    """Its mask `[b s]` hides all from queries of filler too."""
+
+    def weigh(self, scores: Any, mask: Any) -> Any:
+        scores = scores / (self.dim // self.heads) ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~(mask[:, None, None, :] & mask[:, None, :, None]), -1e30)
+        return scores.softmax(-1)
+
+
+class OfQueries(OfFiller):
+    """Its mask hides queries instead of keys."""
+
+    def weigh(self, scores: Any, mask: Any) -> Any:
+        seen = scores / (self.dim // self.heads) ** 0.5
+        if mask is not None:
+            seen = seen.masked_fill(~mask.expand(len(scores), scores.shape[-1])[:, None, :, None], -1e30)
+        return seen.softmax(-1)
+
+
+class AnyIsCausal(Layer):
+    """Any mask means a causal one."""
+
+    def weigh(self, scores: Any, mask: Any) -> Any:
+        seen = scores / (self.dim // self.heads) ** 0.5
+        if mask is not None:
+            seen = seen.masked_fill(torch.ones_like(scores).triu(1).bool(), -np.inf)
+        return seen.softmax(-1)
+
+
+class ScaledLate(Layer):
+    """The root of the whole width divides the weights."""
+
+    def weigh(self, scores: Any, mask: Any) -> Any:
+        return scores.softmax(-1) / self.dim**0.5
+
+
+def test_what_queries_of_filler_give_is_nobodys_affair() -> None:
+    verdict = attn_exp.check(OfFiller, quick=True)
+    assert verdict.passed, verdict
+    assert not attn_exp.check(OfQueries, quick=True).passed
+
+
+def test_a_mask_that_means_causal_is_said() -> None:
+    verdict = attn_exp.check(AnyIsCausal, quick=True)
+    assert verdict.passed, verdict
+    assert "other masks (any mask that is given means a causal one)" in verdict.not_asked
+
+
+def test_weights_that_are_scaled_late_are_named_whatever_the_order_of_the_matrix() -> None:
+    assert attn_exp.check(ScaledLate, quick=True).mistakes == ("mask_ignored", "scale_after_softmax")
+
+
+def test_what_was_not_asked_is_said_with_its_reason() -> None:
+    def plain(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True) @ v
+
+    verdict = attn_exp.check(plain, quick=True)
+    assert verdict.not_asked[0] == "masks (it has no word for one)"
+    assert verdict.not_asked[1].startswith("fewer key/value heads (ValueError: ")
+    assert "cross attention (it takes one input)" in attn_exp.check(Layer, quick=True).not_asked
+    assert "not asked: masks (it has no word for one)" in str(verdict)
