@@ -26,6 +26,7 @@ from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
 from attn_exp.diagnosis.unasked import unasked
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
+from attn_exp.diagnosis.weights_of import said_of_weights
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ABSENT,
@@ -226,6 +227,7 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
     names = remarked(edges) if passed else named
     if wrong or passed:
         computes = what_it_computes(found, seen, wrong)
+        computes += "" if found.names or found.setting or not wrong else said_of_weights(caller, seen, wrong)
     else:
         computes = f"the right numbers, but look at: {', '.join(names or failed)}"
     smallest = shown(own, caller, *small, found.change, digits) if small else None

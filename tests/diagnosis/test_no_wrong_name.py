@@ -189,3 +189,30 @@ def with_noise(q: Array, k: Array, v: Array) -> Array:
 def test_errors_as_small_as_those_of_a_half_type_are_not_its_own(function: Callable[..., Any]) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert (verdict.passed, verdict.mistakes) == (False, ())
+
+
+def squared(q: Array, k: Array, v: Array) -> Array:
+    powers = exponentials(q, k) ** 2 + exponentials(q, k)
+    return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) * 2) @ v)
+
+
+def bent_values(q: Array, k: Array, v: Array) -> Array:
+    return np.asarray(shares(exponentials(q, k)) @ np.where(v > 0, v, v * v))
+
+
+def cubes(q: Array, k: Array, v: Array) -> Array:
+    return np.asarray(shares(exponentials(q, k) ** 3 + exponentials(q, k)) @ v)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (squared, "The weights of each row sum to 0.5"),
+        (bent_values, "Of one-hot values its weights are right: values are mixed otherwise"),
+        (cubes, "The weights of each row sum to 1, and are others than the right ones: look at the scores"),
+    ],
+)
+def test_what_has_no_name_is_told_by_its_weights(function: Callable[..., Any], said: str) -> None:
+    verdict = attn_exp.check(function, quick=True)
+    assert (verdict.passed, verdict.mistakes) == (False, ())
+    assert said in verdict.computes, verdict
