@@ -17,6 +17,7 @@ from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.neutral import HEADS, Context, Source, is_known, sources_of
 from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
 from attn_exp.diagnosis.packing import KV, QKV, Pack, heads_of, source_of_matrices, ways_of
+from attn_exp.diagnosis.pure_layers import as_called
 from attn_exp.diagnosis.sides import side_of_name
 from attn_exp.forms.pipeline import At
 from attn_exp.own_code import LeftError, held
@@ -85,6 +86,7 @@ class Making:
         sizes = (context.at.heads, context.at.groups, context.at.size)
         if sizes not in self.made:
             made = self.function(**{name: source.make(context) for name, source in self.sources.items()})
+            made = as_called(made)
             self.made[sizes] = made.eval() if hasattr(made, "eval") and hasattr(made, "forward") else made
         made = self.made[sizes]
         return partial(made.apply, {}) if is_flax(made) else made
@@ -135,6 +137,7 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
 
 def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
     """Yield what may be called, with its parameters: the function, or what a class or a maker of functions makes."""
+    function = as_called(function)
     forward = getattr(function, "forward", None)
     parameters = parameters_of(forward if callable(forward) and not inspect.isclass(function) else function, name)
     if not inspect.isclass(function):

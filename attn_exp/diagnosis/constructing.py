@@ -17,6 +17,7 @@ from typing import Any
 
 from attn_exp.diagnosis.module_sizes import BIAS, CONFIG, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads
 from attn_exp.diagnosis.offer import parameters_of, plain
+from attn_exp.diagnosis.sides import side_of_name
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
 
@@ -37,6 +38,8 @@ def guesses(given: inspect.Parameter, sizes: Sizes) -> list[Any]:
     word, note = plain(given.name), note_of(given)
     if given.default is not given.empty:
         return instead_of_default(given, word, sizes)
+    if takes_projection(given):
+        return [projection(side_of_name(f"{given.name}_proj").removeprefix("W_"), sizes)]
     known = sizes.value(given.name)
     rule = next((values for fits, values in FIRST if fits(word, note)), None)
     if rule is None and known is not None:
@@ -75,6 +78,22 @@ def noted(*parts: str) -> Callable[[str, str], bool]:
 def named(*words: str) -> Callable[[str, str], bool]:
     """Return the test of a parameter that has one of these names."""
     return lambda word, note: word in words
+
+
+def takes_projection(given: inspect.Parameter) -> bool:
+    """Say whether a parameter needs a layer that projects, as `q_proj: nn.Module` does."""
+    word, note = plain(given.name), note_of(given)
+    is_layer = note.rpartition(".")[2] == "module" or "linear" in note
+    named_so = side_of_name(f"{given.name}_proj")[2:] or word.endswith(("proj", "projection", "linear"))
+    return bool("torch" in sys.modules and given.default is given.empty and is_layer and named_so)
+
+
+def projection(side: str, sizes: Sizes) -> Any:
+    """Return a layer that makes one side of attention, with the sizes that this side has."""
+    inner, shared = sizes.heads * sizes.size, sizes.shared * sizes.size
+    wide = {"k": shared, "v": shared, "kv": 2 * shared, "qkv": inner + 2 * shared, "o": sizes.width, "W": sizes.width}
+    ends = (inner if side in ("o", "W") else sizes.width, wide.get(side, inner))
+    return sys.modules["torch"].nn.Linear(*ends)
 
 
 FLAGS = ("causal", "mask", "bias", "vis", "log", "verbose")
@@ -180,7 +199,7 @@ class Asked:
         value = self._sizes.value(name)
         if value is not None:
             return value
-        ropes = {"ropetheta": 10000.0, "rotarypct": 1.0, "partialrotaryfactor": 1.0, "rotarydim": None,
+        ropes = {"ropetheta": 10000.0, "rotarypct": 1.0, "partialrotaryfactor": 1.0, "rotarydim": self._sizes.size,
                  "ropescaling": None, "ropeparameters": None, "slidingwindow": None, "layertypes": ["full_attention"],
                  "attentiontype": "full_attention"}  # fmt: skip
         if word in ropes:
@@ -272,10 +291,16 @@ def field_value(name: str, sizes: Sizes, words: Sequence[str]) -> Any:
     word = plain(name)
     if "drop" in word or word.endswith("pdrop"):
         return 0.0
+    if word in ROTARY:
+        return sizes.size
     if word in ("layeridx", "vocabsize") or "intermediate" in word or "layers" in word or "ffn" in word:
         return None
     value = sizes.value(name)
     return None if isinstance(value, bool) else value
+
+
+ROTARY = ("rotarydim", "ropedim", "rotaryembdim", "rotarydims", "rotarydimension", "nrot", "nelemrope")
+"""What a configuration calls the numbers of a head that are turned: by default often more than a small head has."""
 
 
 def field_names(kind: Any) -> list[str]:

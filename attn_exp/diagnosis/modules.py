@@ -29,7 +29,7 @@ from attn_exp.diagnosis.roles import NotFoundError, Roles, find
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.ways_into_layers import Way, find_way
 from attn_exp.errors import UserError
-from attn_exp.forms.around import Around
+from attn_exp.forms.around import Around, Norm
 from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.own_code import OwnFunction
 
@@ -238,7 +238,23 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     inside, scaled = scaled_by_norms(layer, way, inside)
     said = words_of(around, aside) + (scaled and f" and {scaled}")
     call, offer = called(layer, way, forward, said)
+    before = None if around is None or around.of_memory is not None else around.before
+    if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
+        call = with_normed_memory(call, before)
     return Bound(call, origin, offer, inside, layer, roles)
+
+
+def with_normed_memory(call: Callable[..., Any], norm: Norm) -> Callable[..., Any]:
+    """Return a layer that norms x and not its memory: of x alone keys are those of x as the norm leaves it."""
+
+    def with_memory(x: Any, memory: Any = None, **keywords: Any) -> Any:
+        if memory is None:
+            apart = x if norm.kind == "RMSNorm" else x - x.mean(-1, keepdim=True)
+            spread = (apart.square().mean(-1, keepdim=True) + norm.eps).sqrt()
+            memory = apart / spread * x.new_tensor(norm.gain) + x.new_tensor(norm.shift)
+        return call(x, memory, **keywords)
+
+    return with_memory
 
 
 def scaled_by_norms(layer: Layer, way: Way, inside: Inside) -> tuple[Inside, str]:
@@ -284,6 +300,8 @@ def of_pure(own: OwnFunction, request: Request, kind: str) -> Bound:
         layer = pure(kind, made, example)
         if not ways:
             example(layer)
+        if not layer.leaves:
+            return Bound(own.function, np.dot if kind == "keras" else library_of_jax())
         found = understood(layer, ways[0], forward, np.dot if kind == "keras" else library_of_jax())
         assert found.inside is not None
         if found.inside.arrays["W_q"].shape[1] == found.inside.heads:
@@ -408,16 +426,23 @@ def own_numbers_kept(layer: Layer, roles: Roles) -> list[str]:
 
 
 def redraw(layer: TorchLayer, seed: int) -> None:
-    """Give matrices, biases and norms numbers of their own where all of theirs are the same."""
+    """Give matrices, biases and norms numbers of their own where all of theirs are the same, or were never set."""
     rng = np.random.default_rng([seed, 23])
     of_norms = {id(tensor) for norm in layer.norms for tensor in norm.parameters()}
     for name, array in layer.parameters.items():
-        if array.size < 2 or np.ptp(array):
+        size = float(np.abs(array).max(initial=0.0))
+        unset = not UNSET[0] < size < UNSET[1] and size != 0.0  # NaN too: `torch.empty` holds whatever was there
+        if array.size < 2 or (np.ptp(array) and not unset):
             continue
+        array = np.zeros_like(array) if unset else array  # noqa: PLW2901
         if sum(length > 1 for length in array.shape) > 1 and id(layer.places[name]) not in of_norms:
             layer.put({name: rng.standard_normal(array.shape) / np.sqrt(max(array.shape))})
         elif "bias" in name or id(layer.places[name]) in of_norms:
             layer.put({name: array + 0.2 * rng.standard_normal(array.shape)})
+
+
+UNSET = (1e-20, 1e6)
+"""The largest number of a parameter lies between these, if anybody has set it."""
 
 
 def axes_of(module: Any) -> tuple[str, ...]:

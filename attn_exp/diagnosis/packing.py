@@ -45,7 +45,9 @@ def side_by_side(axis: int, layout: str, said: str) -> Pack:
 
 
 QKV = (
+    Pack("[q, k, v]", list, ("bhtd", "bthd", "htd", "btd")),
     Pack("(q, k, v)", tuple, ("bhtd", "bthd", "htd")),
+    Pack("[q, v, k]", lambda arrays: [arrays[0], *reversed(arrays[1:])], ("btd", "bhtd", "bthd")),
     Pack("{'q': q, 'k': k, 'v': v}", lambda arrays: Named(dict(zip("qkv", arrays, strict=True))),
          ("bhtd", "bthd", "htd")),
     stacked(2, "bthd"), joined(-1, "btm"), stacked(0, "bhtd"), stacked(2, "bhtd"), stacked(1, "bhtd"),

@@ -95,7 +95,7 @@ class KerasLayer(PureLayer):
     """A layer of Keras, whose weights are written in place."""
 
     def __init__(self, layer: Any) -> None:
-        super().__init__({weight.path: weight for weight in layer.weights}, lambda leaves: layer, layer.call)
+        super().__init__({weight.path: weight for weight in layer.weights}, lambda leaves: in_numpy(layer), layer.call)
 
     @property
     def parameters(self) -> Mapping[str, Array]:
@@ -117,6 +117,38 @@ def numbers(tensor: Any) -> Array:
     """Return a tensor of Keras in NumPy, whatever computes it."""
     plain: Array = np.asarray(sys.modules["keras"].ops.convert_to_numpy(tensor), np.float64)
     return plain
+
+
+def in_numpy(layer: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a layer of Keras that answers with arrays of NumPy, whatever computes it."""
+
+    def plain(said: Any) -> Any:
+        if isinstance(said, tuple | list):
+            return tuple(plain(part) for part in said)
+        return sys.modules["keras"].ops.convert_to_numpy(said) if hasattr(said, "shape") else said
+
+    return lambda *positional, **named: plain(layer(*positional, **named))
+
+
+def as_called(made: Any) -> Any:
+    """Return an object of a class as what is called: a layer of Keras with its own signature, which Keras hides."""
+    if inspect.isclass(made) or kind_of(made) != "keras":
+        return made
+    layer, signature = in_numpy(made), inspect.signature(made.call)
+    parameters = [one.replace(name="key_mask") if one.name == "mask" else one for one in signature.parameters.values()]
+    signature = signature.replace(parameters=parameters)
+
+    def called(*positional: Any, **named: Any) -> Any:
+        given = signature.bind(*positional, **named).arguments
+        inputs, mask = next(iter(given.values())), given.pop("key_mask", None)
+        if mask is not None and isinstance(inputs, list):  # one for each input, that of the queries first
+            given["mask"] = [None, *[mask] * (len(inputs) - 1)]
+        elif mask is not None:
+            given["mask"] = mask
+        return layer(**given)
+
+    vars(called)["__signature__"] = signature
+    return called
 
 
 # From what a class makes to a layer with parameters

@@ -14,6 +14,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Change
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted, tolerance
+from attn_exp.diagnosis.layouts import has_heads
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.offer import at_of, for_case
 from attn_exp.diagnosis.repeat import command, numbers
@@ -118,7 +119,10 @@ def smaller(case: Case, caller: Caller) -> Iterator[Case]:
     sizes = [
         (heads, rows, keys, size)
         for heads, rows, keys, size in product(
-            (1, 2, at.heads), range(1, 5), range(1, 5), (at.size,) if caller.is_made else (1, 2, 4)
+            (1, 2, at.heads) if has_heads(caller.layout) or not caller.offer.core else (at.heads,),
+            range(1, 5),
+            range(1, 5),
+            (at.size,) if caller.is_made else (1, 2, 4),
         )
         if (not square or rows == keys)
         and all(reaches(mask, rows, keys) for mask in case.recipe.rules.masks)

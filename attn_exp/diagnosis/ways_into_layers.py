@@ -53,12 +53,15 @@ class Way:
         sizes = Sizes(x.shape[0], x.shape[1], other.shape[1], x)
         arguments = {name: lay(x if side == "x" else other, self.axes) for name, side in self.sides.items()
                      if side == "x" or memory is not None or name not in self.optional}  # fmt: skip
+        arguments |= {name: arguments[name][:, None] for name in self.in_groups if name in arguments}
         arguments |= {name: make(sizes) for name, make in self.given.items()}
         arguments |= named
         first = [arguments.pop(name) for name in self.positional if name in arguments]
         return unlaid(layer(*first, **arguments), self.axes, tuple(x.shape))
 
     optional: frozenset[str] = frozenset()
+    in_groups: frozenset[str] = frozenset()
+    """Those of the memory that come in groups, as images do: `[b 1 s m]`."""
 
     def one_by_one(self, layer: Callable[..., Any], x: Any, memory: Any, named: Mapping[str, Any]) -> Any:
         """Return the answers to the entries of a batch, each of which is a call."""
@@ -178,10 +181,14 @@ def constant(value: Any) -> Make:
 
 
 def filled(shape: str, value: float | bool, turns: int = 0) -> Make:
-    """Return what makes an array of one number; `shape` is in the letters of axes, `turns` is the size of a head."""
+    """Return what makes an array of one number; `shape` is in the letters of axes, `turns` is the size of a head.
+
+    r counts the distances between queries and keys, as those need who code places by them.
+    """
 
     def make(sizes: Sizes) -> Any:
-        lengths = {"b": sizes.batch, "t": sizes.rows, "s": sizes.keys, "1": 1, "d": turns, "m": sizes.x.shape[-1]}
+        lengths = {"b": sizes.batch, "t": sizes.rows, "s": sizes.keys, "1": 1, "d": turns, "m": sizes.x.shape[-1],
+                   "r": sizes.rows + sizes.keys - 1}  # fmt: skip
         lengths["n"] = sizes.batch * (sizes.x.shape[-1] // turns if turns else 1)
         kind = np.bool_ if isinstance(value, bool) else np.float64
         return sizes.array(np.full([lengths[letter] for letter in shape.split()], value, kind))
@@ -258,7 +265,14 @@ def angles(sizes: list[int]) -> tuple[Make, ...]:
     """Return what makes cosines and sines of no angle, as a pair or as complex numbers."""
     shapes = ("b t d", "1 t d", "t d", "1 1 t d")
     pairs = [pair(filled(shape, 1.0, size), filled(shape, 0.0, size)) for size in sizes for shape in shapes]
-    return (nothing, *pairs, *complex_tables(sizes)[:2], filled("1 t d", 0.0, sizes[0]), filled("1 t m", 0.0))
+    return (
+        nothing,
+        *pairs,
+        *complex_tables(sizes)[:2],
+        filled("1 t d", 0.0, sizes[0]),
+        filled("1 t m", 0.0),
+        filled("1 r m", 0.0),
+    )
 
 
 def always(*makes: Make) -> Callable[[list[int]], tuple[Make, ...]]:
@@ -347,10 +361,16 @@ def find_way(
     more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
             for given in others if given.default is None}  # fmt: skip
     search = Search(layer, into, most)
-    for options in (needed, needed | more) if more else (needed,):
-        for order in axes:
+    starts = [(needed, optional, axes)]
+    starts += [(needed, frozenset[str](), axes[:1])] if optional else []  # `y=None` that it cannot do without
+    starts += [(needed | more, optional, axes)] if more else []
+    memories = frozenset(name for name, side in sides.items() if side == "memory")
+    starts += [(needed, frozenset[str](), axes[:1])] if memories else []
+    for place, (options, left, orders) in enumerate(starts):
+        groups = memories if memories and place == len(starts) - 1 else frozenset[str]()
+        for order in orders:
             for width in (known := list(widths)):
-                start = Way(sides, order, {}, positional, width=width, optional=optional)
+                start = Way(sides, order, {}, positional, width=width, optional=left, in_groups=groups)
                 way = search.filled(start, options)
                 if way is not None:
                     return with_memory(layer, way, into)

@@ -15,11 +15,12 @@ import numpy as np
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, targets
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
+from attn_exp.diagnosis.constructing import takes_projection
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound, bound, is_module
-from attn_exp.diagnosis.offer import Offer, at_of, offered
+from attn_exp.diagnosis.offer import Offer, at_of, offered, parameters_of
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.questions import core_cases, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -63,7 +64,7 @@ def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]
             for dtype in types(request, lent):
                 tried = Tried(function, replace(caller, dtype=dtype), case, replace(caller, dtype=dtype)(case))
                 yield tried
-                if needs_mask(offer) and dtype == lent.widest and not is_right(tried):
+                if (needs_mask(offer) or refused_with_mask(tried)) and dtype == lent.widest and not is_right(tried):
                     yield from with_other_masks(tried)
                 if tried.answer.output is not None or not about_type(tried.answer.error):
                     break
@@ -109,6 +110,12 @@ def needs_mask(offer: Offer) -> bool:
     return any(offer.takes(role) and role not in offer.defaults for role in ("mask", "padding"))
 
 
+def refused_with_mask(tried: Tried) -> bool:
+    """Say whether a call gave no answer in which a function was given a mask that it can do without."""
+    offer = tried.caller.offer
+    return bool(tried.answer.output is None and tried.case.recipe.rules.masks and offer.takes("mask"))
+
+
 def functions(own: OwnFunction, request: Request, known: Bound | None) -> Iterator[Bound]:
     """Yield what may be called: the function by the names of its parameters, then in every way that they leave open.
 
@@ -143,6 +150,8 @@ def offer_by_names(own: OwnFunction, request: Request) -> Offer | None:
 def without_parameters(function: Any) -> bool:
     """Say whether something is a module of PyTorch that holds no numbers, or a class whose modules hold none."""
     if not is_module(function) or kind_of(function):  # those of JAX and Keras have none before a call
+        return False
+    if inspect.isclass(function) and any(map(takes_projection, parameters_of(function, ""))):
         return False
     try:
         with held():
@@ -211,7 +220,8 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     Raises:
         UserError: what the function takes is not known.
     """
-    nearly, shaped, spoke, silent, causal = list[Tried](), list[Tried](), list[Tried](), list[Tried](), list[Tried]()
+    nearly, shaped, spoke, silent = list[Tried](), list[Tried](), list[Tried](), list[Tried]()
+    causal, unscaled = list[Tried](), list[Tried]()
     start = thread_time()
     misfit: UserError | None = None
     with unreadable(own.name):
@@ -236,6 +246,7 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
                 return right
             nearly += [] if right is None else [right]
             causal += [one for one in (tried, *others) if is_right(one, causal=True)]
+            unscaled += [one for one in (tried, *others) if is_right(one, unscaled=True)]
             if not tried.caller.offer.only_if_right:
                 is_shaped = tried.answer.output.shape == expected(tried.case)["output"].shape
                 shaped += [tried, *others] if is_shaped else others
@@ -246,10 +257,11 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         or shaped
         or spoke
         or causal
+        or unscaled
         or rare
         or (silent and not misfit and (known is not None or silent[0].function.offer is None))
     ):
-        found = nearly or rare or causal or shaped or spoke
+        found = nearly or rare or causal or unscaled or shaped or spoke
         return found[0] if found else max(silent, key=lambda tried: furthest(tried.answer))
     raise misfit or unfit(own, silent)
 
@@ -310,10 +322,12 @@ def is_sure(tried: Tried) -> bool:
     return not tried.caller.offer.guessed
 
 
-def is_right(tried: Tried, causal: bool = False) -> bool:
-    """Say whether the answer is the right one, to float32 at most; `causal`: under a causal mask besides."""
+def is_right(tried: Tried, causal: bool = False, unscaled: bool = False) -> bool:
+    """Say whether the answer is the right one, to float32 at most; under a causal mask besides, or without a scale."""
     case, answer = tried.case, tried.answer
-    stages = expected(case.with_masks((*case.recipe.rules.masks, Causal())) if causal else case)
+    case = case.with_masks((*case.recipe.rules.masks, Causal())) if causal else case
+    case = replace(case, recipe=case.recipe.with_rules(scale=1.0)) if unscaled else case
+    stages = expected(case)
     if answer.output is None or answer.output.shape != stages["output"].shape:
         return False
     return not differs(answer.output, stages, min(digits_of(tried.caller, answer), 24))

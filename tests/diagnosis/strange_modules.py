@@ -141,6 +141,57 @@ class KeyMask(nn.Module):
         return (logits.softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
+class OfLayers(nn.Module):
+    """Is made of layers, and cannot do without its memory."""
+
+    def __init__(self, heads: int, q_proj: nn.Module, k_proj: nn.Module, v_proj: nn.Module, out: nn.Module) -> None:
+        super().__init__()
+        self.heads, self.a, self.b, self.c, self.d = heads, q_proj, k_proj, v_proj, out
+
+    def forward(self, x: Tensor, y: Any = None, mask: Any = None) -> Any:
+        if y is None:
+            raise ValueError("y is needed")
+        q, k, v = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in (self.a(x), self.b(y), self.c(y)))
+        logits = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            logits = logits.masked_fill(~mask[:, None, :, :], -torch.inf)
+        return self.d((logits.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class ByDistance(nn.Module):
+    """Needs a table of distances, and its parameters were never set."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.p = nn.Linear(dim, 3 * dim, bias=False)
+        self.u = nn.Parameter(torch.full((heads, dim // heads), torch.nan))
+        self.r = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x: Tensor, pos_emb: Tensor) -> Any:
+        q, k, v = self.p(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        places = self.r(pos_emb).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        near = (q @ places.mT)[..., : k.shape[2]]
+        assert places.shape[2] == 2 * x.shape[1] - 1
+        logits = ((q + self.u[:, None]) @ k.mT + near) / q.shape[-1] ** 0.5
+        return (logits.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+class OfImages(nn.Module):
+    """Norms x alone, and takes a memory in groups."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.norm = heads, nn.LayerNorm(dim)
+        self.a, self.b = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim)
+
+    def forward(self, x: Tensor, media: Tensor) -> Any:
+        b, _, _, m = media.shape
+        q = self.a(self.norm(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        k, v = self.b(media.reshape(b, -1, m)).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return ((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
 class Uncallable(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()

@@ -26,6 +26,9 @@ from tests.diagnosis import strange_modules as of
         (of.Lazy, ""),
         (of.KeyMask, ""),
         (of.NormedAndNotScaled, "with RMSNorm of k and q and no other scale"),
+        (of.OfLayers, ""),
+        (of.ByDistance, ""),
+        (of.OfImages, "with LayerNorm before"),
     ],
 )
 def test_a_module_whose_names_say_nothing_is_understood(kind: Any, around: str) -> None:
@@ -43,6 +46,15 @@ def test_a_layer_of_keras_needs_no_adapter() -> None:
     verdict = attn_exp.check(keras.layers.MultiHeadAttention(3, 8), quick=True)
     assert verdict.findings[0].state == "held", verdict
     assert not verdict.mistakes, verdict
+
+
+def test_a_class_of_keras_is_made_and_called_as_it_stands() -> None:
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    verdict = attn_exp.check(keras.layers.MultiHeadAttention, quick=True)
+    assert verdict.passed, verdict
+    verdict = attn_exp.check(keras.layers.Attention, "scale=false", quick=True)  # a list of queries, values and keys
+    assert verdict.passed, verdict
+    assert "padding" in [finding.rung for finding in verdict.findings if finding.state == "held"]
 
 
 def test_a_layer_of_flax_is_made_and_understood() -> None:
