@@ -14,6 +14,7 @@ from attn_exp.diagnosis.candidates import (
     Explained,
     Seen,
     best,
+    composed,
     every_mistake,
     everywhere,
     fitted_fills,
@@ -170,10 +171,14 @@ class Answers:
         return Explained(("batch_mixed",)) if "batch_mixed" in self.broken else None
 
     def under_condition(self) -> Explained | None:
-        """Return one mistake that explains what is wrong, made under a condition that the wrong answers share."""
+        """Return one mistake that explains what is wrong, made under a condition that the wrong answers share.
+
+        Where a mask is given, the branch of code for it may have another scale and a small fill.
+        """
         if not self.wrong:
             return None
         fits = [one for one in self.single if self.gives_of(one, self.wrong) > 0]
+        fits = fits or [one for one in masked_branches(self.single) if self.gives_of(one, self.wrong) > 0]
         for condition in that_hold(self.wrong, self.seen) if fits else ():
             made = (replace(one, change=under(condition, one.change)) for one in fits)
             found = best([one for one in made if self.gives(one) and self.gives_of(one, self.fresh_right) >= 0])
@@ -231,6 +236,16 @@ class Answers:
             return None
         name = half_mistake(plain, self.half)
         return Explained((name,)) if name else None
+
+
+def masked_branches(single: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield each other scale beside each small fill."""
+    of_scale = [one for one in single if one.names[0] in SCALES]
+    for fill in (one for one in single if one.names == ("mask_small_fill",)):
+        yield from (Candidate((*fill.names, *one.names), composed(one, fill), fill.fitted) for one in of_scale)
+
+
+SCALES = ("no_scale", "scale_by_d", "scale_multiplied", "scale_twice")
 
 
 def small_logits(seen: Seen) -> Seen:

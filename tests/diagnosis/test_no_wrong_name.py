@@ -216,3 +216,16 @@ def test_what_has_no_name_is_told_by_its_weights(function: Callable[..., Any], s
     verdict = attn_exp.check(function, quick=True)
     assert (verdict.passed, verdict.mistakes) == (False, ())
     assert said in verdict.computes, verdict
+
+
+def unscaled_under_a_mask(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
+    scores = q @ k.swapaxes(-1, -2)
+    scores = scores / q.shape[-1] ** 0.5 if mask is None else np.where(mask, scores, -1e-9)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(shares(powers) @ v)
+
+
+def test_a_branch_for_masks_may_hold_two_mistakes() -> None:
+    verdict = attn_exp.check(unscaled_under_a_mask, quick=True)
+    assert verdict.mistakes == ("mask_small_fill", "no_scale"), verdict
+    assert verdict.where == "a mask is given"
