@@ -150,3 +150,21 @@ def test_a_layer_with_room_for_another_input_is_asked_with_one() -> None:
     assert attn_exp.check(Crossing, quick=True).passed
     wrong = attn_exp.check(CrossingLate, quick=True)
     assert [finding.rung for finding in wrong.findings if finding.state == "broken"] == ["keys of another input"]
+
+
+class Deaf(torch.nn.Module):
+    """Has words for keys and values, and makes them of its queries."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.p = heads, torch.nn.Linear(dim, 3 * dim)
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> Any:
+        q, k, v = self.p(query).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return ((q @ k.mT).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+def test_what_makes_keys_of_its_queries_is_asked_as_self_attention_and_it_is_said() -> None:
+    verdict = attn_exp.check(Deaf, quick=True)
+    assert verdict.mistakes == ("no_scale",)
+    assert any("cross attention" in said for said in verdict.not_asked), verdict.not_asked
