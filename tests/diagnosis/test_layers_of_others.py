@@ -9,10 +9,11 @@ import pytest
 
 import attn_exp
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn-exp[torch]'")
+import torch
 
 
-class Layer(torch.nn.Module):  # type: ignore[misc]  # torch may be missing
+class Layer(torch.nn.Module):
     """Attention whose q, k and v lie innermost in one matrix; `weigh` says how scores become weights."""
 
     def __init__(self, dim: int, heads: int) -> None:
