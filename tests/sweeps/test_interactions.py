@@ -11,9 +11,11 @@ import pytest
 
 from attn_exp.sweeps.answers.answers import Answers, answers
 from attn_exp.sweeps.answers.cube import Cube
+from attn_exp.sweeps.answers.finding import Finding
 from attn_exp.sweeps.answers.findings import said_of_shape
 from attn_exp.sweeps.answers.intervals import Family, estimated
 from attn_exp.sweeps.answers.profiles import Profile
+from attn_exp.sweeps.answers.sentences import by_variants
 from attn_exp.sweeps.answers.shapes import shape_of
 
 
@@ -225,3 +227,33 @@ def test_a_part_of_the_way_that_does_not_range_says_no_range() -> None:
     way = {("1", "x"): 0.0, ("1", "y"): 0.0, ("2", "x"): 1.0, ("2", "y"): 1.0, ("4", "x"): 0.55, ("4", "y"): 0.4}
     sentence = of(said({"d": ("1", "2", "4"), "b": ("x", "y")}, lambda d, b: way[d, b], noise=0.001), "d ")
     assert "to 1.0 with" not in sentence
+
+
+DEPTHS = ("4", "8", "16", "32")
+
+
+@pytest.mark.parametrize(("at_four", "told"), [(0.01, False), (0.5, True)])
+def test_from_where_on_a_change_matters_is_said_where_that_holds_whatever_else_is_set(
+    at_four: float, told: bool
+) -> None:
+    """From d=16 on scaling moves the entropy by 0.4 at one head; at four by so much, or by nothing to speak of."""
+    axes = {"scale": FLAG, "d": DEPTHS, "head": ("1", "4")}
+    effect = lambda s, d, h: (s == "true") * (d in DEPTHS[2:]) * (0.4 if h == "1" else at_four)  # noqa: E731 - one line
+    matters = [text for text in said(axes, effect).sentences if "matters" in text]
+    assert bool(matters) == told
+    assert all("from d=16 on, by more than 0.1 nats; below by less" in text for text in matters)
+
+
+def test_the_more_the_larger_is_not_said_where_a_third_setting_turns_it_round() -> None:
+    grows = {"x": (0.2, 0.6, 1.4, 2.0), "z": (0.7, 0.65, 0.6, 0.5)}
+    axes = {"b": ("u", "v"), "head": ("1", "2", "4", "8"), "n": ("x", "z")}
+    effect = lambda b, h, n: (b == "v") * grows[n][axes["head"].index(h)]  # noqa: E731 - one line
+    assert not any("the larger head" in text for text in said(axes, effect).sentences)
+
+
+def test_what_is_sure_in_one_variant_is_not_called_unsure_in_both() -> None:
+    def finding(metric: str, variant: str) -> Finding:
+        return Finding("bias=true", f"the {metric}", metric, (variant,), 0.0)
+
+    group = [finding("entropy", "one"), finding("entropy", "two"), finding("largest_weight", "one")]
+    assert list(by_variants(group)) == [group[:2], group[2:]]

@@ -47,6 +47,11 @@ def surely(dependence: Dependence, family: Family) -> bool:
     return any(family.sure(apart) and not apart.nothing for apart in dependence.apart)
 
 
+def bears(dependence: Dependence, family: Family) -> bool:
+    """Say whether another setting surely bears on an effect, by enough for a word."""
+    return dependence.width > SLIGHT and surely(dependence, family)
+
+
 @dataclass(frozen=True)
 class Over:
     """The settings that a mean is taken over though they bear on it: what is said of that, and as claims."""
@@ -155,7 +160,16 @@ def growth(told: Told, over: Dependence) -> int:
         return 0
     steps = [told.change.step(over.setting, *pair) for pair in pairwise(levels)]
     ways = {sign_of(step) if step and told.family.sure(step) and not step.nothing else 0 for step in steps}
-    return told.sign * ways.pop() if len(ways) == 1 else 0
+    way = ways.pop() if len(ways) == 1 else 0
+    third = [each for each in told.change.dependences if each.setting != over.setting]
+    return told.sign * way if all(goes(told, replace(over, levels=levels), each, way) for each in third) else 0
+
+
+def goes(told: Told, over: Dependence, third: Dependence, way: int) -> bool:
+    """Say whether an effect grows, or shrinks, with another setting at each value of a third."""
+    cells = told.change.at(over, third)
+    rows = ([cell.estimate.mean for cell in cells if cell.where[1][1] == level] for level in third.levels)
+    return all(way * (row[-1] - row[0]) >= 0 for row in rows)
 
 
 @dataclass(frozen=True)
@@ -304,13 +318,21 @@ def by_more(profile: Profile, change: Change, over: Dependence, family: Family) 
 def matters(
     profile: Profile, change: Change, others: Sequence[Dependence], family: Family, bare: Finding
 ) -> Iterator[Finding]:
-    """Yield from which value of another setting on a change surely matters, and up to which it surely does not."""
+    """Yield from which value of another setting on a change surely matters, and up to which it surely does not.
+
+    Where a third setting bears on it, that must hold at each of its values.
+    """
     for each in others:
         if math.isnan(each.threshold) or profile.setting == VARIANT:
             continue
         limit, levels = each.threshold, [short(label) for label in each.levels]
-        large = [not at.nothing and at.beyond(limit) <= family.each for at in each.at]
-        small = [at.nothing or at.within(limit) <= family.each for at in each.at]
+        bearing = [one for one in change.dependences if one.setting != each.setting and bears(one, family)]
+        if len(bearing) > 1:  # no value of one setting alone says where it matters
+            continue
+        cells = change.at(each, *bearing)
+        rows = [[cell.estimate for cell in cells if cell.where[0][1] == level] for level in each.levels]
+        large = [bool(row) and all(not at.nothing and at.beyond(limit) <= family.each for at in row) for row in rows]
+        small = [bool(row) and all(at.nothing or at.within(limit) <= family.each for at in row) for row in rows]
         line, name = f"{limit:g}{unit(profile.metric)}", called(each.setting)
         says = f"matters for the {spoken(profile.metric)}"
         count = len(levels)

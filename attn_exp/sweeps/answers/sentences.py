@@ -89,14 +89,26 @@ def not_sure(cube: Cube, found: Sequence[Finding]) -> Iterator[str]:
         groups.setdefault(subject, []).append(finding)
     for subject, group in groups.items():
         group.sort(key=lambda finding: list(cube.numbers).index(finding.metric))
-        variants = tuple(dict.fromkeys(name for finding in group for name in finding.variants))
-        where = whereabouts(cube, variants) if group[0].subject else ""
-        inside = f" {where[:1].lower()}{where[1:].rstrip(', ')}" if where else ""
-        metrics = list(dict.fromkeys(finding.metric for finding in group))
-        says = (
-            [finding.says for finding in group] if len(variants) == 1 else [f"the {spoken(name)}" for name in metrics]
-        )
-        yield f"It is not sure what {subject} does to {' and '.join(says)}{inside}{would_tell(group)}."
+        yield from (not_sure_of(cube, subject, alike) for alike in by_variants(group))
+
+
+def by_variants(group: Sequence[Finding]) -> Iterator[list[Finding]]:
+    """Yield findings of one change apart by the variants in which they are so: what is so in both is said of both."""
+    of_metric: dict[str, tuple[str, ...]] = {}
+    for finding in group:
+        of_metric[finding.metric] = (*of_metric.get(finding.metric, ()), *finding.variants)
+    for variants in dict.fromkeys(of_metric.values()):
+        yield [finding for finding in group if of_metric[finding.metric] == variants]
+
+
+def not_sure_of(cube: Cube, subject: str, group: Sequence[Finding]) -> str:
+    """Say what a change does not surely do, in the same variants for every metric."""
+    variants = tuple(dict.fromkeys(name for finding in group for name in finding.variants))
+    where = whereabouts(cube, variants) if group[0].subject else ""
+    inside = f" {where[:1].lower()}{where[1:].rstrip(', ')}" if where else ""
+    metrics = list(dict.fromkeys(finding.metric for finding in group))
+    says = [finding.says for finding in group] if len(variants) == 1 else [f"the {spoken(name)}" for name in metrics]
+    return f"It is not sure what {subject} does to {' and '.join(says)}{inside}{would_tell(group)}."
 
 
 def would_tell(group: Sequence[Finding]) -> str:
