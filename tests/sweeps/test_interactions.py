@@ -245,7 +245,7 @@ def test_from_where_on_a_change_matters_is_said_where_that_holds_whatever_else_i
 
 
 def test_the_more_the_larger_is_not_said_where_a_third_setting_turns_it_round() -> None:
-    grows = {"x": (0.2, 0.6, 1.4, 2.0), "z": (0.7, 0.65, 0.6, 0.5)}
+    grows = {"x": (0.2, 0.6, 1.4, 2.0), "z": (1.15, 1.1, 1.0, 0.95)}
     axes = {"b": ("u", "v"), "head": ("1", "2", "4", "8"), "n": ("x", "z")}
     effect = lambda b, h, n: (b == "v") * grows[n][axes["head"].index(h)]  # noqa: E731 - one line
     assert not any("the larger head" in text for text in said(axes, effect).sentences)
