@@ -257,3 +257,18 @@ def test_what_is_sure_in_one_variant_is_not_called_unsure_in_both() -> None:
 
     group = [finding("entropy", "one"), finding("entropy", "two"), finding("largest_weight", "one")]
     assert list(by_variants(group)) == [group[:2], group[2:]]
+
+
+@pytest.mark.parametrize(
+    ("means", "told"),
+    [
+        ((1.40, 1.44, 1.43, 1.34, 0.92), ", though its mean is highest at d=2"),
+        ((1.40, 1.40, 1.385, 1.37, 1.8), ", though its mean is lowest at d=8"),
+        ((1.44, 1.43, 1.40, 1.34, 0.92), ""),
+    ],
+)
+def test_a_way_whose_mean_first_goes_back_says_so(means: Sequence[float], told: str) -> None:
+    levels = ("1", "2", "4", "8", "16")
+    sentences = said({"d": levels}, lambda d: means[levels.index(d)], seeds=8, noise=0.04).sentences
+    (sentence,) = [text for text in sentences if text.startswith("d ")]
+    assert told in sentence and ("though" in sentence) == bool(told), sentence

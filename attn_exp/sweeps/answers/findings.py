@@ -11,7 +11,7 @@ from attn_exp.sweeps.answers.interactions import matters, mean_over, of_cells, s
 from attn_exp.sweeps.answers.intervals import Estimate, Family, seeds_needed
 from attn_exp.sweeps.answers.phrases import both_ways, called, short, signed, size, two_up, unit
 from attn_exp.sweeps.answers.profiles import Profile
-from attn_exp.sweeps.answers.shapes import Shape, shape_of
+from attn_exp.sweeps.answers.shapes import HARDLY, Leg, Shape, shape_of
 
 
 def findings(profiles: Sequence[Profile], family: Family) -> list[Finding]:
@@ -103,7 +103,18 @@ def said_of_shape(profile: Profile, shape: Shape, over: Sequence[str]) -> str:
     if shape.steady:
         by = f"{by} in all{',' if over[0] else ''}"
     steady = ", and at every step" if shape.steady else ""
-    return f"{does} from {levels[first.start]} to {levels[first.end]}, {by}{over[0]}{steady}"
+    return f"{does} from {levels[first.start]} to {levels[first.end]}, {by}{over[0]}{steady or turned(profile, first)}"
+
+
+def turned(profile: Profile, whole: Leg) -> str:
+    """Say where the mean is beyond that of the first value, though it then goes the other way; that is not sure."""
+    sign = 1 if whole.estimate.mean > 0 else -1
+    least = min(range(whole.start, whole.end + 1), key=lambda level: sign * profile.values[level])
+    beyond = sign * (profile.values[whole.start] - profile.values[least])
+    if not beyond > HARDLY * abs(whole.estimate.mean):
+        return ""
+    called_so = f"{called(profile.setting)}={short(profile.levels[least])}"
+    return f", though its mean is {'lowest' if sign > 0 else 'highest'} at {called_so}"
 
 
 def unsure(bare: Finding, profile: Profile, estimate: Estimate, family: Family) -> Finding:
