@@ -284,7 +284,7 @@ def test_a_module_gets_the_matrices_of_the_run_where_they_fit(here: Path) -> Non
     assert [row.same_as for row in rows] == ["A", "A"]
     assert rows[1].error_ulp < 8
     other = attn_exp.run(*words, "variant.mine.form=mine.py:wide").comparison.rows[1]
-    assert other.note == "wide: in_proj_weight: the module has [24, 8], the run [12, 4]"
+    assert other.note == "wide: W_q: the module has [8, 8], the run [4, 4]"
 
 
 def test_a_package_beside_a_file_is_read_once_and_this_one_not_at_all(
