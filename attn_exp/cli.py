@@ -243,7 +243,7 @@ def command(named: Command, words: Sequence[str]) -> int:
 
 
 MANY, CHECK = 99, "check FILE.py[:FUNCTION] [--against OTHER] [SETTINGS] [timeout=60] [--quick] [--json]"
-SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [turned=true] [to=DIR]"
+SHEET = "sheet SETTINGS [names=class.csv] [stages=[scores,weights]] [digits=2] [turned=true] [exam=true] [to=DIR]"
 EXPLAIN = "explain [SETTINGS] answer.STAGE=FILE [--json]"
 REPORT, RERUN = "report DIR [report.depth=reading] [figures.only=weights]", "rerun DIR [POINT] [--own-code]"
 NEW, COMPARE = "new [DIR/]NAME [--config-dir DIR]", "compare DIR DIR [--exit-code] [report.depth=reading]"
@@ -271,8 +271,8 @@ COMMANDS = {
     "grade": Command(
         "runs.classroom.grades:grade_answers",
         2,
-        2,
-        "grade ANSWERS KEY",
+        3,
+        "grade ANSWERS KEY [points=scores:6,weights:9]",
         "filled-in sheets: right, a slip, or the mistake by name",
     ),
     "status": Command("sweeps.collect:show_status", 1, 1, "status DIR", "where a sweep stands, from its files"),

@@ -370,8 +370,9 @@ def module_of_functions(place: str) -> ModuleType:
         if path is None:
             with held():
                 return importlib.import_module(place)
-        module = prepared_module(path, path.stem, path.resolve().parent)
-        sys.modules.setdefault(path.stem, module)
+        name = re.sub(r"^(?=\d)", "_", path.stem)  # annotations are looked up by it, and no name begins with a digit
+        module = prepared_module(path, name, path.resolve().parent)
+        sys.modules.setdefault(name, module)
         run_module(module)
     except LeftError as error:
         raise OwnCodeError(f"{path or place} {error}, as it was imported") from error

@@ -87,6 +87,7 @@ def checked(function: Callable[..., Any], settings: Iterable[str], *more: str) -
 
 
 def judged(case: Case, function: Callable[..., Any]) -> tuple[str, bool, str]:
+    """Return a case of the zoo in words, whether it is named as it should be, and the names that were said."""
     verdict = checked(function, case.settings)
     names = names_said(verdict)
     right = len(names) == 1 and names[0] in (case.mistake, *case.same_as)

@@ -14,6 +14,8 @@ from produce import Page, produced  # noqa: E402 - found by the line above
 from attn_exp import registry  # noqa: E402 - as above
 
 project = "attn_exp"
+author = "the authors of attn_exp"
+project_copyright = f"2026, {author}"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_produced"]
 html_theme = "furo"

@@ -5,8 +5,8 @@ put below. A block of kind `yaml:path` or `python:path` is a file, written to th
 one of kind `diff:path` changes a file that is there: lines with `-` go, lines with `+` come, the others show where. A
 picture under `outputs/` is the one that the commands above it have left; a `report.png` is taken now, of the report
 beside it. `<!-- checkout -->` gives the page a copy of the repository to change, `<!-- notebook: path -->` stands
-for the cells of a notebook, and `<!-- members: forms -->` for what the files of a package say of their members. What
-fails ends the build, unless the block is of kind `console fails`.
+for the cells of a notebook, and `<!-- reference: forms -->` for what the files of a package say of their members: see
+`reference.py`. What fails ends the build, unless the block is of kind `console fails`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from typing import Any
 
-from attn_exp import forms, rules
+from docs.reference import reference
 from tools.picture import TARGET, photograph
 
 ROOT = Path(__file__).resolve().parent.parent
+WIDTH = 100
+"""Letters in a line of what commands print."""
 PIECE = re.compile(
     r"^```(?P<kind>console|python|yaml|diff)(?P<fails> fails)?(?::(?P<path>\S+))?\n(?P<body>.*?)^```$"
-    r"|^<!-- (?P<order>checkout|notebook: (?P<notebook>\S+)|members: (?P<members>\S+)) -->$"
+    r"|^<!-- (?P<order>checkout|notebook: (?P<notebook>\S+)|reference: (?P<reference>[\w ]+)) -->$"
     r"|\]\((?P<file>outputs/[^)]+)\)",
     re.MULTILINE | re.DOTALL,
 )
@@ -84,14 +87,14 @@ def ordered(found: re.Match[str], page: Page) -> str:
     """Return what stands in the page for an order."""
     if found["notebook"]:
         return produced(cells(ROOT / "docs" / found["notebook"]), page)
-    return members(found["members"]) if found["members"] else checkout(page)
+    return reference(found["reference"]) if found["reference"] else checkout(page)
 
 
 def session(page: Page, body: str, fails: bool) -> Iterator[str]:
     """Yield each command and what it prints."""
     for command in body.splitlines():
         words = re.sub(r"(^|&& )(python -m attn_exp|attn-exp)\b", rf"\1{sys.executable} -m attn_exp", command[2:])
-        environment = os.environ | {"PYTHONPATH": str(page.home), "COLUMNS": "100"}
+        environment = os.environ | {"PYTHONPATH": str(page.home), "COLUMNS": str(WIDTH)}
         done = subprocess.run(
             ["bash", "-c", words], cwd=page.folder, env=environment, check=False, capture_output=True, text=True,
             timeout=300,
@@ -99,7 +102,13 @@ def session(page: Page, body: str, fails: bool) -> Iterator[str]:
         if not command.startswith("$ ") or (done.returncode != 0) != fails:
             raise PageError(f"{page.name}: {command}\nexit code {done.returncode}\n{done.stderr}")
         progress = re.sub(r".*\r", "", done.stderr) if fails else ""
-        yield f"{command}\n{done.stdout}{progress}"
+        yield f"{command}\n{wrapped(done.stdout)}{progress}"
+
+
+def wrapped(text: str) -> str:
+    """Return what a command prints with long sentences on several lines; tables, which have columns, stay."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line if "  " in line else f"{textwrap.fill(line, WIDTH)}\n" for line in lines)
 
 
 def python(page: Page, body: str) -> str:
@@ -194,14 +203,3 @@ def cells(path: Path) -> str:
         source = unescape("".join(cell["source"]))
         found.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
     return "\n\n".join(found) + "\n"
-
-
-def members(package: str) -> str:
-    """Return what each file of a package of the project says of itself, or of the rule that it holds."""
-    group = package.removeprefix("rules.").removesuffix("s")
-    if package == "forms":
-        lines = [f".. automodule:: attn_exp.forms.{name}" for name in forms.NAMES]
-    else:
-        kinds = [rules.kind(group, name) for name in rules.names(group)]
-        lines = [f".. autoclass:: {kind.__module__}.{kind.__qualname__}" for kind in kinds]
-    return "```{eval-rst}\n" + "\n".join(lines) + "\n```"

@@ -13,6 +13,7 @@ import struct
 import sys
 import tomllib
 import warnings
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from attn_exp import registry
+from attn_exp import forms, mistakes, registry, rules
+from attn_exp.experiment import metrics
+from attn_exp.experiment.library_conventions import CONVENTIONS
 from tests import ROOT
 from tests.report.browser import need_chromium
 
@@ -163,20 +166,56 @@ def test_what_is_said_of_your_own_code_runs(name: str, produce: Any, tmp_path: P
 
 
 def test_commands_of_the_readme_that_need_your_code_are_run_on_these_pages() -> None:
-    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Check your own\n")[1].split("\n## ")[0]
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n**Check.**")[1].split("\n**Sheet.**")[0]
     commands = re.findall(r"^attn-exp (.*?)(?: +#.*)?$", section, re.MULTILINE)
     pages = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("check", "extend"))
-    assert len(commands) == 6
+    assert len(commands) == 3
     assert all(f"$ python -m attn_exp {command}\n" in pages for command in commands)
 
 
-def test_a_list_of_members_names_every_file(produce: Any, page: Any) -> None:
-    listed = produce.produced("<!-- members: forms -->\n<!-- members: rules.masks -->\n", page)
-    forms = {"around", "form", "mixing", "pipeline", "steps", "trace"}
-    for folder, contracts in (("forms", forms), ("rules/masks", {"mask"})):
-        stems = {path.stem for path in (ROOT / "attn_exp" / folder).glob("[!_]*.py")} - contracts
-        assert len(stems) >= 5
-        assert all(f":: attn_exp.{folder.replace('/', '.')}.{stem}" in listed for stem in stems)
+@pytest.mark.parametrize("group", ["mask", "score", "position", "normalizer"])
+def test_the_reference_shows_each_rule_with_its_settings_its_picture_and_its_source(group: str, produce: Any) -> None:
+    text = produce.reference(f"{group}s")
+    for name in rules.names(group):
+        section = text.split(f"## `{group}={name}`\n")[1].split("\n## ")[0]
+        assert "```text\n" in section
+        assert "0x" not in section
+        for field in fields(rules.kind(group, name)) if group != "normalizer" else ():
+            assert f"| `{group}.{name}.{field.name}` |" in section
+    assert {"mask": "-1 for an open side", "score": "a number above 0"}.get(group, "") in text
+
+
+def test_the_reference_draws_what_an_example_says(produce: Any) -> None:
+    text = produce.reference("masks").split("## `mask=window`\n")[1]
+    assert "With left: `1`, right: `2`:" in text
+    assert "query   1      █  █  █  █  ·\n" in text
+    alibi = produce.reference("scores").split("## `score=alibi`\n")[1]
+    assert "logits after it         0    -0.25     -0.5\n" in alibi
+
+
+def test_the_reference_names_every_form_metric_mistake_convention_and_setting(produce: Any) -> None:
+    for name, members in {
+        "forms": [f"## `{name}`" for name in forms.NAMES],
+        "metrics": [f"| `{name}` |" for name in metrics.known()],
+        "mistakes": [f"| `{name}` |" for name in mistakes.names()],
+        "conventions": [f"| `{name}` |" for name in CONVENTIONS],
+        "settings": ["| `head` | number of heads of variants that do not pin it | 2 |", "| `figures.width` |"],
+        "sweep settings": ["| `sweep.zip` |"],
+        "groups": ["| `mask` | `array`, `causal`"],
+        "embeddings": ["| `embeddings.d_model` | none | a whole number of at least 1 |"],
+        "projections": ["| `projections.turned` | `false` | true or false |"],
+        "variant": ["| `variant.NAME.head` | none | a whole number of at least 1 |"],
+    }.items():
+        text = produce.reference(name)
+        assert [member for member in members if member not in text] == []
+    assert "| `torch_mha` | may not attend | beside the first key | NaN |" in produce.reference("conventions")
+
+
+def test_long_sentences_of_a_command_stand_on_several_lines_and_tables_do_not(produce: Any) -> None:
+    sentence, row = "a word " * 30, "cells  " * 30
+    lines = produce.wrapped(f"{sentence}\n\n{row}\n").split("\n")
+    assert " ".join(lines[:3]) == sentence.strip()
+    assert lines[3:] == ["", row, ""]
 
 
 def size(path: Path) -> tuple[int, int]:

@@ -66,12 +66,14 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a text in which names that differ from run to run are others."""
     for name, other in names.items():
         text = text.replace(name, other)
     return text
 
 
 def without_times(text: str) -> str:
+    """Return a text without what a clock or a version says."""
     for pattern, word in VARYING_WORDS:
         text = pattern.sub(word, text)
     return text

@@ -78,7 +78,7 @@ def any_of(types: list[Any]) -> Kind:
             return value
         return refuse(value, key, expected)
 
-    return Kind(read)
+    return Kind(read, expected)
 
 
 def container_kind(origin: Any, inside: tuple[Any, ...]) -> Kind:
@@ -92,7 +92,7 @@ def container_kind(origin: Any, inside: tuple[Any, ...]) -> Kind:
 
 def optional(kind: Kind) -> Kind:
     """Take None as well."""
-    return Kind(lambda value, key: None if value is None else kind.read(value, key))
+    return kind._replace(read=lambda value, key: None if value is None else kind.read(value, key))
 
 
 def section(schema: type) -> Kind:

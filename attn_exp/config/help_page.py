@@ -54,7 +54,7 @@ def page(folders: Sequence[str], members: Mapping[str, Sequence[str]], commands:
         settings=listed([*settings, *figures]),
         sweep=listed(lines(Sweep, members, "sweep.")),
         own=own(),
-        commands=", ".join(commands),
+        commands="\n  ".join(commands),
     )
 
 

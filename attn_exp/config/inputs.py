@@ -118,7 +118,7 @@ class Embeddings:
     v: Array = None
     weights: Array = None
     source: Mapping[str, Any] = field(default_factory=dict)
-    memory: Annotated["Embeddings | None", optional(Kind(read_memory))] = None
+    memory: Annotated["Embeddings | None", optional(Kind(read_memory, EXPECTED))] = None
 
 
 @dataclass(frozen=True)

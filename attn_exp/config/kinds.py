@@ -19,9 +19,11 @@ from attn_exp.errors import UserError, brief, shown, unknown
 class Kind(NamedTuple):
     """What a setting takes: `read` turns a value under its key into what the program works with, or refuses it.
 
-    `endless` is the value that stands for no limit, where there is one: it is more than any other, whatever it is."""
+    `takes` says in words what is taken, with its bounds. `endless` is the value that stands for no limit, where there
+    is one: it is more than any other, whatever it is."""
 
     read: Callable[[Any, str], Any]
+    takes: str = "anything"
     endless: Any = None
 
 
@@ -52,7 +54,7 @@ def is_finite(value: Any) -> bool:
 
 def accepting(fits: Callable[[Any], bool], expected: str, convert: Callable[[Any], Any] = lambda value: value) -> Kind:
     """Take the values that fit, converted; refuse the others with what was expected."""
-    return Kind(lambda value, key: convert(value) if fits(value) else refuse(value, key, expected))
+    return Kind(lambda value, key: convert(value) if fits(value) else refuse(value, key, expected), expected)
 
 
 AS_IS = Kind(lambda value, key: value)
@@ -75,12 +77,14 @@ LARGEST = 2**63 - 1
 def at_least(least: int, expected: str = "", most: int | None = LARGEST, endless: int | None = None) -> Kind:
     """Take whole numbers from `least` on, up to what an array can count, or any with `most=None`."""
 
+    takes = expected or f"a whole number of at least {least}"
+
     def read(value: Any, key: str) -> Any:
         if not is_whole(value) or value < least:
-            refuse(value, key, expected or f"a whole number of at least {least}")
+            refuse(value, key, takes)
         return value if most is None or value <= most else refuse(value, key, f"at most {most}")
 
-    return Kind(read, endless)
+    return Kind(read, takes, endless)
 
 
 def any_seed() -> Kind:
@@ -91,21 +95,25 @@ def any_seed() -> Kind:
 def above(bound: float) -> Kind:
     """Take finite numbers above a bound."""
 
+    takes = f"a number above {bound:g}"
+
     def read(value: Any, key: str) -> float:
         number: float = NUMBER.read(value, key)
-        return number if number > bound else refuse(value, key, f"a number above {bound:g}")
+        return number if number > bound else refuse(value, key, takes)
 
-    return Kind(read)
+    return Kind(read, takes)
 
 
 def between(least: float, most: float) -> Kind:
     """Take numbers from `least` to `most`."""
 
+    takes = f"a number from {least:g} to {most:g}"
+
     def read(value: Any, key: str) -> float:
         number: float = NUMBER.read(value, key)
-        return number if least <= number <= most else refuse(value, key, f"a number from {least:g} to {most:g}")
+        return number if least <= number <= most else refuse(value, key, takes)
 
-    return Kind(read)
+    return Kind(read, takes)
 
 
 def choice(*choices: str) -> Kind:
@@ -116,7 +124,7 @@ def choice(*choices: str) -> Kind:
             raise UserError(unknown(shown(value), choices, key))
         return str(value)
 
-    return Kind(read)
+    return Kind(read, " or ".join(choices))
 
 
 def multiplier() -> Kind:
@@ -124,7 +132,9 @@ def multiplier() -> Kind:
     fits = accepting(
         lambda value: isinstance(value, bool) or is_finite(value), "true, false, or the multiplier as a number"
     )
-    return Kind(lambda value, key: fits.read(value, key) if isinstance(value, bool) else float(fits.read(value, key)))
+    return fits._replace(
+        read=lambda value, key: fits.read(value, key) if isinstance(value, bool) else float(fits.read(value, key))
+    )
 
 
 def file_name() -> Kind:
@@ -140,18 +150,19 @@ def file_name() -> Kind:
             refuse(name, key, f"another name, as {why}")
         return name
 
-    return Kind(read)
+    return Kind(read, fits.takes)
 
 
 def folder() -> Kind:
     """Take a path that is not empty."""
+    takes = "a folder, such as outputs, or . for this one"
 
     def read(value: Any, key: str) -> str:
         if not TEXT.read(value, key).strip():
-            refuse("", key, "a folder, such as outputs, or . for this one")
+            refuse("", key, takes)
         return str(value)
 
-    return Kind(read)
+    return Kind(read, takes)
 
 
 def words_of(*choices: str) -> Kind:
@@ -163,7 +174,7 @@ def words_of(*choices: str) -> Kind:
             refuse((), key, f"at least one of {', '.join(choices)}")
         return tuple(dict.fromkeys(choice(*choices).read(word, key) for word in words))
 
-    return Kind(read)
+    return Kind(read, f"one or several of {', '.join(choices)}")
 
 
 def read_texts(value: Any, key: str) -> tuple[str, ...]:
@@ -174,7 +185,7 @@ def read_texts(value: Any, key: str) -> tuple[str, ...]:
     return tuple(shown(word) for word in value)
 
 
-TEXTS = Kind(read_texts)
+TEXTS = Kind(read_texts, "a list of words")
 
 
 def words() -> Kind:
@@ -184,7 +195,7 @@ def words() -> Kind:
         several = (value,) if isinstance(value, str) else () if value is None else read_texts(value, key)
         return tuple(word for word in several if word != "none")
 
-    return Kind(read)
+    return Kind(read, "a word, or a list of words")
 
 
 TOKEN_FILES = (".txt", ".csv", ".tsv", ".json", ".npz")
@@ -192,17 +203,18 @@ TOKEN_FILES = (".txt", ".csv", ".tsv", ".json", ".npz")
 
 def token_names() -> Kind:
     """Take a list of names, how many there are, or a file of them."""
+    takes = "a list of names, how many, or a file of them"
 
     def read(value: Any, key: str) -> tuple[str, ...] | int | str:
         if isinstance(value, str) and value.lower().endswith(TOKEN_FILES):
             return value
         if isinstance(value, bool | float):
-            refuse(value, key, "a list of names, how many, or a file of them")
+            refuse(value, key, takes)
         if not isinstance(value, int):
             return read_texts(value, key) or refuse(value, key, "at least one name")
         return int(at_least(1).read(value, key))
 
-    return Kind(read)
+    return Kind(read, takes)
 
 
 def is_nested(text: str) -> bool:
@@ -213,6 +225,7 @@ def is_nested(text: str) -> bool:
 
 def text_or_words() -> Kind:
     """Take a text, or a list of its words."""
+    takes = "a text, such as 'she likes hot coffee', or a list of words"
 
     def read(value: Any, key: str) -> str | tuple[str, ...]:
         if isinstance(value, list | tuple):
@@ -220,10 +233,10 @@ def text_or_words() -> Kind:
         if isinstance(value, str) and is_nested(value):
             refuse(value, key, "one sentence; -m runs several, as in -m 'embeddings.text=the cat,a dog'")
         if isinstance(value, bool | Mapping) or value is None:
-            refuse(value, key, "a text, such as 'she likes hot coffee', or a list of words")
+            refuse(value, key, takes)
         return str(value)
 
-    return Kind(read)
+    return Kind(read, takes)
 
 
 def list_of(kind: Kind) -> Kind:
@@ -235,13 +248,13 @@ def list_of(kind: Kind) -> Kind:
             refuse(value, key, "a list")
         return tuple(kind.read(item, f"{key}[{place}]") for place, item in enumerate(items))
 
-    return Kind(read)
+    return Kind(read, f"a list; each {kind.takes}")
 
 
 def list_or_none(kind: Kind) -> Kind:
     """Take a list, each item of that kind, or None."""
     several = list_of(kind)
-    return Kind(lambda value, key: None if value is None else several.read(value, key))
+    return Kind(lambda value, key: None if value is None else several.read(value, key), several.takes)
 
 
 def arrays() -> Kind:
@@ -250,7 +263,7 @@ def arrays() -> Kind:
     def read(value: Any, key: str) -> Any:
         return value if isinstance(value, Mapping) else refuse(value, key, f"names and arrays, such as {key}.W_q=[[1]]")
 
-    return Kind(read)
+    return Kind(read, "arrays by their names")
 
 
 def shape() -> Kind:
@@ -262,7 +275,7 @@ def shape() -> Kind:
             raise UserError(f"{key}={list(sizes)}: expected rows and columns, such as [3,4]")
         return sizes
 
-    return Kind(read)
+    return Kind(read, "rows and columns, such as [3,4]")
 
 
 def list_of_numbers(kind: Kind, expected: str) -> Kind:
@@ -276,13 +289,13 @@ def list_of_numbers(kind: Kind, expected: str) -> Kind:
         except UserError:
             refuse(value, key, expected)
 
-    return Kind(read)
+    return Kind(read, expected)
 
 
 def one_or_several(kind: Kind, expected: str) -> Kind:
     """Take one number of that kind, or a list of them, and return a tuple."""
     several = list_of_numbers(kind, expected)
-    return Kind(lambda value, key: several.read(value if isinstance(value, list | tuple) else (value,), key))
+    return Kind(lambda value, key: several.read(value if isinstance(value, list | tuple) else (value,), key), expected)
 
 
 def mapping_of(kind: Kind, *names: str) -> Kind:
@@ -296,7 +309,7 @@ def mapping_of(kind: Kind, *names: str) -> Kind:
                 raise UserError(unknown(f"{key}.{name}", [f"{key}.{known}" for known in names], "setting"))
         return {name: kind.read(item, f"{key}.{name}") for name, item in value.items()}
 
-    return Kind(read)
+    return Kind(read, f"a mapping of {', '.join(names)}")
 
 
 def read_names(value: Any, key: str) -> dict[str, Any]:
@@ -306,4 +319,4 @@ def read_names(value: Any, key: str) -> dict[str, Any]:
     return {str(name): {} if settings is None else settings for name, settings in value.items()}
 
 
-NAMES = Kind(read_names)
+NAMES = Kind(read_names, "a name and its settings")

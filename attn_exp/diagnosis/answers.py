@@ -22,6 +22,7 @@ from attn_exp.diagnosis.candidates import (
     is_right,
     other_settings,
     pairs_of,
+    rank,
     scaled_as_usual,
 )
 from attn_exp.diagnosis.case import (
@@ -38,6 +39,7 @@ from attn_exp.diagnosis.case import (
 from attn_exp.diagnosis.conditions import only_there, that_hold, under
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.precision import half_mistake, only_rounded, representable
+from attn_exp.diagnosis.several import LARGE_FILL, in_several_parts, of_masks, together
 from attn_exp.diagnosis.ways_to_call import failing
 from attn_exp.mistakes.behaviour import first_keys
 
@@ -47,6 +49,12 @@ FEW = ("values", "unequal lengths", "another length", "equal inputs", "whole num
 """Questions of few tokens: sums in half precision stay near the right ones."""
 TELLS = 0.2
 """Of the largest number: where rounding may make more, an answer tells nothing."""
+FEW_BASES = 3
+"""So many explanations of what is asked without a mask are held against what is asked with one."""
+FAR, LARGE_LOGITS = 0.1, 1e6
+"""Of the largest number of an answer: a gap that no rounding makes, as long as logits are not so large."""
+NEARER = 32.0
+"""So many times farther is no rounding any more."""
 OVERFLOWS = ("no_max_subtraction",)
 
 
@@ -56,7 +64,8 @@ class Answers:
 
     They are held to `digits` bits: the function's own, or fewer. `kept` bits are in its inputs, and `broken` are the
     mistakes that it shows between calls. `ask` asks fresh questions, whose answers an explanation must give too,
-    and `ask_right` such as were answered rightly before, for mistakes that are made under a condition.
+    and `ask_right` such as were answered rightly before, for mistakes that are made under a condition. `ask_equal` asks
+    a question whose scores are all equal.
     """
 
     seen: Sequence[tuple[Case, Answer]]
@@ -66,6 +75,7 @@ class Answers:
     bits: str = "own"
     ask: Callable[[], Seen] = tuple
     ask_right: Callable[[], Seen] = tuple
+    ask_equal: Callable[[], tuple[Case, Answer] | None] = lambda: None
     kind = "function"
 
     def views(self, first: bool) -> Iterator[Answers]:
@@ -96,9 +106,24 @@ class Answers:
     def gives(self, candidate: Candidate) -> bool:
         """Say whether a candidate gives every answer, some that are wrong among them, and the fresh ones too."""
         seen = self.seen
-        if self.gives_of(candidate, seen[:1]) < 0 or self.gives_of(candidate, self.wrong) <= 0:
+        if (
+            self.is_far(candidate)
+            or self.gives_of(candidate, seen[:1]) < 0
+            or self.gives_of(candidate, self.wrong) <= 0
+        ):
             return False
         return self.gives_of(candidate, seen) > 0 and self.gives_of(candidate, self.fresh) >= 0
+
+    def is_far(self, candidate: Candidate) -> bool:
+        """Say at a glance whether a candidate gives another answer than the first one: most do."""
+        case, answer = self.seen[0]
+        stages = predicted(candidate.change(case), case.given)
+        if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
+            return False
+        if not answer.output.size or (stages["masked"] == -np.inf).all(axis=-1).any():
+            return False  # what a query gives that sees no key is open
+        logits, gap = np.nan_to_num(stages["masked"], neginf=0.0), np.abs(stages["output"] - answer.output)
+        return bool(np.abs(logits).max(initial=0.0) < LARGE_LOGITS and gap.max() > FAR * np.abs(answer.output).max())
 
     def gives_of(self, candidate: Candidate, seen: Seen) -> int:
         """Return how many answers a candidate gives, within rounding, or -1 where it gives another than one of them.
@@ -114,7 +139,8 @@ class Answers:
                 continue  # neither fits these shapes
             if stages is None:
                 return -1
-            if tolerance(stages, self.digits) > TELLS * np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30):
+            size = np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30)
+            if tolerance(stages, self.digits) > TELLS * size and np.isfinite(stages["weights"]).all():
                 continue  # shares of sums that vanish, or logits of 1e9: rounding alone decides
             if is_for_no_key(answer.output, stages):
                 continue
@@ -136,13 +162,57 @@ class Answers:
 
     def single_that_fit(self) -> list[Candidate]:
         """Return the mistakes each of which alone gives what was answered."""
-        return [candidate for candidate in self.single if self.gives(candidate)]
+        return self.closest([candidate for candidate in self.single if self.gives(candidate)])
+
+    def closest(self, fits: list[Candidate]) -> list[Candidate]:
+        """Return the candidates that lie nearest to wrong answers in float64: 1e-12 filled in is not quite 0."""
+        if len(fits) < 2 or self.digits < DIGITS["float64"]:
+            return fits
+        seen = [*self.wrong, *self.fresh]
+        gaps = [max(self.gap(one, case, answer) for case, answer in seen) for one in fits]
+        return [one for one, gap in zip(fits, gaps, strict=True) if gap <= NEARER * min(gaps) + 2.0**-50]
+
+    def gap(self, candidate: Candidate, case: Case, answer: Answer) -> float:
+        """Return how far an answer is from that of a candidate, of its largest number; 0 where that cannot be said."""
+        stages = predicted(candidate.change(case), case.given)
+        if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
+            return 0.0
+        size = max(np.abs(answer.output).max(initial=0.0), 1e-300)
+        gap = float(np.abs(stages["output"] - answer.output).max(initial=0.0) / size)
+        return gap if np.isfinite(gap) else 0.0
 
     def pairs_that_fit(self) -> list[Candidate]:
         """Return the pairs of mistakes that give what was answered."""
         if all(answer.output is None or np.isnan(answer.output).all() for _, answer in self.seen):
             return []  # NaN alone is what many pairs come to, and says nothing
         return [pair for pair in pairs_of(self.single, self.seen) if self.gives(pair)]
+
+    def several_mistakes(self) -> Explained | None:
+        """Return several mistakes, at most one in each part: those that show without another mask, then of masks."""
+        plain, masked = self.by_masks(self.seen)
+        wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW)
+        if not wrong:
+            return None
+        seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
+        unmasked = replace(self, seen=seen, ask=lambda: self.by_masks(self.fresh)[0])
+        base = [one for one in self.single if masked and unmasked.gives(one)]
+        base += [one for one in in_several_parts(self.single, wrong[0], self.ask_equal()) if unmasked.gives(one)]
+        found = best([one for one in base if self.gives(one)])
+        if found is not None or not masked or not base:
+            return found
+        fewest = min(len(one.names) for one in base)
+        likeliest = sorted((one for one in base if len(one.names) == fewest), key=rank)[:FEW_BASES]
+        usual = [one for one in (together((one, LARGE_FILL)) for one in likeliest) if self.gives(one)]
+        if usual:
+            return best(usual)
+        made = (together((one, late)) for one in likeliest for late in of_masks(self.single))
+        return best(self.closest([one for one in made if self.gives(one)]))
+
+    def by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
+        """Return those of some questions that have the masks that were asked for alone, and those with another mask."""
+        asked = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks
+        plain = [pair for pair in seen if pair[0].recipe.rules.masks == asked]
+        return plain, [pair for pair in seen if pair[0].recipe.rules.masks != asked]
 
     def setting_that_fits(self) -> Explained | None:
         """Return the first other setting that gives every answer, or nothing."""

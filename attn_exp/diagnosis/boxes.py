@@ -30,7 +30,8 @@ class Box:
     """The numbers given of one stage, in the shape of the whole, NaN where none is given.
 
     `halves` is how far each may lie from the truth by rounding. `own` is that by each number's own digits.
-    `names` are those of its rows and columns, `note` says how it was read where that could be otherwise.
+    `names` are those of its rows and columns, `note` says how it was read where that could be otherwise. `moves` is how
+    far what follows may have been computed from each number: not at all, where it is just what is right.
     """
 
     stage: str
@@ -39,6 +40,7 @@ class Box:
     own: Array
     names: tuple[tuple[str, ...], tuple[str, ...]]
     note: str = ""
+    moves: Array | None = None
 
     @cached_property
     def given(self) -> Array:
@@ -199,7 +201,7 @@ def read_cells(given: Any, key: str) -> Cells:
     if isinstance(given, str | Path):
         text = bare(str(given)).strip()
         if text.startswith("["):
-            return cells(nested(text, key), key)
+            return from_print(text, key)
         words = text.replace(",", " ").split()  # a row of numbers may stand without brackets
         if words and all(map(NUMBER.fullmatch, words)) and not Path(text).is_file():
             return cells(words, key)
@@ -208,6 +210,11 @@ def read_cells(given: Any, key: str) -> Cells:
     if array.dtype.kind in "iuf":
         return from_array(array, key)
     return cells(listed(given), key)
+
+
+def from_print(text: str, key: str) -> Cells:
+    """Return the numbers of a text in brackets, typed or pasted."""
+    return cells(nested(text, key), key)
 
 
 def listed(given: Any) -> Any:
@@ -301,15 +308,21 @@ def from_array(array: Array, key: str) -> Cells:
     return replace(numbers, floor=float(np.finfo(kind).eps ** 0.75))
 
 
+PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
+"""How a print begins; a table may begin with a name in brackets, such as [CLS]."""
+
+
 def from_file(path: Path, key: str) -> Cells:
-    """Read a .npy file, or any other as a table."""
+    """Read a .npy file, or any other as a table, or as a print that was pasted into it."""
     try:
         if path.suffix == ".npy":
             array = read_npy(path)
             if array.dtype.kind not in "iuf":
                 raise UserError(f"{key}={path}: expected an array of real numbers")
             return from_array(array, key)
-        return table(parsing.decoded(machine.read(path)).removeprefix("\ufeff"), key)
+        text = parsing.decoded(machine.read(path)).removeprefix("\ufeff")
+        pasted = bare(text).strip()
+        return from_print(pasted, key) if PASTED.match(pasted) else table(text, key)
     except (OSError, ValueError, MemoryError) as error:
         if isinstance(error, UserError):
             raise

@@ -104,7 +104,7 @@ def what_mistakes_compute(names: Sequence[str], where: str = "", said: str = "")
 
 def what_a_setting_computes(words: str) -> str:
     """Return what a setting computes that nobody asked for, in one line."""
-    return f"attention with {words}, which was not asked for"
+    return f"attention with {words}, though the settings do not say so"
 
 
 # One mistake
@@ -118,7 +118,7 @@ def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
         if set(mistake.needs) <= present and not mistake.remark and mistake.group != "precision":
             for change in mistake.changes:
                 yield Candidate((name,), everywhere(change))
-            if mistake.group == "scale":
+            if mistake.group == "scale" and any(case.explicit_scale for case in cases):
                 yield from (Candidate((name,), where_not_said(change)) for change in mistake.changes)
 
 

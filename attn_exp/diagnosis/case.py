@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,11 @@ class Case:
     explicit_scale: bool = False
     optional: bool = False
     unpromised: bool = False
+
+    @cached_property
+    def right(self) -> Mapping[str, Array]:
+        """Every stage of the right answer, computed when it is first asked for."""
+        return compute(self.recipe, self.given)
 
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
         """Return the same question under other masks."""
@@ -52,7 +58,7 @@ class Answer:
 
 def expected(case: Case) -> dict[str, Array]:
     """Return every stage of the right answer."""
-    return compute(case.recipe, case.given)
+    return dict(case.right)
 
 
 def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:

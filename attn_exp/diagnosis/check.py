@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -13,14 +13,17 @@ import numpy as np
 from attn_exp.diagnosis import other_words, ways_to_call, ways_to_mask
 from attn_exp.diagnosis.answers import OVERFLOWS, SINGLE, Answers, unexplained
 from attn_exp.diagnosis.behaviour import behaviours, gradients, remarks
+from attn_exp.diagnosis.bits import SILENT, bits_to_judge_by
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.candidates import Explained, what_a_setting_computes, what_mistakes_compute
+from attn_exp.diagnosis.candidates import Explained, everywhere, what_a_setting_computes, what_mistakes_compute
 from attn_exp.diagnosis.case import Answer, Case, expected
 from attn_exp.diagnosis.explanations import explained
 from attn_exp.diagnosis.layouts import axes
 from attn_exp.diagnosis.libraries import DIGITS, replaced_in_numpy
 from attn_exp.diagnosis.masking import PADDINGS, WORDS
-from attn_exp.diagnosis.precision import error, only_rounded, representable
+from attn_exp.diagnosis.modes import in_both_modes
+from attn_exp.diagnosis.modules import Bound, without_queries
+from attn_exp.diagnosis.precision import error
 from attn_exp.diagnosis.questions import CROSS
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
@@ -40,10 +43,10 @@ from attn_exp.experiment.verdict import (
     Verdict,
     unfinished,
 )
+from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
 
 Tell = Callable[[str], None]
-FLOAT64 = 53
 SMALL_FILL = "mask_small_fill"
 
 
@@ -82,7 +85,10 @@ def is_theirs(error: BaseException, own: OwnFunction) -> bool:
 
 def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
     """Check a function in the likeliest layout, and where the mistake has no name there, in those that are less so."""
-    verdict = check_in_layout(own, request, quick, tell)
+    tell("how it is called")
+    tried = ways_to_call.how_to_call(own, request)
+    verdict = check_called(own, tried, quick, tell)
+    verdict = with_modes(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
     offer = ways_to_call.offer_by_names(own, request)
@@ -94,11 +100,33 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     return verdict
 
 
-def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell) -> Verdict:
-    """Check a function, as `check` does, with all warnings off."""
-    start = perf_counter()
+def with_modes(verdict: Verdict, modes: Iterable[tuple[Finding, str]]) -> Verdict:
+    """Return a verdict with what is to be said of evaluation with dropout and of training without."""
+    said = list(modes)
+    names = tuple(name for finding, name in said if name and finding.state == BROKEN and name not in verdict.mistakes)
+    verdict = replace(verdict, findings=(*verdict.findings, *(finding for finding, _ in said)))
+    if not names:
+        return verdict
+    if not verdict.passed:
+        return replace(verdict, mistakes=(*verdict.mistakes, *names))
+    computes = f"{verdict.computes}, but look at: {', '.join(names)}"
+    return replace(verdict, passed=False, mistakes=names, computes=computes, right_under="")
+
+
+def check_in_layout(
+    own: OwnFunction, request: Request, quick: bool, tell: Tell, known: Bound | None = None
+) -> Verdict:  # fmt: skip
+    """Check a function under a request, in its one layout or the likeliest; `known` was understood already."""
     tell("how it is called")
-    tried = ways_to_call.how_to_call(own, request)
+    return check_called(own, ways_to_call.how_to_call(own, request, known), quick, tell)
+
+
+def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict:
+    """Check a function that is called as was found out, as `check` does, with all warnings off."""
+    start, request = perf_counter(), tried.caller.request
+    if request.blocks and understood(tried) and ways_to_call.is_right(tried, causal=True):
+        given = ways_to_call.how_to_call(own, request, ways_to_mask.always_given(tried.function))
+        tried = given if ways_to_call.is_right(given) else tried
     caller = tried.caller
     if tried.answer.output is None:
         is_called = tried.answer.reached is None
@@ -110,26 +138,43 @@ def check_in_layout(own: OwnFunction, request: Request, quick: bool, tell: Tell)
         raise UserError(
             f"device={request.device} is for functions of tensors; {own.name} takes {caller.library.name} arrays"
         )
-    instead = as_its_names_say(own, tried, quick, tell) or under_other_words(own, tried, quick, tell)
+    instead = (
+        if_it_mixes(own, tried, quick, tell)
+        or as_its_names_say(own, tried, quick, tell)
+        or under_other_words(own, tried, quick, tell)
+    )
     if instead is not None:
         return replace(instead, seconds=perf_counter() - start)
     caller = ways_to_mask.with_its_mask(caller, tried.function)
+    is_open = other_words.are_open(request)
+    hides = is_open and ways_to_mask.hides(caller, tried.function)
+    if hides and (again := hiding(own, tried, request, quick, tell)).passed:  # a convention comes before a mistake
+        change = everywhere(mistake(other_words.INVERTED).changes[0])
+        turned = Explained((other_words.INVERTED,), change=change)
+        verdict = verdict_on_answers(own, caller, tried, quick, tell, turned)
+        return replace(read_otherwise(verdict, tried, request, again), seconds=perf_counter() - start)
     verdict = verdict_on_answers(own, caller, tried, quick, tell)
     # booleans that are added to the logits look like a small fill beside any other mistake
     other = ways_to_mask.with_added_mask(caller, tried.function) if SMALL_FILL in verdict.mistakes else None
-    if other is not None and len(verdict.mistakes) > 1:
+    if other is not None and len(verdict.mistakes) == 2:
         added = verdict_on_answers(own, other, tried, quick, tell)
         verdict = added if set(added.mistakes) == set(verdict.mistakes) - {SMALL_FILL} else verdict
-    if other_words.are_open(request) and may_hide(caller, tried, verdict):
-        verdict = read_otherwise(own, verdict, request, quick, tell)
+    may_hide = not verdict.passed and (other_words.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
+    if is_open and may_hide:  # that is the mistake, or one of them, or none is known
+        again = again if hides else hiding(own, tried, request, quick, tell)
+        verdict = read_otherwise(verdict, tried, request, again)
     return replace(verdict, seconds=perf_counter() - start)
 
 
-def may_hide(caller: Caller, tried: Tried, verdict: Verdict) -> bool:
-    """Say whether True may hide in a function's mask: that is the mistake, or one of them, or none is known."""
-    if verdict.passed or verdict.mistakes:
-        return other_words.INVERTED in verdict.mistakes
-    return ways_to_mask.hides(caller, tried.function)
+def if_it_mixes(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:
+    """Check a module that is not right with the matrices that it has if it mixes tokens with heads; None if not."""
+    digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
+    other = tried.function.mixed() if ways_to_call.failing([(tried.case, tried.answer)], digits) else None
+    if other is None:
+        return None
+    called = ways_to_call.how_to_call(own, tried.caller.request, other)
+    verdict = check_called(own, called, quick, tell)
+    return verdict if verdict.mistakes else None
 
 
 def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Verdict | None:
@@ -160,31 +205,61 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
         for words in other_words.that_fit(tried.caller, tried.case, tried.answer, digits)
     ]
     if not fits:
-        return None
+        return beside_a_mistake(own, tried, quick, tell, digits)
     words, asked = min(fits, key=lambda one: ways_to_call.failing_at_first(tried, one[1], digits))
-    verdict = check_in_layout(own, asked, quick, tell)
+    as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)  # it is made with other heads
+    verdict = check_in_layout(own, asked, quick, tell, as_it_is)
     if verdict.mistakes == (other_words.INVERTED,):
-        verdict = read_otherwise(own, verdict, asked, quick, tell)
+        verdict = read_otherwise(verdict, tried, asked, hiding(own, tried, asked, quick, tell))
     return other_words.under(verdict, request, words) if verdict.passed or verdict.mistakes else None
 
 
-def read_otherwise(own: OwnFunction, verdict: Verdict, request: Request, quick: bool, tell: Tell) -> Verdict:
-    """Check a function whose masks are inverted under the convention that has them so: it comes before a mistake."""
-    again = check_in_layout(own, other_words.with_words(request, other_words.BLOCKS), quick, tell)
+def understood(tried: Tried) -> Bound | None:
+    """Return a module whose matrices are known, which need not be found again under other words."""
+    return tried.function if tried.function.inside is not None else None
+
+
+def hiding(own: OwnFunction, tried: Tried, request: Request, quick: bool, tell: Tell) -> Verdict:
+    """Check a function whose masks may be inverted under the convention that has them so."""
+    asked = other_words.with_words(request, other_words.BLOCKS)
+    return check_in_layout(own, asked, quick, tell, understood(tried))
+
+
+def beside_a_mistake(own: OwnFunction, tried: Tried, quick: bool, tell: Tell, digits: int) -> Verdict | None:
+    """Check a function under the words beside which one mistake gives its first answer, where none does without."""
+    for words in other_words.that_fit_beside_a_mistake(tried.caller, tried.case, tried.answer, digits)[:MOST_WORDS]:
+        as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)
+        asked = other_words.with_words(tried.caller.request, words)
+        verdict = check_in_layout(own, asked, quick, tell, as_it_is)
+        if verdict.mistakes:
+            return other_words.under(verdict, tried.caller.request, words)
+    return None
+
+
+MOST_WORDS = 2
+"""So many words are tried: each is a check of its own."""
+
+
+def read_otherwise(verdict: Verdict, tried: Tried, request: Request, again: Verdict) -> Verdict:
+    """Return the verdict on a function whose masks are inverted, where `again` is that under the other convention."""
     if not again.passed:
         fewer = again.mistakes and set(again.mistakes) < set(verdict.mistakes)
         if fewer or not (verdict.mistakes or again.uncalled):
             also = (verdict.mistakes,) if verdict.mistakes else ()
             return replace(other_words.under(again, request, other_words.BLOCKS), alike=(*also, *again.alike))
         return verdict
-    offer = ways_to_call.how_to_call(own, request).caller.offer
     words = " ".join(filter(None, (request.words if request.typed else "", other_words.BLOCKS)))
-    dressed = offer.parameters.get("padding") == "key_padding_mask"
+    dressed = tried.caller.offer.parameters.get("padding") == "key_padding_mask"
     return other_words.read_otherwise(verdict, words, passed=dressed)
 
 
-def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bool, tell: Tell) -> Verdict:
-    """Ask a function every question, called in this way, of which `tried` was the first answer."""
+def verdict_on_answers(
+    own: OwnFunction, caller: Caller, tried: Tried, quick: bool, tell: Tell, known: Explained | None = None
+) -> Verdict:
+    """Ask a function every question, called in this way, of which `tried` was the first answer.
+
+    `known` explains the answers, where that is known before.
+    """
     function = tried.function
     tell("its values")
     seen = ways_to_call.ask_every_question(caller, function, quick)
@@ -209,8 +284,12 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
     def ask_right() -> Seen:
         return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
 
-    evidence = Answers(promised(wrong) + right, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right)
-    found = explained(evidence) if wrong else Explained()
+    def ask_equal() -> tuple[Case, Answer] | None:
+        return of_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
+
+    asked = promised(wrong) + right
+    evidence = Answers(asked, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right, ask_equal=ask_equal)
+    found = (known or explained(evidence)) if wrong else Explained()
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
         *findings_of_questions(seen, wrong, caller, digits),
@@ -237,6 +316,23 @@ def verdict_on_answers(own: OwnFunction, caller: Caller, tried: Tried, quick: bo
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
         not_asked=unasked(caller, function, seen),
     )  # fmt: skip
+
+
+def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> tuple[Case, Answer] | None:
+    """Return a question whose scores are all equal, with its answer: equal inputs, or a layer whose W_q is 0."""
+    if caller.offer.core:
+        return next((pair for pair in seen if pair[0].rung == "equal inputs"), None)
+    arrays = {
+        name: np.zeros_like(array) if name in ("W_q", "b_q") else array for name, array in case.given.arrays.items()
+    }
+    equal = replace(case, given=replace(case.given, arrays=arrays))
+    if function.inside is None:
+        return equal, caller(equal)
+    if function.layer is None or function.roles is None:
+        return None
+    with without_queries(function.layer, function.roles) as held_now:
+        same = all(np.array_equal(array, held_now.get(name, 0.0)) for name, array in arrays.items())
+        return (equal, caller(equal)) if same else None
 
 
 def promised(wrong: Seen) -> Seen:
@@ -294,25 +390,6 @@ def overridden(caller: Caller) -> str:
     return f"; its own {' and '.join(said)} only where asked for" if said else ""
 
 
-def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
-    """Return to how many bits the answers are judged, and what is to be said about it."""
-    digits = min(ways_to_call.digits_of(caller, answer) for _, answer in seen if answer.output is not None)
-    kept = next(answer.dtype for _, answer in seen if answer.output is not None)
-    if digits < FLOAT64:
-        return digits, "" if digits == SINGLE and caller.dtype == "float32" else f"it answers in {kept}"
-    wrong = failing(seen, digits)
-    if wrong and not failing(seen, SINGLE):
-        short = shortfall(wrong)
-        if short:
-            return (digits, "") if short > ROUNDING else (SINGLE, BESIDE)
-        of_softmax = only_shares_are_rounded(seen, digits) and is_exact_in_scores(caller, seen[0][0])
-        return SINGLE, SHARES if of_softmax else SILENT
-    kind = representable([answer for _, answer in seen[:4]])
-    if kind and failing(seen, digits) and only_rounded(seen, DIGITS[kind]):
-        return DIGITS[kind], f"its answers are rounded to {kind}"
-    return digits, ""
-
-
 def findings_of_questions(seen: Seen, wrong: Seen, caller: Caller, digits: int) -> Iterator[Finding]:
     """Yield a finding for each kind of question."""
     lost = {case for case, _ in wrong}
@@ -339,58 +416,6 @@ def how_wrong(pair: tuple[Case, Answer]) -> str:
     if answer.output.shape != right.shape:
         return f"shape {list(answer.output.shape)}, expected {list(right.shape)}"
     return f"off by up to {error(answer.output, case):.2g} of the largest number"
-
-
-def only_shares_are_rounded(seen: Seen, digits: int) -> bool:
-    """Say whether answers are exact where float32 holds the weights exactly: one half, one eighth, or 1 for one key."""
-    exact = [pair for pair in seen if expected(pair[0])["weights"].shape[-1] in (1, 2, 4, 8)]
-    held = [pair for pair in exact if is_shared_evenly(pair[0])]
-    return bool(held) and not failing(held, digits)
-
-
-def is_shared_evenly(case: Case) -> bool:
-    """Say whether all weights of a case are the same."""
-    weights = expected(case)["weights"]
-    return bool((weights == weights.ravel()[0]).all())
-
-
-def is_exact_in_scores(caller: Caller, case: Case) -> bool:
-    """Say whether scores are those of float64: of queries and keys whose products are lost in float32.
-
-    With `q = (1 + e, 1, 0, ...)` and `k = (a / e, -a / e, 0, ...)` a score is a, which is 0 where e is rounded away.
-    """
-    q, k = case.given.q, case.given.k
-    if q is None or k is None or case.recipe.positions or q.shape[-1] < len("ab"):
-        return True
-    q, k, small = np.zeros_like(q), np.zeros_like(k), 2.0**-26
-    whole = np.arange(k[..., 0].size).reshape(k.shape[:-1]) * 5 % 13 - 6.0
-    q[..., 0], q[..., 1], k[..., 0], k[..., 1] = 1 + small, 1.0, whole / small, -whole / small
-    asked = replace(case, given=replace(case.given, q=q, k=k))
-    return not failing([(asked, caller(asked))], SINGLE)
-
-
-def shortfall(wrong: Seen) -> float:
-    """Return by how much of it each row of the answers is too small at most; 0 where rows are more than just shorter.
-
-    That is no rounding: every number of a row is divided by a little too much.
-    """
-    most = 0.0
-    for case, answer in wrong:
-        right = expected(case)["output"]
-        if answer.output is None or answer.output.shape != right.shape or case.given.x is not None:
-            return 0.0
-        lengths = (right * right).sum(axis=-1, keepdims=True)
-        share = (answer.output * right).sum(axis=-1, keepdims=True) / np.maximum(lengths, 1e-300)
-        if np.abs(answer.output - share * right).max() > ALIKE * np.abs(right).max() or (share > 1 + ALIKE).any():
-            return 0.0
-        most = max(most, float((1 - share).max()))
-    return most
-
-
-ALIKE, ROUNDING = 1e-14, 2.0**-24
-BESIDE = "a small number beside the sums of the softmax: weights sum to a little less than 1"
-SHARES = "weights are rounded to float32, values are not: its softmax is one of float32"
-SILENT = "it answers in float64, but only float32 is behind it; say dtype=float32 if that is meant"
 
 
 def accuracy(seen: Seen, digits: int, rounding: str, lenient: bool) -> Finding:

@@ -3,10 +3,12 @@ otherwise."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import math
 import re
 import sys
+import textwrap
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +20,7 @@ from typing import Any
 from attn_exp.diagnosis.module_sizes import BIAS, CONFIG, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.sides import side_of_name
-from attn_exp.errors import UserError
+from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import error_line, held
 
 MOST_TRIES, MOST_USED, SECONDS = 60, 10, 8.0
@@ -54,6 +56,8 @@ def instead_of_default(given: inspect.Parameter, word: str, sizes: Sizes) -> lis
     known = sizes.value(given.name)
     if word == "winit" and "haiku" in sys.modules:
         return [sys.modules["haiku"].initializers.VarianceScaling(1.0)]
+    if "drop" in word and type(given.default) is float:
+        return [sizes.dropout]
     if word in (*DROPOUT, *BIAS) or isinstance(given.default, bool) or (word == "numgroups" and whole):
         return []  # groups with a default are those of a norm
     exact = word in HEADS or word in SHARED or word in SIZE
@@ -98,8 +102,8 @@ def projection(side: str, sizes: Sizes) -> Any:
 
 FLAGS = ("causal", "mask", "bias", "vis", "log", "verbose")
 FIRST: tuple[Rule, ...] = (
-    (lambda word, note: "drop" in word and "module" in note, lambda sizes: [dropout_module(), 0.0]),
-    (has("drop"), lambda sizes: [0.0, dropout_module()]),
+    (lambda word, note: "drop" in word and "module" in note, lambda sizes: [dropout_module(sizes), sizes.dropout]),
+    (has("drop"), lambda sizes: [sizes.dropout, dropout_module(sizes)]),
     (has("dtype"), lambda sizes: dtypes()),
     (noted("dtype"), lambda sizes: dtypes()),
     (has("device"), lambda sizes: ["cpu"]),
@@ -143,10 +147,10 @@ def note_of(given: inspect.Parameter) -> str:
     )
 
 
-def dropout_module() -> Any:
-    """Return what drops nothing."""
+def dropout_module(sizes: Sizes) -> Any:
+    """Return what drops as much as is said, which is mostly nothing."""
     torch = sys.modules.get("torch")
-    return torch.nn.Dropout(0.0) if torch is not None else 0.0
+    return torch.nn.Dropout(sizes.dropout) if torch is not None else sizes.dropout
 
 
 def dtypes() -> list[Any]:
@@ -169,6 +173,10 @@ def jax_key() -> list[Any]:
 
 
 # Configurations
+
+
+ROPE = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
+"""How positions are turned, as configurations of transformers say it."""
 
 
 class Asked:
@@ -195,12 +203,12 @@ class Asked:
         if name in ("_attn_implementation", "attn_implementation"):
             return "eager"
         if "drop" in word:
-            return 0.0
+            return self._sizes.dropout
         value = self._sizes.value(name)
         if value is not None:
             return value
         ropes = {"ropetheta": 10000.0, "rotarypct": 1.0, "partialrotaryfactor": 1.0, "rotarydim": self._sizes.size,
-                 "ropescaling": None, "ropeparameters": None, "slidingwindow": None, "layertypes": ["full_attention"],
+                 "ropescaling": None, "ropeparameters": ROPE, "slidingwindow": None, "layertypes": ["full_attention"],
                  "attentiontype": "full_attention"}  # fmt: skip
         if word in ropes:
             return ropes[word]
@@ -289,8 +297,8 @@ def configured(kind: Any, sizes: Sizes, choose: Callable[[str, list[Any]], Any])
 def field_value(name: str, sizes: Sizes, words: Sequence[str]) -> Any:
     """Return what a field of a configuration is given, or None where its own default is best."""
     word = plain(name)
-    if "drop" in word or word.endswith("pdrop"):
-        return 0.0
+    if "drop" in word:
+        return sizes.dropout
     if word in ROTARY:
         return sizes.size
     if word in ("layeridx", "vocabsize") or "intermediate" in word or "layers" in word or "ffn" in word:
@@ -355,7 +363,7 @@ class Choices:
 
     def advance(self, error: str) -> bool:
         """Go on: with a value that the error names, else with the last one asked for; False where all were tried."""
-        lacks = re.search(r"has no attribute '(\w+)'", error)
+        lacks = re.search(r"(?<!'NoneType' object )has no attribute '(\w+)'", error)
         if lacks and lacks[1] not in self.missing and not lacks[1].startswith("__"):
             self.missing.append(lacks[1])
             return True
@@ -412,12 +420,16 @@ def construct(kind: Any, name: str, sizes: Sizes, works: Callable[[Any, Sizes], 
     raise refused[0] if refused else unmade(name, given, sizes, failed[0])
 
 
-def unmade(name: str, given: Sequence[inspect.Parameter], sizes: Sizes, error: Exception) -> UserError:
+def unmade(name: str, given: Sequence[inspect.Parameter], sizes: Sizes, error: Exception) -> UncalledError:
     """Return the error that says of what a class could not be made."""
     missing = [one.name for one in given if one.default is one.empty and sizes.value(one.name) is None]
-    hint = f"; give {missing[0]!r} a default, or check a module that is made: mine.py:layer" if missing else ""
-    known = ", ".join(one.name for one in given if one.name not in missing) or "nothing"
-    return UserError(f"{name} cannot be made of {known}: {error_line(error)}{hint}")
+    why = error_line(error)
+    if missing:
+        words = " and ".join(repr(word) for word in missing)
+        return UncalledError(
+            f"{name} needs {words}, which nobody here knows ({why}); a layer that is made can be checked"
+        )
+    return UncalledError(f"{name} cannot be made of {', '.join(one.name for one in given) or 'nothing'}: {why}")
 
 
 def arguments(kind: Any, given: Sequence[inspect.Parameter], sizes: Sizes, choices: Choices) -> dict[str, Any]:
@@ -434,10 +446,30 @@ def arguments(kind: Any, given: Sequence[inspect.Parameter], sizes: Sizes, choic
         if one.default is one.empty and is_config(plain(one.name)):
             said[one.name] = Asked(sizes, choices.choose)
             continue
-        values = [*modules_beside(kind, one, sizes), *guesses(one, sizes)]
+        if one.default is None and is_config(plain(one.name)):
+            said[one.name] = choices.choose(one.name, [None, Asked(sizes, choices.choose)])
+            continue
+        values = [*modules_beside(kind, one, sizes), *compared_with(kind, one), *guesses(one, sizes)]
         if values:
             said[one.name] = choices.choose(one.name, values)
     return said
+
+
+def compared_with(kind: Any, given: inspect.Parameter) -> list[str]:
+    """Return the texts that a class compares a parameter with that needs one, or an attribute of its name."""
+    if given.default is not given.empty or "str" not in note_of(given):
+        return []
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(getattr(kind, "owner", kind))))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    found = list[str]()
+    for node in ast.walk(tree):
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        if any(getattr(side, "attr", getattr(side, "id", "")) == given.name for side in sides):
+            parts = (part for side in sides for part in ast.walk(side) if isinstance(part, ast.Constant))
+            found += [part.value for part in parts if isinstance(part.value, str)]
+    return list(dict.fromkeys(found))
 
 
 def modules_beside(kind: Any, given: inspect.Parameter, sizes: Sizes) -> list[Any]:

@@ -72,6 +72,7 @@ EXPLANATIONS = (
     Explanation("more rounding than needed", Numbers.rounding, numbers=2),
     Explanation("a slip", Numbers.slipped, numbers=3, sheet=2),
     Explanation("a mistake and a slip", Numbers.mistake_and_slip, numbers=5, sheet=4),
+    Explanation("several mistakes", Answers.several_mistakes, function=1, rare=True),
     Explanation(TWO, two_mistakes, function=1, numbers=4, sheet=5, rare=True),
     Explanation("half precision", Answers.half_precision, function=2),
     Explanation("entries of a batch see each other", Answers.batch_mixed, function=3),

@@ -13,12 +13,16 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.own_code import held
 
+ROUNDING_OF_SINGLE = 3e-5
+"""Of the largest number of an answer in float32; what changes by less does not change."""
+
 
 class TorchLayer:
-    """A module of PyTorch."""
+    """A module of PyTorch, in float64; in `single` where its own code holds numbers of float32."""
 
-    def __init__(self, module: Any) -> None:
-        self.module = module
+    def __init__(self, module: Any, single: bool = False) -> None:
+        self.module = (module.float() if single else module).requires_grad_(requires_grad=False)  # nobody asks slopes
+        self.rounding = ROUNDING_OF_SINGLE if single else 1e-7
         self.places: dict[str, Any] = dict(module.named_parameters())
         self.norms = [child for child in module.modules() if child is not module and is_norm(child)]
 
@@ -41,8 +45,6 @@ class TorchLayer:
         forward: Callable[..., Any] = self.module.forward
         return forward
 
-    rounding = 1e-7
-
     def __call__(self, *positional: Any, **named: Any) -> Any:
         return self.module(*positional, **named)
 
@@ -50,8 +52,8 @@ class TorchLayer:
         """Return the answer of a call as NumPy has it."""
         import torch  # noqa: PLC0415 - the module is one of PyTorch's
 
-        device = next(iter(self.places.values())).device
-        given = [None if one is None else torch.from_numpy(np.array(one)).to(device) for one in (x, memory)]
+        like = next(iter(self.places.values()))
+        given = [None if one is None else torch.from_numpy(np.array(one)).to(like) for one in (x, memory)]
         with torch.no_grad(), held():
             said = way.call(self, *given)
         array: Array = next(iter(parts_of(said).values())).detach().cpu().double().numpy()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.ways_into_layers import HERE, Way, filled, trouble
+from attn_exp.diagnosis.ways_into_layers import HERE, Filled, Way, trouble
 
 USUAL = ("t s", "b 1 t s", "b t s")
 """Axes that a question itself can write."""
@@ -43,8 +43,8 @@ def mask_form(layer: Callable[..., Any], way: Way, word: str) -> MaskForm:
         return torch.from_numpy(array)
 
     def accepts(axes: str, value: float | bool) -> bool:
-        given: Mapping[str, Any] = {**way.given, word: filled(axes, value)}
-        return not trouble(layer, replace(way, given=given), into, way.width, HERE)[0]
+        given: Mapping[str, Any] = {**way.given, word: Filled(axes, value)}
+        return not trouble(layer, replace(way, given=given), into, way.width, way.tokens or HERE)[0]
 
     if any(accepts(axes, value) for axes in USUAL for value in KINDS):
         return MaskForm()

@@ -17,7 +17,18 @@ INNER = ("dout", "outdim", "dimout", "innerdim", "outfeatures")
 HEADS = ("numheads", "nheads", "heads", "nhead", "h", "numattentionheads", "nattentionheads", "nh", "numattnheads",
          "numheadsq", "nqheads", "headcount", "headnumber", "nattnheads", "headsnum", "numqueryheads",
          "head")  # fmt: skip
-SHARED = ("numkvheads", "nkvheads", "kvheads", "numkeyvalueheads", "nkvhead", "kvhead", "numgroups", "nkv")
+SHARED = (
+    "numkvheads",
+    "nkvheads",
+    "kvheads",
+    "numkeyvalueheads",
+    "nkvhead",
+    "kvhead",
+    "numgroups",
+    "nkv",
+    "numkv",
+    "kvhead",
+)
 SIZE = ("headdim", "dimhead", "dhead", "dk", "dv", "headsize", "hd", "sizeperhead", "dimperhead", "dkey", "attndim")
 LENGTH = ("contextlength", "maxlen", "blocksize", "maxseqlen", "maxpositionembeddings", "seqlen", "nctx", "maxlength",
           "ctxlen", "maxpositions", "npositions")  # fmt: skip
@@ -39,7 +50,7 @@ def about_heads(word: str) -> bool:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a module is made of: x of `width` numbers, `heads` of `size`, `shared` key/value heads, and its seed."""
+    """What a module is made of: x of `width` numbers, `heads` of `size`, `shared` key/value heads, seed and dropout."""
 
     width: int
     heads: int
@@ -47,13 +58,15 @@ class Sizes:
     shared: int
     seed: int = 0
     bias: bool = True
+    dropout: float = 0.0
 
     def value(self, name: str) -> Any:
         """Return what a parameter or field of that name is given, or None where nobody knows it."""
         word = plain(name)
         meanings: tuple[tuple[tuple[str, ...], Any], ...] = (
             (HEADS, self.heads), (SHARED, self.shared), (SIZE, self.size), (WIDTH, self.width),
-            (INNER, self.heads * self.size), (LENGTH, 256), (DROPOUT, 0.0), (BIAS, self.bias), (("batchfirst",), True),
+            (INNER, self.heads * self.size), (LENGTH, 256), (DROPOUT, self.dropout), (BIAS, self.bias),
+            (("batchfirst",), True),
         )  # fmt: skip
         known = next((value for words, value in meanings if word in words), None)
         return self.by_parts(word) if known is None else known

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.constructing import PoorError, construct
@@ -25,10 +26,12 @@ from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, pla
 from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, kind_of, pure, without_self
 from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
-from attn_exp.diagnosis.roles import NotFoundError, Roles, find
+from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
+from attn_exp.diagnosis.several import mixes_as_known
+from attn_exp.diagnosis.slices import shared_by_heads
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
-from attn_exp.diagnosis.ways_into_layers import Way, find_way
-from attn_exp.errors import UserError
+from attn_exp.diagnosis.ways_into_layers import NoWayError, Way, find_way, read_otherwise
+from attn_exp.errors import UncalledError, UserError
 from attn_exp.forms.around import Around, Norm
 from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.own_code import OwnFunction
@@ -58,7 +61,9 @@ class Bound:
     """What is called: a function, or a module with its matrices; `origin` tells which library it comes from.
 
     `layer` and `roles` are those of a module whose matrices were found by what they do; `named` holds the matrices that
-    the names of its parameters say, where those are others.
+    the names of its parameters say, where those are others. `mixed` returns the same module with the matrices that it
+    has if it mixes tokens with heads in a way that is known, for where nothing else explains it. `given` are the words
+    of a call that are always given.
     """
 
     call: Callable[..., Any]
@@ -68,6 +73,8 @@ class Bound:
     layer: Layer | None = None
     roles: Roles | None = None
     named: Inside | None = None
+    mixed: Callable[[], Bound | None] = lambda: None
+    given: tuple[str, ...] = ()
 
 
 def bound(own: OwnFunction, request: Request) -> Bound:
@@ -82,7 +89,9 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     if not is_module(own.function):
         return Bound(own.function, own.function)
     if not inspect.isclass(own.function):
-        return of_module(copy.deepcopy(own.function).double().eval(), own.name, request, None, request.head)
+        return of_module(
+            copy.deepcopy(own.function).double().eval().requires_grad_(False), own.name, request, None, request.head
+        )
     return of_class(own, sizes_of(request), request)
 
 
@@ -163,19 +172,83 @@ def of_module(
         redraw(layer, request.seed)
     lent = library("torch", request.device)
 
-    def into(array: Array) -> Any:
-        return lent.into(array, "float64")
+    def way_into(kind: str) -> Way:
+        known = axes_of(module), widths_of(layer, sizes), head_size(layer, sizes)
+        return find_way(layer, forward, lambda array: lent.into(array, kind), *known)
 
     try:
-        way = find_way(layer, forward, into, axes_of(module), widths_of(layer, sizes), head_size(layer, sizes))
+        try:
+            way = way_into("float64")
+        except NoWayError as error:
+            if not error.about_type:
+                raise
+            layer = TorchLayer(module, single=True)
+            way = way_into("float32")
     except UserError as error:
-        raise UserError(f"{name} cannot be called with x: {error}; {wrapper(name, forward)}") from error
+        raise UncalledError(f"{name} cannot be called with x: {error}") from error
     way = tokens_first(layer, way)
     try:
         found = understood(layer, way, forward, module)
     except NotFoundError as error:
-        return by_names(module, name, request, way, told, error)
-    return replace(found, named=as_named(module, name, found.inside, told))
+        others = (if_understood(layer, other, forward, module) for other in read_otherwise(way))
+        turned = next(filter(None, others), None)
+        if turned is None:
+            other = mixing(layer, way, forward, module, told) or of_slices(layer, way, forward, module)
+            return other or by_names(module, name, request, way, told, error)
+        found = turned
+    return replace(
+        found, named=as_named(module, name, found.inside, told),
+        mixed=lambda: None if found.roles is None or found.roles.sure else mixing(layer, way, forward, module, told),
+    )  # fmt: skip
+
+
+def mixing(
+    layer: TorchLayer, way: Way, forward: Sequence[inspect.Parameter], module: Any, told: int | None
+) -> Bound | None:
+    """Return a layer that mixes tokens with heads, if it does so in a way that is known."""
+    numbers = {word: value for word, value in whole_numbers(module) if value > 0}
+    heads = next((value for word, value in numbers.items() if word in HEADS), told)
+
+    def probe(x: Array, memory: Array | None = None) -> Array:
+        return layer.answer(way, x, memory)
+
+    with layer.without_norms():
+        every = [roles for memory in ((True, False) if way.memory else (False,)) if heads
+                 for roles in arrangements(layer, probe, way.width, sounds_like, memory, heads)]  # fmt: skip
+    for roles in every:
+        found = with_roles(layer, way, forward, module, roles)
+        offer = cast("Offer", found.offer)
+        caller = Caller(found.call, offer, library("torch", "cpu"), Request(), "bhtd")
+        case = next(layer_cases(Request(), offer, True, found.inside))
+        asked = case, caller(case)
+        with without_queries(layer, roles) as arrays:
+            equal = replace(case, given=replace(case.given, arrays=arrays)), caller(case)
+        if mixes_as_known(asked, equal):
+            return found
+    return None
+
+
+def if_understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound | None:
+    """Return a layer whose roles are found, called in this way; None where they are not."""
+    with suppress(NotFoundError):
+        return understood(layer, way, forward, origin)
+    return None
+
+
+def of_slices(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound | None:
+    """Return a layer whose heads share their matrices; None where they do not."""
+
+    def probe(x: Array, memory: Array | None = None) -> Array:
+        return layer.answer(way, x, memory)
+
+    try:
+        found = shared_by_heads(layer, probe, way.width, sounds_like)
+    except (NotFoundError, RuntimeError, ValueError):
+        return None
+    if found is None:
+        return None
+    call, offer = called(layer, way, forward, "with matrices that all heads share")
+    return Bound(call, origin, offer, Inside(found[0], found[1], found[1]), layer)
 
 
 def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> Inside | None:
@@ -194,6 +267,8 @@ def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> 
             is_bare = bare is not None and getattr(bare, "weight", None) is None
             if is_bare and key in arrays and same(arrays[key].T, found.arrays.get(key)):
                 arrays[key] = found.arrays[key]
+        if "W_o" not in arrays:  # its name says nothing
+            arrays |= {key: array for key, array in found.arrays.items() if key in ("W_o", "b_o")}
         numbers = {word: value for word, value in whole_numbers(module) if value > 0}
         spoken = next((value for word, value in numbers.items() if word in HEADS), told or found.heads)
         heads = len(separate_heads(module)) or spoken
@@ -206,21 +281,12 @@ def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> 
     as_found = (heads, groups) == (found.heads, found.groups) and set(arrays) == set(found.arrays)
     if as_found and all(same(array, found.arrays[key]) for key, array in arrays.items()):
         return None
-    return Inside(arrays, heads, groups, found.around)
+    return Inside(arrays, heads, groups, found.around, found.tokens)
 
 
 def same(one: Array, other: Array | None) -> bool:
     """Say whether two arrays are the same."""
     return other is not None and np.array_equal(one, other)
-
-
-def wrapper(name: str, forward: Sequence[inspect.Parameter]) -> str:
-    """Say which three lines make a class callable, with the names of what it takes beside x."""
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    others = [given.name for given in forward if given.kind not in kinds][1:]
-    said = ", ".join(["x", *(f"{other}=..." for other in others)])
-    kind = name.rpartition(".")[2]
-    return f"three lines say how: class Mine({kind}): / def forward(self, x): / return super().forward({said})"
 
 
 def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound:
@@ -229,19 +295,36 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     Raises:
         NotFoundError: what it computes is no attention that is known.
     """
-    roles = roles_of(layer, way)
+    return with_roles(layer, way, forward, origin, roles_of(layer, way))
+
+
+def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any, roles: Roles) -> Bound:
+    """Return a layer whose roles are known."""
     aside = own_numbers_kept(layer, roles)
     arrays = roles.arrays(layer.parameters)
     inner = Inner(arrays, roles.heads, roles.groups, roles.unit)
-    around = surroundings(watching(layer, way), way, inner, layer.rounding * 100)
-    inside = Inside(arrays, roles.heads, roles.groups, around if around is not None and str(around) else None)
+    with without_queries(layer, roles) if roles.unit != 1.0 else nullcontext():  # weights of one token are all the same
+        around = surroundings(watching(layer, way), way, inner, layer.rounding * 100)
+    inside = Inside(
+        arrays, roles.heads, roles.groups, around if around is not None and str(around) else None, way.tokens
+    )
     inside, scaled = scaled_by_norms(layer, way, inside)
-    said = words_of(around, aside) + (scaled and f" and {scaled}")
+    said = words_of(around, aside, way) + (scaled and f" and {scaled}")
     call, offer = called(layer, way, forward, said)
     before = None if around is None or around.of_memory is not None else around.before
     if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
         call = with_normed_memory(call, before)
-    return Bound(call, origin, offer, inside, layer, roles)
+    return Bound(call, origin, offer, inside, layer, roles, given=(*way.sides, *way.given))
+
+
+@contextmanager
+def without_queries(layer: Layer, roles: Roles) -> Iterator[dict[str, Array]]:
+    """Let queries be 0 meanwhile, so that all scores are; yield the matrices that the layer then has."""
+    with restored(layer) as before:
+        arrays = roles.arrays(before)
+        arrays |= {name: np.zeros_like(arrays[name]) for name in ("W_q", "b_q") if name in arrays}
+        layer.put(roles.written(before, arrays))
+        yield arrays
 
 
 def with_normed_memory(call: Callable[..., Any], norm: Norm) -> Callable[..., Any]:
@@ -263,7 +346,7 @@ def scaled_by_norms(layer: Layer, way: Way, inside: Inside) -> tuple[Inside, str
     The last token alone is asked, which a causal mask lets see all others.
     """
     around = inside.around
-    if around is None or "q" not in around.heads or way.memory:
+    if around is None or "q" not in around.heads or way.tokens:
         return inside, ""
     x = np.random.default_rng(29).standard_normal((1, 5, way.width))
     answer = layer.answer(way, x, None)[:, -1]
@@ -322,6 +405,7 @@ MOST_SLOW = 24
 
 
 def library_of_jax() -> Any:
+    """Return a function of JAX, which stands for its library."""
     import jax.numpy as jnp  # noqa: PLC0415 - the layer brought it
 
     return jnp.dot
@@ -357,17 +441,20 @@ def filled(module: Any, forward: Sequence[inspect.Parameter], sizes: Sizes | Non
     return module
 
 
-def words_of(around: Around | None, aside: Sequence[str]) -> str:
-    """Say what surrounds the attention of a layer, and what was set to 0."""
+def words_of(around: Around | None, aside: Sequence[str], way: Way) -> str:
+    """Say what surrounds the attention of a layer, and what was set aside."""
     said = [str(around)] if around is not None and str(around) else []
     said += ["something else around it that is not known"] if around is None else []
-    said += [f"{', '.join(aside)} set to 0"] if aside else []
+    said += [", ".join(aside)] if aside else []
+    said += [f"{way.tokens} tokens, the only number that it takes"] if way.tokens else []
+    said += ["each token put first in turn, as it answers for that alone"] if way.first_asks else []
     return f"with {'; '.join(said)}" if said else ""
 
 
 def called(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: str) -> tuple[Any, Offer]:
     """Return a layer as a function of x, and what it takes beside x."""
-    roles = {BY_NAME[plain(given.name)]: given.name for given in reversed(forward) if plain(given.name) in BY_NAME}
+    arrays = [given for given in reversed(forward) if plain(given.name) in BY_NAME and may_be_array(given)]
+    roles = {BY_NAME[plain(given.name)]: given.name for given in arrays}
     taken = {role: word for role, word in roles.items()
              if role in ("mask", "padding", "causal") and word not in way.sides}  # fmt: skip
     beside = {"memory": "memory"} if way.memory else {}
@@ -385,6 +472,13 @@ def called(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: s
     return call, Offer(False, {"x": "x", **beside, **taken}, (), dict.fromkeys([*beside, *taken]), said=said)
 
 
+def may_be_array(given: inspect.Parameter) -> bool:
+    """Say whether an argument may be an array or a plain value: one that is noted as an object of its own is none."""
+    note = given.annotation
+    said = note if isinstance(note, str) else str(note)
+    return note is given.empty or bool(re.search(r"(?i)tensor|array|\bany\b|bool|float|int", said))
+
+
 def roles_of(layer: Layer, way: Way) -> Roles:
     """Return which parameter is which, with the memory apart from x, or where that says nothing, with x alone.
 
@@ -399,7 +493,7 @@ def roles_of(layer: Layer, way: Way) -> Roles:
         if way.memory:
             with suppress(NotFoundError):
                 return find(layer, probe, way.width, sounds_like, memory=True)
-        return find(layer, probe, way.width, sounds_like)
+        return find(layer, probe, way.width, sounds_like, tokens=way.tokens or TOKENS)
 
 
 def watching(layer: Layer, way: Way) -> Watch:
@@ -414,15 +508,16 @@ def watching(layer: Layer, way: Way) -> Watch:
 
 
 def own_numbers_kept(layer: Layer, roles: Roles) -> list[str]:
-    """Set what is added beside attention to 0, and return its names; what a norm holds, or what multiplies, stays."""
+    """Set what is added beside attention to 0, open its gates, and say it; what a norm holds stays."""
     of_norms = {id(tensor) for norm in layer.norms for tensor in norm.parameters()}
     own = layer.parameters
     zeros = {
         name: array for name, array in roles.neutral.items()
         if id(layer.places[name]) not in of_norms and not array.any() and own[name].any()
     }  # fmt: skip
-    layer.put(zeros)
-    return list(zeros)
+    gates = {name: array for name, array in roles.neutral.items() if (array == OPEN).all()}
+    layer.put(zeros | gates)
+    return [*(f"{name} set to 0" for name in zeros), *(f"its gate open by {name}" for name in gates)]
 
 
 def redraw(layer: TorchLayer, seed: int) -> None:
@@ -474,7 +569,7 @@ def head_size(layer: TorchLayer, sizes: Sizes | None) -> int:
 
 def tokens_first(layer: TorchLayer, way: Way) -> Way:
     """Return the way with tokens on the first axis, where entries of a batch see each other otherwise."""
-    if way.axes != "btm":
+    if way.axes != "btm" or way.tokens:
         return way
     other = replace(way, axes="tbm")
 
@@ -669,7 +764,9 @@ def as_function(own: OwnFunction, request: Request, module: Bound) -> Bound:
 def of_sizes(own: OwnFunction, request: Request, x: Any, heads: int, arrays: Mapping[str, Any]) -> Bound:
     """Return a class made in the sizes of x and a run's matrices; a module as it is, in a copy."""
     if not inspect.isclass(own.function):
-        return of_module(copy.deepcopy(own.function).double().eval(), own.name, request, None, heads)
+        return of_module(
+            copy.deepcopy(own.function).double().eval().requires_grad_(False), own.name, request, None, heads
+        )
     size, bias = arrays["W_q"].shape[1] // heads, any(name.startswith("b_") for name in arrays)
     sizes = Sizes(x.shape[-1], heads, size, arrays["W_k"].shape[1] // size, request.seed, bias)
     return of_class(own, sizes, request)

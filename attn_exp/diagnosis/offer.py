@@ -140,7 +140,7 @@ def role_of(name: str) -> str:
 
 NO_MASK = {"value", "fill", "type", "use", "is", "with", "return", "index", "token", "mode", "flag", "fn", "func",
            "mod", "ratio", "prob", "default", "no", "has", "add", "causal", "head", "layer", "need", "apply",
-           "do"}  # fmt: skip
+           "do", "drop", "dropout", "query", "queries", "q", "loss"}  # fmt: skip
 """Words beside `mask` of names that hold none."""
 
 

@@ -7,18 +7,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.candidates import other_settings
-from attn_exp.diagnosis.case import Answer, Case, differs, predicted
+from attn_exp.diagnosis.candidates import every_mistake, other_settings
+from attn_exp.diagnosis.case import Answer, Case, differs, predicted, tolerance
 from attn_exp.diagnosis.request import Request, request_of
+from attn_exp.diagnosis.several import in_several_parts
 from attn_exp.experiment.verdict import Verdict
-from attn_exp.mistakes.mistake import together
+from attn_exp.forms.pipeline import Recipe
+from attn_exp.mistakes.mistake import Change, together
+from attn_exp.mistakes.scores import sloped, up_to_8
 
 RULES = ("mask", "mask_join", "score", "position", "normalizer", "scale", "convention", "align")
 """Words that say what is computed: where one of them is typed, all are held as they are."""
 SAID_BY = {"causal": "causal", "window": "window", "alibi": "alibi"}
 """Parts of the words, and the role of the keyword that says the same: a function that has it was not told to do it."""
+TWO_TO_THE = "head=4"
+"""A number of heads for which everybody's slopes of ALiBi are the same."""
 BOTTOM_RIGHT, BLOCKS, INVERTED = "align=bottom_right", "convention=torch_mha", "mask_inverted"
 
 
@@ -36,17 +43,70 @@ def with_words(request: Request, words: str) -> Request:
 
 def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
     """Return the words under which the answer to the first question is right: one of them, or masks and positions."""
-    if answer.output is None or not are_open(caller.request):
+    fits = [words for words, change in meant(caller, case) if gives(change(case.recipe), case, answer, digits)]
+    return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
+
+
+def that_fit_beside_a_mistake(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
+    """Return the words under which one mistake gives the answer to the first question, or two do of two parts.
+
+    There are none where a mistake gives it without them. Windows are left out, and beside two mistakes all but the
+    usual words.
+    """
+
+    def has_one(recipe: Recipe) -> bool:
+        asked = replace(case, recipe=recipe)
+        return any(gives(one.change(asked), case, answer, digits) for one in every_mistake([asked]))
+
+    def has_two(recipe: Recipe) -> bool:
+        asked = replace(case, recipe=recipe)
+        found = in_several_parts(list(every_mistake([asked])), (asked, answer), None)
+        return any(gives(two.change(asked), case, answer, digits) for two in found)
+
+    if not are_open(caller.request) or has_one(case.recipe):
+        return []
+    known = [(words, change(case.recipe)) for words, change in meant(caller, case) if "window" not in words]
+    found = [words for words, recipe in known if has_one(recipe)]
+    if found or has_two(case.recipe):
+        return found
+    return [words for words, recipe in known if words in USUAL and has_two(recipe)]
+
+
+USUAL = ("mask=causal", "mask=causal position=rope", "mask=causal position=rope position.rope.interleaved=true")
+"""What stands inside most often where nobody can ask for it."""
+
+
+def meant(caller: Caller, case: Case) -> list[tuple[str, Change]]:
+    """Return the words that may be meant where nobody typed any, with what they do to a recipe.
+
+    Most code for ALiBi has the authors' slopes where the number of heads is a power of two alone: then it is asked so.
+    """
+    if not are_open(caller.request):
         return []
     single = [(words, change) for words, change in other_settings(case.recipe) if is_meant(words, caller)]
-    masks, marks = ([one for one in single if one[0].startswith("mask=") is masked] for masked in (True, False))
+    closed = [(f"{words} {TWO_TO_THE}", together(change, sloped(up_to_8))) for words, change in single
+              if words == "score=alibi" and case.recipe.heads & (case.recipe.heads - 1)]  # fmt: skip
+    masks, marks = (
+        [one for one in (*single, *closed) if one[0].startswith("mask=") is masked] for masked in (True, False)
+    )
     both = [(f"{words} {marked}", together(change, mark)) for words, change in masks for marked, mark in marks]
-    fits = []
-    for words, change in (*single, *both):
-        stages = predicted(change(case.recipe), case.given)
-        if stages is not None and not differs(answer.output, stages, digits):
-            fits.append(words)
-    return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
+    return [*single, *closed, *both]
+
+
+def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
+    """Say whether a recipe gives an answer, and not by logits so large that any would do."""
+    stages = predicted(recipe, case.given)
+    if (
+        answer.output is None
+        or stages is None
+        or tolerance(stages, digits) > CLOSE * np.abs(answer.output).max(initial=0.0)
+    ):
+        return False
+    return not differs(answer.output, stages, digits)
+
+
+CLOSE = 0.01
+"""Of the largest number of an answer."""
 
 
 def is_meant(words: str, caller: Caller) -> bool:
@@ -57,10 +117,11 @@ def is_meant(words: str, caller: Caller) -> bool:
 
 def under(verdict: Verdict, request: Request, words: str) -> Verdict:
     """Return the verdict on a function under these words as one on what was asked without them."""
-    said = f"attention with {words}, which was not asked for and is no mistake"
+    said = f"attention with {words}, though the settings do not say so; that is no mistake"
     if verdict.passed:
         return replace(verdict, asked=request.words, right_under=words, computes=said)
-    return replace(verdict, asked=request.words, computes=f"with {words}, which was not asked for, {verdict.computes}")
+    computes = f"with {words}, though the settings do not say so, {verdict.computes}"
+    return replace(verdict, asked=request.words, computes=computes)
 
 
 def read_otherwise(verdict: Verdict, words: str, passed: bool) -> Verdict:

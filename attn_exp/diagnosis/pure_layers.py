@@ -9,12 +9,14 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
 
 HOMES = {"flax.linen": "linen", "flax.nnx": "nnx", "haiku": "haiku", "equinox": "equinox", "keras": "keras"}
 """Where the base class of a layer lives, and what kind of layer that makes it."""
@@ -38,9 +40,8 @@ class PureLayer:
     leaves: dict[str, Any]
     applied: Callable[[Mapping[str, Any]], Callable[..., Any]]
     forward: Callable[..., Any]
-    rounding: float = 3e-5
+    rounding: float = ROUNDING_OF_SINGLE
     norms: tuple[Any, ...] = ()
-    known: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def places(self) -> Mapping[str, Any]:
@@ -58,24 +59,20 @@ class PureLayer:
             before = self.leaves[name]
             self.leaves[name] = np.asarray(array, np.float32).reshape(before.shape)
 
+    @cached_property
+    def whole(self) -> Callable[..., Any]:
+        """The layer as a function of its parameters and what it is given, compiled as a whole."""
+        return compiled(lambda leaves, positional, named: self.applied(leaves)(*positional, **named))
+
     def __call__(self, *positional: Any, **named: Any) -> Any:
-        return self.applied(self.leaves)(*positional, **named)
+        return self.whole(dict(self.leaves), positional, named)
 
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
-        """Return the answer of a call as NumPy has it; calls of one shape are compiled once."""
-        import jax  # noqa: PLC0415 - the layer brought it
+        """Return the answer of a call as NumPy has it."""
+        import jax.numpy as jnp  # noqa: PLC0415 - the layer brought it
 
-        key = (id(way), x.shape, memory is None)
-        if key not in self.known:
-
-            def compiled(leaves: Any, x: Any, memory: Any) -> Any:
-                return first_of(way.call(self.applied(leaves), x, memory))
-
-            self.known[key] = jax.jit(compiled)
-        said = self.known[key](
-            dict(self.leaves), np.asarray(x, np.float32), None if memory is None else np.asarray(memory, np.float32)
-        )
-        return np.asarray(said, np.float64)
+        given = [None if one is None else jnp.asarray(one, jnp.float32) for one in (x, memory)]
+        return np.asarray(first_of(way.call(self, *given)), np.float64)
 
     def without_norms(self) -> Any:
         """Nothing can be left out of a pure function."""
@@ -87,6 +84,39 @@ class PureLayer:
         yield []
 
 
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+"""How what is called a few times is compiled: that takes longer than the calls."""
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of JAX that is compiled as a whole, once for each shape: step by step each step would be.
+
+    What is no array stays as it is. Where the values of arrays are wanted meanwhile, it is done step by step.
+    """
+    import jax  # noqa: PLC0415 - the layer brought it
+
+    known, of_arrays = dict[Any, Callable[..., Any]](), dict[Any, Callable[..., Any]]()
+
+    def whole(*given: Any) -> Any:
+        values, tree = jax.tree_util.tree_flatten(given)
+        arrays = {place: value for place, value in enumerate(values) if hasattr(value, "dtype")}
+        others = {place: value for place, value in enumerate(values) if place not in arrays}
+        key = (tree, tuple(arrays), repr(others))
+        if key not in known:
+
+            def step_by_step(now: dict[int, Any]) -> Any:
+                return function(*jax.tree_util.tree_unflatten(tree, [(others | now)[at] for at in range(len(values))]))
+
+            known[key], of_arrays[key] = jax.jit(step_by_step, compiler_options=QUICKLY), step_by_step
+        try:
+            return known[key](arrays)
+        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError):
+            known[key] = of_arrays[key]
+            return known[key](arrays)
+
+    return whole
+
+
 def first_of(said: Any) -> Any:
     return said[0] if isinstance(said, tuple | list) else said
 
@@ -96,6 +126,9 @@ class KerasLayer(PureLayer):
 
     def __init__(self, layer: Any) -> None:
         super().__init__({weight.path: weight for weight in layer.weights}, lambda leaves: in_numpy(layer), layer.call)
+
+    def __call__(self, *positional: Any, **named: Any) -> Any:
+        return self.applied({})(*positional, **named)
 
     @property
     def parameters(self) -> Mapping[str, Array]:
@@ -163,12 +196,14 @@ def pure(kind: str, made: Any, example: Callable[[Callable[..., Any]], Any]) -> 
 
 
 def of_linen(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    """Return a module of flax.linen as a layer: a first call, made by `example`, gives it its parameters."""
     import jax  # noqa: PLC0415
 
     found = dict[str, Any]()
+    start = compiled(lambda given, named: made.init_with_output(jax.random.PRNGKey(0), *given, **named))
 
     def initial(*positional: Any, **named: Any) -> Any:
-        said, variables = made.init_with_output(jax.random.PRNGKey(0), *positional, **named)
+        said, variables = start(positional, named)
         found.update(variables)
         return said
 
@@ -184,14 +219,17 @@ def of_linen(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLay
 
 
 def of_haiku(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    """Return what makes a module of haiku as a layer: a first call, made by `example`, gives it its parameters."""
     import jax  # noqa: PLC0415
 
     pair = sys.modules["haiku"].transform(lambda positional, named: made()(*positional, **named))
     found = dict[str, Any]()
+    start = compiled(lambda given, named: pair.init(jax.random.PRNGKey(0), given, named))
+    once = compiled(lambda params, given, named: pair.apply(params, jax.random.PRNGKey(1), given, named))
 
     def initial(*positional: Any, **named: Any) -> Any:
-        found["params"] = pair.init(jax.random.PRNGKey(0), positional, named)
-        return pair.apply(found["params"], jax.random.PRNGKey(1), positional, named)
+        found["params"] = start(positional, named)
+        return once(found["params"], positional, named)
 
     example(initial)
     leaves, shape = flattened(found["params"])
@@ -233,6 +271,7 @@ def without_self(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def of_equinox(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    """Return a module of Equinox as a layer: its parameters are the leaves of its tree that are floats."""
     import jax  # noqa: PLC0415
 
     pairs, tree = jax.tree_util.tree_flatten_with_path(made)
@@ -250,6 +289,7 @@ def of_equinox(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureL
 
 
 def of_nnx(made: Any, example: Callable[[Callable[..., Any]], Any]) -> PureLayer:
+    """Return a module of flax.nnx as a layer: its graph and its state apart."""
     nnx = sys.modules["flax.nnx"]
     graph, params, rest = nnx.split(made, nnx.Param, ...)
     leaves, shape = flattened(params)

@@ -315,12 +315,16 @@ class HeadsMaker(Maker):
 
 @dataclass(frozen=True)
 class Inside:
-    """What a module holds: its matrices as `x W` has them, its heads, and what stands around its attention."""
+    """What a module holds: its matrices as `x W` has them, its heads, and what stands around its attention.
+
+    `tokens` says how many it takes, where it takes no other number of them.
+    """
 
     arrays: Mapping[str, Array]
     heads: int
     groups: int
     around: Around | None = None
+    tokens: int = 0
 
 
 class LayerMaker(Maker):
@@ -335,6 +339,11 @@ class LayerMaker(Maker):
         shared = request.kv_head
         self.groups = self.heads if shared is None or self.heads % shared else shared
         self.groups = inside.groups if inside else self.groups
+
+    def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
+        """Return sizes that the masks fit, and the layer."""
+        fixed = self.inside.tokens if self.inside else 0
+        return super().room_for(masks, fixed or rows, fixed or keys)
 
     def case(
         self, rung: str, rows: int, keys: int, *, optional: bool = False, wider: int = 0, factor: float = 1.0,

@@ -78,7 +78,7 @@ def level(box: Box, array: Array | None) -> Box:
     if (counts[box.given.any(axis=-1, keepdims=True)] < 2).any():
         return box
     mean = np.nansum(gap, axis=-1, keepdims=True) / np.maximum(counts, 1)
-    return replace(box, values=box.values - mean, halves=2 * box.halves, own=2 * box.own)
+    return replace(box, values=box.values - mean, halves=2 * box.halves, own=2 * box.own, moves=None)
 
 
 def renamed(sheet: Sheet) -> Iterator[Reading]:
@@ -105,7 +105,7 @@ def swapped(box: Box) -> Box | None:
     if box.given[..., size:, :].any() or box.given[..., size:].any():
         return None
     values, halves, own = (exchanged(array, size) for array in (box.values, box.halves, box.own))
-    return replace(box, values=values, halves=halves, own=own, note=f"{box.note}, {TURNED}".strip(", "))
+    return replace(box, values=values, halves=halves, own=own, moves=None, note=f"{box.note}, {TURNED}".strip(", "))
 
 
 def exchanged(array: Array, size: int) -> Array:
@@ -124,6 +124,6 @@ def fewest_digits(sheet: Sheet) -> int | None:
 
 def by_own_digits(sheet: Sheet) -> Sheet:
     """Return the sheet on which each number is as exact as its own digits; the same one where it is so already."""
-    boxes = tuple(replace(box, halves=box.own) for box in sheet.boxes)
+    boxes = tuple(replace(box, halves=box.own, moves=None) for box in sheet.boxes)
     same = all(np.array_equal(new.halves, old.halves) for new, old in zip(boxes, sheet.boxes, strict=True))
     return sheet if same else replace(sheet, boxes=boxes)

@@ -13,7 +13,7 @@ Every number of a layer can be chosen and its answer read, so nothing has to be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +22,8 @@ import numpy as np
 from attn_exp.arrays import Array
 
 TOKENS = 3
+OPEN = 40.0
+"""What makes a gate let all through: its sigmoid is 1."""
 
 
 class Layer(Protocol):
@@ -158,17 +160,27 @@ def restored(layer: Layer) -> Iterator[dict[str, Array]]:
         layer.put(before)
 
 
-def find(layer: Layer, probe: Probe, width: int, hint: Callable[[str], str], memory: bool = False) -> Roles:
+def find(
+    layer: Layer, probe: Probe, width: int, hint: Callable[[str], str], memory: bool = False, tokens: int = TOKENS
+) -> Roles:  # fmt: skip
     """Return which parameter of a layer is which.
 
-    `width`: numbers of a token of x. `hint` says which side a name sounds like, which counts only where what the
+    `width`: numbers of a token of x, of which the layer is given `tokens`; several that are alike stand for one where
+    it takes no other number. `hint` says which side a name sounds like, which counts only where what the
     parameters do leaves it open. `memory`: it takes keys and values from elsewhere.
 
     Raises:
         NotFoundError: it has no values or no queries, or what it does is no attention.
     """
     with restored(layer) as before:
-        return Search(layer, probe, width, hint, memory, before).roles()
+        search = Search(layer, probe, width, hint, memory, before, tokens)
+        try:
+            return search.roles()
+        except NotFoundError:
+            for name in reversed(search.rest):  # what comes after attention stands behind it
+                with suppress(NotFoundError):
+                    return Search(layer, probe, width, hint, memory, before, tokens).roles(without=name)
+            raise
 
 
 class Search:
@@ -176,40 +188,60 @@ class Search:
 
     def __init__(
         self, layer: Layer, probe: Probe, width: int, hint: Callable[[str], str], memory: bool,
-        before: Mapping[str, Array],
+        before: Mapping[str, Array], tokens: int,
     ) -> None:  # fmt: skip
         self.layer, self.probe, self.width, self.hint, self.memory = layer, probe, width, hint, memory
+        self.tokens = tokens
         self.rng = np.random.default_rng(41)
-        self.x = self.rng.standard_normal((1, TOKENS, width))
-        self.other = self.rng.standard_normal((1, TOKENS, width)) if memory else None
+        self.x = self.rng.standard_normal((1, tokens, width))
+        self.other = self.rng.standard_normal((1, tokens, width)) if memory else None
         self.before = before
         self.now: dict[str, Array] = {name: np.array(array) for name, array in before.items()}
         self.set_aside: dict[str, Array] = {}
+        self.rest: list[str] = []
 
-    def roles(self) -> Roles:
-        """Return what was found."""
-        self.draw()
-        matrices = [name for name in self.now if self.is_matrix(name)]
-        self.quieten([name for name in self.now if name not in matrices])
-        fed = {name: inputs for name in matrices if (inputs := self.takes_x(name)) is not None}
-        rest = [name for name in matrices if name not in fed]
-        values = {name: columns for name, inputs in fed.items() if (columns := self.value_columns(name, inputs))}
-        if not values:
-            raise NotFoundError("none of its parameters is a matrix of values")
-        last, inputs_of_o = self.output_matrix(rest)
-        used = {name for name in rest if name != last and self.matters(name)}
-        for name in used:
-            self.write(name, np.zeros_like(self.now[name]))
-            self.set_aside[name] = np.zeros_like(self.now[name])
-        context = Context(self, values, fed, last, inputs_of_o)
-        sources = context.sources()
+    def roles(self, without: str = "") -> Roles:
+        """Return what was found; `without` a matrix, which is 0 then: that of a layer after attention, say."""
+        context = self.context(without)
+        sources, fed = context.sources(), context.fed
         heads = context.heads()
-        queries, keys, sure = self.queries_and_keys(fed, sources)
+        queries, keys, sure = self.queries_and_keys(fed, set(sources))
+        if not fits(queries, keys, sources, heads):
+            queries, keys, sure = self.queries_and_keys(fed, set(sources) | self.no_logits(fed, sources))
         if not queries or not keys:
             raise NotFoundError("none of its parameters is a matrix of queries, or none one of keys")
         return self.put_in_order(context, sources, heads, (queries, keys), sure)
 
+    def context(self, without: str = "", gates: bool = True) -> Context:
+        """Return what the layer has before W_o, and where its values and W_o lie; `gates`: some of it may be a gate.
+
+        Raises:
+            NotFoundError: it has no values.
+        """
+        self.draw()
+        if without:
+            self.leave_out([without])
+        matrices = [name for name in self.now if self.is_matrix(name)]
+        self.quieten([name for name in self.now if name not in matrices])
+        fed = {name: inputs for name in matrices if (inputs := self.takes_x(name)) is not None}
+        self.rest = [name for name in matrices if name not in fed and name != without]
+        values = {name: columns for name, inputs in fed.items() if (columns := self.value_columns(name, inputs))}
+        if not values:
+            raise NotFoundError("none of its parameters is a matrix of values")
+        for name in self.open_gates(values) if gates else ():
+            del values[name], fed[name]
+        straight = {name: columns for name, inputs in fed.items() if (columns := self.straight_columns(name, inputs))}
+        last, inputs_of_o = self.output_matrix(self.rest)
+        self.leave_out([name for name in self.rest if name != last and self.matters(name)])
+        return Context(self, straight or values, fed, last, inputs_of_o)
+
     # What the layer holds meanwhile
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Set parameters to 0 that are no part of attention."""
+        for name in names:
+            self.set_aside[name] = np.zeros_like(self.now[name])
+            self.write(name, self.set_aside[name])
 
     def draw(self) -> None:
         """Give every parameter numbers that show: of matrices such that logits are about 1."""
@@ -242,19 +274,30 @@ class Search:
         self.now[name] = array
         self.layer.put({name: array})
 
-    def answer(self, tokens: int = TOKENS) -> Array:
-        """Return the answer for the last token of x."""
-        x = self.x[:, -tokens:]
-        said = self.probe(x) if self.other is None else self.probe(x, self.other[:, -tokens:])
-        if said.ndim != 3 or said.shape[1] != tokens:
-            raise NotFoundError(f"its answer has the shape {list(said.shape)} for x of {list(x.shape)}")
-        return np.asarray(said[0, -1])
+    def answer(self, tokens: int = 0) -> Array:
+        """Return the answer for the last token of x, alone or with all others."""
+        return np.asarray(self.answers(tokens)[-1])
 
-    def under(self, name: str, array: Array, tokens: int = TOKENS) -> Array:
+    def answers(self, tokens: int = 0) -> Array:
+        """Return the answer for every token of x, `[t m]`."""
+        tokens = tokens or self.tokens
+        x = self.x[:, -tokens:]
+        if tokens == 1 and self.tokens != TOKENS:
+            x = np.repeat(x, self.tokens, axis=1)
+        said = self.probe(x) if self.other is None else self.probe(x, self.other[:, -tokens:])
+        if said.ndim != 3 or said.shape[1] != x.shape[1]:
+            raise NotFoundError(f"its answer has the shape {list(said.shape)} for x of {list(x.shape)}")
+        return np.asarray(said[0])
+
+    def under(self, name: str, array: Array, tokens: int = 0) -> Array:
         """Return the answer while a parameter holds other numbers."""
+        return np.asarray(self.answers_under(name, array, tokens)[-1])
+
+    def answers_under(self, name: str, array: Array, tokens: int = 0) -> Array:
+        """Return the answer for every token while a parameter holds other numbers."""
         self.layer.put({name: array})
         try:
-            return self.answer(tokens)
+            return self.answers(tokens)
         finally:
             self.layer.put({name: self.now[name]})
 
@@ -267,24 +310,24 @@ class Search:
     def matters(self, name: str) -> bool:
         """Say whether a parameter changes the answer."""
         array = self.now[name]
-        return self.moved(self.answer(), self.under(name, array + self.rng.standard_normal(array.shape)))
+        return self.moved(self.answers(), self.answers_under(name, array + self.rng.standard_normal(array.shape)))
 
     # What takes x, what is a value
 
     def takes_x(self, name: str) -> tuple[int, ...] | None:
         """Return the axis of a parameter that is multiplied by x, or None where none is."""
         array = self.now[name]
-        plain = self.answer()
+        plain = self.answers()
         if not self.matters(name):
             return None
         for axis in self.likely_axes(array):
             if array.shape[axis] != self.width:
                 continue
             blind = [apart(self.rng, np.concatenate([side[0] for side in self.sides()]))]
-            if self.moved(plain, self.under(name, array + along(blind[0], axis, array, self.rng))):
+            if self.moved(plain, self.answers_under(name, array + along(blind[0], axis, array, self.rng))):
                 continue
             seen = along(self.sides()[-1][0, -1] / np.sqrt(self.width), axis, array, self.rng)
-            if self.moved(plain, self.under(name, array + seen)) or self.matters(name):
+            if self.moved(plain, self.answers_under(name, array + seen)) or self.matters(name):
                 return (axis,)
         return None
 
@@ -302,6 +345,22 @@ class Search:
         if not self.moved(self.answer(1), self.under(name, array + self.rng.standard_normal(array.shape), 1)):
             return ()
         return tuple(range(as_matrix(array, inputs).shape[1]))
+
+    def straight_columns(self, name: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """Return those of these columns that move the answer in a line: queries and keys do not.
+
+        They change it where the weights of one token are not 1.
+        """
+        columns = self.value_columns(name, inputs)
+        if not columns or self.is_straight(name, inputs, columns):
+            return columns
+        return tuple(column for column in columns if self.is_straight(name, inputs, (column,)))
+
+    def is_straight(self, name: str, inputs: tuple[int, ...], columns: Sequence[int]) -> bool:
+        """Say whether the answer to one token goes in a line where columns do."""
+        step = self.column(name, inputs, columns, self.rng.standard_normal(self.width)) - self.now[name]
+        there, back = (self.under(name, self.now[name] + sign * step, 1) for sign in (1.0, -1.0))
+        return not self.moved((there + back) / 2, self.answer(1))
 
     def column(self, name: str, inputs: tuple[int, ...], columns: Sequence[int], by: Array) -> Array:
         """Return a parameter with columns of its matrix moved along a vector, each by another length."""
@@ -332,8 +391,39 @@ class Search:
 
     # Queries and keys
 
+    def no_logits(self, fed: Mapping[str, tuple[int, ...]], values: Sequence[Place]) -> set[Place]:
+        """Return the columns that make no logits: they change nothing, or the answer to one token alone.
+
+        What does that is a feed-forward layer beside attention, or a gate.
+        """
+        plain, one, found = self.answer(), self.answer(1), set[Place]()
+        for name, inputs in fed.items():
+            of_values = {column for owner, column in values if owner == name}
+            for column in sorted(set(range(as_matrix(self.now[name], inputs).shape[1])) - of_values):
+                moved = self.column(name, inputs, [column], self.rng.standard_normal(self.width))
+                if self.moved(one, self.under(name, moved, 1)) or not self.moved(plain, self.under(name, moved)):
+                    found.add((name, column))
+        return found
+
+    def open_gates(self, values: Mapping[str, tuple[int, ...]]) -> list[str]:
+        """Open the gates among what changes the answer to one token, and return them: values do it in proportion.
+
+        A gate is opened by its bias.
+        """
+        found = list[str]()
+        for name, columns in values.items():
+            array, bias = self.now[name], self.bias_of(name, len(columns))
+            none, half, whole = (self.under(name, array * factor, 1) for factor in (0.0, 0.5, 1.0))
+            if bias and self.moved(half - none, whole - half):
+                found.append(name)
+        for name in found if len(found) < len(values) else ():
+            for part, number in ((name, 0.0), (self.bias_of(name, len(values[name])), OPEN)):
+                self.set_aside[part] = np.full(self.before[part].shape, number)
+                self.write(part, self.set_aside[part])
+        return found if len(found) < len(values) else []
+
     def queries_and_keys(
-        self, fed: Mapping[str, tuple[int, ...]], values: Sequence[Place]
+        self, fed: Mapping[str, tuple[int, ...]], taken: set[Place]
     ) -> tuple[list[Place], list[Place], bool]:
         """Return the columns that make queries and those that make keys, and whether they were told apart.
 
@@ -341,7 +431,6 @@ class Search:
         do; where W_k is moved along one with `u x = 1` for all tokens, all logits of a query grow by the same.
         """
         queries, keys, others = list[Place](), list[Place](), list[Place]()
-        taken = set(values)
         query, source = self.sides()[0][0], self.sides()[-1][0]
         blind = apart(self.rng, query[-1:]) * 2.0
         level = np.linalg.lstsq(source, np.ones(len(source)), rcond=None)[0] * 2.0
@@ -388,17 +477,25 @@ class Search:
         columns_of: tuple[list[Place], list[Place]], sure: bool,
     ) -> Roles:  # fmt: skip
         """Return the roles: columns of q, k and v head by head, and the rows of W_o that belong to them."""
-        fed, last, inputs_of_o = context.fed, context.last, context.inputs_of_o
-        queries, keys = columns_of
+        fed, (queries, keys) = context.fed, columns_of
         shared = list(dict.fromkeys(tuple(sources[channel] for channel in head) for head in heads))
         shared.sort(key=lambda columns: (list(fed).index(columns[0][0]), columns[0][1]))
         groups, count = len(shared), len(heads)
-        if len(queries) % count or len(keys) % groups or len(queries) // count != len(keys) // groups:
+        if not fits(queries, keys, sources, heads):
             raise NotFoundError(f"{len(queries)} columns of queries and {len(keys)} of keys do not fit {count} heads")
         readers = [{h for h, head in enumerate(heads) if tuple(sources[c] for c in head) == one} for one in shared]
         q_order = context.by_head(queries, [{h} for h in range(count)])
         k_order = context.by_head(keys, readers)
-        sides = {"q": q_order, "k": k_order, "v": [place for columns in shared for place in columns]}
+        values = [place for columns in shared for place in columns]
+        return self.in_order(context, values, heads, (q_order, k_order), groups, sure)
+
+    def in_order(
+        self, context: Context, values: list[Place], heads: list[list[int]],
+        columns_of: tuple[list[Place], list[Place]], groups: int, sure: bool,
+    ) -> Roles:  # fmt: skip
+        """Return the roles of columns of queries, keys and values that stand in the order of heads."""
+        fed, last, inputs_of_o = context.fed, context.last, context.inputs_of_o
+        sides = {"q": columns_of[0], "k": columns_of[1], "v": values}
         pieces = {side: self.pieces(places, fed) for side, places in sides.items()}
         if last:
             width = self.now[last].size // int(np.prod([self.now[last].shape[axis] for axis in inputs_of_o]))
@@ -409,7 +506,7 @@ class Search:
         loose = self.loose_biases([name for name in rest if not self.is_matrix(name)], pieces)
         aside = {name: self.now[name] for name in rest if name not in loose.values() and not self.is_matrix(name)}
         return Roles(
-            pieces, count, groups, tuple(channel for head in heads for channel in head), loose,
+            pieces, len(heads), groups, tuple(channel for head in heads for channel in head), loose,
             self.set_aside | aside, sure, context.unit,
         )  # fmt: skip
 
@@ -498,7 +595,7 @@ class Context:
             for name in self.values:
                 search.write(name, before[name])
 
-    def before_o(self, tokens: int) -> Array:
+    def before_o(self, tokens: int = 0) -> Array:
         """Return the context: the answer itself, or what W_o is given, which is then read a part at a time."""
         search = self.search
         if not self.last:
@@ -534,16 +631,40 @@ class Context:
         """
         x = self.search.sides()[-1][0, -1]
         counted = x[:, None] / (x @ x) * np.arange(1, len(self.places) + 1)
-        context = self.read(counted, 1)
-        numbers = self.whole_numbers(context)
-        if not numbers.any():  # all values are multiplied by a number: it is what values of 1 give
-            self.unit = float(np.median(self.read(np.repeat(x[:, None] / (x @ x), len(self.places), axis=1), 1)))
-            numbers = self.whole_numbers(context)
+        numbers = self.counted_in(counted, x)
+        if not numbers.any():  # weights of one token that are not 1: those of q and k that are 0 are all the same
+            with self.with_zeros():
+                numbers = self.counted_in(counted, x)
         if not numbers.any():
             raise NotFoundError("of one token alone, what is summed up is not its value")
         chosen = [self.places[number - 1] for number in numbers]
         self.places = [place for place in self.places if place in set(chosen)]
         return chosen
+
+    def counted_in(self, counted: Array, x: Array) -> Array:
+        """Return which value each number of the context is, where all are multiplied by one number; or zeros."""
+        self.unit = 1.0
+        context = self.read(counted, 1)
+        numbers = self.whole_numbers(context)
+        if not numbers.any():  # all values are multiplied by a number: it is what values of 1 give
+            self.unit = float(np.median(self.read(np.repeat(x[:, None] / (x @ x), len(self.places), axis=1), 1)))
+            numbers = self.whole_numbers(context)
+        return numbers
+
+    @contextmanager
+    def with_zeros(self) -> Iterator[None]:
+        """Let all that takes x and is no value be 0, meanwhile."""
+        search = self.search
+        before = {name: search.now[name] for name in self.fed}
+        for name, inputs in self.fed.items():
+            matrix = as_matrix(search.now[name], inputs).copy()
+            matrix[:, [column for column in range(matrix.shape[1]) if (name, column) not in self.places]] = 0.0
+            search.write(name, from_matrix(matrix, search.now[name].shape, inputs))
+        try:
+            yield
+        finally:
+            for name, array in before.items():
+                search.write(name, array)
 
     def whole_numbers(self, context: Array) -> Array:
         """Return the numbers of columns that a context counts in its unit; zeros where it does not count them."""
@@ -558,7 +679,7 @@ class Context:
         """Return the weight of every token for every number of the context, `[n s]`."""
         source = self.search.sides()[-1][0]
         chosen = np.linalg.pinv(source)  # chosen[:, j] gives 1 for token j and 0 for all others
-        many = [self.read(np.repeat(chosen[:, [j]], len(self.places), axis=1), TOKENS) for j in range(TOKENS)]
+        many = [self.read(np.repeat(chosen[:, [j]], len(self.places), axis=1), 0) for j in range(len(source))]
         return np.stack(many, axis=1) / self.unit
 
     def heads(self) -> list[list[int]]:
@@ -587,7 +708,7 @@ class Context:
         each = len(places) // len(readers)
         parts = [places[start : start + each] for start in range(0, len(places), each)]
         with self.weight_of_first():
-            plain = self.before_o(TOKENS)
+            plain = self.before_o()
             if all(self.changed_by(part, plain) <= reader for part, reader in zip(parts, readers, strict=True)):
                 return places
             owners = [self.changed_by([place], plain) for place in places]
@@ -604,7 +725,7 @@ class Context:
             columns = [column for owner, column in places if owner == name]
             by = search.rng.standard_normal(search.width)
             search.write(name, search.column(name, self.fed[name], columns, by))
-        changed = np.abs(self.before_o(TOKENS) - plain) > search.layer.rounding
+        changed = np.abs(self.before_o() - plain) > search.layer.rounding
         for name, array in before.items():
             search.write(name, array)
         return {h for h, head in enumerate(self.found) if changed[head].any()}
@@ -624,6 +745,14 @@ class Context:
         finally:
             for name, array in before.items():
                 search.write(name, array)
+
+
+def fits(
+    queries: Sequence[Place], keys: Sequence[Place], sources: Sequence[Place], heads: Sequence[Sequence[int]]
+) -> bool:
+    """Say whether queries and keys can be shared out to heads, each of one size in both."""
+    count, groups = len(heads), len({tuple(sources[channel] for channel in head) for head in heads})
+    return not (len(queries) % count or len(keys) % groups or len(queries) // count != len(keys) // groups)
 
 
 def splits(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -19,6 +19,8 @@ from attn_exp.forms.around import Around, Norm, normed
 from attn_exp.forms.steps import join_heads, repeat_heads, split
 
 CLOSE = 1e-5
+EXACT, IN_SINGLE = 1e-9, 3e-6
+"""How near a norm is to what it is taken for, in float64 and in float32."""
 TOKENS, ENTRIES = 6, 2
 EPSILONS = (1e-5, 1e-6, 1e-8, 1e-12, 0.0, 1e-3, 1e-4, 1e-10)
 GROUPS = (32, 1, 8, 16, 4, 2)
@@ -54,10 +56,12 @@ def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -
     """Return what stands around attention, or None where nothing known gives the layer's answer to one token."""
     rng = np.random.default_rng(17)
     batch = 1 if way.axes == "tm" else ENTRIES  # of which each is a call
-    sizes = [(1, 1, way.width), (batch, TOKENS, way.width)]
+    sizes = [(1, 1, way.width), (batch, way.tokens or TOKENS, way.width)]
     one, many = (rng.standard_normal(size) for size in sizes)
     other_one, other_many = (rng.standard_normal(size) if way.memory else None for size in sizes)
-    answer, seen = watch(one, other_one)
+    answer, seen = watch(np.repeat(one, way.tokens or 1, axis=1), other_one)
+    if way.tokens:  # several that are alike stand for one
+        answer, seen = answer[:, -1:], [(norm, given[:, -1:], said[:, -1:]) for norm, given, said in seen]
     found, rest = before_it(seen, watch(many, other_many)[1], (one, many), (other_one, other_many))
     x, memory = found.x(many), many if other_many is None else other_many
     keys = x if other_many is None else found.memory(memory)
@@ -106,9 +110,9 @@ def after_it(
     for residual, of_normed in ((False, False), (True, False), (True, True)):
         tried = replace(found, residual=residual, of_normed=of_normed)
         sums = tried.finish(one, plain)
-        for (_, given, _), of_many in after:
-            if tried.last is None and same(given.ravel(), sums.ravel()) and not same(given.ravel(), plain.ravel()):
-                tried = replace(tried, last=fitted(of_many, many, of_other=True))
+        if sums.shape == one.shape and same(sums, answer, rounding):  # what follows is a layer that was left out
+            return tried
+        tried = with_last_norms(tried, after, x, plain)
         if tried.residual and tried.finish(one, plain).shape != one.shape:
             continue
         said = tried.finish(one, plain)
@@ -119,6 +123,21 @@ def after_it(
             if factor and same(said * factor, answer, rounding):
                 return replace(tried, factor=factor)
     return None
+
+
+def with_last_norms(
+    found: Around, after: Sequence[tuple[Event, Event]], x: tuple[Array, Array], plain: Array
+) -> Around:  # fmt: skip
+    """Return the surroundings with the norms that are given what attention and the residual come to."""
+    one, many = x
+    for (_, given, _), of_many in after:
+        if not same(given.ravel(), found.finish(one, plain).ravel()):
+            continue
+        if found.last is None and not same(given.ravel(), plain.ravel()):
+            found = replace(found, last=fitted(of_many, many, of_other=True))
+        elif found.last is not None and found.then is None:
+            found = replace(found, then=fitted(of_many, many, of_other=True))
+    return found
 
 
 def same(one: Array, other: Array, rounding: float = CLOSE) -> bool:
@@ -172,13 +191,21 @@ def norm_of_heads(event: Event, heads: Mapping[str, Array], taken: Mapping[str, 
 
 
 def fit(module: Any, z: Array, out: Array, over: tuple[int, ...]) -> Norm | None:
-    """Return the norm that makes `out` of `z`; its gain and shift are the same along the axes `over`."""
+    """Return the norm that makes `out` of `z`; its gain and shift are the same along the axes `over`.
+
+    Many norm in float32, whatever they are given.
+    """
+    largest, nearest, best = max(np.abs(out).max(initial=0.0), 1.0), np.inf, None
     for kind, eps, groups in kinds(module, z.shape[-1], z.ndim):
         plain = normed(kind, z, eps, groups)
         gain, shift = line_through(plain, out, over)
-        if np.abs(plain * gain + shift - out).max(initial=0.0) < 1e-9 * max(np.abs(out).max(initial=0.0), 1.0):
-            return Norm(kind, gain[0], shift[0], eps, groups)
-    return None
+        shift = np.where(np.abs(shift) < IN_SINGLE * largest, 0.0, shift)
+        gap = np.abs(plain * gain + shift - out).max(initial=0.0) / largest
+        if gap < nearest:
+            nearest, best = gap, Norm(kind, gain[0], shift[0], eps, groups)
+        if nearest < EXACT:
+            break
+    return best if nearest < IN_SINGLE else None
 
 
 def line_through(x: Array, y: Array, over: tuple[int, ...]) -> tuple[Array, Array]:

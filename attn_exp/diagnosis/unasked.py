@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.layouts import has_batch, has_heads
 from attn_exp.diagnosis.modules import Bound
+from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.questions import CROSS
 from attn_exp.diagnosis.ways_to_call import Seen
 from attn_exp.diagnosis.ways_to_mask import ANY_IS_CAUSAL
@@ -30,7 +31,25 @@ SAID = {
 
 def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     """Return what could not be asked, in words such as `cross attention (it takes one input)`."""
-    return tuple(dict.fromkeys([*no_word_for(caller, function), *refused(seen)]))
+    return tuple(dict.fromkeys([*no_word_for(caller, function), *refused(seen), *words_left_out(caller, function)]))
+
+
+def words_left_out(caller: Caller, function: Bound) -> Iterator[str]:
+    """Yield the words that a module may be given and was not, as nobody knows what they do."""
+    forward = getattr(function.origin, "forward", None)
+    if caller.offer.core or function.layer is None or forward is None:
+        return
+    known = {*caller.offer.parameters.values(), *function.given}
+    words = [one.name for one in parameters_of(forward, "")
+             if one.name not in known and (one.default is None or one.default is False)]  # fmt: skip
+    words = [word for word in words if not any(part in plain(word) for part in SHOWN)]
+    if words:
+        yield f"what {', '.join(words[:MOST_WORDS])} would do"
+
+
+SHOWN = ("weights", "output", "return", "training", "attn", "attentions", "verbose", "deterministic")
+"""Parts of words that say what is returned, or in which mode."""
+MOST_WORDS = 4
 
 
 def no_word_for(caller: Caller, function: Bound) -> Iterator[str]:

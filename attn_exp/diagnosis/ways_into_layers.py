@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.libraries import join, stack
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.errors import UserError
@@ -44,9 +45,15 @@ class Way:
     positional: tuple[str, ...] = ()
     memory: bool = False
     width: int = 0
+    tokens: int = 0
+    """How many tokens it takes, where it takes no other number of them."""
+    first_asks: bool = False
+    """Whether it answers for the first token alone: then each token is put first in turn."""
 
     def call(self, layer: Callable[..., Any], x: Any, memory: Any = None, **named: Any) -> Any:
         """Call a layer with x `[b t m]`, and return what it says with its first array as `[b t n]`."""
+        if self.first_asks:
+            return self.each_first(layer, x, named)
         if self.axes == "tm" and x.shape[0] > 1:
             return self.one_by_one(layer, x, memory, named)
         other = x if memory is None else memory
@@ -62,6 +69,14 @@ class Way:
     optional: frozenset[str] = frozenset()
     in_groups: frozenset[str] = frozenset()
     """Those of the memory that come in groups, as images do: `[b 1 s m]`."""
+
+    def each_first(self, layer: Callable[..., Any], x: Any, named: Mapping[str, Any]) -> Any:
+        """Return the answers for the tokens, each of which is put before all others."""
+        batch, tokens, width = x.shape
+        orders = [join((x[:, at : at + 1], x[:, :at], x[:, at + 1 :]), 1) for at in range(tokens)]
+        turned = stack(orders, 1).reshape(batch * tokens, tokens, width)
+        said = replace(self, first_asks=False).call(layer, turned, **named)
+        return next(iter(parts_of(said).values())).reshape(batch, tokens, -1)
 
     def one_by_one(self, layer: Callable[..., Any], x: Any, memory: Any, named: Mapping[str, Any]) -> Any:
         """Return the answers to the entries of a batch, each of which is a call."""
@@ -98,6 +113,8 @@ def beside(array: Array, x: Any) -> Any:
         import torch  # noqa: PLC0415 - x is one of its own
 
         made = torch.as_tensor(array, device=x.device)
+        if made.is_complex():
+            return made.to(x.dtype.to_complex())
         return made.to(x.dtype) if made.is_floating_point() else made
     if home in ("jax", "jaxlib"):
         import jax.numpy as jnp  # noqa: PLC0415
@@ -180,20 +197,32 @@ def constant(value: Any) -> Make:
     return lambda sizes: value
 
 
-def filled(shape: str, value: float | bool, turns: int = 0) -> Make:
-    """Return what makes an array of one number; `shape` is in the letters of axes, `turns` is the size of a head.
+@dataclass(frozen=True)
+class Filled:
+    """What makes an array of one number; `shape` is in the letters of axes, `turns` is the size of a head.
 
     r counts the distances between queries and keys, as those need who code places by them.
     """
 
-    def make(sizes: Sizes) -> Any:
-        lengths = {"b": sizes.batch, "t": sizes.rows, "s": sizes.keys, "1": 1, "d": turns, "m": sizes.x.shape[-1],
-                   "r": sizes.rows + sizes.keys - 1}  # fmt: skip
-        lengths["n"] = sizes.batch * (sizes.x.shape[-1] // turns if turns else 1)
-        kind = np.bool_ if isinstance(value, bool) else np.float64
-        return sizes.array(np.full([lengths[letter] for letter in shape.split()], value, kind))
+    shape: str
+    value: float | bool
+    turns: int = 0
 
-    return make
+    def __call__(self, sizes: Sizes) -> Any:
+        lengths = {"b": sizes.batch, "t": sizes.rows, "s": sizes.keys, "1": 1, "d": self.turns,
+                   "m": sizes.x.shape[-1], "r": sizes.rows + sizes.keys - 1}  # fmt: skip
+        lengths["h"] = sizes.x.shape[-1] // self.turns if self.turns else 1
+        lengths["n"] = sizes.batch * lengths["h"]
+        kind = np.bool_ if isinstance(self.value, bool) else np.float64
+        return sizes.array(np.full([lengths[letter] for letter in self.shape.split()], self.value, kind))
+
+
+def read_otherwise(way: Way) -> Iterator[Way]:
+    """Yield the way with each mask of True or 1 the other way round, as those hide all where True hides."""
+    for name, make in way.given.items():
+        if isinstance(make, Filled) and make in MASKS and (make.value is True or make.value == 1.0):
+            other = replace(make, value=False if make.value is True else 0.0)
+            yield replace(way, given={**way.given, name: other})
 
 
 def counted(shape: str) -> Make:
@@ -217,6 +246,11 @@ def rotations(shape: str, size: int) -> Make:
     return make
 
 
+def in_pairs(size: int) -> Make:
+    """Return what makes cosines and sines of no angle beside each other, `[t d/2 2]`."""
+    return lambda sizes: sizes.array(np.tile([1.0, 0.0], (sizes.rows, size // 2, 1)))
+
+
 def pair(one: Make, other: Make) -> Make:
     """Return the maker of what two others make, as a pair."""
     return lambda sizes: (one(sizes), other(sizes))
@@ -229,10 +263,10 @@ def lengths(sizes: Sizes) -> Any:
 
 MASKS: tuple[Make, ...] = (
     nothing,
-    *(filled(shape, True) for shape in ("t s", "b t s", "b 1 t s", "b s", "b 1 s", "b t")),
-    *(filled(shape, 0.0) for shape in ("t s", "b 1 t s", "b t s")),
-    *(filled(shape, False) for shape in ("t s", "b t s", "b 1 t s", "b s")),
-    *(filled(shape, 1.0) for shape in ("b t s", "b s", "b 1 t s", "b t")),
+    *(Filled(shape, True) for shape in ("t s", "b t s", "b 1 t s", "b s", "b 1 s", "b t")),
+    *(Filled(shape, 0.0) for shape in ("t s", "b 1 t s", "b t s")),
+    *(Filled(shape, False) for shape in ("t s", "b t s", "b 1 t s", "b s")),
+    *(Filled(shape, 1.0) for shape in ("b t s", "b s", "b 1 t s", "b t")),
 )
 
 
@@ -244,7 +278,7 @@ def candidates(word: str, note: str, head: int) -> tuple[Make, ...]:
     word = plain(word)
     sizes = [head, head // 2] if head > 1 else [head]
     if word == "alibi":
-        return (nothing, filled("n 1 s", 0.0, head), filled("1 1 t s", 0.0))
+        return (nothing, Filled("n 1 s", 0.0, head), Filled("1 1 t s", 0.0))
     return next(makes(sizes) for fits, makes in NEUTRAL if fits(word, note))
 
 
@@ -253,26 +287,33 @@ TABLES = ("t d", "1 t d", "b t d", "1 t 1 d", "1 1 t d", "t 1 d")
 
 def table(number: float) -> Callable[[list[int]], tuple[Make, ...]]:
     """Return what makes tables of one number, a row for each place."""
-    return lambda sizes: tuple(filled(shape, number, size) for size in sizes for shape in TABLES)
+    return lambda sizes: tuple(Filled(shape, number, size) for size in sizes for shape in TABLES)
 
 
 def complex_tables(sizes: list[int]) -> tuple[Make, ...]:
     """Return makers of rotary tables as complex numbers, and of none."""
-    return (*(rotations(shape, sizes[0]) for shape in ("t e", "1 t e", "t 1 e")), nothing)
+    shapes = ("t e", "1 t e", "t 1 e", "1 t 1 e", "1 1 t e")
+    return (*(rotations(shape, sizes[0]) for shape in shapes), in_pairs(sizes[0]), nothing)
 
 
 def angles(sizes: list[int]) -> tuple[Make, ...]:
     """Return what makes cosines and sines of no angle, as a pair or as complex numbers."""
     shapes = ("b t d", "1 t d", "t d", "1 1 t d")
-    pairs = [pair(filled(shape, 1.0, size), filled(shape, 0.0, size)) for size in sizes for shape in shapes]
+    pairs = [pair(Filled(shape, 1.0, size), Filled(shape, 0.0, size)) for size in sizes for shape in shapes]
     return (
         nothing,
         *pairs,
-        *complex_tables(sizes)[:2],
-        filled("1 t d", 0.0, sizes[0]),
-        filled("1 t m", 0.0),
-        filled("1 r m", 0.0),
+        *complex_tables(sizes)[:-1],
+        Filled("1 t d", 0.0, sizes[0]),
+        Filled("1 t m", 0.0),
+        Filled("1 r m", 0.0),
     )
+
+
+def stores(sizes: list[int]) -> tuple[Make, ...]:
+    """Return makers of no store of keys and values, and of empty ones with room for all."""
+    rooms = [Filled(shape, 0.0, sizes[0]) for shape in ("b s h d", "b h s d")]
+    return (nothing, *(pair(room, room) for room in rooms), *rooms)
 
 
 def always(*makes: Make) -> Callable[[list[int]], tuple[Make, ...]]:
@@ -297,15 +338,17 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: "bool" in note or word in ("training", "train", "outputattentions", "usecache", "decode",
                                                    "needweights"), always(constant(False), constant(True))),
     (lambda word, note: "bias" in word or "alibi" in word,
-     always(nothing, filled("1 1 t s", 0.0), filled("t s", 0.0), filled("b 1 t s", 0.0), filled("b t s", 0.0),
+     always(nothing, Filled("1 1 t s", 0.0), Filled("t s", 0.0), Filled("b 1 t s", 0.0), Filled("b t s", 0.0),
             constant(0.0))),
-    (lambda word, note: any(part in word for part in ("past", "cache", "state", "prev")), always(nothing)),
-    (lambda word, note: word == "residual", always(filled("b t m", 0.0))),
+    (lambda word, note: word.endswith(("indices", "index", "idxs", "slots")) and "layer" not in word,
+     always(counted("t"), counted("b t"), nothing, constant(0))),
+    (lambda word, note: any(part in word for part in ("past", "cache", "state", "prev")), stores),
+    (lambda word, note: word == "residual", always(Filled("b t m", 0.0))),
     (lambda word, note: "int" in note or word in ("startpos", "layeridx", "layer", "offset", "step", "layerid", "i"),
      always(constant(0), constant(1))),
     (lambda word, note: True,
-     always(nothing, *MASKS[1:4], filled("t s", 0.0), constant(0), constant(False), constant(1), lambda sizes: sizes.x,
-            filled("1 t m", 0.0))),
+     always(nothing, *MASKS[1:4], Filled("t s", 0.0), constant(0), constant(False), constant(1), lambda sizes: sizes.x,
+            Filled("1 t m", 0.0))),
 )  # fmt: skip
 """What an argument is given by its name and its annotation."""
 
@@ -359,7 +402,7 @@ def find_way(
     needed = {given.name: candidates(given.name, str(given.annotation), head)
               for given in others if given.default is given.empty}  # fmt: skip
     more = {given.name: (left_out, *candidates(given.name, str(given.annotation), head))
-            for given in others if given.default is None}  # fmt: skip
+            for given in others if given.default is None or is_empty(given.default)}  # fmt: skip
     search = Search(layer, into, most)
     starts = [(needed, optional, axes)]
     starts += [(needed, frozenset[str](), axes[:1])] if optional else []  # `y=None` that it cannot do without
@@ -378,18 +421,58 @@ def find_way(
                 if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
                     known.append(int(fitting[3]))
                 search.tries = 0
-    raise UserError(search.first or "it takes nothing")
+    way = (
+        None if memories else in_a_rare_way(search, Way(sides, axes[0], {}, positional, width=widths[0]), axes, needed)
+    )
+    if way is not None:
+        return way
+    raise NoWayError(search.first or "it takes nothing", search.about_type)
+
+
+def in_a_rare_way(
+    search: Search, start: Way, axes: Sequence[str], needed: Mapping[str, Sequence[Make]]
+) -> Way | None:  # fmt: skip
+    """Return the way of calling a layer that answers for its first token alone, or that takes one number of tokens."""
+    layer, into, way = search.layer, search.into, None
+    if search.of_one and "memory" not in start.sides.values():
+        way = Search(layer, into, search.most).filled(replace(start, first_asks=True), needed)
+    if way is not None and is_first(layer, way, into):
+        return way
+    for tokens in sorted(count for count in search.lengths if 1 < count < start.width - 2):
+        fixed = Search(layer, into, search.most, tokens)
+        for order in axes:
+            way = fixed.filled(replace(start, axes=order), needed)
+            if way is not None:
+                return replace(way, tokens=tokens)
+    return None
+
+
+class NoWayError(UserError):
+    """No way of calling a layer gives an answer; `about_type`: an error spoke of the types of numbers."""
+
+    def __init__(self, said: str, about_type: bool) -> None:
+        super().__init__(said)
+        self.about_type = about_type
+
+
+def is_empty(default: Any) -> bool:
+    """Say whether a default is an array without numbers, which stands for None."""
+    return 0 in getattr(default, "shape", ())
 
 
 class Search:
     """The search for what a layer's other arguments are given, in one order of axes.
 
-    Of each argument the choice is kept with which the call comes furthest.
+    Of each argument the choice is kept with which the call comes furthest. `lengths` are the numbers in errors that
+    speak of the number of tokens, and `of_one` says that it answered for one token of several.
     """
 
-    def __init__(self, layer: Callable[..., Any], into: Callable[[Array], Any], most: int) -> None:
-        self.layer, self.into, self.most = layer, into, most
-        self.first, self.said, self.tries = "", "", 0
+    def __init__(
+        self, layer: Callable[..., Any], into: Callable[[Array], Any], most: int, tokens: int = HERE
+    ) -> None:  # fmt: skip
+        self.layer, self.into, self.most, self.tokens = layer, into, most, tokens
+        self.first, self.said, self.tries, self.about_type = "", "", 0, False
+        self.lengths, self.of_one = set[int](), False
 
     def filled(self, way: Way, options: Mapping[str, Sequence[Make]]) -> Way | None:
         """Return the way with its other arguments, or None where no choice of them gives an answer."""
@@ -417,8 +500,12 @@ class Search:
     def come_to(self, way: Way) -> tuple[int, ...] | None:
         """Return how far a call comes, as something to compare, or None where it gives an answer."""
         self.tries += 1
-        said, place = trouble(self.layer, way, self.into, way.width, HERE)
+        said, place = trouble(self.layer, way, self.into, way.width, self.tokens)
         self.first, self.said = self.first or said, said
+        self.of_one |= said.startswith("its answer has the shape [2, 1, ")
+        if re.search(rf"\b{HERE}\b", said):  # it has another number of tokens in mind, which it may name
+            self.lengths |= {int(number) for number in re.findall(r"\d+", said)} - {HERE}
+        self.about_type |= bool(re.search(r"(?i)dtype|scalar type|\bdouble\b", said))
         return place if said else None
 
 
@@ -468,6 +555,14 @@ def reached(error: BaseException) -> tuple[int, ...]:
             places.append(last.tb_lasti)
         last = last.tb_next
     return tuple(places)
+
+
+def is_first(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> bool:
+    """Say whether it is the first token that a layer answers for: in which order the others come is the same."""
+    x = np.random.default_rng(11).standard_normal((2, HERE, way.width))
+    alone, others = replace(way, first_asks=False), np.concatenate([x[:, :1], x[:, :0:-1]], axis=1)
+    one, other = (next(iter(parts_of(alone.call(layer, into(given))).values())) for given in (x, others))
+    return bool(abs(one - other).max() < 1e-5 * abs(one).max())
 
 
 def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way:

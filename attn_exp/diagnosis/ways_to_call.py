@@ -252,17 +252,11 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
                 shaped += [tried, *others] if is_shaped else others
                 spoke.append(tried)
     rare = [] if nearly or causal or request.layout else in_rare_layouts(own, request, several, as_many_axes(shaped))
-    if (
-        nearly
-        or shaped
-        or spoke
-        or causal
-        or unscaled
-        or rare
-        or (silent and not misfit and (known is not None or silent[0].function.offer is None))
-    ):
-        found = nearly or rare or causal or unscaled or shaped or spoke
-        return found[0] if found else max(silent, key=lambda tried: furthest(tried.answer))
+    is_meant = silent and not misfit and (known is not None or silent[0].function.offer is None)
+    last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
+    found = nearly or rare or causal or unscaled or shaped or spoke or last
+    if found:
+        return found[0]
     raise misfit or unfit(own, silent)
 
 

@@ -71,6 +71,15 @@ def as_causal(caller: Caller) -> Caller:
     return replace(caller, offer=replace(offer, parameters=words, defaults=defaults, said=said))
 
 
+def always_given(function: Bound) -> Bound:
+    """Return a layer that is given a mask in each call, one that hides nothing: without one it is causal."""
+    if function.offer is None or not function.offer.takes("mask"):
+        return function
+    defaults = {role: value for role, value in function.offer.defaults.items() if role != "mask"}
+    said = "; ".join(filter(None, (function.offer.said, "a mask in each call, as it is causal without one")))
+    return replace(function, offer=replace(function.offer, defaults=defaults, said=said))
+
+
 def with_its_padding(caller: Caller, function: Bound) -> Caller:
     """Return the caller that writes masks of keys as the function wants them, where it has a keyword for them."""
     if caller.offer.takes("lengths") and caller.layout == "htd" and not caller.request.layout:

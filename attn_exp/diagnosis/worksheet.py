@@ -179,7 +179,8 @@ def nudged(boxes: Sequence[Box]) -> list[Box]:
         if count > MOST_CELLS:
             return []
         values = np.repeat(box.values[None], count + 1, axis=0)
-        values[(np.arange(start, start + len(places)), *places.T)] += box.halves[tuple(places.T)]
+        moves = box.halves if box.moves is None else box.moves
+        values[(np.arange(start, start + len(places)), *places.T)] += moves[tuple(places.T)]
         copies.append(replace(box, values=values))
         start += len(places)
     return copies

@@ -55,9 +55,13 @@ class Column(NamedTuple):
         return self._replace(name=f"{self.name.removesuffix(f' {self.unit}')} {unit}", unit=unit)
 
 
+SPOKEN = {f"saturation_{share}": f"share of rows with a weight above 0.{share}" for share in (90, 99)}
+"""Names of fields that a sentence cannot say."""
+
+
 def spoken(name: str) -> str:
     """Return the name of a field as the head of a table, with spaces between its words."""
-    return name.strip("_").replace("_", " ")
+    return SPOKEN.get(name) or name.strip("_").replace("_", " ")
 
 
 def columns(*schemas: type) -> dict[str, Column]:

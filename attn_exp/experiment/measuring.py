@@ -135,27 +135,46 @@ def distance(one: Trace, other: Trace, kind: np.dtype[Any]) -> Columns:
 def spread(trace: Trace, rules: Rules) -> Columns:
     """Return how the weights are spread over the keys, as means over heads and queries; nothing where nothing tells.
 
-    Rows that do not share out 1 have no entropy.
+    Rows that do not share out 1 have no entropy. A query that sees no key shares out nothing: it is left out.
     """
     weights, summary = trace.weights, trace.summary
     if weights is None:
-        names = ("entropy", "effective_keys", "largest_weight") if share_out(trace, rules) else ("largest_weight",)
-        return {} if summary is None else {name: means(getattr(summary, name)).tolist() for name in names}
+        if summary is None:
+            return {}
+        if not share_out(trace, rules):
+            return {"largest_weight": means(summary.largest_weight).tolist()}
+        names = ("entropy", "effective_keys", "largest_weight")
+        return {name: means_seen(getattr(summary, name), summary.largest_weight).tolist() for name in names}
+    largest, sharing = largest_weight(weights), shares_by_rule(rules)
     columns = {
-        "largest_weight": means(largest_weight(weights)),
+        "largest_weight": means_seen(largest, largest) if sharing else means(largest),
         "row_sum_error": row_sum_errors(weights),
     }
     even = rows_that_share(weights).reshape(len(weights), -1).all(axis=-1)
-    if shares_by_rule(rules) and even.any():
+    if sharing and even.any():
         entropies = entropy(weights)
-        columns["entropy"] = np.where(even, means(entropies), np.nan)
-        columns["effective_keys"] = np.where(even, means(np.exp(entropies)), np.nan)
+        columns["entropy"] = np.where(even, means_seen(entropies, largest), np.nan)
+        columns["effective_keys"] = np.where(even, means_seen(np.exp(entropies), largest), np.nan)
     return {name: column.tolist() for name, column in columns.items()}
 
 
 def means(numbers: Array) -> Array:
     """Return the mean of the numbers of each problem `[n ...] -> [n]`."""
     return np.asarray(as_they_lie(numbers).mean(axis=-1))
+
+
+def means_seen(numbers: Array, largest: Array) -> Array:
+    """Return the mean over the rows of each problem `[n ...] -> [n]` whose largest weight is not 0; NaN if all are."""
+    there = largest > 0
+    if there.all():
+        return means(numbers)
+    each = zip(numbers, there, strict=True)
+    return np.array([means(one[None])[0] if seen.all() else mean_of(one[seen]) for one, seen in each])
+
+
+def mean_of(numbers: Array) -> float:
+    """Return the mean of numbers, NaN where there is none."""
+    return float(numbers.mean()) if numbers.size else math.nan
 
 
 def size(heads: Array | None) -> int:

@@ -79,11 +79,13 @@ def curves(named: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
 
 
 def mean_entropy(split: Split, multipliers: Array) -> Array:
-    """Return the mean entropy of `softmax(m * scores + rest)` for each multiplier m."""
+    """Return the mean entropy of `softmax(m * scores + rest)` for each multiplier m, of queries that see a key."""
     heads, queries, keys = split.scores.shape
     rows = thinned(queries, MOST_WEIGHTS // max(1, len(multipliers) * heads * keys))
     logits = multipliers[:, None, None, None] * split.scores[:, rows] + split.rest[:, rows]
-    return np.asarray(softmax_entropy(logits).mean(axis=(1, 2)))
+    seen = np.isfinite(split.rest[:, rows]).any(axis=-1)
+    entropies = softmax_entropy(logits)
+    return np.asarray(entropies.mean(axis=(1, 2)) if seen.all() or not seen.any() else entropies[:, seen].mean(axis=1))
 
 
 def softmax_entropy(logits: Array) -> Array:

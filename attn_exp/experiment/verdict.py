@@ -119,7 +119,7 @@ def lines(verdict: Verdict) -> list[str]:
     state = "passed" if verdict.passed else "FAILED"
     under = f" under {verdict.right_under}" if verdict.passed and verdict.right_under else ""
     said = [f"{verdict.name}: {state}{under}   (asked: {verdict.asked})", ""]
-    said += [f"It computes {verdict.computes.rstrip('.')}."]
+    said += ["It could not be called." if verdict.uncalled else f"It computes {verdict.computes.rstrip('.')}."]
     if verdict.right_under:
         said += [f"It is right under {verdict.right_under}: pass these words, and it is held to them."]
     for name in verdict.mistakes:

@@ -64,7 +64,7 @@ class Around:
 
     `before` is the norm of x, and `of_memory` that of a memory; `heads` those of q, k or v; `inner` and `last` stand
     after W_o, before and after the residual `r`: 0, 1 for x, and `of_normed` for what the first norm made of x. f is
-    the `factor`.
+    the `factor`; `then` is a norm more, after a layer that was left out.
     """
 
     before: Norm | None = None
@@ -72,6 +72,7 @@ class Around:
     heads: Mapping[str, Norm] = field(default_factory=dict)
     inner: Norm | None = None
     last: Norm | None = None
+    then: Norm | None = None
     residual: bool = False
     of_normed: bool = False
     factor: float = 1.0
@@ -94,7 +95,8 @@ class Around:
         start = self.x(x) if self.of_normed else x
         inner = start + inner if self.residual and start.shape == inner.shape else inner
         inner = inner * self.factor
-        return inner if self.last is None else self.last(inner)
+        inner = inner if self.last is None else self.last(inner)
+        return inner if self.then is None else self.then(inner)
 
     def __str__(self) -> str:
         """Say what is there, in the order of the data."""
@@ -106,5 +108,6 @@ class Around:
         said += [f"{self.inner.kind} after"] if self.inner is not None else []
         said += ["a residual after"] if self.residual else []
         said += [f"{self.last.kind} after {'it' if self.residual else 'all'}"] if self.last is not None else []
+        said += [f"{self.then.kind} after that"] if self.then is not None else []
         said += [f"all times {self.factor:.4g}"] if self.factor != 1.0 else []
         return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1] if said else ""

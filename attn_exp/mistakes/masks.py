@@ -90,8 +90,8 @@ def all_masks(wrong: Callable[[Any], Any]) -> Change:
 
 # What is put where a mask forbids
 
-FILLS = (-10.0, -1.0, -2.0, -3.0, -4.0, -5.0, -8.0, -9.0, -15.0, -20.0, -30.0, 1e-9, 1e-6, -1e-9, -50.0, -100.0,
-         -1e3, -1e4)  # fmt: skip
+FILLS = (-10.0, -1.0, -2.0, -3.0, -4.0, -5.0, -8.0, -9.0, -15.0, -20.0, -30.0, 1e-9, 1e-6, -1e-9, 1e-12, -1e-12,
+         -50.0, -100.0, -1e3, -1e4)  # fmt: skip
 """Numbers that people fill with; any other is fitted to the answer by the diagnosis."""
 
 
@@ -103,6 +103,15 @@ def filled(number: float) -> Change:
 def added(number: float) -> Change:
     """Return the change that adds this number where the mask forbids."""
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
+
+
+def late(fill: float) -> Change:
+    """Return the change that puts this number in the place of weights that the mask forbids, after the softmax."""
+
+    def after(step: Step, at: At, weights: Array, allowed: Array) -> Any:
+        return np.where(allowed, step(at, weights, allowed), fill)
+
+    return together(instead(forbid=lambda at, logits, allowed: logits), around("after", after))
 
 
 def of_entry(first: str) -> Change:
@@ -212,14 +221,7 @@ MISTAKES = {
         fix="put -inf where the mask forbids, before the softmax",
         seen="timm PR 2236; memory-compressed-attention issue 2",
         stage="weights",
-        changes=(
-            together(
-                instead(forbid=lambda at, logits, allowed: logits),
-                around(
-                    "after", lambda after, at, weights, allowed: np.where(allowed, after(at, weights, allowed), 0.0)
-                ),
-            ),
-        ),
+        changes=(late(0.0), late(-math.inf)),
         needs=("mask",),
     ),
     "mask_multiplied": Mistake(

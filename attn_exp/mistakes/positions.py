@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 from attn_exp.rules.positions.position import Position
+from attn_exp.rules.positions.rope import Rope
 
 
 def without_positions(recipe: Recipe) -> Recipe:
@@ -46,6 +49,31 @@ def other_pairs(recipe: Recipe) -> Recipe:
     return replace(recipe, positions=tuple(position if other is None else other for other, position in others))
 
 
+@dataclass(frozen=True)
+class Mixed(Position):
+    """Rotary positions whose tables have the angles of one pairing and whose numbers are turned in the other."""
+
+    rope: Rope
+
+    def turn(self, heads: Array, positions: Array) -> Array:
+        size = heads.shape[-1] if self.rope.size is None else self.rope.size
+        angles, turned, half = self.rope.angles(positions, size), heads.copy(), size // 2
+        if self.rope.interleaved:  # neighbours are turned, and halves have the same angle
+            wide, other = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])
+            other[..., ::2], other[..., 1::2] = -heads[..., 1:size:2], heads[..., :size:2]
+        else:
+            wide = np.repeat(angles, 2, axis=-1)
+            other = np.concatenate([-heads[..., half:size], heads[..., :half]], axis=-1)
+        turned[..., :size] = heads[..., :size] * np.cos(wide) + other * np.sin(wide)
+        return turned
+
+
+def mixed_pairs(recipe: Recipe) -> Recipe:
+    """Return the recipe whose rotary tables are laid out for the other pairing."""
+    made = (Mixed(position) if isinstance(position, Rope) else position for position in recipe.positions)
+    return replace(recipe, positions=tuple(made))
+
+
 def also_values(place: Step, at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
     """Mark positions in values as in keys."""
     marked: Array = place(at, "k" if side == "v" else side, heads, positions)
@@ -62,12 +90,12 @@ MISTAKES = {
         needs=("position",),
     ),
     "rope_pairing": Mistake(
-        says="Rotary positions turn the wrong pairs: neighbours (2i, 2i+1) instead of halves (i, i + d/2), or the "
-        "reverse.",
-        fix="use the pairing that the weights were trained with",
+        says="Rotary positions turn the wrong pairs: neighbours (2i, 2i+1) for halves (i, i + d/2), the reverse, or "
+        "both mixed.",
+        fix="use the pairing that the weights were trained with, in the tables and in the rotation",
         seen="transformers issue 25199; LLMs-from-scratch issues 746 to 838",
         stage="q",
-        changes=(other_pairs,),
+        changes=(other_pairs, mixed_pairs),
         needs=("rope",),
     ),
     "rope_off_by_one": Mistake(

@@ -142,6 +142,13 @@ class Flow(NamedTuple):
     several: str = ""
     width: int = WIDTH
 
+    @property
+    def framed(self) -> int:
+        """How wide the frame is: what is said beside its arrows stands within it."""
+        inside = [arrow for arrow in self.arrows if self.frame and self.frame[0] <= arrow.y <= self.frame[1]]
+        said = [arrow.x + wide(arrow.label) for arrow in inside if arrow.label and arrow.x < RIGHT]
+        return max(180, round(max(said, default=0)) + 6 - 28)
+
 
 def hue(stage: str) -> str:
     """Return the letter of the colour of a stage, in the picture and at its table."""
@@ -329,7 +336,7 @@ def frame(boxes: Sequence[Box], split: Splitting) -> tuple[int, int, str] | None
     inside = [box for box in boxes if box.stage in (*CHAIN, "context") and box.name != TOGETHER]
     if split.heads == 1 or not inside:
         return None
-    top, bottom = inside[0].top - 8, inside[-1].top + inside[-1].height + 8
+    top, bottom = inside[0].top - GAP + 3, inside[-1].top + inside[-1].height + 8
     return top, bottom, next((text for text in split.words if wide(text) <= bottom - top), split.words[-1])
 
 

@@ -54,7 +54,7 @@ def shapes_of_flow(flow: Flow) -> Iterator[Shape]:
     """Yield the shapes of one picture, those below others first."""
     if flow.frame:
         top, bottom, words = flow.frame
-        yield Rect(28, top, 180, bottom - top, WASH, RULE, dashed=True)
+        yield Rect(28, top, flow.framed, bottom - top, WASH, RULE, dashed=True)
         yield Label(18, (top + bottom) / 2, words, colour=QUIET, turned=True)
     for arrow in flow.arrows:
         yield Curve(arrow.path)
@@ -110,7 +110,7 @@ EDGE, LANE, GAP, MOST_GAP = 6, 14, 15, 90
 START = EDGE + LANE
 """Where the cards of a band begin."""
 
-TITLE_ABOVE, ROWS_APART, BANDS_APART, MOST_APART = 21, 6, 14, 30
+TITLE_ABOVE, ROWS_APART, BANDS_APART, MOST_APART = 19, 6, 13, 30
 """The height of the title; between the rows of the first band, between bands, and how much more at most."""
 
 
@@ -165,7 +165,7 @@ def bands(title: str, flow: Flow, measure: Measure, longest: float) -> Bands:
 def least(plan: Bands) -> Room:
     """Return how much room a picture needs at least."""
     wide = max(map(in_line, ([width for _, width in plan.columns], widths(plan.chain), widths(plan.tail))))
-    framed = LINE + 3 * FRAME if plan.several and plan.chain else 0
+    framed = LINE + 3 * FRAME + TURN if plan.several and plan.chain else 0
     bands = [TITLE_ABOVE, sum(plan.heights), tallest(plan.chain), tallest(plan.tail), framed + EDGE]
     return Room(wide + 2 * START, sum(bands) + (len(plan.rows) - 1) * ROWS_APART + 2 * BANDS_APART)
 
@@ -224,12 +224,13 @@ def in_places(plan: Bands, wide: float, top: float, apart: float) -> Placed:
     channel = below - (BANDS_APART + apart) / 2
     if plan.chain:
         below += LINE + FRAME if plan.several else 0
-        chain = tuple(reversed(spread(plan.chain[::-1], room, below)))
-        below += tallest(plan.chain) + BANDS_APART + apart + (FRAME if plan.several else 0)
+        chain = spread(plan.chain, room, below)
+        under = below + tallest(plan.chain) + BEHIND + (BANDS_APART - BEHIND) / 2
+        below += tallest(plan.chain) + BANDS_APART + apart + (FRAME + TURN if plan.several else 0)
     else:
-        chain = ()
+        chain, under = (), channel
     tail = spread(plan.tail, room, below)
-    return Placed(tuple(beside(plan, rows)), rows, chain, tail, EDGE / 2, wide - EDGE / 2, channel)
+    return Placed(tuple(beside(plan, rows)), rows, chain, tail, EDGE / 2, wide - EDGE / 2, channel, under)
 
 
 def first_band(plan: Bands, room: float, top: float, apart: float) -> Iterator[Card]:
@@ -385,14 +386,15 @@ def cells_of(card: Card) -> Iterator[Shape]:
         left += wide + more
 
 
-FRAME = 5
-"""Pixels from the frame to what it holds."""
+FRAME, TURN = 5, 7
+"""Pixels from the frame to what it holds, and between two lines beside each other."""
 
 
 class Placed(NamedTuple):
     """Cards in their places: sources, rows of queries, keys and values, the chain, the rest.
 
-    `left` and `right` are where lines pass beside them, `channel` where they pass below the rows.
+    `left` and `right` are where lines pass beside them, `channel` where they pass below the rows,
+    `under` where below the chain.
     """
 
     sources: tuple[Card, ...]
@@ -402,6 +404,7 @@ class Placed(NamedTuple):
     left: float
     right: float
     channel: float
+    under: float
 
     @property
     def cards(self) -> tuple[Card, ...]:
@@ -414,9 +417,7 @@ def lines_between(placed: Placed, links: Sequence[Link]) -> Iterator[Shape]:
     named = {card.name: card for card in placed.cards}
     for link in links:
         yield from line_between(placed, named[link.source], named[link.target])
-    for one, other in pairwise(placed.chain):
-        yield from leftwards(f"M{one.x:.1f} {one.middle:.1f}", other.right + (BEHIND if other.heads > 1 else 0), one)
-    for one, other in pairwise(placed.tail):
+    for one, other in (*pairwise(placed.chain), *pairwise(placed.tail)):
         yield from rightwards(f"M{one.right:.1f} {other.middle:.1f}", other)
 
 
@@ -430,16 +431,20 @@ def line_between(placed: Placed, source: Card, target: Card) -> Iterator[Shape]:
     elif source in placed.rows and target in placed.rows:
         yield from rightwards(f"M{source.right:.1f} {target.middle:.1f}", target)
     elif source in placed.rows and target in placed.chain:
-        path = f"M{source.right:.1f} {source.middle:.1f}H{placed.right:.1f}V{target.middle:.1f}"
-        yield from leftwards(path, target.right + (BEHIND if target.heads > 1 else 0), target)
+        path = (
+            f"M{source.right:.1f} {source.middle:.1f}H{placed.right - TURN:.1f}V{placed.channel:.1f}H{placed.left:.1f}"
+        )
+        yield from rightwards(f"{path}V{target.middle:.1f}", target)
+    elif source in placed.rows and placed.chain:
+        path = f"M{source.right:.1f} {source.middle:.1f}H{placed.right:.1f}V{placed.under:.1f}"
+        yield from downwards(path, target.x + target.width / 2, target)
     elif source in placed.rows:
         yield from rightwards(
             f"{out_of(placed, source)}V{placed.channel:.1f}H{placed.left:.1f}V{target.middle:.1f}", target
         )
     elif source in placed.chain and target in placed.tail:
-        x = source.x + min(source.width, target.width) / 2
-        yield Curve(f"M{x:.1f} {source.bottom:.1f}V{target.y - 6:.1f}")
-        yield Curve(f"M{x - 3:.1f} {target.y - 6:.1f}h6l-3 6z", fill=QUIET)
+        path = f"M{source.x + source.width / 2:.1f} {source.bottom:.1f}V{placed.under:.1f}"
+        yield from downwards(path, target.x + target.width / 2, target)
 
 
 def out_of(placed: Placed, source: Card) -> str:
@@ -455,17 +460,17 @@ def rightwards(path: str, target: Card) -> Iterator[Shape]:
     yield Curve(f"M{target.x - 6:.1f} {target.middle - 3:.1f}v6l6-3z", fill=QUIET)
 
 
-def leftwards(path: str, edge: float, target: Card) -> Iterator[Shape]:
-    """Yield a line that ends at the right side of a card."""
-    yield Curve(f"{path}H{edge + 6:.1f}")
-    yield Curve(f"M{edge + 6:.1f} {target.middle - 3:.1f}v6l-6-3z", fill=QUIET)
+def downwards(path: str, x: float, target: Card) -> Iterator[Shape]:
+    """Yield a line that ends at the upper side of a card."""
+    yield Curve(f"{path}H{x:.1f}V{target.y - 6:.1f}")
+    yield Curve(f"M{x - 3:.1f} {target.y - 6:.1f}h6l-3 6z", fill=QUIET)
 
 
 def frame_around(placed: Placed, several: str, wide: float) -> Iterator[Shape]:
     """Yield the frame around the chain and the context, and its words, which are so wide."""
-    left, top = placed.chain[-1].x - FRAME, min(card.y for card in placed.chain) - LINE - FRAME
+    left, top = placed.chain[0].x - FRAME, min(card.y for card in placed.chain) - LINE - FRAME
     right = max(max(card.right for card in placed.chain) + BEHIND, left + wide) + FRAME
-    bottom = max(card.bottom for card in placed.chain) + FRAME + BEHIND
+    bottom = placed.under + FRAME
     path = f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}"
     if placed.tail and placed.tail[0].name == "context":
         inner, last = placed.tail[0].right + FRAME + BEHIND, placed.tail[0].bottom + FRAME + BEHIND

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,8 +19,10 @@ from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN
 from attn_exp.report import words
 from attn_exp.report.live_command import command
-from attn_exp.report.views import MOST_NUMBERS, Panel, Views, labels
-from attn_exp.report.walk import is_mixed
+from attn_exp.report.page_steps import packed
+from attn_exp.report.pixels import picture
+from attn_exp.report.views import MOST_NUMBERS, Colours, Panel, Views, colours, labels
+from attn_exp.report.walk import closed_by_mask, is_mixed
 from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.positions.rope import Rope
@@ -33,40 +34,49 @@ from attn_exp.rules.scores.score import Score
 
 def page_data(views: Views) -> dict[str, Any]:
     """Return the tokens, the weights with what they are computed from, and the answers, ready for JSON."""
-    carried = [panel for panel in views.panels if panel.weights.size <= MOST_NUMBERS]
-    places = {name: place for place, panel in enumerate(carried) for name in panel.variants}
+    places = {name: place for place, panel in enumerate(views.panels) for name in panel.variants}
     comparison = views.comparison
     queries, keys = labels(comparison.problem)
+    leaders = list({row.same_as: row for row in reversed(comparison.rows) if row.same_as}.values())
     return {
         "tokens": queries,
         "keys": keys,
-        "panels": [panel_data(comparison, panel) for panel in carried],
+        "panels": [panel_data(comparison, panel, colours(views)) for panel in views.panels],
         "variants": [
-            variant_data(comparison, row.variant, row.same_as, places.get(row.variant, -1))
+            variant_data(comparison, row.variant, row.same_as, places.get(row.variant, -1), carried=row in leaders)
             for row in comparison.rows
             if row.same_as
         ],
     }
 
 
-def panel_data(comparison: Comparison, panel: Panel) -> dict[str, Any]:
-    """Return weights `[h t s]`, and the scores and the rest that they are the softmax of, where that is so."""
-    split, variant = panel.split, panel.variants[0]
-    return {
-        "title": panel.title,
-        "shape": list(panel.weights.shape),
-        "weights": packed(panel.weights),
-        "scores": None if split is None else packed(split.scores),
-        "rest": None if split is None or not np.any(split.rest) else packed(split.rest),
-        "own": settled_as(comparison, variant).multiplier,
-        "standard": standard_multiplier(comparison, variant),
-    }
+def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str, Any]:
+    """Return weights `[h t s]`: the scores that they are the softmax of, where that is so, with what is added to them,
+    else the weights themselves; pictures where they are too many for a page. `shut` says which places are masked."""
+    variant, split = panel.variants[0], panel.split
+    settled = settled_as(comparison, variant)
+    told: dict[str, Any] = {"title": panel.title, "shape": panel.weights.shape}
+    told |= {"own": settled.multiplier, "standard": standard_multiplier(comparison, variant)}
+    shut = closed_by_mask(settled, panel.weights) if split is None else np.isneginf(split.rest)
+    if panel.weights.size > MOST_NUMBERS:
+        told["pictures"] = [
+            picture(head, scale.shares, None if shut is None else shut[place])
+            for place, head in enumerate(panel.weights)
+        ]
+        return told
+    if shut is not None and shut.any():
+        told["shut"] = as_text(one_head(shut))
+    if split is None:
+        return told | {"weights": packed(panel.weights)}
+    added = np.where(np.isneginf(split.rest), 0, split.rest)
+    return told | {"scores": packed(split.scores)} | ({"rest": packed(added)} if added.any() else {})
 
 
-def variant_data(comparison: Comparison, variant: str, letter: str, panel: int) -> dict[str, Any]:
-    """Return what a variant ends in, its numbers per token, and which panel holds its weights."""
+def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> dict[str, Any]:
+    """Return what a variant ends in, if it is carried, its numbers per token, and which panel holds its weights."""
     ends = answer(comparison.traces[variant])
-    small = ends.ndim == 2 and ends.size <= MOST_NUMBERS
+    alone = len({row.same_as for row in comparison.rows} - {""}) == 1  # nothing is subtracted from it
+    small = carried and ends.ndim == 2 and ends.size <= (MOST_STARTS if alone else MOST_NUMBERS)
     return {
         "name": variant,
         "letter": letter,
@@ -74,11 +84,6 @@ def variant_data(comparison: Comparison, variant: str, letter: str, panel: int) 
         "answer": packed(ends) if small else "",
         "size": ends.shape[1] if small else 0,
     }
-
-
-def packed(array: Array) -> str:
-    """Return an array as base64 of float64 in little-endian order."""
-    return base64.b64encode(np.ascontiguousarray(array, "<f8").tobytes()).decode()
 
 
 MOST_STARTS, MOST_WEIGHTS = 4096, 10_000
@@ -255,11 +260,16 @@ def ruled(problem: Problem, settled: Settled) -> dict[str, Any]:
     return {
         "c": settled.multiplier,
         "caps": bounds,
-        "allowed": None if allowed.all() else "".join("01"[int(seen)] for seen in one_head(allowed).ravel()),
+        "allowed": None if allowed.all() else as_text(one_head(allowed)),
         "bias": packed(one_head(np.broadcast_to(sum(biases), (heads, rows, keys)))) if biases else None,
         "extra": np.concatenate(extras, axis=-1).reshape(heads, -1).tolist() if extras else None,
         "pair": vectors(rules, problem, heads),
     }
+
+
+def as_text(places: Array) -> str:
+    """Return truth as 1 and 0, place by place."""
+    return "".join("01"[int(each)] for each in places.ravel())
 
 
 def one_head(array: Array) -> Array:

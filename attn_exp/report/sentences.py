@@ -41,7 +41,7 @@ def who_agrees(rows: Sequence[Row], steps: Sequence[Step] | None = None, against
     parts = [agreement(members, steps) for members in groups.values() if len(members) > 1]
     first = next((row for row in computed if row.variant == against), computed[0])
     parts += [departure(members, first, steps) for members in groups.values() if members[0].same_as != first.same_as]
-    parts = parts or [f"Only {first.variant} was computed"]
+    parts = parts or [f"{first.variant} is the only variant of this run"]
     lacking = [row for row in rows if row.note and not row.same_as]
     parts += [f"{row.variant} was not computed: {row.note}" for row in lacking]
     parts += [f"{row.variant}: {row.note}" for row in rows if row.note and row.same_as]
@@ -162,9 +162,9 @@ def pinned_alike(comparison: Comparison, name: str, leader: str, idle: Sequence[
     own = [said[name][key] for key in idle if key in pinned and key not in known]
     rest = [f"{said[name][key]} where {leader} has {said[leader][key]}" for key in idle if said[name][key] not in own]
     nothing = "which changes nothing here" if len(idle) == 1 else "which together change nothing here"
-    parts = [f"pins {listed(already)}, which this run has already"] if already else []
+    parts = [f"sets {listed(already)}, as this run does anyway"] if already else []
     if own or rest:
-        both = [*([f"pins {listed(own)}"] if own else []), *([f"has {listed(rest)}"] if rest else [])]
+        both = [*([f"sets {listed(own)}"] if own else []), *([f"has {listed(rest)}"] if rest else [])]
         parts.append(f"{listed(both)}, {nothing}")
     return f"; {words.AND} ".join(parts)
 
@@ -243,7 +243,7 @@ def near_reference(rows: list[Row], named: str, queries: int) -> str:
     ).format(whom=named, error=error)
     if checked >= queries:
         return sentence
-    return f"{sentence} at the {checked:,} of {queries:,} queries that it checked"
+    return f"{sentence} ({checked:,} of {queries:,} queries were checked)"
 
 
 def whom(right: list[Row], count: int, others: bool, kind: str) -> str:

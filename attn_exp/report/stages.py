@@ -51,17 +51,37 @@ def transposed(symbol: str) -> str:
 EQUALS, PLUS = "<mo>=</mo>", "<mo>+</mo>"
 
 
-def projected(result: str, meaning: str, bias: bool, apart: str) -> Explained:
+class Marked(NamedTuple):
+    """What else happens to a projection: marks are `added` to x, it is `turned` by a position, or the mean of `pooled`
+    heads."""
+
+    added: bool = False
+    turned: str = ""
+    pooled: int = 1
+
+
+PLAIN = Marked()
+
+
+def projected(result: str, meaning: str, bias: bool, apart: str, marked: Marked = PLAIN) -> Explained:
     """Explain one of the three projections of x, or of the memory; after a past only new tokens have queries."""
     small = result.lower()
     memory, new = apart == "memory" and result != "Q", apart == "past" and result == "Q"
     source, plain = (name("X", "new"), "X_new") if new else (name("X′"), "X'") if memory else (name("X"), "X")
+    if marked.added:
+        source, plain = f"<mo>(</mo>{source}{PLUS}{name('P')}<mo>)</mo>", f"({plain} + P)"
+    formula = f"{plain} W_{small}{f' + b_{small}' if bias else ''}"
+    inner = source + name("W", small) + (PLUS + name("b", small) if bias else "")
+    if marked.pooled > 1:
+        meaning = f"{meaning} Each head here is the mean of {marked.pooled}."
+    for function in (*(["mean"] if marked.pooled > 1 else []), *([marked.turned] if marked.turned else [])):
+        formula, inner = f"{function}({formula})", f"<mi>{function}</mi><mo>(</mo>{inner}<mo>)</mo>"
     return Explained(
         symbol=result,
         axes="t d" if result == "Q" else "s e" if result == "V" else "s d",
         meaning=meaning,
-        formula=f"{result} = {plain} W_{small}{f' + b_{small}' if bias else ''}",
-        mathml=math(name(result) + EQUALS + source + name("W", small) + (PLUS + name("b", small) if bias else "")),
+        formula=f"{result} = {formula}",
+        mathml=math(name(result) + EQUALS + inner),
     )
 
 
@@ -161,10 +181,8 @@ def paired(rule: str) -> Explained:
     return ADDED if rule == "additive" else ADDED._replace(formula="S", mathml="")
 
 
-def elsewhere(stated: Explained, stage: str, apart: str, bias: bool) -> Explained:
+def elsewhere(stated: Explained, stage: str, apart: str) -> Explained:
     """Return the words for a stage where a `memory` or a `past` parts the keys' tokens from the queries'."""
-    if stage in PROJECTED and stated.mathml:
-        return projected(stage.upper(), PROJECTED[stage], bias, apart)
     return stated._replace(axes=AXES.get((apart, stage), stated.axes))
 
 

@@ -15,7 +15,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
-from attn_exp.report.stages import Explained, elsewhere, explained, paired, remark
+from attn_exp.report.stages import PROJECTED, Explained, Marked, elsewhere, explained, paired, projected, remark
 from attn_exp.report.views import labels
 from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.grid import Grid
@@ -53,6 +53,7 @@ class Step(NamedTuple):
 
     `largest` is the number whose cell has the full colour, and `power` that of a share of it which is coloured;
     `closed` says which weights a mask closes, `whole` whether its numbers have no more decimals than are shown.
+    `corners` are the corners of all heads `[h row column]`, also of those without a table.
     """
 
     stage: str
@@ -67,6 +68,7 @@ class Step(NamedTuple):
     closed: Array | None = None
     power: float = 1.0
     whole: bool = False
+    corners: Array = np.zeros((0, 0, 0))
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
@@ -170,6 +172,7 @@ def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step
         rows_are_keys=has_rows_of_keys(stage, comparison.problem),
         closed=closed_by_mask(settled, heads, SIDE) if stage == "weights" else None,
         whole=is_exact(finite, places),
+        corners=heads[:, :SIDE, :SIDE],
     )
 
 
@@ -178,6 +181,7 @@ def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
     problem = comparison.problem
     projections = problem.projections
     formed = [name for name, _ in during(comparison.traces[settled.name])]
+    apart = "memory" if problem.memory is not None else "past" if problem.past else ""
     bias = "b_o" in projections if stage == "output" else f"b_{stage}" in projections
     stated = explained(
         stage,
@@ -188,10 +192,25 @@ def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
         normalizer=settled.rules.normalizer,
         extra=any(rule.extra(0) is not None for rule in settled.rules.scores),
     )
+    if stage in PROJECTED and stated.mathml:
+        return projected(stage.upper(), PROJECTED[stage], bias, apart, marks(stage, settled))
     if stage == "scores" and settled.rules.pairing is not None:
         stated = paired(registry.name_of(settled.rules.pairing))
-    apart = "memory" if problem.memory is not None else "past" if problem.past else ""
-    return elsewhere(stated, stage, apart, bias) if apart else stated
+    return elsewhere(stated, stage, apart) if apart else stated
+
+
+def marks(stage: str, settled: Settled) -> Marked:
+    """Return what positions and shared heads do to queries, keys or values."""
+    named = zip(settled.positions, settled.words["position"].split(" + "), strict=False)
+    turns = [name_alone(word) for position, word in named if not position.changes_x and stage != "v"]
+    shares = settled.heads
+    pooled = 1 if stage == "q" else shares.given // shares.shared
+    return Marked(any(position.changes_x for position in settled.positions), " ".join(turns), pooled)
+
+
+def name_alone(word: str) -> str:
+    """Return the name of a rule from the word for it, which may hold its settings; its code may not be at hand."""
+    return word.partition("(")[0].partition(" ")[0]
 
 
 def logit_of(stage: str, formed: Sequence[str]) -> str:
@@ -203,11 +222,11 @@ def logit_of(stage: str, formed: Sequence[str]) -> str:
 
 def left_out(shape: tuple[int, ...], shown: int) -> str:
     """Say what a step does not show."""
-    parts = [f"{shown} of {shape[0]} heads"] if shown < shape[0] else []
+    parts = [words.OF_HEADS.format(shown=shown, all=shape[0])] if shown < shape[0] else []
     if max(shape[1:]) > SIDE:
         _, rows, columns = shape
         sizes = {"rows": min(SIDE, rows), "all_rows": rows, "columns": min(SIDE, columns), "all_columns": columns}
-        parts.append("{rows} of {all_rows} rows and {columns} of {all_columns} columns".format(**sizes))
+        parts.append(words.OF_ROWS.format(**sizes))
     return f" {words.AND} ".join(parts)
 
 
@@ -242,13 +261,13 @@ def is_exact(magnitudes: Array, places: int) -> bool:
 
 
 MEANING = {
-    "t": "queries: the tokens that ask",
-    "s": "keys: the tokens that are asked",
-    "m": "numbers of a token in X",
-    "n": "numbers of a token in the memory",
-    "d": "numbers of a query or a key; in W, of all heads",
-    "e": "numbers of a value; in W, of all heads",
-    "h": "heads",
+    "t": "how many queries: tokens that ask",
+    "s": "how many keys: tokens that are asked",
+    "m": "how many numbers a token has in X",
+    "n": "how many numbers a token has in the memory",
+    "d": "how many numbers a query and a key have; W has those of all heads",
+    "e": "how many numbers a value has; W has those of all heads",
+    "h": "how many heads",
 }
 """Every letter that a shape is written with, in the order in which they are explained."""
 

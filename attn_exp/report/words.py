@@ -49,18 +49,48 @@ SAME_IN_A_RUN = "The same in a run:"
 MINE, RIGHT, MINE_BESIDE_RIGHT = "mine", "right", "mine beside right"
 
 # Weights, and what a reader can move
-IN_STEP = "in step with a weight"
-WITH_POWER = "with a weight to the power of {power}, so that small ones of many keys are seen"
 AND_MORE = "and {count} more"
+SHOW, BESIDE, NOTHING, QUERY, AS = "Show", "beside it", "nothing", "query", "as"
+MAP_AND_LINES, MAP, LINES_ALONE = "map and lines", "map", "lines"
+NO_WEIGHTS = "its weights were never formed"
+ALL_QUERIES = "the rows of all queries"
+FROM_TO = "{query} → {key}: {weight}"
+SCALE = "The stronger a colour, the larger the weight: no colour is 0, the full colour is {top}, on the whole page."
+WITH_POWER = "Small weights are coloured stronger than in proportion (to the power {power}), so that they can be seen."
 THIS_RUN = "this run"
 MEAN_ENTROPY = "Mean entropy {mean} of at most {most} nats; the largest of all weights is {largest}."
-WEIGHTS_ALONE, WEIGHTS_MEAN, OUTPUT = "weights", "weights, mean over heads", "output"
+WEIGHTS_ALONE, OUTPUT = "weights", "output"
 NONE_IN, AT_MOST_IN = "{what}: none", "{what}: {largest}"
 ROUNDING_IN = "{what}: {largest}, which is rounding"
 ONE_MINUS = "{one} minus {other}: {what}"
-LARGEST_DIFFERENCES, IN_THE = "Largest difference in the {differences}.", "in the"
-DIFFERENT_SHAPES = "Their answers have different shapes."
+LARGEST_DIFFERENCES = "Largest difference: {differences}."
+DIFFERENT_SHAPES = "their outputs have different shapes"
 EMPTY_TOKEN = "(empty)"
+
+# A first reading of the default run: two sentences a step
+FIRST_READING, BACK, NEXT, LEAVE = "A first reading", "Back", "Next", "Leave the reading"
+STEP_OF = "A first reading, {step} of {of}: {name}"
+STEP_NO_SCALE, STEP_SCALE, STEP_HEADS, STEP_MASK, STEP_MIX = "no scale", "scale", "heads", "a mask", "W_o"
+NO_SCALE = (
+    "The query of {query} meets every key, with scores from {low} to {high}, and their softmax gives {key} {weight}. "
+    "The weights have a mean entropy of {entropy} nats, where even shares would have {even}."
+)
+SCALED = (
+    "The scores are divided by the square root of d = {size}, and {query} gives {key} {scaled} instead of {weight}. "
+    "The mean entropy goes from {entropy} to {after} nats."
+)
+HEADS_PART = (
+    "The {size} columns of Q, K and V part into {heads} heads of {part}, and each head attends by itself. "
+    "Of {query}, head 1 gives the most to {one} ({first}), head 2 to {other} ({second})."
+)
+MASK_HIDES = (
+    "A causal mask hides the keys that come later, so that {query} sees itself alone and gives itself 1.00. "
+    "That moves the output by up to {masked}."
+)
+MIXES = (
+    "W_o mixes the heads, which stood side by side, into a vector for each token: that moves the output by up to "
+    "{mixed}. Without the mask this is {variant}, the last variant of this run."
+)
 
 # Why numbers of a variant cannot be changed in the page: half a sentence each
 WHY_COARSE = "{whose} {kinds}, and a page computes in float64"
@@ -77,7 +107,7 @@ LESS, MORE, OTHER_SIGN = "less", "more", "other sign"
 CHANGED_NUMBERS = "Changed numbers"
 CHANGED = "Changed: {numbers}. Old numbers are struck out. {still}"
 NUMBERS_AND_MORE = "{numbers} and {count} more"
-STAYS = "What is grey stays that of the run: {what}."
+STAYS = "Grey parts are still those of the run, from before the change: {what}."
 THE_SENTENCES = "the sentences at the top"
 OF_THE_RUN = "Of the run, before the change."
 AFTER_THE_CHANGE = "{weights}, after the change"
@@ -95,13 +125,16 @@ WITH_BIAS = "+ {bias}"
 MIXED_BY = "×"
 NOT_CHANGED_HERE = "Numbers cannot be changed in the page here: {why}."
 SHOWN = "Shown: {left_out}; results.npz holds all."
+OF_HEADS = "{shown} of {all} heads"
+OF_LINES = "{shown} of {all} {lines}"
+OF_ROWS = "{rows} of {all_rows} rows and {columns} of {all_columns} columns"
 COLUMNS_FOR = "{count} for {whom}"
 SUM_OF_VALUES = "Each token as a sum of values"
 NAN_AS_WEIGHTS = "NaN, as its weights are"
 OTHER_VALUES = "+ {rest} of other values"
 
 # A cell of a walk, when somebody asks how it came about
-CLICK_A_NUMBER = "Click on a number of a table to see how it came about; arrows go on, Escape ends."
+CLICK_A_NUMBER = "Click a number to see how it was computed; the arrow keys move to its neighbours, Escape closes."
 CELL_OF_TABLE = "{place} of {table}"
 CELL_IS = "{cell} = {sum} = {number}"
 CELL_IS_APART = "{cell} = {sum} = {apart}; the table has {number}"
@@ -109,15 +142,16 @@ CELL_IS_GIVEN = "{cell} = {number}; what it is made of is not shown here."
 REST_OF_MORE = "{rest} of {count} more that are not shown"
 REST_OF_KEYS, REST_OF_ELSE = "{rest} of keys that are not shown", "{rest} of what else takes a share"
 FUNCTION_OF, C_OF_HEAD = "{function} of {number}", "C of head {number}"
-SEES_NO_KEY = "0 / 0, which counts as 0: this query may see no key"
+IS_BECAUSE = "{cell} = {number}, because {why}"
+SEES_NO_KEY = "this query may see no key, and 0 / 0 counts as 0"
 BLIND_ROW = "{gets} where a query may see no key"
-BLIND_GETS = "what convention={convention} gives a query that may see no key"
+BLIND_GETS = "that is what convention={convention} gives a query that may see no key"
 NO_SUM = "{number} / 0, which counts as 0"
-NO_SHARE = "exp(−∞) / …, and exp(−∞) = 0"
-MAY_NOT_SEE = "{number} + (−∞): this query may not see this key"
+MAY_NOT_SEE = "this query may not see this key"
 
 # Pictures
 WEIGHT = "weight"
+FLAT = ", flat at {height}"
 
 # Its command
 COMMAND_CONTINUES = "The command, which also continues it:"
@@ -142,7 +176,9 @@ ALL_FAILED = "No point has a result; all that ran failed."
 # Where a reader looks closer
 ALONG_X, COLOUR, PANELS, NO_SETTING = "along x", "colour", "panels", "none"
 MEANS_OVER_SEEDS = "Means over the seeds; bars are 95% intervals, of fewer than five numbers their range."
-MEANS_OVER_TOO = "Means over {settings} too."
+MEANS_OVER_TOO = (
+    "Means over the seeds and over {settings}, without intervals; of fewer than five numbers a bar is their range."
+)
 AGAINST, LOG_SCALE = "against {setting}", "{setting} (log scale)"
 ONE_DOT = "{settings}: {mean} ({count} numbers)"
 
@@ -154,7 +190,6 @@ EXTREME_AT = "{which} {metric}: {number}, {variant} at {settings}:"
 EFFECTS = "Effects"
 SETTING = "setting"
 SEEDS = "seeds"
-LOW_TO_HIGH = "{low} to {high}"
 SHARES = "What explains how much"
 SHARE = "share"
 PERCENTILES = "Percentiles"
@@ -185,6 +220,20 @@ FORMULA_SIDE, TURNED_SIDE = "{side} = {source} W_{side}", "{side} = W_{side}ᵀ 
 ADDED, MEMORY = "added", "memory"
 STAGE_OF_HEAD = "{stage}, head {number}"
 ALL_RIGHT = "all right"
+SOME_MISSING = "no number is wrong; some are missing"
+POINTS_OF = "{points} of {most} points"
+DO_THIS = "What to do instead:"
+MARKS_MEAN = (
+    "✗ wrong, with what should stand there, from the numbers before it; → follows rightly from a wrong number; "
+    "? cannot be read."
+)
+CHECKED_AT_ONCE = (
+    "Typed numbers are checked at once: green is right, red is wrong, orange follows rightly from a wrong number."
+)
+EXAM = "Nothing is checked here: save your answers and hand them in."
+COUNT_FILLED, COUNT_UNREADABLE = "{count} of {all} filled in", "; {count} cannot be read"
+MARKED, MARKED_SHEETS = "marked", "Marked sheets"
+BY_BOX = "Points by box"
 GRADES = "Grades"
 WHICH_MISTAKE = "How often each mistake was made"
 MISTAKE, STUDENTS_HEAD, WHAT_IT_IS = "mistake", "students", "what it is"

@@ -21,13 +21,17 @@ from attn_exp.report.numbers import decimal, kinds
 from attn_exp.report.templating import templates
 
 
-def page(paper: Paper, student: str, file: str) -> str:
-    """Return the sheet: what is given, a table of blanks for each box, which the page checks as they are typed."""
+def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
+    """Return the sheet: what is given, a table of blanks for each box, which the page checks as they are typed.
+
+    The page of an `exam` checks nothing, and nothing in it says what is right.
+    """
     style = inline(template_text("report.css"), template_text("worksheet.css"))
     script = scripts("worksheet.js")
     return rendered(
         "worksheet.html", paper, student, style, script,
-        filled=False, data=data(paper, file), foretold=[], policy=policy(style, script),
+        filled=False, exam=exam, data=blank_data(paper, file) if exam else data(paper, file), foretold=[],
+        policy=policy(style, script),
     )  # fmt: skip
 
 
@@ -49,15 +53,21 @@ def rendered(template: str, paper: Paper, student: str, style: str, script: str,
 
 
 def grades(
-    heads: Sequence[str], lines: Sequence[Sequence[str]], overview: Sequence[Sequence[str]], seal: str = ""
+    heads: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    overview: Sequence[Sequence[str]],
+    seal: str = "",
+    boxes: Sequence[Sequence[str]] = (),
 ) -> str:
-    """Return the page of a class: which mistake how often, a line for each student, and the hash of its table."""
+    """Return the page of a class: which mistake how often, the points by box, a line for each student, and the hash of
+    its table."""
     style = inline(template_text("report.css"), template_text("worksheet.css"))
     most = max((int(count) for _, count, _ in overview), default=1)
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds}
     return environment.get_template("grades.html").render(
-        heads=heads, lines=lines, overview=overview, seal=seal, most=most, style=Markup(style), policy=policy(style)
+        heads=heads, lines=lines, overview=overview, boxes=boxes, seal=seal, most=most,
+        style=Markup(style), policy=policy(style),
     )  # fmt: skip
 
 
@@ -153,6 +163,11 @@ def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
     fits = array is not None and array.shape == blank.right.shape
     cells = [matrix_of(head, paper) for head in array] if fits and array is not None else []
     return {"name": told.name, "says": told.says, "stage": told.stage, "tables": cells}
+
+
+def blank_data(paper: Paper, file: str) -> dict[str, Any]:
+    """Return what a page needs that only saves what is typed."""
+    return {"file": file, "digits": paper.digits, "turned": paper.turned, "exam": True}
 
 
 def data(paper: Paper, file: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def check_page(path: Path, kind: str) -> None:
         return  # a link is replaced, and what it leads to is left alone
     beginning = begins(path).decode("utf-8", "replace")
     earlier = EARLIER.match(beginning)
-    if GENERATOR.format(kind) not in beginning and not (earlier and earlier[1] == TITLES[kind]):
+    if GENERATOR.format(kind) not in beginning and not (earlier and earlier[1] == TITLES.get(kind)):
         refuse(path)
 
 

@@ -221,7 +221,7 @@ def show_status(words: Sequence[str]) -> str:
 def how_it_ended(about: dict[str, Any], done: int) -> str:
     """Say how a sweep that nobody runs ended."""
     if about["status"] == "running":  # it had no time to say how it ended
-        return "complete" if done == about["points"] else "ended without a word; the same command continues"
+        return "complete" if done == about["points"] else "stopped before its end; the same command continues"
     if about["status"] == "complete" and done < about["points"]:
         return "damaged since it was complete; the same command continues"
     return about["status"] if about["status"] == "complete" else f"{about['status']}; the same command continues"

@@ -29,6 +29,8 @@ from attn_exp.sweeps.answers.totals import ANY, LAYER, Summary, head_and_pattern
 from attn_exp.sweeps.manifest import figures, point_command, point_words
 
 IN_TERMINAL, IN_REPORT, WIDTH = 24, 200, 120
+LONGEST = 3000
+"""Letters of a sentence of the terminal."""
 MOST_SAID = 7
 """Sentences that a reader meets first; the others are behind a fold."""
 ALIKE = 1e-9
@@ -216,7 +218,7 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
         said, more = first_and_more(summary.answers.sentences)
         folded = [words.MORE_SENTENCES.format(count=len(more))] if more else []
         lines = [*said, *folded, *filter(None, [summary.answers.note])]
-        parts.append("\n".join(wrapped.fill(plain(sentence, 600)) for sentence in lines))
+        parts.append("\n".join(wrapped.fill(plain(sentence, LONGEST)) for sentence in lines))
     if shown.lines:
         rows = [[*line.settings, line.variant, str(line.count), *line.numbers] for line in shown.lines]
         parts.append(drawn(list(shown.heads), rows))

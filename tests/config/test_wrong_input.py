@@ -242,7 +242,10 @@ def test_a_disk_that_takes_no_more_gives_one_line_and_leaves_no_run(kibibytes: i
 def test_help_has_a_line_for_every_setting(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["attn-exp", "--help"])
     cli.main()
-    words = {line.split()[0].rstrip(":") for line in capsys.readouterr().out.splitlines() if line.strip()}
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+    words = {line.split()[0].rstrip(":") for line in lines}
+    commands = lines[lines.index("Commands on what is there: each takes --help") + 1 : -1]
+    assert [line.split()[0] for line in commands] == list(cli.COMMANDS)
     sections = {"sweep.matters": Matters, "sweep": Sweep, "figures": Figures}
     keys = {field.name for field in fields(Config)}
     keys |= {f"{name}.{field.name}" for name, section in sections.items() for field in fields(section)}

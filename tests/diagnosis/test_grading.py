@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis.by_hand import own_halves
 from attn_exp.diagnosis.grading import Grade, grade
 from attn_exp.diagnosis.paper import Paper, paper
 from tests.compose import config
@@ -70,7 +73,7 @@ def test_a_mask_that_nobody_asked_for_is_named(sheet: Paper) -> None:
     count = len(sheet.sheet.problem.tokens)
     later = worked(sheet, hidden=np.triu(np.ones((count, count), bool), 1))
     assert (later.first_wrong, later.mistakes) == ("weights", ("mask=causal",))
-    assert later.said == "attention with mask=causal, which was not asked for"
+    assert later.said == "attention with mask=causal, though the settings do not say so"
     apart = np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
     assert worked(sheet, hidden=apart > 1).mistakes == ("mask=window mask.window.left=1 mask.window.right=1",)
 
@@ -94,11 +97,16 @@ def test_a_mistake_is_named_beside_a_slip(sheet: Paper) -> None:
 
 def test_two_mistakes_are_named_together(sheet: Paper) -> None:
     both = worked(sheet, exchanged=True, scaled=False)
-    assert (both.first_wrong, both.mistakes) == ("q", ("no_scale", "queries_keys_swapped"))
-    assert both.said.startswith("The scores q k^T are not divided by sqrt(d). Keys ask and queries answer")
+    assert (both.first_wrong, both.mistakes) == ("q", ("queries_keys_swapped", "no_scale"))
+    assert both.said.endswith("k q^T instead of q k^T. The scores q k^T are not divided by sqrt(d).")
 
 
 def test_a_slip_alone_is_no_setting(sheet: Paper) -> None:
     alone = worked(sheet, slip=0.4)
-    assert alone.mistakes == () and alone.said.startswith("a slip: ")
+    assert alone.mistakes == () and alone.said.startswith("a slip: in ")
     assert alone.points == alone.most - 1
+
+
+@pytest.mark.parametrize("number", [1e300, -1e308, 2.0**53, math.nan])
+def test_a_number_that_has_no_decimals_is_whole(number: float) -> None:
+    assert own_halves(np.array([[number, 0.25, 3.0]])).tolist() == [[0.5, 0.005, 0.5]]

@@ -183,7 +183,7 @@ def test_another_setting_is_said() -> None:
     causal = worked(normalized=lambda logits: softmax(hidden(logits)))
     verdict = explained(causal, "weights")
     assert not verdict.passed and not verdict.mistakes
-    assert verdict.computes == "attention with mask=causal, which was not asked for"
+    assert verdict.computes == "attention with mask=causal, though the settings do not say so"
     assert explained(causal, "weights", words=("mask=causal",)).passed
 
 
@@ -318,10 +318,13 @@ def test_files_of_every_kind(tmp_path: Path) -> None:
     bare = "\n".join(",".join(row) for row in rows)
     tokens = ("The", "cat", "sat")
     backwards = "\n".join(f"{tokens[place]},{','.join(rows[place][::-1])}" for place in (2, 0))
+    pasted = bare.replace("\n", "],\n        [")
     files = {
         "bare.csv": bare,
         "named.csv": f",sat,cat,The\n{backwards}",
         "head.csv": f"The,cat,sat\n{bare}",
+        "torch.txt": f"tensor([[{pasted}]], grad_fn=<SoftmaxBackward0>)\n",
+        "numpy.txt": f"[[{pasted.replace('],', ']').replace(',', ' ')}]]\n",
         "german.csv": bare.replace(",", ";").replace(".", ","),
         "blanks.txt": "# weights\n" + bare.replace(",", "  "),
         "pandas.csv": ",0,1,2\n" + "\n".join(f"{place},{','.join(row)}" for place, row in enumerate(rows)),

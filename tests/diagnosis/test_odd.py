@@ -116,7 +116,7 @@ def test_a_scale_that_is_given_and_not_used_is_said(words: list[str]) -> None:
 
     answer = attn_exp.check(function, *words)
     assert (answer.passed, answer.mistakes) == (False, ())
-    assert answer.computes == "attention with scale=true, which was not asked for"
+    assert answer.computes == "attention with scale=true, though the settings do not say so"
 
 
 def test_powers_that_overflow_behind_a_mask_are_named() -> None:

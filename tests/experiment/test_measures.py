@@ -188,7 +188,28 @@ def test_what_does_not_sum_to_one_has_no_entropy() -> None:
     assert 0 < row.largest_weight < 1
     sink = comparison("score=sink", "variant=[matrix,blockwise]").rows
     assert all(math.isnan(row.entropy) for row in sink)
-    assert not math.isnan(comparison("mask=padding", "mask.padding.lengths=0", "variant=[matrix]").rows[0].entropy)
+    assert not math.isnan(comparison("mask=causal", "mistake=causal_strict", "variant=[matrix]").rows[0].entropy)
+    assert math.isnan(comparison("mask=padding", "mask.padding.lengths=0", "variant=[matrix]").rows[0].entropy)
+
+
+def test_a_query_that_sees_no_key_is_in_no_mean_of_how_weights_are_spread() -> None:
+    """Under a mask that is strictly causal the first token sees nothing; it counted as sure of one key."""
+    words = ("embeddings=random", "embeddings.tokens=5", "embeddings.d_model=4", "mask=causal", "metrics=all")
+    found = comparison(*words, "mistake=causal_strict", "variant=[matrix,blockwise]")
+    weights = np.asarray(found.traces["matrix"].weights)
+    assert not weights[:, 0].any()
+    entropies = [stats.entropy(row) for head in weights for row in head[1:]]
+    expected = {
+        "entropy": np.mean(entropies), "effective_keys": np.mean(np.exp(entropies)),
+        "largest_weight": weights[:, 1:].max(axis=-1).mean(),
+    }  # fmt: skip
+    records = {record.metric: record.value for record in found.checks[0].records if record.variant == "matrix"}
+    for name, value in expected.items():
+        assert getattr(found.rows[0], name) == pytest.approx(value, abs=1e-12)
+        assert records[name] == pytest.approx(value, abs=1e-12)
+    summed = comparison(*words[:-1], "mistake=causal_strict", "variant=[blockwise]", "embeddings.tokens=2000").rows[0]
+    whole = comparison(*words[:-1], "mistake=causal_strict", "variant=[matrix]", "embeddings.tokens=2000").rows[0]
+    assert summed.entropy == pytest.approx(whole.entropy, rel=1e-9)
 
 
 def test_the_log_sum_counts_keys_alone_in_every_form() -> None:

@@ -16,6 +16,17 @@ from tests.report.test_report import a_run
 TOUCHED = (
     """(() => { const cell = document.querySelectorAll('.changing tbody td')[%d]; cell.id = 'hand'; return 0; })()"""
 )
+EVERYTHING = """(() => {
+  const { data, steps } = attention;
+  data.walks.forEach((walk, place) => Object.entries(walk.steps).forEach(([stage, { shape }]) => {
+    for (let head = 0; head < shape[0]; head++) steps.table(place, stage, head);
+  }));
+  document.querySelectorAll('.walk').forEach((walk) => walk.classList.add('chosen'));
+  document.querySelectorAll('.other, .many').forEach((each) => each.classList.remove('other', 'many'));
+  steps.show = () => {};
+  attention.follow.marked.splice(0); // a sum that is told anew moves what stands below it
+})()"""
+"""Shows all variants and heads at once, where a reader sees one."""
 LET_GO = "document.getElementById('hand').removeAttribute('id')"
 CELLS = "Array.from(document.querySelectorAll('.changing tbody td')).length"
 TABLE = """Array.from(document.querySelectorAll('#comparison th[data-column]'), (head) =>
@@ -35,6 +46,7 @@ def show(opened: Tab, folder: Path, *words: str) -> Comparison:
     run = replace(run, about={**run.about, "command": shlex.join(["python", "-m", "attn_exp", *words])})
     (folder / "page.html").write_text(page_of(run), encoding="utf-8")
     opened.open(folder / "page.html")
+    opened.ask(EVERYTHING)
     return run.comparison
 
 

@@ -36,9 +36,10 @@ STRENGTHS = """Array.from(document.querySelectorAll('#weights td, [id$="-weights
 
 def test_a_causal_mask_closes_what_lies_above_the_diagonal_in_every_table(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal", "head=2")
-    tables = opened.ask(f"({MASKED})('#weights table, .of-a table, #touch table')")
-    assert tables == [UPPER] * 7  # of one head and two: maps, walks, and the slider's one
-    assert opened.ask(f"({MASKED})('#minus table')")[0] == UPPER
+    tables = opened.ask(f"({MASKED})('#large table, .of-a table')")
+    assert tables == [UPPER] * 4  # of the map, and in the walks of one head and two
+    opened.ask("attention.choose({ show: 1, with: 0 })")
+    assert opened.ask(f"({MASKED})('#large table')")[:3] == [UPPER] * 3  # of both, and of their difference
     assert opened.ask(f"({MASKED})('.step[id*=masked] table')") == [UPPER] * 3
 
 
@@ -46,7 +47,7 @@ def test_weights_have_one_scale_of_colour_in_the_whole_page(opened: Tab, tmp_pat
     """A weight's share of the largest, which is 1 where the first query has one key: there are few keys."""
     show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal")
     strengths = opened.ask(STRENGTHS)
-    assert len(strengths) > 30
+    assert len(strengths) == 4 * 6
     for text, strength in strengths:
         assert float(strength or 0) == pytest.approx(float(text), abs=0.011)
 
@@ -102,9 +103,7 @@ def test_a_long_run_has_no_control_without_effect(opened: Tab, tmp_path: Path) -
     """Of 400 tokens no weights travel with the page: no slider, and nothing that can be changed."""
     show(opened, tmp_path, "variant=[matrix,blockwise]", "embeddings=random", "embeddings.tokens=400")
     shown = f"{SHOWN.format('button, select, input')}.map((each) => each.id)"
-    assert set(opened.ask(shown)) <= {"minus-left", "minus-right", "depth"}
-    assert "which is rounding" in opened.ask("document.getElementById('minus-told').textContent")
-    assert opened.ask("document.querySelectorAll('#minus-tables > *').length") == 0
+    assert set(opened.ask(shown)) <= {"choice-token", "all-rows", "depth"}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_buttons_of_the_slider_lead_to_different_scales(
     show(opened, tmp_path, "variant=[matrix]", *words)
     shown = f"{SHOWN.format('[data-preset]')}.map((each) => each.textContent)"
     assert opened.ask(shown) == buttons
-    assert opened.ask("document.getElementById('touch-variant').checkVisibility()") is False
+    assert opened.ask("document.getElementById('choice-show').checkVisibility()") is False
 
 
 def test_queries_after_a_past_see_it() -> None:

@@ -90,7 +90,7 @@ def test_rows_that_differ_in_nothing_say_so() -> None:
 def test_settings_that_undo_each_other_change_nothing_together() -> None:
     found = between({}, {"scale": 0.5, "score": {"softcap": {"cap": 1e9}}}, "head=1", "embeddings=she_likes_coffee")
     assert sentences.why_letters_are_shared(found) == [
-        "other pins scale=0.5 and score=softcap(cap=1000000000.0), which together change nothing here."
+        "other sets scale=0.5 and score=softcap(cap=1000000000.0), which together change nothing here."
     ]
 
 

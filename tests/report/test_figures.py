@@ -17,7 +17,9 @@ from PIL import Image
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.sharpness import curves
 from attn_exp.report import notebook
+from attn_exp.report.charts.chart import Plot
 from attn_exp.report.charts.matplotlib_figure import SCALE, encoded, figure_of
+from attn_exp.report.figures import entropy, sharpness
 from attn_exp.report.figures._layouts import Named, short_title, weight_maps
 from attn_exp.report.views import Head, same, seen
 from tests.compose import comparison
@@ -188,7 +190,24 @@ def test_a_problem_that_starts_late_is_drawn() -> None:
         "variant=[matrix]",
     )  # fmt: skip
     drawn = drawings_of(found).keys()
-    assert drawn >= {"distances", "entropy", "weights"} and "sharpness" not in drawn
+    assert drawn >= {"entropy", "weights"} and "sharpness" not in drawn
+
+
+def test_a_flat_plot_says_that_it_is_flat() -> None:
+    """Equal rows of x give even weights at any scale: ln 3 = 1.0986."""
+    words = ("variant=[matrix]", "embeddings.vectors=[[1,0,1,0],[1,0,1,0],[1,0,1,0]]")
+    for plan in (entropy.plan, sharpness.plan):
+        (plot,) = (part for part in plan(seen(comparison(*words)), 6.3).parts if isinstance(part, Plot))
+        labels = [stroke.label for stroke in plot.strokes if stroke.label]
+        assert "matrix, flat at 1.1" in labels
+        (plot,) = (part for part in plan(seen(comparison("variant=[matrix]")), 6.3).parts if isinstance(part, Plot))
+        assert not any("flat" in stroke.label for stroke in plot.strokes)
+
+
+def test_a_figure_of_one_cell_is_not_drawn() -> None:
+    assert "distances" not in drawings_of(comparison("variant=[matrix]"))
+    lone = drawings_of(comparison("embeddings=random", "embeddings.tokens=1", "variant=[matrix,multi_head]"))
+    assert "distances" in lone and not {"weights", "overview"} & lone.keys()
 
 
 @pytest.mark.parametrize("tokens", [5, 40])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attn_exp.report.flow import Flow
+from attn_exp.report.flow import Flow, wide
+from attn_exp.report.flow_sheet import Measure, bands, in_places
 from attn_exp.report.sections.walks import walks
 from attn_exp.report.views import seen
 from tests.compose import comparison
@@ -85,6 +86,31 @@ def test_shared_keys_are_means_of_columns() -> None:
     assert flow.frame is not None and flow.frame[2] == "in each of 4 heads, 2 share a K and V"
 
 
+@pytest.mark.parametrize("words", [(), ("mask=causal", "score=softcap", "position=rope"), ("score=[softcap,alibi]",)])
+def test_what_stands_at_an_arrow_is_on_no_border_of_the_frame(words: tuple[str, ...]) -> None:
+    (flow,) = flows("variant=[multi_head]", "head=2", *words)
+    assert flow.frame is not None
+    top, bottom, _ = flow.frame
+    left, right = 28, 28 + flow.framed
+    for arrow in flow.arrows:
+        if not arrow.label:
+            continue
+        inside = arrow.y - 9 > top and arrow.y + 2 < bottom and left < arrow.x and arrow.x + wide(arrow.label) < right
+        outside = arrow.y + 2 < top or arrow.y - 9 > bottom or arrow.x > right
+        assert inside or outside, arrow.label
+
+
+def test_on_a_slide_stages_follow_each_other_from_left_to_right() -> None:
+    """Of each two stages of a band the later stands further to the right; the lines between them go that way."""
+    (pictured,) = flows("variant=[multi_head]", "head=2", "mask=causal")
+    plan = bands("multi_head", pictured, Measure(), 200)
+    placed = in_places(plan, 560, 0, 0)
+    names = [card.name for card in placed.chain]
+    assert names == ["scores", "logits", "masked", "weights"]
+    for band in (placed.chain, placed.tail):
+        assert all(one.right < other.x for one, other in pairwise(band))
+
+
 def test_what_a_mistake_does_with_columns_is_not_claimed() -> None:
     (flow,) = flows("variant=[multi_head]", "mistake=no_scale")
     assert {box.name for box in flow.boxes if box.lines} <= {"together"}
@@ -146,7 +172,7 @@ def test_words_stay_inside_their_boxes_and_a_click_leads_to_the_table(tmp_path: 
             assert opened.ask(OUTSIDE) == []
             assert opened.console == []
         opened.open(tmp_path / "heads.html")
-        opened.click("#walk-2 .flow a[href='#walk-2-weights']")
+        opened.click("#walk-1 .flow a[href='#walk-1-weights']")
         assert opened.ask("document.querySelector(':target h3').textContent").startswith("A weights")
 
 

@@ -18,16 +18,16 @@ from tests.report.test_report import a_run
 
 CASES = {
     ("variant=[looped,matrix,scaled,multi_head]",): [
-        "scaled pins scale=true, which this run has already.",
+        "scaled sets scale=true, as this run does anyway.",
     ],
-    ("scale=false", "variant=[looped,unscaled,scaled]"): ["unscaled pins scale=false, which this run has already."],
+    ("scale=false", "variant=[looped,unscaled,scaled]"): ["unscaled sets scale=false, as this run does anyway."],
     ("head=2", "kv_head=1", "variant=[multi_head,multi_query]"): [
-        "multi_query pins kv_head=1, which this run has already."
+        "multi_query sets kv_head=1, as this run does anyway."
     ],
     ("variant=[looped,matrix,blockwise]", "mask=causal"): [],
     ("head=2", "variant=[looped,unscaled,multi_head]"): [],
     ("embeddings=random", "embeddings.tokens=1", "variant=[looped,unscaled]"): [
-        "unscaled pins scale=false, which changes nothing here."  # a lone key has the weight 1 at any scale
+        "unscaled sets scale=false, which changes nothing here."  # a lone key has the weight 1 at any scale
     ],
 }  # fmt: skip
 
@@ -44,7 +44,7 @@ def test_the_terminal_says_how_many_queries_were_checked_where_it_was_not_all() 
     found = comparison(*LONG)
     (row,) = found.rows
     assert 0 < row.checked < 2500
-    assert f" of the scalar reference at the {row.checked} of 2,500 queries that it checked." in terminal.summary(found)
+    assert f" of the scalar reference ({row.checked} of 2,500 queries were checked)." in terminal.summary(found)
     assert "scalar reference" not in terminal.summary(comparison("variant=[looped]"))
 
 

@@ -174,7 +174,7 @@ def test_keys_alone_change_a_number_and_take_it_back(opened: Tab, tmp_path: Path
     assert opened.ask(FOCUSED) == "0.32"
     opened.press("ArrowDown", "Enter")
     assert opened.ask(NUMBERS) == OWN.replace("0.8 0.3", "0.8 0.31")
-    assert opened.ask("document.activeElement.innerText") == "0.3 0.31"
+    assert opened.ask("document.activeElement.innerText") == "0.3\n0.31"
     opened.press("7")
     assert opened.ask(NUMBERS) == OWN.replace("0.8 0.3", "0.8 7")
     opened.press("Escape")
@@ -200,6 +200,29 @@ def test_what_is_no_number_changes_nothing_and_is_said(opened: Tab, tmp_path: Pa
     assert opened.ask(NUMBERS).startswith("1.5 0.9")
 
 
+def test_a_quotient_is_typed_and_dragged_numbers_keep_their_table_as_it_is(opened: Tab, tmp_path: Path) -> None:
+    """Old and new stand above each other, and a number that was drawn has as many digits as its table."""
+    show(opened, tmp_path, "variant=[looped]")
+    opened.click(X % (1, 2))
+    opened.type("-1/3")
+    opened.press("Enter")
+    assert opened.ask("attention.live.now.x[0][0]") == -1 / 3
+    assert opened.ask("document.querySelector('#walk-1-x tbody td ins').textContent") == "−0.3333"
+    for wrong in ("1/", "1/0", "/3", "1/2/3", "1//2"):
+        opened.click(X % (1, 3))
+        opened.type(wrong)
+        assert opened.ask("document.activeElement.getAttribute('aria-invalid')") == "true", wrong
+        opened.press("Escape")
+    widths = "['W_q', 'scores'].map((name) => document.querySelector(`#walk-1-${name} table`).offsetWidth)"
+    before = opened.ask(widths)
+    opened.drag("#walk-1-W_q tbody tr:nth-child(1) td:nth-child(2)", -40)
+    digits = opened.ask(
+        "['del', 'ins'].map((name) => document.querySelector(`#walk-1-W_q ${name}`).textContent.length)"
+    )
+    assert digits[0] == digits[1]
+    assert all(now <= 1.1 * was for now, was in zip(opened.ask(widths), before, strict=True))
+
+
 def test_dragging_up_makes_a_number_larger_and_reset_puts_the_page_back(opened: Tab, tmp_path: Path) -> None:
     found = show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal")
     whole = "document.querySelector('main').innerText"
@@ -223,7 +246,7 @@ def test_old_and_new_stand_side_by_side_and_cells_explain_the_new_numbers(opened
     opened.click(X % (1, 2))
     opened.type("1.2")
     opened.press("Enter")
-    old, new = opened.ask("document.querySelector('#walk-1-q tbody td').innerText").split(" ")
+    old, new = opened.ask("document.querySelector('#walk-1-q tbody td').innerText").split("\n")
     step = opened.ask("attention.live.own.W_q[0][0]")
     assert old == was
     assert float(new) == pytest.approx(float(was) + step, abs=1e-4)

@@ -28,7 +28,7 @@ FIRST_X = "attention.live.now.x[0][0]"
 NUDGE = ".nudge button:nth-of-type(%d)"
 BOXES = "Array.from(document.querySelectorAll('.nudge button'), (one) => one.getBoundingClientRect().toJSON())"
 EDGE = "document.querySelector('%s').getBoundingClientRect().%s"
-STILL = "document.querySelectorAll('.still, .of-run, .anew, .of-both, ins').length"
+STILL = "document.querySelectorAll('.still, .of-run, ins').length"
 NOW = "JSON.stringify(attention.live.now, (_, value) => (Object.is(value, -0) ? '-0' : value))"
 NUMBERS = ("x", "memory", "q", "k", "v", "weights")
 
@@ -138,7 +138,7 @@ def test_what_cannot_follow_is_said_to_be_the_runs_own_until_the_numbers_are_bac
     assert opened.ask("document.querySelector('header .lead').textContent").startswith("Of the run, before the change.")
     assert opened.ask("document.querySelector('#check-mask .of-run').textContent") == "Of the run, before the change."
     bar = opened.ask("document.querySelector('.changed [role=status]').textContent")
-    assert "stays that of the run: the sentences at the top, error" in bar
+    assert "still those of the run, from before the change: the sentences at the top, error" in bar
     assert bar.endswith("Check: mask.")
     opened.click(".changed button")
     assert opened.ask(STILL) == 0
@@ -167,12 +167,13 @@ def test_large_pictures_of_weights_are_drawn_anew_as_the_program_draws_them(
 ) -> None:
     words = ("variant=[matrix,multi_head]", "embeddings=random", "embeddings.tokens=20", f"mask={mask}", "head=2")
     show(opened, tmp_path, *words)
-    sources = "Array.from(document.querySelectorAll('#weights img%s'), (image) => image.src)"
-    first, (top, power) = opened.ask(sources % ""), opened.ask("[attention.data.top, attention.data.power]")
+    sources = "Array.from(document.querySelectorAll('#overview canvas'), (canvas) => canvas.toDataURL())"
+    first, (top, power) = opened.ask(sources), opened.ask("[attention.data.top, attention.data.power]")
     for cell, text in ((0, "2.5"), (9, "-3")):
         type_into(opened, cell, text)
-    old, new = opened.ask(sources % ":not(.anew)"), opened.ask(sources % ".anew")
-    assert (old, len(new)) == (first, len(first))
+    new = opened.ask(sources)
+    assert len(new) == len(first) == 3
+    assert opened.ask("document.querySelector('#large canvas').toDataURL()") == new[0]
     traces = comparison(*shlex.split(opened.ask("attention.live.line()"))[3:]).traces
     heads = [head for trace in traces.values() for head in weights_of(trace)]
     for source, weights in zip(new, heads, strict=True):
@@ -183,7 +184,7 @@ def test_large_pictures_of_weights_are_drawn_anew_as_the_program_draws_them(
         strong = opacity > 100
         assert np.abs(picture[strong][:, :3].astype(int) - (43, 124, 192)).max(initial=0) <= 2
     opened.click(".changed button")
-    assert opened.ask("document.querySelectorAll('.anew').length") == 0
+    assert opened.ask(sources) == first
     assert opened.console == []
 
 

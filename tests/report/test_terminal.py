@@ -52,7 +52,7 @@ MULTI_HEAD = replace(LOOPED, variant="multi_head", same_as="B", shift=0.8897)
             ),
         ),
         ([LOOPED, MATRIX], "looped and matrix compute the same function (A)."),
-        ([LOOPED], "Only looped was computed."),
+        ([LOOPED], "looped is the only variant of this run."),
         ([LOOPED, MULTI_HEAD], "multi_head differs from looped by up to 0.89 in the output."),
         (
             [LOOPED, replace(MULTI_HEAD, shift=float("nan"))],

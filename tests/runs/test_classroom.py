@@ -100,7 +100,7 @@ def test_a_slip_is_one_cell_and_what_follows_from_it_counts(home: Path) -> None:
     Path("mine.csv").write_text(written(paper, {"weights": weights, "output": output}))
     (line,) = result("mine.csv")
     assert (int(line["of"]) - int(line["points"]), line["first wrong"]) == (1, "weights")
-    assert line["what it is"].startswith("a slip: row t2, key t3: ")
+    assert line["what it is"].startswith("a slip: in weights, row t2, key t3: ")
 
 
 def test_rounding_is_carried_through(home: Path) -> None:
@@ -128,6 +128,21 @@ def test_a_class_gets_numbers_of_its_own_from_small_whole_ones(home: Path) -> No
     assert {line["points"] for line in blank.values()} == {"0"}
 
 
+def test_who_joins_a_class_changes_nobodys_sheet(home: Path) -> None:
+    """Twenty names give the same twenty sheets again, in another order and with two more students among them."""
+    small = ("embeddings=random", "embeddings.tokens=2", "embeddings.d_model=2", "stages=[scores]", "variant=[matrix]")
+    names = [f"Student {number}" for number in range(20)]
+    orders = {"a": names, "b": names, "c": ["Aaron", *reversed(names), "Zoe"]}
+    for place, order in orders.items():
+        Path("class.csv").write_text("name\n" + "\n".join(order) + "\n")
+        write_sheets([*small, "names=class.csv", f"to={place}"])
+    for name in sheets.file_names(names):
+        for kind in ("sheets/{}.html", "key/{}.json", "answers/{}.csv"):
+            files = [Path(place, kind.format(name)).read_bytes() for place in orders]
+            assert files[0] == files[1] == files[2]
+    assert len({Path(f"c/key/{name}.json").read_text() for name in sheets.file_names(names)}) == 20
+
+
 def test_the_same_seed_gives_the_same_sheet(home: Path) -> None:
     for place in ("a", "b"):
         write_sheets([*DRAWN, "variant=[matrix]", "seed=5", f"to={place}"])
@@ -146,8 +161,8 @@ def test_tokens_may_be_columns(home: Path) -> None:
 
 BAD = {
     "table.csv": (b"a,b\n1,2\n", "another table"),
-    "formula.csv": (b"q,1,2,3,4\nt1,=A1*2,0,0,0\n", "'=A1*2' is not a number"),
-    "text.csv": (b"q,1,2,3,4\nt1,one,0,0,0\n", "q, row 1, column 1: 'one' is not a number"),
+    "formula.csv": (b"q,1,2,3,4\nt1,=A1*2,,,\n", "no cell holds a number; the first is q, row t1, column 1: '=A1*2'"),
+    "text.csv": (b"q,1,2,3,4\nt1,one,0,0,0\n", "annot be read: q, row t1, column 1: 'one'"),
     "huge.csv": (b"q,1\n" + b"t1,0\n" * 60_000, "larger than"),
     "bytes.csv": (bytes(range(128, 256)), "not a text"),
     "empty.csv": (b"", "another table"),
@@ -186,6 +201,7 @@ def test_semicolons_and_decimal_commas_are_read(home: Path) -> None:
         (["name=class.csv"], "did you mean names?"),
         (["hed=2"], "unknown setting 'hed'; did you mean head?"),
         (["titel=mine"], "unknown setting 'titel'; did you mean title?"),
+        (["exam=perhaps"], "exam=perhaps: expected true, a page that checks nothing, or false"),
         (["names=one.csv", "seed=range(0,3)"], "1 name and 3 seeds; expected one seed for all, or as many as names"),
         (["variant=[linear]"], "not computed in steps"),
         (["embeddings.tokens=40"], "too long"),
@@ -230,6 +246,27 @@ def test_the_page_checks_each_number_as_it_is_typed(home: Path) -> None:
     Path("mine.csv").write_text(found.answer["csv"])
     (line,) = result("mine.csv")
     assert int(line["of"]) - int(line["points"]) == 1
+
+
+def test_the_page_of_an_exam_checks_nothing_and_holds_no_answers(home: Path) -> None:
+    need_chromium()
+    paper = handed(*DRAWN, "variant=[matrix]", "seed=1", "exam=true")
+    page = Path("one/sheet.html").read_text()
+    assert '"exact"' not in page and "checked at once" not in page
+    output = next(blank.right for blank in paper.blanks if blank.stage == "output")
+    assert not any(f"{number:.5f}" in page for number in output.ravel() if abs(number - round(number, 2)) > 1e-3)
+    script = """
+    sheet.inputs.forEach((input, place) => { input.value = ["7", "ca. 2", ""][Math.min(place, 2)]; });
+    sheet.check();
+    const told = document.getElementById("told").textContent;
+    return { states: sheet.inputs.map((input) => input.className), told, csv: sheet.csv() };
+    """
+    found = visit(page, script, home)
+    assert found.console == [] and set(found.answer["states"]) == {""}
+    assert found.answer["told"].startswith("2 of ") and found.answer["told"].endswith(" filled in; 1 cannot be read.")
+    Path("mine.csv").write_text(found.answer["csv"])
+    (line,) = result("mine.csv")
+    assert "annot be read: q, row t1, column 2: 'ca. 2'" in line["what it is"]
 
 
 def test_a_sheet_says_the_scale_where_no_box_of_logits_does() -> None:

@@ -26,7 +26,7 @@ from attn_exp.sweeps.answers.intervals import (
     t_975,
     wider,
 )
-from attn_exp.sweeps.answers.phrases import with_interval
+from attn_exp.sweeps.answers.phrases import both_ways, with_interval
 from attn_exp.sweeps.answers.totals import Summary, summarized
 
 HEAD = ["point", "seed", "d", "scale", "status", "message", "variant", "variant_scale", "same_as", "entropy", "shift"]
@@ -103,8 +103,8 @@ def test_from_where_on_a_setting_matters_is_said_of_a_threshold() -> None:
     """The effect is d / 100: of 8, 16 and 128 the last alone is beyond half a nat."""
     grid = lambda seed, d, scale, variant: noise(seed, d) + (0.01 * d + 1e-4 * seed) * scale  # noqa: E731 - one line
     for limit, expected in (
-        (0.5, "scale=true matters for the entropy from d=128 on, by more than 0.5 nats; below by less."),
-        (0.1, "scale=true matters for the entropy from d=16 on, by more than 0.1 nats; below by less."),
+        (0.5, "scale=true matters for the entropy at d=128, by more than 0.5 nats; up to d=16 by less."),
+        (0.1, "scale=true matters for the entropy from d=16 on, by more than 0.1 nats; at d=8 by less."),
     ):
         said = swept(grid, levels=(8, 128, 16), variants=("free",), matters={"entropy": limit}).answers.sentences
         assert expected in said
@@ -114,7 +114,7 @@ def test_noise_is_called_not_sure() -> None:
     summary = swept(lambda seed, d, scale, variant: noise(seed, 2 * d + scale), seeds=12, variants=("free",))
     (sentence,) = [text for text in summary.answers.sentences if "scale=true" in text]
     assert sentence.startswith("It is not sure what scale=true does to the entropy (")
-    assert sentence.endswith(" seeds would tell, if the effect is as large as it looks.")
+    assert sentence.endswith(" seeds would tell, if effect and spread are as they look.")
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 4])
@@ -163,7 +163,7 @@ WAYS = {
     "d lowers the entropy up to about d=2, by": (0, -2, -1, 0, 1),
     "d raises the entropy up to 3, by": (0, 1, 4, 4, 4),
     "d moves the entropy up and down, in no order: it is": (0, 3, 0, 3, 0),
-    "It is not sure what d does to the entropy": (0, 0, 0, 0, 0),
+    r"d from \d to \d hardly moves the entropy \([^)]*\): too little to matter.": (0, 0, 0, 0, 0),
 }
 
 
@@ -323,14 +323,59 @@ def found(answers: Answers, setting: str, variant: str, metric: str) -> list[Eff
 
 
 def test_what_is_not_sure_in_several_variants_is_one_sentence() -> None:
-    """Where numbers differ from variant to variant, they stand in the table of effects."""
+    """Where numbers differ from variant to variant, each has its own."""
 
     def entropy(seed: int, d: int, scale: bool, variant: str) -> float:
         return noise(seed, 4 * d + 2 * scale + (variant == "loose"))
 
     said = swept(entropy, levels=(1, 2), variants=("free", "loose"), seeds=9).answers.sentences
     about = [text for text in said if text.startswith("It is not sure what scale=true")]
-    assert len(about) == 1 and " does to the entropy in both; about " in about[0]
+    assert len(about) == 1
+    assert re.search(r" does to the entropy \(.* nats in free, .* nats in loose\); about [\d,]+ seeds", about[0])
+
+
+def test_what_surely_is_too_little_to_matter_is_not_called_unsure() -> None:
+    """0.001 nats are there or not: it is less than the tenth from which on a difference matters."""
+    said = swept(lambda seed, d, scale, variant: seed + 0.001 * noise(seed, 2 * d + scale), variants=("free",))
+    about = [text for text in said.answers.sentences if "scale=true" in text]
+    assert len(about) == 1
+    assert re.match(r"scale=true hardly moves the entropy \(\S+ ± \S+ nats\): too little to matter\.", about[0])
+
+
+def test_a_way_of_which_a_part_is_sure_says_where_its_mean_goes_on() -> None:
+    """At d=6 seeds differ too much to be sure, and their mean is higher still."""
+
+    def entropy(seed: int, d: int, scale: bool, variant: str) -> float:
+        return 0.5 * d + 0.01 * noise(seed, 2 * d + scale) + (12 * (seed % 3 - 1) if d == 6 else 0)
+
+    said = swept(entropy, levels=(0, 2, 4, 6), variants=("free",), seeds=9).answers.sentences
+    about = next(text for text in said if text.startswith("d raises"))
+    assert re.match(
+        r"d raises the entropy from 0 to 4, by .*; at d=6 its mean is higher still, which is not sure", about
+    )
+
+
+def test_what_explains_most_is_said_of_few_seeds_as_theirs() -> None:
+    for seeds, start in ((1, "In this one seed, of all"), (3, "In these 3 seeds, of all"), (8, "Of all")):
+        said = swept(lambda seed, d, scale, variant: noise(seed, d) + d * scale, seeds=seeds, variants=("free",))
+        assert any(text.startswith(f"{start} that varies in the entropy: ") for text in said.answers.sentences)
+
+
+def test_an_output_that_is_wrong_is_said_first() -> None:
+    head = ["point", "seed", "mistake", "status", "message", "variant", "error", "error_ulp", "entropy"]
+    lines = []
+    for point, (seed, mistake) in enumerate(itertools.product(range(6), ("none", "no_scale"))):
+        wrong = mistake != "none"
+        numbers = ("0.25", "2e15") if wrong and seed == 4 else ("0.1", "1e15") if wrong else ("1e-16", "1.5")
+        row = [str(point), str(seed), mistake, "ok", "", "one", *numbers, repr(noise(seed, wrong))]
+        lines.append(row)
+    summary = summarized(head, lines, [axis("seed", 6), axis("mistake", 2)])
+    assert summary.answers.sentences[0] == "The output is wrong with mistake=no_scale: by up to 0.25."
+
+
+def test_a_number_of_too_few_digits_for_a_sign_has_none() -> None:
+    assert both_ways(estimated(np.array([0.4, -0.5, 0.3, -0.4, -0.04]))).startswith("0.0 ± ")
+    assert both_ways(estimated(np.array([0.4, 0.5, 0.3, 0.4, 0.44]))).startswith("+0.4")
 
 
 def test_a_sure_effect_is_seen_to_leave_out_0() -> None:
@@ -374,9 +419,34 @@ def test_where_only_the_difference_of_two_effects_is_sure_that_is_said() -> None
         return scale * (noise(seed, 1) + (d == 2) * (0.3 + 0.01 * noise(seed, 2)))
 
     said = swept(entropy, levels=(1, 2), variants=("free",), seeds=10).answers.sentences
-    (sentence,) = [text for text in said if text.startswith("scale=true does not")]
-    apart = r"at d=2 as at 1 \(0\.\d+ ± 0\.0\d+ nats apart; neither alone is sure\)"
-    assert re.fullmatch(rf"scale=true does not do the same to the entropy {apart}\.", sentence)
+    (sentence,) = [text for text in said if text.startswith("scale=true moves")]
+    apart = r"0\.\d+ ± 0\.0\d+ nats apart, though neither of these is sure by itself"
+    assert re.fullmatch(rf"scale=true moves the entropy by \S+ at d=1 and by \S+ at d=2: {apart}\.", sentence)
+
+
+def test_a_mean_over_values_that_differ_among_each_other_says_that_it_may_depend() -> None:
+    """At the first value of d the effect is as in the mean; at the others it is larger and smaller."""
+    effects = {1: 0.7, 2: 1.0, 3: 0.4}
+
+    def entropy(seed: int, d: int, scale: bool, variant: str) -> float:
+        return 5 * noise(seed, 1) + scale * (effects[d] + 0.12 * noise(seed, 10 + d))
+
+    said = swept(entropy, levels=(1, 2, 3), variants=("free",), seeds=5).answers.sentences
+    about = next(text for text in said if text.startswith("scale=true raises the entropy"))
+    assert " at d=" in about or "may depend" in about
+
+
+def test_a_note_says_what_its_means_are_of() -> None:
+    head = ["point", "seed", "past", "status", "message", "variant", "entropy"]
+    rows = itertools.product(range(6), (0, 4))
+    lines = [
+        [str(at), str(seed), str(past), "ok", "", "one", repr(noise(seed, past))]
+        for at, (seed, past) in enumerate(rows)
+    ]
+    note = summarized(head, lines, [axis("seed", 6), axis("past", 2)]).answers.note
+    assert "where a setting changes which these are, others are compared" in note
+    failed = swept(lambda seed, d, scale, variant: noise(seed, d) + scale, failed=frozenset({1})).answers.note
+    assert "a mean over all of them, as far as both sides have results." in failed
 
 
 def test_what_matters_on_both_sides_is_not_said_to_matter_from_the_last_on() -> None:
@@ -397,3 +467,13 @@ def test_a_way_that_surely_goes_on_does_not_level_off() -> None:
 
     said = swept(entropy, levels=(1, 4, 16, 64), variants=("free",), seeds=10).answers.sentences
     assert said[0].startswith("d raises the entropy from 1 to 64") and "hardly" not in " ".join(said)
+
+
+def test_what_is_rounding_alone_is_not_shared_out() -> None:
+    """Two variants of one function, of which one has no entropy: their distance is rounding."""
+    lines = []
+    for point, (seed, d) in enumerate(itertools.product(range(8), (8, 16))):
+        for variant, shift in (("free", 0.0), ("float32", 1e-8 * abs(noise(seed, d)))):
+            lines.append([str(point), str(seed), str(d), "true", "ok", "", variant, "true", "A", "", repr(shift)])
+    summary = summarized(HEAD, lines, [axis("seed", 8), axis("d", 2), axis("scale", 1)])
+    assert not [text for text in summary.answers.sentences if "Of all that varies" in text]

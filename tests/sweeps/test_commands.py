@@ -23,7 +23,7 @@ def test_status_while_it_runs_and_after(tmp_path: Path) -> None:
     assert f"running: process {driver.pid} on " in out
     assert " of 160 points, 0 failed" in out
     out, _ = quickly(tmp_path, "status", str(the_sweep(tmp_path)))
-    assert "ended without a word; the same command continues" in out
+    assert "stopped before its end; the same command continues" in out
     run(tmp_path, *SLOW)
     out, _ = quickly(tmp_path, "status", str(the_sweep(tmp_path)))
     assert "160 of 160 points, 0 failed" in out

@@ -14,6 +14,7 @@ from attn_exp.sweeps.answers.cube import Cube
 from attn_exp.sweeps.answers.finding import Finding
 from attn_exp.sweeps.answers.findings import said_of_shape
 from attn_exp.sweeps.answers.intervals import Family, estimated
+from attn_exp.sweeps.answers.phrases import ranged
 from attn_exp.sweeps.answers.profiles import Profile
 from attn_exp.sweeps.answers.sentences import by_variants
 from attn_exp.sweeps.answers.shapes import shape_of
@@ -92,7 +93,7 @@ def test_what_is_the_same_at_both_ends_of_an_interaction_is_told_to_turn() -> No
     way = {"false": (0, 1, 2, 1, 0), "true": (0, 1, 2, 3, 4)}
     levels = ("1", "2", "4", "8", "16")
     sentence = of(said({"d": levels, "scale": FLAG}, lambda d, s: way[s][levels.index(d)]), "d from 1 to 16")
-    assert re.search(rf"not surely without scaling \([+−]0.0\d* ± {NUMBER}; highest at d=4: ", sentence)
+    assert re.search(rf"but that is not sure without scaling \([+−]0.0\d* ± {NUMBER}; highest at d=4: ", sentence)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_effects_over_two_settings_are_told_by_their_ends() -> None:
     sentence = of(said(axes, effect), "b=y")
     first, last = r"\(at head=2 without scaling\)", r"\(at head=8 with scaling\)"
     ends = rf"by 1.0\d* ± {NUMBER} nats {first} to 5.0\d* ± {NUMBER} nats {last}"
-    nothing = r"; not (at all|surely) at head=1 without scaling"
+    nothing = r"; (not at all|but that is not sure) at head=1 without scaling"
     assert re.fullmatch(rf"b=y instead of x raises the entropy {ends}{nothing}\.", sentence)
 
 
@@ -218,8 +219,9 @@ def test_places_of_one_kind_are_said_together() -> None:
     axes = {"b": ("x", "y"), "normalizer": ("softmax", "sum", "sparsemax", "sigmoid")}
     effects = {"softmax": 1.0, "sum": 0.0, "sparsemax": 0.0, "sigmoid": 0.0}
     sentence = of(said(axes, lambda b, name: (b == "y") * effects[name]), "b=y")
-    places = r"not surely with normalizer=sum \([^)]*\), nor with sparsemax \([^)]*\), nor with sigmoid \([^)]*\)"
-    assert re.search(rf"with normalizer=softmax, {places}\.", sentence)
+    places = ", ".join(rf"with normalizer={name} \([^)]*\)" for name in ("sum", "sparsemax"))
+    rest = rf"but that is not sure {places} and with normalizer=sigmoid \([^)]*\)"
+    assert re.search(rf"with normalizer=softmax, {rest}\.", sentence)
 
 
 def test_a_part_of_the_way_that_does_not_range_says_no_range() -> None:
@@ -241,7 +243,7 @@ def test_from_where_on_a_change_matters_is_said_where_that_holds_whatever_else_i
     effect = lambda s, d, h: (s == "true") * (d in DEPTHS[2:]) * (0.4 if h == "1" else at_four)  # noqa: E731 - one line
     matters = [text for text in said(axes, effect).sentences if "matters" in text]
     assert bool(matters) == told
-    assert all("from d=16 on, by more than 0.1 nats; below by less" in text for text in matters)
+    assert all("from d=16 on, by more than 0.1 nats; up to d=8 by less" in text for text in matters)
 
 
 def test_the_more_the_larger_is_not_said_where_a_third_setting_turns_it_round() -> None:
@@ -262,8 +264,8 @@ def test_what_is_sure_in_one_variant_is_not_called_unsure_in_both() -> None:
 @pytest.mark.parametrize(
     ("means", "told"),
     [
-        ((1.40, 1.44, 1.43, 1.34, 0.92), ", though its mean is highest at d=2"),
-        ((1.40, 1.40, 1.385, 1.37, 1.8), ", though its mean is lowest at d=8"),
+        ((1.40, 1.44, 1.43, 1.34, 0.92), ", though on this way its mean is highest at d=2"),
+        ((1.40, 1.40, 1.385, 1.37, 1.8), ", though on this way its mean is lowest at d=8"),
         ((1.44, 1.43, 1.40, 1.34, 0.92), ""),
     ],
 )
@@ -272,3 +274,78 @@ def test_a_way_whose_mean_first_goes_back_says_so(means: Sequence[float], told: 
     sentences = said({"d": levels}, lambda d: means[levels.index(d)], seeds=8, noise=0.04).sentences
     (sentence,) = [text for text in sentences if text.startswith("d ")]
     assert told in sentence and ("though" in sentence) == bool(told), sentence
+
+
+@pytest.mark.parametrize(
+    ("rise", "told"),
+    [
+        ((0.8, 0.8, 0.05, 0.8), r" at tokens=32; at head=4 by .* at tokens=4, by .* at tokens=32\.$"),
+        ((0.8, 0.05, 0.05, 0.8), r" on average over (tokens and head|head and tokens) \(0\.0[45] at .* to 0\.8\d? at "),
+        ((0.8, 0.8, 0.8, 0.8), r"^b=y instead of x raises the entropy by 0\.\d+ ± 0\.\d+ nats\.$"),
+    ],
+)
+def test_a_mean_is_not_said_over_what_a_setting_does_beside_another_alone(rise: Sequence[float], told: str) -> None:
+    """By tokens and head. In the second case neither bears on what b does, over all rows."""
+    axes = {"b": ("x", "y"), "tokens": ("4", "32"), "head": ("1", "4")}
+    sentence = of(said(axes, lambda b, t, h: (b == "y") * rise[2 * (t == "32") + (h == "4")]), "b=y")
+    assert re.search(told, sentence), sentence
+
+
+def test_the_mean_at_a_value_is_not_said_where_a_third_setting_bears_on_it_there_alone() -> None:
+    """Over all rows heads vary the effect by a twentieth; at 32 tokens it is 0.001 at one head and 0.049 at eight."""
+    rise = {("4", "1"): 1.0, ("4", "8"): 1.0, ("32", "1"): 0.001, ("32", "8"): 0.049}
+    axes = {"b": ("x", "y"), "tokens": ("4", "32"), "head": ("1", "8")}
+    sentence = of(said(axes, lambda b, t, h: (b == "y") * rise[t, h], noise=0.002), "b=y")
+    assert re.search(r"at tokens=32 by 0\.0(49|50)\d* ± [0-9.]+ at head=8", sentence), sentence
+    assert "0.025" not in sentence and "not sure at head=1 (+0.001 ± " in sentence
+
+
+def test_values_that_a_sentence_does_not_list_are_named() -> None:
+    """Of six values four at most are told; of the others it is said where their means lie, and at which values."""
+    levels = tuple("abcdef")
+    sentence = of(said({"b": ("x", "y"), "n": levels}, lambda b, n: (b == "y") * (1.0 + levels.index(n))), "b=y")
+    assert sentence.endswith("; with n=b, c, d and e the mean lies between these."), sentence
+
+
+def test_what_is_not_sure_of_many_combinations_is_said_of_the_settings() -> None:
+    axes = {"b": ("x", "y"), "head": ("1", "2", "4"), "n": ("u", "v", "w")}
+    sure = {("1", "u"), ("2", "v"), ("4", "w"), ("1", "v")}
+    sentence = of(said(axes, lambda b, h, n: (b == "y") * 1.5 * ((h, n) in sure)), "b=y")
+    assert "sure in 5 of the 9 combinations of " in sentence and "wherever that is sure" in sentence, sentence
+
+
+@pytest.mark.parametrize("ends", [(0.411, 0.4118), (-0.3000001, -0.3), (4.123456781e-9, 4.123456782e-9), (5.0, 5.0)])
+def test_a_range_is_never_from_a_number_to_itself(ends: tuple[float, float]) -> None:
+    low, _, high = ranged(*ends).partition(" to ")
+    assert low != high and bool(high) == (ends[0] != ends[1])
+
+
+def test_an_interval_without_0_beside_not_sure_says_why() -> None:
+    """Sure by itself, and not among forty comparisons: the sentence says that it is these that make it so."""
+    rng = np.random.default_rng(5)
+    shape = (2, 2, 2, 2, 2, 12, 1)
+    numbers = rng.normal(size=shape) * 0.3
+    numbers[1] += 0.09
+    axes = ("a", "b", "c", "d", "e")
+    there = np.zeros(shape, dtype=int)
+    seeds = tuple(map(str, range(12)))
+    cube = Cube(axes, (("x", "y"),) * 5, seeds, ("one",), {"entropy": numbers}, there, there, ({},))
+    found = answers(cube)
+    bare = {each.setting: each for each in found.effects}["a"]
+    (sentence,) = [text for text in found.sentences if "what a=y" in text]
+    assert bare.low > 0 and f", not enough among {found.family.count} comparisons)" in sentence, sentence
+
+
+def test_a_part_of_the_way_is_no_mean_over_where_it_goes_otherwise() -> None:
+    """From its lowest value on it rises, with x alone: with y nothing ever changes."""
+    way = {"1": 0.0, "2": 0.03, "3": 0.0, "4": 0.06}
+    sentence = of(said({"n": tuple(way), "b": ("x", "y")}, lambda n, b: way[n] * (b == "x"), 12, 0.03), "n from 3 to 4")
+    assert re.search(r"raises the entropy by .* nats with b=x, but that is not sure with b=y", sentence)
+
+
+def test_how_many_seeds_would_tell_is_said_of_each_metric_where_that_differs() -> None:
+    others = {"largest_weight": lambda n: 0.35 * (n == "b")}
+    sentence = next(text for text in said({"n": ("a", "b")}, lambda n: 0.1 * (n == "b"), 8, 1.0, others).sentences
+                    if text.startswith("It is not sure"))  # fmt: skip
+    assert "the entropy (" in sentence and "the largest weight (" in sentence
+    assert re.search(r"about [\d,]+ seeds would tell( of the|,)", sentence)

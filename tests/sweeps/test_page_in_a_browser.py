@@ -60,7 +60,7 @@ def test_a_chosen_metric_is_drawn_from_the_means_of_the_table(page: str, swept: 
     means = swept.table.assign(scale=swept.table["scale"].astype(str).str.lower()).groupby("scale")["largest_weight"]
     expected = {f"scale={scale}: {mean:.3g} (36 numbers)" for scale, mean in means.mean().items()}
     assert set(answer["told"]) == expected
-    assert "Means over head, embeddings.d_model, variant too." in answer["note"]
+    assert "Means over the seeds and over head, embeddings.d_model, variant, without intervals;" in answer["note"]
 
 
 def test_two_metrics_are_drawn_against_each_other_on_round_ticks(page: str, tmp_path: Path) -> None:

@@ -184,11 +184,12 @@ def shared_scratch() -> Function:
 
 def late_thread() -> Function:
     def attention(q: Array, k: Array, v: Array) -> Any:
-        out, inputs = np.zeros(shape_of(q, v), q.dtype), (q.copy(), k.copy(), v.copy())
+        answer = honest(q, k, v)  # what it cannot take is refused here, not in the thread
+        out = np.zeros(shape_of(q, v), q.dtype)
 
         def fill() -> None:
             time.sleep(0.1)
-            out[...] = honest(*inputs)
+            out[...] = answer
 
         threading.Thread(target=fill).start()
         return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -63,6 +64,15 @@ def largest_weight(weights: Array) -> Array:
     return np.asarray(weights.max(axis=-1, initial=0.0))
 
 
+def of_rows_that_see(measure: Callable[[Array], Array], weights: Array) -> float:
+    """Return the mean of what is measured of each row, but for those that see no key: they share out nothing.
+
+    Raises:
+        NotFormedError: no row sees a key.
+    """
+    return mean(measure(weights)[weights.any(axis=-1)])
+
+
 def normalized_entropy(weights: Array, allowed: Array) -> Array:
     """Return `entropy / ln n` of each row that may see n > 1 keys: 0 where one key takes all, 1 where all share.
 
@@ -86,12 +96,20 @@ def saturation(weights: Array, threshold: float) -> float:
     return float((weights.max(axis=-1, initial=0.0) > threshold).mean())
 
 
+def mean_largest_weight(subject: Subject) -> float:
+    """Return the mean of the largest weights; of rows that share out 1, of those that see a key."""
+    rows = weights(subject)
+    if shares_by_rule(subject.settled.rules):
+        return of_rows_that_see(largest_weight, rows)
+    return float(largest_weight(rows).mean())
+
+
 metric = partial(Metric, place=2)
 
 METRICS = (
     metric(
         "entropy",
-        lambda subject: mean(entropy(shares(subject))),
+        lambda subject: of_rows_that_see(entropy, shares(subject)),
         meaning="0 where one key takes all",
         unit="nats",
         source="Shannon 1948; of attention: Clark et al. 2019, section 3.3",
@@ -105,7 +123,7 @@ METRICS = (
     ),
     metric(
         "effective_keys",
-        lambda subject: mean(effective_keys(shares(subject))),
+        lambda subject: of_rows_that_see(effective_keys, shares(subject)),
         meaning="over how many keys, equally weighted, a row would spread as widely",
         unit="keys",
     ),
@@ -117,7 +135,7 @@ METRICS = (
     ),
     metric(
         "largest_weight",
-        lambda subject: largest_weight(weights(subject)).mean(),
+        mean_largest_weight,
         meaning="the largest weight of a row",
         source="Voita et al. 2019, section 4",
     ),

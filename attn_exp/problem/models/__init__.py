@@ -111,7 +111,8 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
     layer = reached(settings.layer, under_way)
     check_finite(layer, settings)
     names = begun.tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
-    title = f"{settings.family}, {Path(str(settings.path)).resolve().name}, layer {settings.layer} of 0 to {last}"
+    folder = Path(str(settings.path)).resolve().name
+    title = f"Layer {settings.layer} of {settings.family} in {folder} (layers 0 to {last})"
     return layer, names, title
 
 

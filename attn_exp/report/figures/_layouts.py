@@ -211,18 +211,34 @@ def below_legend(strokes: Sequence[Stroke], x: Axis, y: Axis, box: Box, width: f
     Its columns are as wide as they need where all fit side by side; else each label has an equal part of the width.
     """
     columns = 2 if width > NARROW else 1
-    labels = [stroke.label for stroke in strokes if stroke.label]
+    labels = [stroke.label + flat(stroke) for stroke in strokes if stroke.label]
     needed = [
         lettering.widest(labels[place] for place in part) for part in np.array_split(np.arange(len(labels)), columns)
     ]
     fit = sum(needed) + KEY * columns <= box.width
     room = max(needed) if fit else box.width / columns - KEY
     shown = tuple(
-        stroke._replace(label=lettering.fitted(stroke.label, room)) if stroke.label else stroke for stroke in strokes
+        stroke._replace(label=label_of(stroke, room, lettering)) if stroke.label else stroke for stroke in strokes
     )
     lines = -(-len(labels) // columns)
     height = box.bottom + box.height + 0.1 + LINE * lines
     return Chart(width, height, (Plot(box, shown, x, y, columns),))
+
+
+def label_of(stroke: Stroke, room: float, lettering: Lettering) -> str:
+    """Return the label of a line in this width, with what is said of one that is flat."""
+    whole = stroke.label + flat(stroke)
+    if lettering.width(whole) <= room:
+        return whole
+    return lettering.fitted(stroke.label, room - lettering.width(flat(stroke))) + flat(stroke)
+
+
+def flat(stroke: Stroke) -> str:
+    """Say of a line or of marks at one height that they are flat; a dotted line is there to be compared with."""
+    heights = stroke.y[np.isfinite(stroke.y)]
+    if stroke.dotted or len(heights) < 2 or np.ptp(heights) > 1e-9 * max(1.0, float(np.abs(heights).max())):
+        return ""
+    return words.FLAT.format(height=f"{heights[0]:.3g}")
 
 
 def beyond(strokes: Sequence[Stroke]) -> float:

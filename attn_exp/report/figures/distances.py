@@ -12,6 +12,11 @@ from attn_exp.report.figures.figure import Figure
 from attn_exp.report.views import Views
 
 
+def wanted(views: Views) -> bool:
+    """One variant alone has no distance to another."""
+    return len(views.comparison.rows) > 1
+
+
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show the largest difference between the outputs of every pair of variants."""
     names, matrix = between(views.comparison)
@@ -52,5 +57,6 @@ def between(comparison: Comparison) -> tuple[tuple[str, ...], Array]:
 FIGURE = Figure(
     caption="Largest difference between the outputs of every two variants.",
     plan=plan,
+    wanted=wanted,
     place=30,
 )

@@ -25,8 +25,8 @@ ABOVE, RIGHT = 0.31, 0.6
 
 
 def wanted(views: Views) -> bool:
-    """Few heads have room for whole maps, which another figure shows."""
-    return maps_in(views) > MANY
+    """Few heads have room for whole maps, which another figure shows; maps of one weight each show nothing."""
+    return maps_in(views) > MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
@@ -100,5 +100,6 @@ FIGURE = Figure(
     ),
     plan=plan,
     wanted=wanted,
+    in_page=False,
     place=15,
 )

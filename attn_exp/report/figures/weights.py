@@ -10,8 +10,8 @@ from attn_exp.report.views import MANY, Views, colours, maps_in
 
 
 def wanted(views: Views) -> bool:
-    """A form that never forms its weights has none to show; very many heads have an overview instead."""
-    return 0 < maps_in(views) <= MANY
+    """A form that never forms its weights has none to show, nor has a lone key; very many heads have an overview."""
+    return 0 < maps_in(views) <= MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
@@ -31,5 +31,6 @@ FIGURE = Figure(
     caption="Weights of each variant and head: queries down, keys across, one colour scale.",
     plan=plan,
     wanted=wanted,
+    in_page=False,
     place=20,
 )

@@ -17,9 +17,11 @@ def parts(material: Material) -> list[dict[str, Any]]:
 HTML = """\
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
+<div class="plots">
 {% for figure in part.figures %}<figure class="paper"><img src="{{ figure.source }}" alt="{{ figure.caption }}">{#
 #}<figcaption>{{ figure.caption }}</figcaption></figure>
 {% endfor -%}
+</div>
 </section>
 """
 

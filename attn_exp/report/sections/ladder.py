@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison
 from attn_exp.experiment.row import Row, Step
 from attn_exp.forms.trace import Trace
@@ -19,7 +18,7 @@ from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import Colours, colours
 
 SMALL, WIDE = 6, 8
-"""Arrays of at most so many rows, and columns, are tables of numbers; larger ones are pictures."""
+"""Outputs of at most so many rows, and columns, are tables of numbers; larger ones are pictures, as weights are."""
 
 MOST_HEADS = 4
 """Of more heads the first are shown."""
@@ -108,35 +107,30 @@ def trace_of(comparison: Comparison, step: Step) -> Trace:
 
 
 def arrays(comparison: Comparison, variant: str, trace: Trace, scale: Colours, largest: float) -> Iterator[Drawn]:
-    """Yield the weights of each head, on the one scale of the page, and the output, on that of the ladder."""
-    if trace.weights is not None:
-        step = walk.step("weights", trace.weights, comparison, variant)
-        step = step._replace(largest=scale.top, power=scale.power, decimals=2, closed=None)
-        for head, matrix in enumerate(trace.weights[:MOST_HEADS]):
-            number, count = head + 1, len(trace.weights)
-            title = words.WEIGHTS_ALONE if count == 1 else f"{words.WEIGHTS_ALONE}, {words.HEAD.format(number=number)}"
-            if count > MOST_HEADS and number == MOST_HEADS:
-                title += f" of {count}"
-            yield of_array(title, matrix, step, head, scale)
+    """Yield a picture of the weights of each head, coloured as everywhere on the page, and the output."""
+    heads = () if trace.weights is None else tuple(trace.weights)
+    for number, matrix in enumerate(heads[:MOST_HEADS], start=1):
+        count = len(heads)
+        title = words.WEIGHTS_ALONE if count == 1 else words.HEAD.format(number=number)
+        if count > MOST_HEADS and number == MOST_HEADS:
+            title += f" of {count}"
+        yield Drawn(title, picture=picture(matrix, scale.shares), width=matrix.shape[1], height=matrix.shape[0])
     if trace.output is not None:
         step = walk.step("output", trace.output, comparison, variant)._replace(largest=largest)
-        yield of_array(words.OUTPUT, trace.output, step, 0, Colours(largest or 1.0, 1.0))
-
-
-def of_array(title: str, matrix: Array, step: walk.Step, head: int, scale: Colours) -> Drawn:
-    """Return one array as a table of numbers where it is small, else as a picture of the sizes of its numbers."""
-    rows, columns = matrix.shape
-    if rows <= SMALL and columns <= WIDE and head < len(step.tables):
-        return Drawn(title, step, step.tables[head]._replace(title="", parts=()))
-    return Drawn(title, None, None, picture(np.abs(matrix), scale.shares), columns, rows)
+        rows, columns = trace.output.shape
+        if rows <= SMALL and columns <= WIDE:
+            yield Drawn(words.OUTPUT, step, step.tables[0]._replace(title="", parts=()))
+        else:
+            sizes = picture(np.abs(trace.output), Colours(largest or 1.0, 1.0).shares)
+            yield Drawn(words.OUTPUT, None, None, sizes, columns, rows)
 
 
 HTML = """\
 {% from "tables.html" import matrix -%}
 <section id="{{ part.anchor }}">
 <h2>{{ part.title }}</h2>
-<p>From one row to another, one setting is changed after the other, in the order of the computation. Each number {#
-#}is the largest move of any number of the output, from the step before: they need not add up to the whole.</p>
+<p>From one variant to another, one setting is changed after the other. Each step says how far it moves the output: {#
+#}the largest change of any of its numbers.</p>
 {% for ladder in part.ladders %}<article>
 <h3>{{ ladder.start }} → {{ ladder.ends }}{% if ladder.far %} <small>apart by up to {{ ladder.far|minus }}</small>{#
 #}{% endif %}</h3>

@@ -16,9 +16,10 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 HTML = """\
 <section id="{{ part.anchor }}">
-<h2>{{ part.title }}</h2>
+<details class="glossary"><summary><h2>{{ part.title }}</h2></summary>
 <dl class="origin">{% for name, value in part.origin %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>
 {% endfor %}</dl>
+</details>
 </section>
 """
 

@@ -37,7 +37,7 @@ def story(variant: str, verdict: Verdict) -> dict[str, Any]:
     small = verdict.smallest
     return {
         "title": f"{'Nothing' if verdict.passed else 'What'} is wrong with {variant}",
-        "sentence": f"{verdict.name} computes {computed(verdict)}.",
+        "sentence": sentence(verdict),
         "named": [explained(name) for name in verdict.mistakes],
         "parting": "" if small is None else parting(small.stages),
         "broken": [(finding.rung, finding.said) for finding in verdict.findings if finding.state == BROKEN],
@@ -45,6 +45,13 @@ def story(variant: str, verdict: Verdict) -> dict[str, Any]:
         "command": "" if small is None else small.command,
         "stages": [] if small is None else [(stage.name, stage.parts, pairs(stage)) for stage in small.stages],
     }
+
+
+def sentence(verdict: Verdict) -> str:
+    """Say what a function computes, or that it could not be called."""
+    if verdict.uncalled:
+        return f"The function {verdict.name} could not be called."
+    return f"The function {verdict.name} computes {computed(verdict)}."
 
 
 def computed(verdict: Verdict) -> str:

@@ -12,6 +12,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report import walk
 from attn_exp.report.flow import Flow, flow, parted, splitting
+from attn_exp.report.page_steps import on_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import Colours, Views, colours
 from attn_exp.report.walk import sums
@@ -29,17 +30,20 @@ def parts(material: Material) -> list[dict[str, Any]]:
             "anchor": f"walk-{place + 1}",
             "title": f"{walk['title']}, step by step",
             "place": place,
-            "walk": on_one_scale(walk, scale),
+            "nav": "Step by step",
+            "hidden": place > 0,  # the page shows one at a time
+            "walk": shown_walk(walk, scale),
         }
         for place, walk in enumerate(material.walks)
     ]
 
 
-def on_one_scale(shown: Mapping[str, Any], scale: Colours) -> dict[str, Any]:
-    """Return a walk whose weights have the colours of the maps."""
+def shown_walk(shown: Mapping[str, Any], scale: Colours) -> dict[str, Any]:
+    """Return a walk as a page shows it, its weights in the colours of the maps."""
     ends = {"largest": scale.top, "power": scale.power}
     groups = [
-        [step._replace(**ends) if step.stage == "weights" else step for step in group] for group in shown["groups"]
+        [on_page(step._replace(**ends) if step.stage == "weights" else step) for step in group]
+        for group in shown["groups"]
     ]
     return {**shown, "groups": groups}
 
@@ -97,6 +101,7 @@ def walk_of(
     places = {**shown, **{step.stage: f"{name}-{step.stage}" for step in steps}}
     groups = [list(group) for _, group in groupby(steps, key=walk.beside)]
     panel = next((place for place, panel in enumerate(views.panels) if variant in panel.variants), "")
+    told = sums(comparison, settled)
     return {
         "title": title,
         "variant": variant,
@@ -104,18 +109,18 @@ def walk_of(
         "way": way,
         "steps": steps,
         "groups": groups,
-        "sums": sums(comparison, settled),
+        "sums": told,
         "places": places,
-        "facts": facts(comparison, settled, comparison.traces[variant]),
+        "facts": facts(comparison, settled, comparison.traces[variant], bool(told)),
         "flow": flow(comparison.problem, settled, comparison.traces[variant], whole, places),
     }
 
 
-def facts(comparison: Comparison, settled: Settled, trace: Trace) -> dict[str, Any]:
+def facts(comparison: Comparison, settled: Settled, trace: Trace, told: bool) -> dict[str, Any]:
     """Return what a page needs to say how a cell came about: `share` is how many query heads read the same keys.
 
     `extra` says whether more than keys take a share, `caps` by which bounds logits are bent, `pair` which rule makes
-    scores that are no products.
+    scores that are no products, `sums` what a sum of values is, where it is `told`.
     """
     share = 1 if trace.q is None or trace.k is None else len(trace.q) // len(trace.k)
     mixed = "yes" if walk.is_mixed(comparison, settled.name) else ""
@@ -123,6 +128,7 @@ def facts(comparison: Comparison, settled: Settled, trace: Trace) -> dict[str, A
     rules = settled.rules
     bounds = [rule.bound() for rule in rules.scores if type(rule).bend is not Score.bend]
     return {
+        "sums": "" if not told else "context" if settled.output_projection else "output",
         "c": settled.multiplier, "normalizer": name, "share": share, "mixed": mixed, "past": past,
         "convention": settled.words["convention"],
         "extra": "yes" if any(rule.extra(0) is not None for rule in rules.scores) else "",
@@ -134,21 +140,18 @@ def facts(comparison: Comparison, settled: Settled, trace: Trace) -> dict[str, A
 HTML = """\
 {% from "tables.html" import matrix -%}
 {% import "flow.html" as picture -%}
-{% macro explain(step, place) -%}
+{% macro explain(step, place, written) -%}
 <div class="step of-{{ step.stage|hue }}" id="{{ place }}" data-shape="{{ step.shape|join(" ") }}"{#
 #}{{ " data-whole" if step.whole }}>
 <h3><var>{{ step.explained.symbol }}</var> {{ step.stage|spoken }} <small>{{ step|shape }}</small></h3>
 {% if step.explained.meaning %}<p>{{ step.explained.meaning }}{% if step.note %} <span class="note">{{ step.note }}{#
 #}</span>{% endif %}</p>{% endif %}
 {{ step.explained.mathml|safe }}
-<div class="tables">
-{% for table in step.tables %}{{ matrix(table, step) }}
-{% endfor -%}
-</div>
+<div class="tables">{% if written %}{{ matrix(step.tables[0], step) }}{% endif %}</div>
 {% if step.left_out %}<p class="note">{{ words.SHOWN.format(left_out=step.left_out) }}</p>{% endif %}
 </div>
 {%- endmacro -%}
-<section id="{{ part.anchor }}" class="walk" data-panel="{{ part.walk.panel }}"{#
+<section id="{{ part.anchor }}" class="walk{{ " chosen" if not part.hidden }}" data-panel="{{ part.walk.panel }}"{#
 #}{% for name, value in part.walk.facts.items() %} data-{{ name }}="{{ value }}"{% endfor %}>
 <h2>{{ part.title }}</h2>
 {% set why = data.live.plans[data.live.walks[part.place]] -%}
@@ -158,15 +161,14 @@ HTML = """\
 <div class="steps">
 {% for group in part.walk.groups %}
 <article{% if group|length > 1 %} class="side"{% endif %}>
-{% for step in group %}{{ explain(step, part.walk.places[step.stage]) }}
+{% for step in group %}{{ explain(step, part.walk.places[step.stage], not part.hidden) }}
 {% endfor -%}
 </article>
 {% endfor %}
-{% if part.walk.sums %}
+{% if part.walk.sums %}{% set sum = part.walk.sums[0] %}
 <article class="sums-of">
 <h3>{{ words.SUM_OF_VALUES }}</h3>
-<ul class="sums">
-{% for sum in part.walk.sums -%}
+<ul class="sums">{% if not part.hidden %}
 <li data-q="{{ sum.query }}" data-head="{{ sum.head }}"><span class="sum">{{ sum.name }}({{ sum.token }}) =
 {%- for weight, key, place in sum.terms %} {% if not loop.first %}+ {% endif %}{#
 #}<span class="{{ weight|share_class("term") }}" data-k="{{ place }}">{{ '%.2f' % weight }} v({{ key }})</span>{#
@@ -174,8 +176,7 @@ HTML = """\
 {%- if not sum.is_number %} {{ words.NAN_AS_WEIGHTS }}{% elif not sum.terms %} 0{% elif sum.rest %} {#
 #}{{ words.OTHER_VALUES.format(rest='%.2f' % sum.rest) }}{% endif %}</span>
 {%- if sum.result is not none %} <span class="result">= ({{ sum.result|numbers }})</span>{% endif %}</li>
-{% endfor -%}
-</ul>
+{% endif %}</ul>
 </article>
 {% endif %}
 </div>

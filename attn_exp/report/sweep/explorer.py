@@ -14,6 +14,8 @@ from attn_exp.report.sweep.plotted import labels as labels_of
 MOST_CELLS = 3000
 """A page with more numbers than these would be slow; its pictures and its table say the same."""
 NONE = -1
+SPOKEN_FIRST = "entropy"
+"""The metric that sentences begin with, and so the first chart."""
 
 
 def explored(plotted: Plotted, metrics: Iterable[str]) -> dict[str, Any] | None:
@@ -25,6 +27,7 @@ def explored(plotted: Plotted, metrics: Iterable[str]) -> dict[str, Any] | None:
     if not places or len(plotted.cells) > MOST_CELLS:
         return None
     names = list(dict.fromkeys((*plotted.metrics, *metrics)))
+    names.sort(key=lambda name: name != SPOKEN_FIRST)
     axes = [axis_of(plotted, place) for place in (*places, len(plotted.axes))]
     known = [{label: place for place, label in enumerate(axis["labels"])} for axis in axes]
     keys = [(*places, -1)] * len(plotted.cells)

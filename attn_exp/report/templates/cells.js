@@ -13,13 +13,14 @@
     }
     return null;
   };
-  const tableAt = (walk, stage, head) => stepAt(walk, stage)?.querySelector(`[data-head="${head}"] table`);
+  const { steps } = window.attention;
+  const tableAt = (walk, stage, head) => { const step = stepAt(walk, stage); return step && steps.table(/\d+/.exec(step.id)[0] - 1, stage, head)?.querySelector("table"); };
   const cellAt = (walk, stage, head, row, column) => tableAt(walk, stage, head)?.tBodies[0].rows[row]?.cells[column + 1];
   const sizes = (walk, stage) => stepAt(walk, stage).dataset.shape.split(" ").map(Number);
   const text = (cell) => (cell.querySelector("ins") || cell).textContent; // the new number of a changed cell
   const value = (cell) => Number(text(cell).replace("−", "-").replace("∞", "Infinity"));
   /** Whether a cell shows all digits of its number: as the run has them, or as somebody typed them. */
-  const isWhole = (cell) => (cell.querySelector("ins") ? Boolean(cell.closest(".changing")) : "whole" in cell.closest(".step").dataset);
+  const isWhole = (cell) => (cell.querySelector("ins") ? "whole" in cell.querySelector("ins").dataset : "whole" in cell.closest(".step").dataset);
   const half = (cell) => (isWhole(cell) ? 0 : 0.5 * 10 ** -(text(cell).split(".")[1] || "").length);
   const short = (number) => (Math.abs(number) >= 1e4 ? number.toExponential(2) : number.toFixed(4)).replace("-", "−");
   const planOf = (walk) => window.attention.live?.plans[walk - 1];
@@ -48,7 +49,7 @@
     return { sum: joined(terms), lit: [...pairs.flat(), ...(added ? [added] : [])], apart: apart && total };
   }
 
-  const range = (count, make) => Array.from({ length: Math.min(count, 16) }, (_, place) => make(place));
+  const range = (count, make, all = count <= 16) => Array.from({ length: Math.min(count, all ? 16 : 4) }, (_, place) => make(place)); // as many as tables show
 
   function projected(walk, stage, head, row, column, cell, facts) {
     const source = stage !== "q" && stepAt(walk, "memory") ? "memory" : "x";
@@ -81,11 +82,11 @@
     const line = lineOf(walk, head, row, facts);
     if (!line) return null;
     const { cells: lit, shown, numbers, seen, left } = line, own = numbers[column];
-    if (!seen.length && !left && value(cell) !== 0) return { sum: fill(words.BLIND_GETS, facts), lit };
+    if (!seen.length && !left && value(cell) !== 0) return { why: fill(words.BLIND_GETS, facts), lit };
+    if (own === -Infinity && seen.length && facts.normalizer !== "sum") return { why: words.MAY_NOT_SEE, lit: [lit[column]] };
     if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${shown[column]})))`, lit: [lit[column]] };
-    if (!seen.length && !left) return { sum: words.SEES_NO_KEY, lit };
+    if (!seen.length && !left) return { why: words.SEES_NO_KEY, lit };
     if (facts.normalizer === "sparsemax") return lowered(line, column);
-    if (own === -Infinity && facts.normalizer === "softmax") return { sum: words.NO_SHARE, lit: [lit[column]] };
     return shared(line, column, facts.normalizer === "softmax");
   }
 
@@ -132,7 +133,7 @@
     if (stage === "context") {
       if (!stepAt(walk, "weights")) return null;
       const many = sizes(walk, "weights").at(-1);
-      return product(cell, range(many, (inner) => [cellAt(walk, "weights", head, row, inner), cellAt(walk, "v", key, inner, column)]), many);
+      return product(cell, range(many, (inner) => [cellAt(walk, "weights", head, row, inner), cellAt(walk, "v", key, inner, column)], true), many);
     }
     if (stage === "output") {
       if (!stepAt(walk, "context")) return null;
@@ -151,7 +152,7 @@
       const bent = facts.caps.split(" ").filter(Boolean).reduce((inner, cap) => `${cap} × tanh(${inner} / ${cap})`, text(own));
       return { sum: facts.caps ? bent : fill(words.FUNCTION_OF, { function: note, number: text(own) }), lit: [own] };
     }
-    if (value(cell) === -Infinity) return { sum: fill(words.MAY_NOT_SEE, { number: text(own) }), lit: [own] };
+    if (value(cell) === -Infinity) return { why: words.MAY_NOT_SEE, lit: [own] };
     return { sum: joined([text(own), biasAt(walk, head, row, column) ?? short(value(cell) - value(own))].map(unsigned)), lit: [own] };
   }
 
@@ -175,8 +176,8 @@
     const symbol = step.querySelector("h3 var").textContent, at = table.tHead.rows[0].cells[column + 1].textContent;
     const place = `${symbol}[${cell.parentNode.cells[0].textContent}, ${at}]`, number = text(cell);
     const name = table.caption ? fill(words.CELL_OF_TABLE, { place, table: table.caption.textContent }) : place;
-    const apart = typeof found?.apart === "number", sentence = apart ? words.CELL_IS_APART : words.CELL_IS;
-    const parts = { cell: name, sum: found?.sum, apart: apart && short(found.apart), number: number + (apart && note ? `, ${note}` : "") };
+    const apart = typeof found?.apart === "number", sentence = apart ? words.CELL_IS_APART : found?.why ? words.IS_BECAUSE : words.CELL_IS;
+    const parts = { cell: name, sum: found?.sum, why: found?.why, apart: apart && short(found.apart), number: number + (apart && note ? `, ${note}` : "") };
     said.textContent = fill(found ? sentence : words.CELL_IS_GIVEN, parts);
     (found ? found.lit : []).forEach((each) => each.classList.add("source"));
     cell.classList.add("asked");
@@ -193,12 +194,15 @@
   }
 
   const explained = (element) => element.closest?.(".why-table tbody td");
-  OWN.forEach((stage) => document.querySelectorAll(`.walk [id$="-${stage}"] table`).forEach((table) => {
+  function asked(table, step) {
+    if (!table || !OWN.includes(/^walk-\d+-(.*)$/.exec(step.id)[1])) return;
     table.classList.add("why-table");
     table.setAttribute("role", "grid");
-    if (!table.caption) table.setAttribute("aria-label", stage);
+    if (!table.caption) table.setAttribute("aria-label", step.id.replace(/^walk-\d+-/, ""));
     table.querySelector("tbody td").tabIndex = 0;
-  }));
+  }
+  document.querySelectorAll(".walk .step table").forEach((table) => asked(table, table.closest(".step")));
+  steps.made.push(asked);
   document.querySelectorAll(".flow figcaption").forEach((caption) => {
     const hint = document.createElement("span");
     hint.className = "touch"; // not on paper

@@ -2,7 +2,7 @@
   // A number that the run starts from can be changed: what follows is computed anew, beside the run's own numbers.
   const { data, panels, variants, live, shade } = window.attention;
   if (!live) return;
-  const { own, now, plans, before } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
+  const { own, now, plans, before } = live, tables = window.attention.steps, steps = (selector) => Array.from(document.querySelectorAll(selector));
   const made = (name, attributes = {}, text = "") => { const element = Object.assign(document.createElement(name), attributes); if (text) element.textContent = text; return element; };
   const same = (one, other) => Object.is(one, other) || Math.abs(one - other) <= 1e-12 * Math.max(1, Math.abs(other));
   const written = (value, digits) => (Number.isFinite(value) ? value.toFixed(digits).replace("-", "−") : Number.isNaN(value) ? "nan" : value < 0 ? "−∞" : "inf");
@@ -14,15 +14,15 @@
   const stageOf = (step) => /^walk-\d+-(.*)$/.exec(step.id)[1];
 
   /** A script that parts from the run would teach something wrong: such a walk stays as it is. */
-  const agrees = (section, stages) => Array.from(section.querySelectorAll(".step")).every((step) => {
-    const heads = stages[stageOf(step)];
-    return !heads || own[stageOf(step)] || tablesOf(step).every(([head, table]) => cellsOf(table).every((row, place) => row.every((cell, column) => {
-      const text = cell.textContent, value = heads[head]?.[place]?.[column];
-      const shown = text === "nan" ? NaN : Number(text.replace("−", "-").replace("∞", "Infinity"));
+  const agrees = (walk, stages) => Object.entries(data.walks[walk].steps).every(([stage, { shape }]) => {
+    if (!stages[stage] || own[stage]) return true;
+    const cells = tables.cellsOf(walk, stage);
+    return Array.from({ length: shape[0] }, (_, head) => head).every((head) => cells(head).every((row, place) => row.every(({ text }, column) => {
+      const value = stages[stage][head]?.[place]?.[column], shown = text === "nan" ? NaN : Number(text.replace("−", "-").replace("∞", "Infinity").replace("inf", "Infinity"));
       return Object.is(shown, value) || shown === value || Math.abs(shown - value) <= 0.5000001 * 10 ** -digitsIn(text) + 1e-12 * Math.abs(shown);
     })));
   });
-  const moving = plans.map((plan, place) => (plan && agrees(sections[place], before(plan)) ? plan : null));
+  const moving = plans.map((plan, place) => (plan && agrees(place, before(plan)) ? plan : null));
   plans.forEach((plan, place) => {
     if (plan && !moving[place]) sections[place].querySelector("h2").after(made("p", { className: "note" }, words.OTHERS_THAN_THE_RUN));
   });
@@ -40,6 +40,7 @@
   const asGiven = (plan, name) => plan && !(plan.turns.length && "qk".includes(name)) && (!"kv".includes(name) || (plan.heads[1] === plan.heads[2] && !plan.tiled));
   for (const name of Object.keys(own)) {
     if (name.endsWith("_o") && !moving.some((plan) => plan?.mixed)) continue;
+    data.walks.forEach(({ steps: all }, walk) => all[name]?.shape[0] && Array.from({ length: all[name].shape[0] }, (_, head) => tables.table(walk, name, head)));
     for (const step of steps(`.walk article [id$="-${name}"]`)) {
       if (late && !asGiven(moving[Number(/\d+/.exec(step.id)[0]) - 1], name)) continue;
       for (const [head, table] of tablesOf(step)) {
@@ -70,6 +71,7 @@
   function write(cell, text, value, share) {
     if (text === shownIn(cell)) return restore(cell);
     beside(cell, text);
+    cell.querySelector("ins").toggleAttribute("data-whole", Number(text.replaceAll("−", "-")) === value);
     cell.classList.remove("m", "n");
     cell.classList.toggle(Number.isFinite(value) ? "n" : "m", !(value >= 0));
     cell.style.setProperty("--w", Math.min(1, share));
@@ -88,25 +90,33 @@
   /** As many decimals as a stage has in the run, and more where its new numbers need them. */
   function digits(heads, least) {
     const all = heads.flat(2).filter(Number.isFinite), largest = all.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    if (least > 1) return least; // the table keeps its digits
     const most = largest ? Math.min(8, Math.max(0, 3 - Math.floor(Math.log10(largest)))) : 0;
     let exact = 0;
     while (exact < most && all.some((value) => Math.abs(Number(value.toFixed(exact)) - value) > 1e-12)) exact += 1;
     return Math.max(least, exact);
   }
 
-  /** A number as somebody typed it, with no fewer decimals than its table has. */
-  const typed = (value, least) => (/e/.test(String(value)) ? String(value).replaceAll("-", "−") : written(value, Math.max(least, digitsIn(String(value)))));
+  /** A number as somebody typed it, with no fewer decimals than its table has; of one such as 1/3 the first four. */
+  const typed = (value, least) => {
+    const text = String(value), long = digitsIn(text) > 8 && Math.abs(value) >= 1e-4;
+    return /e/.test(text) ? text.replaceAll("-", "−") : written(value, long ? Math.max(least, 4) : Math.max(least, digitsIn(text)));
+  };
 
-  function paint(region, table, old, heads, head, least, exact = false, weights = region) {
+  function paint(table, old, heads, head, least, exact, weights) {
     const largest = old.flat(2).filter(Number.isFinite).reduce((most, value) => Math.max(most, Math.abs(value)), 0), places = digits(heads, least);
     cellsOf(table).forEach((row, place) => row.forEach((cell, column) => {
       const value = heads[head][place][column];
-      if (same(value, old[head][place][column])) restore(cell); else write(cell, exact ? typed(value, least) : written(value, region ? least : places), value, shade(value, largest, weights));
+      if (same(value, old[head][place][column])) restore(cell); else write(cell, exact ? typed(value, least) : written(value, places), value, shade(value, largest, weights));
     }));
   }
 
+  function paintTable(step, head, table, old, heads, exact = false) {
+    const first = cellsOf(table)[0];
+    paint(table, old, heads, head, digitsIn(shownIn(first.find((cell) => shownIn(cell).includes(".")) || first[0])), exact, stageOf(step) === "weights");
+  }
   function paintStep(step, old, heads, exact = false) {
-    if (heads) for (const [head, table] of tablesOf(step)) paint(false, table, old, heads, head, digitsIn(shownIn(cellsOf(table)[0].find((cell) => shownIn(cell).includes(".")) || cellsOf(table)[0][0])), exact, stageOf(step) === "weights");
+    if (heads) for (const [head, table] of tablesOf(step)) paintTable(step, head, table, old, heads, exact);
   }
 
   // Each token's answer as a sum of values, told anew.
@@ -146,9 +156,16 @@
     if (!stages?.weights) return;
     panel.weights.set(stages.weights.flat(2));
     if (stages.scores) panel.scores?.set(stages.scores.flat(2));
-    steps(`#weights [data-panel="${place}"] [data-head]`).forEach((region) =>
-      paint(true, region.querySelector("table"), before(plan).weights, stages.weights, Number(region.dataset.head), 2));
   }
+
+  // What is written later follows then.
+  tables.made.push((table, element, head) => {
+    const walk = Number(/walk-(\d+)/.exec(element.id || element.closest(".walk").id)[1]) - 1, plan = moving[walk];
+    if (!plan || !live.changed().length) return;
+    const [stages, old, stage] = [live.stages(plan), before(plan), table && stageOf(element)];
+    if (!table) tell(element, plan, stages, old);
+    else if (stages[stage] && (late || !own[stage])) paintTable(element, head, table, old[stage], stages[stage], Boolean(own[stage]) && asGiven(plan, stage));
+  });
 
   function show() {
     live.forget();

@@ -68,11 +68,16 @@
 
   // Typing.
   function number(text) {
-    const plain = text.trim().replace("−", "-").replace(",", "."), value = Number(plain);
-    return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?$/i.test(plain) && Number.isFinite(value) ? value : NaN;
+    const [above, below = "1", more] = text.replaceAll("−", "-").replaceAll(",", ".").split("/").map((part) => part.trim());
+    const plain = (part) => /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?$/i.test(part), value = Number(above) / Number(below);
+    return more === undefined && plain(above) && plain(below) && Number.isFinite(value) ? value : NaN; // 1/3 too
   }
   const stepOf = ({ name }) => 10 ** (Math.floor(Math.log10(own[name].flat().reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1)) - 1);
-  const nudged = (place, start, count) => Number((start + count * stepOf(place)).toPrecision(12));
+  /** A number some steps away, with the digits of its table or of a step. */
+  const nudged = (place, start, count, cell) => {
+    const step = stepOf(place), finest = Math.max(digitsIn((cell.querySelector("ins") || cell.querySelector("del") || cell).textContent), -Math.floor(Math.log10(step)), 0);
+    return finest > 20 ? start + count * step : Number((start + count * step).toFixed(finest));
+  };
   function enter(cell) {
     places.get(cell).table.querySelectorAll("td[tabindex='0']").forEach((other) => { other.tabIndex = -1; });
     cell.tabIndex = 0;
@@ -106,7 +111,7 @@
       change(cell, value);
       place(hands, cell, spot.step); // the table may be wider now
     };
-    const nudge = (count) => { input.value = String(nudged(spot, valueOf(spot), count)); take(); };
+    const nudge = (count) => { input.value = String(nudged(spot, valueOf(spot), count, cell)); take(); };
     const turn = () => { input.value = /^[-−]/.test(input.value) ? input.value.slice(1) : `-${input.value}`; take(); };
     const close = (value, stay) => { input.onblur = null; if (!Object.is(valueOf(spot), value)) change(cell, value); input.remove(); hands.remove(); if (stay) enter(cell); };
     input.oninput = take;
@@ -159,7 +164,7 @@
     if (!dragged || dragged.still || (!dragged.moved && Math.abs(far) < 4)) return;
     if (!dragged.moved) dragged.cell.setPointerCapture(event.pointerId);
     dragged.moved = true;
-    change(dragged.cell, nudged(places.get(dragged.cell), dragged.start, Math.round(far / 4)));
+    change(dragged.cell, nudged(places.get(dragged.cell), dragged.start, Math.round(far / 4), dragged.cell));
   });
   document.addEventListener("pointerup", () => { if (dragged?.moved) enter(dragged.cell); else if (dragged?.still) dragged = null; });
   document.addEventListener("pointercancel", () => { dragged = null; });

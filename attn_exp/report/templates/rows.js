@@ -1,6 +1,6 @@
 (() => {
   // The comparison follows changed numbers; what this page cannot compute is marked as the run's own.
-  const { live, variants, panels } = window.attention;
+  const { live, data } = window.attention;
   if (!live?.show) return;
   const { rows, beside, restore, made, shownIn } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));
   const computed = rows.filter((row) => row.letter), against = computed.find((row) => row.variant === live.against), FOLLOWING = ["shift", "cosine", "entropy", "effective_keys", "largest_weight", "row_sum_error"];
@@ -29,7 +29,8 @@
   /** How the weights are spread over the keys, as means over heads and queries. */
   function spreadOf({ spread, even }, weights) {
     if (!spread || !weights) return {};
-    const lines = weights.flat(), sums = lines.map(total), mean = (measure) => total(lines.map(measure)) / lines.length;
+    const lines = weights.flat(), sums = lines.map(total), seen = even ? lines.filter((line) => line.some(Boolean)) : lines;
+    const mean = (measure) => (seen.length ? total(seen.map(measure)) / seen.length : NaN);
     const shares = lines.every((line) => line.every((weight) => weight >= 0)) && sums.every((sum) => !sum || Math.abs(sum - 1) <= 0.02);
     return {
       largest_weight: mean((line) => Math.max(0, ...line)),
@@ -103,7 +104,8 @@
   // What stays the run's own, and is said to be.
   const sections = steps("#published, #steps, [id^='check-'], #figures").map((section) => [section, section.querySelector("h2")]);
   const dead = live.sections.filter((_, place) => !live.moving[place]).map((section) => [section, section.querySelector("h2")]);
-  const captions = steps("#weights figure").filter((figure) => !variants.some(({ name, panel }) => String(panel) === figure.dataset.panel && rows.some((row) => row.variant === name && row.plan)));
+  const stays = (variant) => !rows.find((row) => row.variant === variant)?.plan;
+  const captions = () => steps("#overview .line").filter((_, walk) => stays(data.walks[walk].variant));
   const sentences = steps("header .lead").filter((line) => line.textContent.trim());
   live.still = [words.THE_SENTENCES, ...named, ...sections.map(([, title]) => title.textContent)];
   function mark(element, on, place = (label) => element.prepend(label, " ")) {
@@ -117,19 +119,17 @@
     sentences.forEach((line) => line.classList.toggle("still", on));
     sentences.slice(0, 1).forEach((line) => mark(line, on));
     [...sections, ...dead].forEach(([section, title]) => mark(section, on, (label) => title.after(label)));
-    captions.forEach((figure) => mark(figure, on, (label) => figure.querySelector("figcaption").append(" ", label)));
+    captions().forEach((line) => mark(line, on, (label) => line.append(" ", label)));
     markChosen();
   }
 
-  /** The two tools show what was chosen there, which may stay the run's own. */
+  /** What is shown large may stay the run's own. */
   function markChosen() {
-    const on = live.changed().length > 0, stays = (variant) => !rows.find((row) => row.variant === variant?.name)?.plan;
-    const panel = panels.indexOf(panels.filter(({ scores }) => scores)[document.getElementById("touch-variant").value]);
-    const chosen = ["left", "right"].map((side) => variants[document.getElementById(`minus-${side}`).value]);
-    const tools = { minus: chosen.some(stays), touch: stays(variants.find((variant) => variant.panel === panel)) };
-    for (const [name, stay] of Object.entries(tools)) mark(document.getElementById(name), on && stay, (label) => document.querySelector(`#${name} h2`).after(label));
+    const { state, choices } = window.attention, chosen = state ? [choices[state.show], choices[state.with]].filter(Boolean) : [];
+    const told = document.getElementById("told");
+    if (told) mark(told, live.changed().length > 0 && chosen.some(({ walk }) => stays(data.walks[walk].variant)));
   }
-  ["minus-left", "minus-right", "touch-variant"].forEach((name) => document.getElementById(name).addEventListener("change", markChosen));
+  window.attention.chosen = markChosen;
 
   function follow() {
     const numbers = rows.map((row) => row.plan && numbersOf(row, live.stages)), letters = known && lettersBy(live.stages);

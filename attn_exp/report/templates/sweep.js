@@ -103,8 +103,7 @@
   function draw() {
     const shown = [...new Set([chosen.x, chosen.colour, chosen.panel].filter((place) => place >= 0 && place < names.length))];
     const groups = grouped(shown), hidden = across() >= 0 ? [] : names.filter((_, place) => !shown.includes(place) && data.axes[place].labels.length > 1);
-    const over = hidden.length ? ` ${fill(words.MEANS_OVER_TOO, { settings: hidden.join(", ") })}` : "";
-    note.textContent = `${words.MEANS_OVER_SEEDS}${over}`;
+    note.textContent = hidden.length ? fill(words.MEANS_OVER_TOO, { settings: hidden.join(", ") }) : words.MEANS_OVER_SEEDS;
     charts.replaceChildren();
     let low = Math.min(...groups.map((group) => group.mean - group.half)), high = Math.max(...groups.map((group) => group.mean + group.half));
     if (!groups.length) return;

@@ -6,7 +6,9 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +21,29 @@ from attn_exp.report.numbers import decimal
 from attn_exp.runs import records
 
 MOST_BYTES, MOST_CELL = 200_000, 40
+EXACT = 9
+"""Decimals that a fraction counts for."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
 FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8})")
 
+PERCENT = re.compile(r"(?P<number>[-+]?[0-9]+(\.[0-9]+)?)\s*%")
+
 Numbers = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A file that came back: the numbers by stage `[h r c]`, NaN where a cell is empty or `unreadable`.
+
+    `texts` are the cells that nobody can read, each with where it stands. `turned`: its tables have tokens where the
+    sheet has numbers, and the other way round. `decimals` say with how many each number is written.
+    """
+
+    numbers: Numbers
+    unreadable: Numbers
+    texts: tuple[str, ...] = ()
+    turned: bool = False
+    decimals: Numbers = field(default_factory=dict)
 
 
 def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
@@ -48,10 +69,19 @@ def blank_or_filled(paper: Paper, filled: bool = False) -> str:
 
 
 def read_answers(path: Path, paper: Paper) -> Numbers:
-    """Return the numbers of a student's file by stage, `[h r c]`, NaN where a cell is empty.
+    """Return the numbers of a student's file by stage, `[h r c]`, NaN where a cell is empty or cannot be read.
 
     Raises:
-        UserError: a file that cannot be read, is far too large, or holds another table or no number in a cell.
+        UserError: a file that cannot be read, is far too large, or holds another table.
+    """
+    return read_filled(path, paper).numbers
+
+
+def read_filled(path: Path, paper: Paper) -> Filled:
+    """Return what stands in a student's file.
+
+    Raises:
+        UserError: a file that cannot be read, is far too large, or holds another table.
     """
     try:
         with machine.opened(path) as file:
@@ -78,25 +108,60 @@ def lines_of(text: str, name: str) -> list[list[str]]:
     return [[records.text_of(cell).strip() for cell in line] for line in lines]
 
 
-def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Numbers:
-    """Return the numbers of the blocks of a table."""
+def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -> Filled:
+    """Return what stands in the blocks of a table."""
     known = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
     numbers = {blank.stage: np.full(blank.right.shape, np.nan) for blank in paper.blanks}
+    unreadable = {blank.stage: np.full(blank.right.shape, False) for blank in paper.blanks}
+    decimals = {blank.stage: np.zeros(blank.right.shape) for blank in paper.blanks}
+    texts: list[str] = []
+    read: list[tuple[str, tuple[Array, Array, Array]]] = []
     blocks_read = start = 0
+    other = turned_blocks(lines, known)
     while start < len(lines):
         line, start = lines[start], start + 1
         corner = line[0].lower() if line else ""
         if corner not in known:
             continue
         blocks_read += 1
-        blank, head, rows, columns = known[corner]
+        _, _, rows, columns = known[corner]
+        turned = corner in other or (bool(other) and tuple(rows) == tuple(columns))
+        rows, columns = (columns, rows) if turned else (rows, columns)
         body = [*itertools.takewhile(within(known, rows), lines[start : start + len(rows)])]
         start += len(body)
-        matrix = block(line, body, rows, columns, f"{name}: {corner}")
-        numbers[blank.stage][head] = matrix.T if paper.turned else matrix
+        matrix, places_of, bad = block(line, body, rows, columns, f"{name}: {corner}")
+        texts += [
+            f"{corner}, row {rows[row]}, column {columns[column]}: {text!r}" for (row, column), text in bad.items()
+        ]
+        mask = np.full(matrix.shape, False)
+        for spot in bad:
+            mask[spot] = True
+        parts = (matrix, mask, places_of)
+        read.append((corner, (matrix.T, mask.T, places_of.T) if turned else parts))
     if not blocks_read:
         raise UserError(f"{name}: another table; expected blocks that begin with {', '.join(list(known)[:3])}, ...")
-    return {stage: array for stage, array in numbers.items() if not np.isnan(array).all()}
+    for corner, arrays in read:
+        blank, head, _, _ = known[corner]
+        for whole, part in zip((numbers, unreadable, decimals), arrays, strict=True):
+            whole[blank.stage][head] = part.T if paper.turned else part
+    given = {stage: array for stage, array in numbers.items() if not np.isnan(array).all()}
+    if not given and texts:
+        raise UserError(f"{name}: no cell holds a number; the first is {texts[0]}")
+    bad_cells = {stage: mask for stage, mask in unreadable.items() if mask.any()}
+    return Filled(given, bad_cells, tuple(texts), bool(other), decimals)
+
+
+def turned_blocks(lines: Sequence[Sequence[str]], known: Mapping[str, Any]) -> frozenset[str]:
+    """Return the blocks whose columns are named as their rows should be, and are others: tokens stand in columns."""
+    found = set()
+    for line in lines:
+        corner = line[0].lower() if line else ""
+        if corner in known:
+            _, _, rows, columns = known[corner]
+            named = tuple(cell for cell in line[1:] if cell)
+            if tuple(rows) != tuple(columns) and named == tuple(rows) and named != tuple(columns):
+                found.add(corner)
+    return frozenset(found)
 
 
 def within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[str]], bool]:
@@ -106,13 +171,15 @@ def within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[st
 
 def block(
     head: Sequence[str], lines: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str], where: str
-) -> Array:
-    """Return the numbers of one block, NaN where a cell is empty or the block ends early.
+) -> tuple[Array, Array, dict[tuple[int, int], str]]:
+    """Return the numbers of one block, NaN where a cell is empty or the block ends early; with how many decimals each
+    is written; and what cannot be read.
 
     A line stands where its name says, so that one that was left out or moved shifts no other; so does a column.
     """
     matrix = np.full((len(rows), len(columns)), np.nan)
-    across = places(head[1 : len(columns) + 1], columns)
+    decimals = np.zeros(matrix.shape)
+    across, bad = places(head[1 : len(columns) + 1], columns), {}
     for row, line in zip(places([line[0] for line in lines], rows), lines, strict=True):
         if any(line[len(columns) + 1 :]):
             raise UserError(
@@ -120,8 +187,21 @@ def block(
                 "a decimal comma needs quotes around the number, or semicolons between the cells"
             )
         for column, cell in zip(across, line[1:], strict=False):
-            matrix[row, column] = number(cell, f"{where}, row {row + 1}, column {column + 1}")
-    return matrix
+            try:
+                matrix[row, column] = number(cell, f"{where}, row {row + 1}, column {column + 1}")
+            except UserError:
+                bad[row, column] = brief(cell, 30)
+                continue
+            decimals[row, column] = decimals_of(cell)
+    return matrix, decimals, bad
+
+
+def decimals_of(cell: str) -> int:
+    """Return with how many decimals a number is written; a fraction is exact."""
+    if "/" in cell:
+        return EXACT
+    digits = re.search(r"[.,]([0-9]+)", cell)
+    return (len(digits[1]) if digits else 0) + (2 if "%" in cell else 0)
 
 
 def places(given: Sequence[str], names: Sequence[str]) -> list[int]:
@@ -144,6 +224,9 @@ def number(cell: str, where: str) -> float:
     text = text if "." in text else text.replace(",", ".", 1)
     if text.lower() in NOT_GIVEN:
         return float("nan")
+    share = PERCENT.fullmatch(text)
+    if share:
+        return float(share["number"]) / 100
     fraction = FRACTION.fullmatch(text)
     if fraction:
         return int(fraction["over"]) / int(fraction["under"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.grading import Grade, grade, states
+from attn_exp.diagnosis.grading import Grade, grade, noted, states
 from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.errors import UserError, unknown
 from attn_exp.report import words, worksheet
@@ -66,11 +66,14 @@ class Exercise:
             UserError: a stage that is not asked, numbers of another shape, or a file that cannot be read.
         """
         if isinstance(given, str | Path):
-            filled = answers.read_answers(Path(given), self.paper)
-        elif given is not None and not isinstance(given, Mapping):
+            read = answers.read_filled(Path(given), self.paper)
+            notes = noted(read.texts, read.turned)
+            return Checked(
+                self.paper, read.numbers, grade(self.paper, read.numbers, read.unreadable, notes, read.decimals)
+            )
+        if given is not None and not isinstance(given, Mapping):
             raise UserError(f"check: expected the name of a file, or numbers by stage, such as {self.stages[0]}=[...]")
-        else:
-            filled = {stage: self.shaped(str(stage), values) for stage, values in {**(given or {}), **numbers}.items()}
+        filled = {stage: self.shaped(str(stage), values) for stage, values in {**(given or {}), **numbers}.items()}
         return Checked(self.paper, filled, grade(self.paper, filled))
 
     def shaped(self, stage: str, values: Any) -> Array:

@@ -9,16 +9,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from textwrap import TextWrapper
 
-from attn_exp import drafts, machine, mistakes, system
-from attn_exp.diagnosis.candidates import what_a_setting_computes
-from attn_exp.diagnosis.grading import Grade, grade
+import numpy as np
+
+from attn_exp import drafts, machine, system
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.grading import Grade, Score, grade, not_their_own, noted, scores
 from attn_exp.diagnosis.paper import Paper
-from attn_exp.errors import UserError
-from attn_exp.report import words, worksheet
+from attn_exp.errors import UserError, unknown
+from attn_exp.experiment.recipes import STAGES
+from attn_exp.report import marking, words, worksheet
 from attn_exp.report.escapes import plain
 from attn_exp.report.terminal import table
 from attn_exp.runs import ours, records
@@ -30,6 +34,9 @@ HEADS = ("student", "points", "of", "first wrong", words.MISTAKE, words.WHAT_IT_
 MOST_FILES = 5000
 DIGITS = 19
 """A name with this many digits or more in a row is sorted as text."""
+Worth = Mapping[str, float]
+NO_WORTH: Worth = {}
+"""What boxes are worth to a teacher who does not say: a point for each number."""
 TOGETHER = 8
 """So many files are graded by one process at a time; no more than these need no second process."""
 
@@ -41,6 +48,10 @@ class Handed:
     student: str
     grade: Grade | None
     trouble: str = ""
+    file: str = ""
+    numbers: answers.Numbers = field(default_factory=dict, compare=False)
+    scored: tuple[Score, ...] = ()
+    page: str = ""
 
     @property
     def cells(self) -> tuple[str | None, ...]:
@@ -48,10 +59,9 @@ class Handed:
         if self.grade is None:
             return (self.student, None, None, None, None, self.trouble)
         grade = self.grade
-        said = grade.said or (words.ALL_RIGHT if grade.points == grade.most else "no number is wrong; some are missing")
-        return (
-            self.student, f"{grade.points}", f"{grade.most}", grade.first_wrong, " ".join(grade.mistakes), said,
-        )  # fmt: skip
+        said = grade.said or (words.ALL_RIGHT if grade.points == grade.most else words.SOME_MISSING)
+        points, most = (marking.count(sum(getattr(one, side) for one in self.scored)) for side in ("points", "most"))
+        return (self.student, points, most, grade.first_wrong, " ".join(grade.mistakes), said)
 
     @property
     def line(self) -> tuple[str, ...]:
@@ -59,46 +69,107 @@ class Handed:
         return tuple("-" if cell is None else cell for cell in self.cells)
 
 
-def grade_answers(places: Sequence[str]) -> str:
-    """Grade a file or a folder of answers with a key or a folder of keys; write the table and the page of the class.
+def grade_answers(asked: Sequence[str]) -> str:
+    """Grade a file or a folder of answers with a key or a folder of keys; write the table, the page of the class, and
+    what goes back to each student.
+
+    `points=scores:6,weights:9` says what a box is worth; a box that is not named has a point for each number.
 
     Raises:
         UserError: nothing there to grade, no key, or somebody else's files where the table and the page would be.
     """
+    places = [word for word in asked if not word.startswith("points=")]
+    worth = worth_of([word.partition("=")[2] for word in asked if word.startswith("points=")])
+    if len(places) != 2:
+        raise UserError("expected attn-exp grade ANSWERS KEY [points=scores:6,weights:9]")
     files, key_folder = files_of(machine.folder(places[0]), ".csv"), machine.folder(places[1])
     keys, home = keys_of(key_folder), Path(places[1])
     target = (home if key_folder.is_dir() else home.parent).parent / "grades"
     try:
         ours.check_grades(target, records.as_csv([HEADS]))
-        handed = every_grade(files, keys)
+        handed = list(whose_they_are(every_grade(files, keys, worth), keys, worth))
+        for name in pages_of(handed):
+            ours.check_page(target / words.MARKED / name, "marked")
         lines = [one.line for one in handed]
         overview = [(name, f"{count}", says) for name, count, says in common(handed)]
         with drafts.more_files(target) as draft:
             graded = [HEADS, *(list(map(records.cell, one.cells)) for one in handed)]
             made = drafts.as_bytes(records.as_csv(graded))
-            page = worksheet.grades(HEADS, lines, overview, hashlib.sha256(made).hexdigest())
+            page = worksheet.grades(HEADS, lines, overview, hashlib.sha256(made).hexdigest(), by_box(handed))
             (draft / "grades.csv").write_bytes(made)
             (draft / "class.html").write_bytes(drafts.as_bytes(page))
+            folder = machine.own_folder(draft / words.MARKED)
+            for name, text in pages_of(handed).items():
+                (folder / name).write_bytes(drafts.as_bytes(text))
     except OSError as error:
         raise UserError(f"{target}: cannot be written to ({error.strerror})") from error
-    shown = table(HEADS, [[plain(cell, 90) for cell in line] for line in lines])
-    often = table((words.MISTAKE, words.STUDENTS_HEAD, ""), overview) if overview else words.NO_MISTAKE
-    return f"{shown}\n\n{often}\n\n{target / 'class.html'}"
+    shown = table(HEADS[:-1], [[plain(cell, 90) for cell in line[:-1]] for line in lines])
+    wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    said = "\n".join(wrapped.fill(f"{plain(line[0], 90)}: {plain(line[-1], MOST_SAID)}") for line in lines)
+    counted = (f"{name}, {count} student{'s' * (count != '1')}: {says}" for name, count, says in overview)
+    often = "\n".join(wrapped.fill(plain(line, MOST_SAID)) for line in counted) or words.NO_MISTAKE
+    return f"{shown}\n\n{said}\n\n{often}\n\n{target / 'class.html'}\n{target / words.MARKED / EVERYBODY}"
 
 
-def every_grade(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
+EVERYBODY = "everybody.html"
+"""All marked pages in one, to print at once."""
+WIDTH, MOST_SAID = 120, 2000
+WORTH = re.compile(r"(?P<stage>[a-z]+):(?P<points>[0-9]{1,4}(\.[0-9]{1,2})?)")
+
+
+def worth_of(values: Sequence[str]) -> dict[str, float]:
+    """Return what boxes are worth, of `scores:6,weights:9`.
+
+    Raises:
+        UserError: anything else.
+    """
+    worth: dict[str, float] = {}
+    for part in (part.strip() for value in values for part in value.strip("[]").split(",") if part.strip()):
+        match = WORTH.fullmatch(part)
+        if not match:
+            raise UserError(f"points={part}: expected points=STAGE:NUMBER, such as points=scores:6,weights:9")
+        if match["stage"] not in STAGES:
+            raise UserError(unknown(match["stage"], STAGES, "stage of points="))
+        worth[match["stage"]] = float(match["points"])
+    return worth
+
+
+def pages_of(handed: Sequence[Handed]) -> dict[str, str]:
+    """Return the marked pages by the names of their files: one for each student, and one of all to be printed."""
+    graded = [one for one in handed if one.page]
+    pages = {f"{one.file}.html": marking.page(one.student, [one.page]) for one in graded}
+    everybody = marking.page(words.MARKED_SHEETS, [one.page for one in graded])
+    return {**pages, EVERYBODY: everybody} if graded else {}
+
+
+def by_box(handed: Sequence[Handed]) -> list[tuple[str, str, str, str]]:
+    """Return for each box the mean of its points, of how many, and how many students have something wrong in it."""
+    graded = [one for one in handed if one.grade]
+    stages = dict.fromkeys(score.stage for one in graded for score in one.scored)
+    lines = []
+    for stage in stages:
+        found = [score for one in graded for score in one.scored if score.stage == stage]
+        wrong = sum(box.wrong > 0 for one in graded if one.grade for box in one.grade.boxes if box.stage == stage)
+        mean = sum(score.points for score in found) / len(found)
+        lines.append((stage, marking.count(mean), marking.count(max(score.most for score in found)), f"{wrong}"))
+    return lines
+
+
+def every_grade(files: Sequence[Path], keys: Mapping[str, Key], worth: Worth = NO_WORTH) -> list[Handed]:
     """Return the grade of each file, on all processors where there are many."""
     parts = [files[start : start + TOGETHER] for start in range(0, len(files), TOGETHER)]
     cores = min(system.usable_cores(), len(parts))
     if cores > 1:
         try:
-            return grades_of_workers(parts, keys, cores)
+            return grades_of_workers(parts, keys, cores, worth)
         except (BrokenProcessPool, OSError):
             pass  # a process that was ended, or none to be had: what follows needs no other
-    return grades_of(files, keys)
+    return grades_of(files, keys, worth)
 
 
-def grades_of_workers(parts: Sequence[Sequence[Path]], keys: Mapping[str, Key], cores: int) -> list[Handed]:
+def grades_of_workers(
+    parts: Sequence[Sequence[Path]], keys: Mapping[str, Key], cores: int, worth: Worth
+) -> list[Handed]:
     """Return the grades of files as so many processes give them, all of which have ended then, however this ends.
 
     Raises:
@@ -108,7 +179,7 @@ def grades_of_workers(parts: Sequence[Sequence[Path]], keys: Mapping[str, Key], 
     with ProcessPoolExecutor(cores, mp_context=system.processes(), initializer=system.serve_parent) as pool:
         try:
             with held():  # or a signal would find a worker before it knows whose it is
-                graded = pool.map(partial(grades_of, keys=keys), parts)
+                graded = pool.map(partial(grades_of, keys=keys, worth=worth), parts)
             return [one for part in graded for one in part]
         except BaseException:
             for worker in set(multiprocessing.active_children()) - before:
@@ -117,7 +188,7 @@ def grades_of_workers(parts: Sequence[Sequence[Path]], keys: Mapping[str, Key], 
             raise
 
 
-def grades_of(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
+def grades_of(files: Sequence[Path], keys: Mapping[str, Key], worth: Worth = NO_WORTH) -> list[Handed]:
     """Return the grade of each file; one that cannot be read is a line, and the others are graded."""
     handed: list[Handed] = []
     only, composed = next(iter(keys.values())) if len(keys) == 1 else None, composer(typed=False)
@@ -131,17 +202,79 @@ def grades_of(files: Sequence[Path], keys: Mapping[str, Key]) -> list[Handed]:
             made = made if own is latest and made else own.paper(composed)
             latest = own
             named = own.student if own is not only and own.student != "key" else path.stem
-            handed.append(Handed(named, grade(made, answers.read_answers(path, made))))
+            filled = answers.read_filled(path, made)
+            notes = noted(filled.texts, filled.turned)
+            given = grade(made, filled.numbers, filled.unreadable, notes, filled.decimals)
+            handed.append(with_page(Handed(named, given, file=path.stem, numbers=filled.numbers), made, worth))
         except UserError as error:
             handed.append(Handed(path.stem, None, str(error)))
     return handed
+
+
+OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
+"""Who has a smaller share of the points may have somebody else's numbers: then so large a share of them, and at least
+so many, is that other's."""
+
+
+def whose_they_are(handed: Sequence[Handed], keys: Mapping[str, Key], worth: Worth = NO_WORTH) -> Iterator[Handed]:
+    """Yield what was handed in; of numbers that fit another student's sheet, or that another student handed in whose
+    sheet they fit better, that is said, and they have no points."""
+    papers: dict[str, Paper] = {}
+    composed = composer(typed=False)
+    for one in handed:
+        given = None if one.grade is None else one.grade
+        count = answers.counted(one.numbers)
+        if given is None or len(keys) < 2 or count < ENOUGH or given.points >= OWN_SHARE * count:
+            yield one
+            continue
+        others = [
+            other.student for other in handed
+            if other is not one and other.grade and other.grade.points > given.points
+            and alike(one.numbers, other.numbers, 1e-9) >= ALIKE
+        ]  # fmt: skip
+        if not others:
+            for file, key in keys.items():
+                if file != one.file:
+                    papers[file] = papers[file] if file in papers else key.paper(composed)
+                    right = {blank.stage: blank.right for blank in papers[file].blanks}
+                    if alike(one.numbers, right, 0.5 * 10.0**-key.digits) >= ALIKE:
+                        others.append(key.student)
+        if others:
+            own = keys[one.file].paper(composed) if one.file in keys else None
+            told = replace(one, grade=not_their_own(given, others[0]))
+            yield told if own is None else with_page(told, own, worth)
+        else:
+            yield one
+
+
+def alike(numbers: Mapping[str, Array], others: Mapping[str, Array], half: float) -> float:
+    """Return the share of some numbers that are others, where both are given."""
+    count = same = 0
+    for stage, array in numbers.items():
+        other = others.get(stage)
+        if other is None or other.shape != array.shape:
+            return 0.0
+        there = ~np.isnan(array)
+        with np.errstate(invalid="ignore"):
+            near = (np.abs(array - other) <= half * (1 + 1e-9)) | (array == other)
+        count, same = count + int(there.sum()), same + int((near & there).sum())
+    return same / count if count else 0.0
+
+
+def with_page(one: Handed, paper: Paper, worth: Worth) -> Handed:
+    """Return what was handed in with its points and the page that goes back."""
+    if one.grade is None:
+        return one
+    scored = scores(one.grade, worth)
+    return replace(one, scored=scored, page=marking.marked(paper, one.student, one.grade, one.numbers, scored))
 
 
 def common(handed: Sequence[Handed]) -> Iterator[tuple[str, int, str]]:
     """Yield how many students made each mistake, or took another setting, the commonest first."""
     counts = Counter(name for one in handed if one.grade for name in one.grade.mistakes)
     for name, count in counts.most_common():
-        yield name, count, mistakes.mistake(name).says if name in mistakes.names() else what_a_setting_computes(name)
+        says = (remark.says for one in handed if one.grade for remark in one.grade.remarks if remark.name == name)
+        yield name, count, min(says, key=len)  # of all heads rather than of one
 
 
 def keys_of(place: Path) -> dict[str, Key]:

@@ -5,9 +5,11 @@ A key is the settings that give a student's numbers, and what was asked of them.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -26,7 +28,7 @@ from attn_exp.runs.classroom import answers
 from attn_exp.runs.stored_arrays import split_arrays, with_arrays
 from attn_exp.runs.trust import DamagedError, read_json
 
-OWN = ("names", "digits", "stages", "turned", "to")
+OWN = ("names", "digits", "stages", "turned", "exam", "to")
 """Words of this command; all others are settings of a run."""
 RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")
 MOST_STUDENTS = 2000
@@ -78,6 +80,7 @@ class Asked:
     stages: tuple[str, ...]
     digits: int
     turned: bool
+    exam: bool
     to: Path
 
 
@@ -92,7 +95,7 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     try:
         with drafts.new_folder(asked.to) as draft:
             for name, key, made in keys:
-                write_sheet(draft, name, key, made, alone=len(keys) == 1)
+                write_sheet(draft, name, key, made, alone=len(keys) == 1, exam=asked.exam)
     except FileExistsError as error:
         raise UserError(f"to={asked.to}: is there already; name another folder, or remove it") from error
     except OSError as error:
@@ -103,12 +106,12 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     return f"{count}\n{first}\n\nto grade: attn-exp grade {handed} {asked.to / 'key'}"
 
 
-def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool) -> None:
-    """Write one student's sheet, blanks and key."""
+def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool, exam: bool) -> None:
+    """Write one student's sheet, blanks and key; the page of an `exam` holds no answers, and checks none."""
     page = folder / "sheet.html" if alone else machine.own_folder(folder / "sheets") / f"{name}.html"
     blanks = folder / "answers.csv" if alone else machine.own_folder(folder / "answers") / f"{name}.csv"
     keys = machine.own_folder(folder / "key")
-    page.write_bytes(drafts.as_bytes(worksheet.page(made, key.student, f"{name}.csv")))
+    page.write_bytes(drafts.as_bytes(worksheet.page(made, key.student, f"{name}.csv", exam)))
     blanks.write_bytes(drafts.as_bytes(answers.blank_or_filled(made)))
     (keys / f"{name}.html").write_bytes(drafts.as_bytes(worksheet.key(made, key.student)))
     (keys / f"{name}.json").write_bytes(drafts.as_bytes(key.as_json()))
@@ -167,9 +170,11 @@ def asked_by(asked_words: Sequence[str]) -> Asked:
         raise UserError(f"digits={digits}: expected 0 to {MOST_DIGITS}, the decimals that are asked")
     if own.get("turned", "false") not in ("true", "false"):
         raise UserError(f"turned={own['turned']}: expected true, tokens as columns, or false, as rows")
+    if own.get("exam", "false") not in ("true", "false"):
+        raise UserError(f"exam={own['exam']}: expected true, a page that checks nothing, or false")
     seeds = seeds_of(next((word.partition("=")[2] for word in asked_words if word.startswith("seed=")), ""))
     names = class_names(Path(own["names"])) if "names" in own else ()
-    seeds = seeds or tuple(range(len(names) or 1))
+    seeds = seeds or seeds_of_names(names) or (0,)
     if names and len(seeds) not in (1, len(names)):
         count = "1 name" if len(names) == 1 else f"{len(names)} names"
         raise UserError(
@@ -179,7 +184,9 @@ def asked_by(asked_words: Sequence[str]) -> Asked:
     names = names or (tuple(f"seed-{seed}" for seed in seeds) if len(seeds) > 1 else ("key",))
     stages = tuple(part.strip() for part in own.get("stages", "").strip("[]").split(",") if part.strip())
     to = machine.folder(own.get("to", "sheets"))
-    return Asked(tuple(settings), names, seeds, stages, int(digits), own.get("turned") == "true", to)
+    return Asked(
+        tuple(settings), names, seeds, stages, int(digits), own.get("turned") == "true", own.get("exam") == "true", to
+    )
 
 
 def misspelt(name: str) -> bool:
@@ -204,6 +211,20 @@ def seeds_of(value: str) -> tuple[int, ...]:
     if value and not all(re.fullmatch(r"\d{1,9}", part) for part in value.split(",")):
         raise UserError(f"seed={value}: expected a number, several such as 1,2,3, or range(0,30)")
     return tuple(map(int, value.split(","))) if value else ()
+
+
+def seeds_of_names(names: Sequence[str]) -> tuple[int, ...]:
+    """Return the seed of each student, which the name alone makes: who joins a class changes nobody's numbers.
+
+    Students of the same name are told apart by which of them comes first.
+    """
+    earlier: Counter[str] = Counter()
+    seeds = []
+    for name in names:
+        earlier[name] += 1
+        digest = hashlib.sha256(f"{name}\n{earlier[name]}".encode()).digest()
+        seeds.append(int.from_bytes(digest[:8], "big") % 10**9)
+    return tuple(seeds)
 
 
 def class_names(path: Path) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from attn_exp.sweeps.answers.effects import Effect, Share, effects, inert, share
 from attn_exp.sweeps.answers.finding import Finding
 from attn_exp.sweeps.answers.findings import findings
 from attn_exp.sweeps.answers.intervals import Family
-from attn_exp.sweeps.answers.phrases import short, signed
+from attn_exp.sweeps.answers.phrases import ranged, short, signed
 from attn_exp.sweeps.answers.profiles import family_of, is_number, profiles
 from attn_exp.sweeps.answers.sentences import note, sentences
 
@@ -171,7 +171,7 @@ def effect_line(effect: Effect, family: Family) -> tuple[str, ...]:
     """Return one effect as the cells of a line; what is sure is so among all comparisons of the sweep."""
     shown = ", ".join(map(signed, effect.differences)) if effect.seeds > 1 else ""
     if is_number(str(effect.low)):
-        shown = words.LOW_TO_HIGH.format(low=signed(effect.low), high=signed(effect.high))
+        shown = ranged(effect.low, effect.high)
     return (
         effect.setting, effect.start, effect.end, effect.variant, titled(effect.metric), signed(effect.mean), shown,
         f"{effect.seeds}", f"{effect.share:.0%}", f"{effect.pairs}", brief(effect.sure(family.level)),

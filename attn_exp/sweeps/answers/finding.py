@@ -8,8 +8,8 @@ from attn_exp.experiment.column import spoken
 from attn_exp.sweeps.answers.phrases import HIGHER, WAYS, called, short
 from attn_exp.sweeps.answers.profiles import VARIANT, Cell, Change, Profile, is_number
 
-SURE, UNSURE, FEW_SEEDS = 0, 1, 2
-"""How sure a finding is."""
+SURE, UNSURE, FEW_SEEDS, SLIGHT = 0, 1, 2, 3
+"""How sure a finding is: surely something, not surely anything, too few seeds to tell, surely too little to matter."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,9 @@ class Finding:
     """What is said of one metric along one setting: who did it, what it does, in which variants, how sure that is.
 
     `subject` is what changes; between variants there is none, and `says` has a place for them. `sure` is `SURE`,
-    `UNSURE` or `FEW_SEEDS`; `weight` is the share of all that varies. `needed` seeds would decide it. What is `aside`
-    has a sentence of its own. Numbers that it shows are means `over` other settings.
+    `UNSURE`, `FEW_SEEDS` or `SLIGHT`; `weight` is the share of all that varies. `needed` seeds would decide it. What is
+    `aside` has a sentence of its own. Numbers that it shows are means `over` other settings; what is not sure has them
+    in `shown`.
     """
 
     subject: str
@@ -50,6 +51,7 @@ class Finding:
     seeds: int = 0
     aside: bool = False
     over: tuple[str, ...] = ()
+    shown: str = ""
 
 
 def named(bare: Finding, profile: Profile, change: Change) -> Finding:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
 from attn_exp.experiment.column import spoken
-from attn_exp.sweeps.answers.finding import FEW_SEEDS, UNSURE, Claim, Finding, claim_of, named, verb
+from attn_exp.sweeps.answers.finding import FEW_SEEDS, SLIGHT, UNSURE, Claim, Finding, claim_of, named, verb
 from attn_exp.sweeps.answers.interactions import matters, mean_over, of_cells, sure_dependences
-from attn_exp.sweeps.answers.intervals import Estimate, Family, seeds_needed
-from attn_exp.sweeps.answers.phrases import both_ways, called, short, signed, size, two_up, unit
-from attn_exp.sweeps.answers.profiles import Profile
+from attn_exp.sweeps.answers.intervals import LEVEL, Estimate, Family, seeds_needed
+from attn_exp.sweeps.answers.phrases import both_ways, called, not_enough, places, short, signed, size, two_up, unit
+from attn_exp.sweeps.answers.profiles import DEPENDS, Cell, Change, Dependence, Profile, dependence
 from attn_exp.sweeps.answers.shapes import HARDLY, Leg, Shape, shape_of
 
 
@@ -48,16 +50,24 @@ def of_changes(profile: Profile, family: Family, bare: Finding) -> Iterator[Find
             claim = replace(claim_of(profile, change, sign), averaged=over.settings)
             yield replace(finding, says=says, claims=(claim, *over.claims))
         else:
-            yield unsure(finding, profile, change.estimate, family)
+            yield unsure(finding, profile, change, family)
 
 
 def of_shape(profile: Profile, shape: Shape, family: Family, bare: Finding) -> Finding:
     """Say how a metric goes along a setting of numbers."""
     bare = replace(bare, subject=called(profile.setting))
-    if not shape.legs:
-        widest = max(profile.pairs.values(), key=lambda estimate: abs(estimate.mean))
-        return unsure(bare, profile, widest, family)
     ways = [replace(profile.changes[0], start=each.start, end=each.end, estimate=each.estimate) for each in shape.legs]
+    if ways and is_part(profile, shape) and (others := not_at_each(ways[0])):
+        part = replace(ways[0], dependences=others)
+        if any(family.sure(cell.estimate) and not cell.estimate.nothing for cell in part.at(others[0])):
+            found = of_cells(profile, part, others[:1], family, named(bare, profile, part))
+            return replace(found, claims=tuple(claim for claim in found.claims if not claim.depends))
+        ways = []
+    if not ways:
+        (start, end), widest = max(profile.pairs.items(), key=lambda pair: abs(pair[1].mean))
+        between = f"{called(profile.setting)} from {short(profile.levels[start])} to {short(profile.levels[end])}"
+        change = replace(profile.changes[0], start=start, end=end, estimate=widest)
+        return unsure(replace(bare, subject=between), profile, change, family)
     over = [mean_over(profile, way, family) for way in ways]
     claims = tuple(
         Claim(
@@ -68,6 +78,34 @@ def of_shape(profile: Profile, shape: Shape, family: Family, bare: Finding) -> F
     )  # fmt: skip
     says = said_of_shape(profile, shape, [each.text for each in over])
     return replace(bare, says=says, claims=(*claims, *over[0].claims))
+
+
+def is_part(profile: Profile, shape: Shape) -> bool:
+    """Say whether only a part of the way is sure, which was found by looking for it."""
+    (first, *others), last = shape.legs, len(profile.levels) - 1
+    return not others and shape.off < 0 and (first.start, first.end) != (0, last)
+
+
+def not_at_each(change: Change) -> tuple[Dependence, ...]:
+    """Return the settings at some value of which an effect has another direction, or is hardly there."""
+    slab, whole = change.slab, change.estimate.mean
+    differences = slab.difference(change.start, change.end)
+    found = (dependence(slab, differences, place, math.nan) for place in range(len(slab.names)))
+    return tuple(each for each in found if each and any(at.mean / whole <= DEPENDS for at in each.at))
+
+
+def cells_of(change: Change) -> list[Cell]:
+    """Return an effect at each combination of the other settings; of very many, at each value of each of them alone."""
+    slab = change.slab
+    values = [[(name, label) for label in labels] for name, labels in zip(slab.names, slab.levels, strict=True)]
+    combined = math.prod(map(len, values)) <= MOST_COMBINED
+    places = product(*values) if combined else ((value,) for each in values for value in each)
+    cells = ((where, slab.compare(change.start, change.end, where)) for where in places)
+    return [Cell(where, estimate) for where, estimate in cells if estimate is not None]
+
+
+MOST_COMBINED = 24
+"""Combinations of other settings that are looked at one by one where a mean over them is not sure."""
 
 
 def kind_of(shape: Shape) -> str:
@@ -98,12 +136,13 @@ def said_of_shape(profile: Profile, shape: Shape, over: Sequence[str]) -> str:
         again = f"{back} it from there to {levels[second.end]}, by {size(second.estimate)}{units}{over[1]}"
         return f"{does} up to about {called(profile.setting)}={levels[first.end]}, {by}{over[0]}, and {again}"
     if shape.off >= 0:
-        rest = f"by less than {two_up(shape.rest)}{units}"
-        return f"{does} up to {levels[shape.off]}, {by}{over[0]}, and hardly from there on ({rest} up to {levels[-1]})"
+        rest = f"hardly from there on (by less than {two_up(shape.rest)}{units} up to {levels[-1]})"
+        return f"{does} up to {levels[shape.off]}, {by}{over[0]}, and {rest if shape.rest else 'not from there on'}"
     if shape.steady:
         by = f"{by} in all{',' if over[0] else ''}"
     steady = ", and at every step" if shape.steady else ""
-    return f"{does} from {levels[first.start]} to {levels[first.end]}, {by}{over[0]}{steady or turned(profile, first)}"
+    more = steady or turned(profile, first) or further(profile, first)
+    return f"{does} from {levels[first.start]} to {levels[first.end]}, {by}{over[0]}{more}"
 
 
 def turned(profile: Profile, whole: Leg) -> str:
@@ -114,13 +153,44 @@ def turned(profile: Profile, whole: Leg) -> str:
     if not beyond > HARDLY * abs(whole.estimate.mean):
         return ""
     called_so = f"{called(profile.setting)}={short(profile.levels[least])}"
-    return f", though its mean is {'lowest' if sign > 0 else 'highest'} at {called_so}"
+    return f", though on this way its mean is {'lowest' if sign > 0 else 'highest'} at {called_so}"
 
 
-def unsure(bare: Finding, profile: Profile, estimate: Estimate, family: Family) -> Finding:
-    """Say that it is not sure what a setting does."""
-    says = f"the {spoken(profile.metric)} ({both_ways(estimate)}{unit(profile.metric)})"
-    return replace(bare, says=says, sure=UNSURE, needed=seeds_needed(estimate, family.each))
+def further(profile: Profile, part: Leg) -> str:
+    """Say where the mean goes on after the part of the way that is sure, which is not."""
+    sign = 1 if part.estimate.mean > 0 else -1
+    later = range(part.end, len(profile.levels))
+    most = max(later, key=lambda level: sign * profile.values[level])
+    if not sign * (profile.values[most] - profile.values[part.end]) > HARDLY * abs(part.estimate.mean):
+        return ""
+    where = f"{called(profile.setting)}={short(profile.levels[most])}"
+    return f"; at {where} its mean is {'higher' if sign > 0 else 'lower'} still, which is not sure"
+
+
+def unsure(bare: Finding, profile: Profile, change: Change, family: Family) -> Finding:
+    """Say that it is not sure what a setting does, or that it surely does too little to matter, wherever it is."""
+    estimate, units = change.estimate, unit(profile.metric)
+    cells = cells_of(change)
+    every = [estimate, *(cell.estimate for cell in cells), *(profile.pairs.values() if profile.ordered else ())]
+    limit = profile.threshold
+    if not math.isnan(limit) and all(each.nothing or each.within(limit) <= family.each for each in every):
+        shown = f"{both_ways(estimate)}{units}"
+        return replace(bare, says=f"the {spoken(profile.metric)} ({shown})", sure=SLIGHT, shown=shown)
+    shown = f"{not_enough(estimate, family, units)}{hidden(cells, estimate)}"
+    says, needed = f"the {spoken(profile.metric)} ({shown})", seeds_needed(estimate, family.each)
+    return replace(bare, says=says, sure=UNSURE, needed=needed, shown=shown)
+
+
+def hidden(cells: Sequence[Cell], whole: Estimate) -> str:
+    """Say from where to where effects range of which a mean is not sure, where one of them is clear."""
+    if not any(cell.estimate.chance <= LEVEL and not cell.estimate.nothing for cell in cells):
+        return ""
+    ordered = sorted(cells, key=lambda cell: cell.estimate.mean)
+    low, high = ordered[0], ordered[-1]
+    if not high.estimate.mean - low.estimate.mean > whole.high - whole.low:
+        return ""
+    ends = (f"{signed(cell.estimate.mean)} {places(cell.where)}" for cell in (low, high))
+    return f"; {' to '.join(ends)}"
 
 
 def too_few(profile: Profile, family: Family, bare: Finding) -> Iterator[Finding]:

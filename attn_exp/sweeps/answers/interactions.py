@@ -6,22 +6,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from attn_exp.experiment.column import spoken
 from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.finding import Claim, Finding, claim_of, verb
 from attn_exp.sweeps.answers.intervals import LEVEL, Estimate, Family
 from attn_exp.sweeps.answers.phrases import (
+    at_each,
     both_ways,
     called,
-    either,
+    not_enough,
     parted,
     place,
     places,
     places_again,
     settings,
     short,
+    signed,
     size,
     unit,
 )
@@ -52,6 +54,26 @@ def bears(dependence: Dependence, family: Family) -> bool:
     return dependence.width > SLIGHT and surely(dependence, family)
 
 
+def sure_beside(change: Change, family: Family) -> list[tuple[Dependence, Dependence]]:
+    """Return the settings on which an effect surely depends, and by much, where another has some value, and that other.
+
+    Over all rows, what it does at one value may hide what it does at the next."""
+    return beside(change, family.each)
+
+
+def beside(change: Change, level: float) -> list[tuple[Dependence, Dependence]]:
+    """Return the settings on which an effect depends where another setting has some value, and that other, at a level
+    that all of these questions share."""
+    questions = max(1, sum(len(each.there.apart) for each in change.beside))
+    found = [
+        each
+        for each in change.beside
+        if each.there.width > DEPENDS
+        and any(not apart.nothing and apart.chance <= level / questions for apart in each.there.apart)
+    ]
+    return list({(each.one.setting, each.other.setting): (each.one, each.other) for each in found}.values())
+
+
 @dataclass(frozen=True)
 class Over:
     """The settings that a mean is taken over though they bear on it: what is said of that, and as claims."""
@@ -67,13 +89,15 @@ def mean_over(profile: Profile, change: Change, family: Family) -> Over:
     changes = profile.changes if profile.ordered else (change,)
     bearing = [each for other in changes for each in other.dependences if each.width > SLIGHT]
     known = {each.setting: each for each in bearing if surely(each, family)}
+    known |= {each.setting: each for pair in sure_beside(change, family) for each in pair}
     doubtful = {
         each.setting: each
         for each in bearing
         if each.width > DEPENDS
         and each.setting not in known
-        and any(apart.chance <= LEVEL and not apart.nothing for apart in each.apart)
+        and any(apart.chance <= LEVEL and not apart.nothing for apart in (*each.apart, *between_all(change, each)))
     }
+    doubtful |= {one.setting: one for one, _ in beside(change, LEVEL) if one.setting not in known}
     if not known:
         perhaps = f" on average over {settings([*doubtful.values()])}, on which that may depend" if doubtful else ""
         return Over(tuple(doubtful), perhaps)
@@ -87,6 +111,15 @@ def mean_over(profile: Profile, change: Change, family: Family) -> Over:
     alike = ends[-1] - ends[0] <= SLIGHT * abs(ends[-1])  # of this part of the way; not of all of it
     text = perhaps if alike else f" on average over {settings([*known.values()])}{ranges}{perhaps}"
     return Over((*known, *doubtful), text, (claim,))
+
+
+def between_all(change: Change, over: Dependence) -> list[Estimate]:
+    """Return how far an effect at each value of another setting is from that at each later one.
+
+    An effect may be the same at the first value as at the others, and differ between these.
+    """
+    steps = (change.step(over.setting, *pair) for pair in combinations(over.levels[1:], 2))
+    return [step for step in steps if step is not None]
 
 
 @dataclass(frozen=True)
@@ -120,7 +153,8 @@ class Told:
 
 def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], family: Family, bare: Finding) -> Finding:
     """Say what a change does at each value of the settings on which that depends: of two of them, if there are more."""
-    two = others[:2]
+    hidden = [one for one, other in sure_beside(change, family) if other is others[0]]
+    two = [*others, *(each for each in hidden if each not in others)][:2]
     cells = change.at(*two)
     sure = [cell for cell in cells if not cell.estimate.nothing and family.sure(cell.estimate)]
     if not sure:
@@ -140,8 +174,13 @@ def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], fam
             claims.append(replace(grows, kind="grows"))
     else:
         text = in_turn(told, cells) if len(cells) <= MOST_CELLS else from_to(told, cells)
-    rest = [each for each in change.dependences if each not in two and each.width > SLIGHT and surely(each, family)]
-    mean = f"; {'each' if len(sure) > 1 else 'that'} is the mean over {settings(rest)}" if rest else ""
+    bearing = [one for one, _ in sure_beside(change, family)]
+    rest = [each for each in change.dependences if each not in two and (bears(each, family) or each in bearing)]
+    perhaps = [one for one, other in beside(change, LEVEL) if other in two and one not in two and one not in rest]
+    what = "each" if len(sure) > 1 else "that"
+    mean = f"; {what} is the mean over {settings(rest)}, on which it depends too" if rest else ""
+    if perhaps:
+        mean += f"; {'it' if rest else what} may depend on {settings(list(dict.fromkeys(perhaps)))} too"
     return replace(bare, says=f"{verb(profile, told.sign, change)} {text}{mean}", claims=tuple(claims))
 
 
@@ -215,21 +254,43 @@ def turn_text(profile: Profile, change: Change, shape: Shape) -> str:
 
 def in_a_row(told: Told, cells: Sequence[Cell], only: int = 0, units: str | None = None) -> str:
     """List effects at the values of one other setting, which is that of the place `only` of several."""
-    texts, units = [], told.units if units is None else units
-    known = sorted(ends(cells), key=lambda cell: (not told.is_sure(cell), cell.estimate.nothing))
-    said: set[str] = set()
-    for cell in known:
+    texts, units, listed_cells = [], told.units if units is None else units, ends(cells)
+    still, unsure = [], []
+    for cell in listed_cells:
         turn = told.turn(cell).text
         if told.is_sure(cell):
             texts.append(f"by {told.amount(cell)}{units} {place(*cell.where[only])}{f' ({turn})' if turn else ''}")
             units = ""
-            continue
-        does = "not at all" if cell.estimate.nothing else "not surely"
-        shown = "; ".join(filter(None, ["" if cell.estimate.nothing else both_ways(cell.estimate), turn]))
-        named = place(*cell.where[only]) if does not in said else places_again([cell.where[only]])
-        texts.append(f"{'nor' if does in said else does} {named}{f' ({shown})' if shown else ''}")
-        said.add(does)
-    return ", ".join(texts) + ("; between these elsewhere" if len(known) < len(cells) else "")
+        elif cell.estimate.nothing:
+            still.append(f"{place(*cell.where[only])}{f' ({turn})' if turn else ''}")
+        else:
+            shown = "; ".join(filter(None, [not_enough(cell.estimate, told.family), turn]))
+            unsure.append(f"{place(*cell.where[only])} ({shown})")
+    texts += [f"not at all {listed(still)}"] if still else []
+    texts += [f"but that is not sure {listed(unsure)}"] if unsure else []
+    return ", ".join(texts) + between(told, cells, listed_cells, only)
+
+
+def between(told: Told, cells: Sequence[Cell], said: Sequence[Cell], only: int) -> str:
+    """Say at which values of a setting effects lie between those that a sentence lists; nothing where it lists all.
+
+    Of many values not all are among the cells: those that lie beyond them are not counted."""
+    if len(said) == len(cells):
+        return ""
+    (setting, _), slab = cells[0].where[only], told.change.slab
+    means = [cell.estimate.mean for cell in said]
+    fixed = [each for place, each in enumerate(cells[0].where) if place != only]
+    shown = {cell.where[only][1] for cell in said}
+    labels = []
+    for label in slab.levels[slab.names.index(setting)]:
+        estimate = slab.compare(told.change.start, told.change.end, (*fixed, (setting, label)))
+        if label not in shown and estimate is not None and min(means) <= estimate.mean <= max(means):
+            labels.append(label)
+    named = at_each(setting, labels)
+    if len(labels) > MOST_CELLS:
+        named = f"at {len(labels)} other values of {called(setting)}"
+    these = "these" if len(said) == 2 else "the least and the largest of these"
+    return f"; {named} the mean lies between {these}"
 
 
 def ends(cells: Sequence[Cell]) -> list[Cell]:
@@ -257,8 +318,8 @@ def in_turn(told: Told, cells: Sequence[Cell]) -> str:
             texts.append(f"{place(*label)} {in_a_row(told, row, 1, units)}")
             units = ""
         else:
-            still.insert(0, f"not surely {place(*label)}")
-    return "; ".join([*texts, *still])
+            still.append(f"but that is not sure {place(*label)}")
+    return "; ".join([*texts, *sorted(still, reverse=True)])
 
 
 def from_to(told: Told, cells: Sequence[Cell]) -> str:
@@ -267,19 +328,22 @@ def from_to(told: Told, cells: Sequence[Cell]) -> str:
     least, most = sure[0], sure[-1]
     if least is most:
         texts = [f"by {told.amount(least)}{told.units} {places(least.where)}"]
+    elif abs(most.estimate.mean - least.estimate.mean) <= SLIGHT * abs(most.estimate.mean):
+        vague = max(sure, key=lambda cell: cell.estimate.high - cell.estimate.low)
+        texts = [f"by {told.amount(vague)}{told.units} wherever that is sure"]
     else:
         low, high = (f"{told.amount(cell)}{told.units} ({places(cell.where)})" for cell in (least, most))
         texts = [f"by {low} to {high}"]
     nothing = [cell for cell in cells if cell.estimate.nothing]
     unsure = [cell for cell in cells if not cell.estimate.nothing and not told.is_sure(cell)]
     texts += [f"not at all {everywhere(nothing, cells, ())}"] * bool(nothing)
-    texts += [f"not surely {everywhere(unsure, cells, nothing)}"] * bool(unsure)
+    texts += [f"but that is not sure {everywhere(unsure, cells, nothing)}"] * bool(unsure)
     if turning := [cell for cell in cells if told.turn(cell).text]:
-        texts.append(f"up and down on the way {everywhere(turning, cells, nothing, 'and')}")
+        texts.append(f"on the way it goes up and down {everywhere(turning, cells, nothing)}")
     return "; ".join(texts)
 
 
-def everywhere(some: Sequence[Cell], cells: Sequence[Cell], besides: Sequence[Cell], join: str = "or") -> str:
+def everywhere(some: Sequence[Cell], cells: Sequence[Cell], besides: Sequence[Cell]) -> str:
     """Say at which values of two settings some of the effects are: at all of one but for those `besides`, of which
     something else is said; one by one; or how many."""
     texts, left = [], list(some)
@@ -290,12 +354,14 @@ def everywhere(some: Sequence[Cell], cells: Sequence[Cell], besides: Sequence[Ce
             if all(cell in some or cell in besides for cell in row) and any(cell in left for cell in row):
                 labels.append(label)
                 left = [cell for cell in left if cell not in row]
-        texts += [either(cells[0].where[order][0], labels, join)] if labels else []
+        texts += [at_each(cells[0].where[order][0], labels)] if labels else []
     if len(left) > MOST_PLACES:
-        texts.append(f"in {len(left)} {'others' if texts else f'of {len(cells)} combinations'}")
+        both = listed([called(setting) for setting, _ in cells[0].where])
+        others = f"in {len(left)} other combinations of {both}"
+        texts.append(others if texts else f"in {len(left)} of the {len(cells)} combinations of {both}")
     else:
         texts += [places(cell.where) for cell in left]
-    return (", nor " if join == "or" else ", and ").join(texts)
+    return ", and ".join(texts)
 
 
 def by_more(profile: Profile, change: Change, over: Dependence, family: Family) -> str:
@@ -305,14 +371,14 @@ def by_more(profile: Profile, change: Change, over: Dependence, family: Family) 
     """
     known = [level for level, apart in enumerate(over.apart, 1) if family.sure(apart)]
     widest = max(known, key=lambda level: abs(over.apart[level - 1].mean))
-    more, less = sorted((0, widest), key=lambda level: -abs(over.at[level].mean))
-    again = places_again([(over.setting, over.levels[less])])
-    where = f"{place(over.setting, over.levels[more])} as {again}"
-    apart, name = f"{size(over.apart[widest - 1])}{unit(profile.metric)} apart", spoken(profile.metric)
-    does = f"does not do the same to the {name}"
+    one, other = (
+        f"by {signed(over.at[level].mean)} {place(over.setting, over.levels[level])}" for level in (0, widest)
+    )
+    apart, name = f"{size(over.apart[widest - 1])}{unit(profile.metric)}", spoken(profile.metric)
+    both = f"{one} and {other}: {apart} apart, though neither of these is sure by itself"
     if profile.setting == VARIANT:
-        does = f"{{has}} not the same distance from {profile.levels[change.start]} in the {name}"
-    return f"{does} {where} ({apart}; neither alone is sure)"
+        return f"{{differs}} from {profile.levels[change.start]} in the {name}, {both}"
+    return f"moves the {name} {both}"
 
 
 def matters(
@@ -320,13 +386,17 @@ def matters(
 ) -> Iterator[Finding]:
     """Yield from which value of another setting on a change surely matters, and up to which it surely does not.
 
-    Where a third setting bears on it, that must hold at each of its values.
+    Both must be known: where it is not sure that it matters is no border of what it does, but of what the seeds show.
+    Where a third setting bears on it, all must hold at each of its values.
     """
     for each in others:
         if math.isnan(each.threshold) or profile.setting == VARIANT:
             continue
         limit, levels = each.threshold, [short(label) for label in each.levels]
-        bearing = [one for one in change.dependences if one.setting != each.setting and bears(one, family)]
+        hidden = [one for one, _ in sure_beside(change, family)]
+        bearing = [
+            one for one in change.dependences if one.setting != each.setting and (bears(one, family) or one in hidden)
+        ]
         if len(bearing) > 1:  # no value of one setting alone says where it matters
             continue
         cells = change.at(each, *bearing)
@@ -338,23 +408,27 @@ def matters(
         count = len(levels)
         turned = all(large[:1]) and not large[-1]
         first, last = crossing(large[::-1], small[::-1]) if turned else crossing(large, small)
-        if not 0 < first < count or any((large[::-1] if turned else large)[:first]):  # it matters elsewhere too
+        elsewhere = any((large[::-1] if turned else large)[:first])
+        if not 0 < first < count or elsewhere or last < 0:
             continue
-        known = last >= 0
         if turned:
-            first, last = count - 1 - first, count - 1 - max(0, last)
-            says = f"{says} up to {name}={levels[first]}, by more than {line}"
-            less = f"from {levels[last]} on" if first + 1 < last else "beyond"
-        else:
-            says = f"{says} from {name}={levels[first]} on, by more than {line}"
-            less = f"up to {levels[last]}" if last + 1 < first else "below"
-        says = f"{says}; {less} by less" if known else f"{says}; {'beyond' if turned else 'below'} that is not sure"
+            first, last = count - 1 - first, count - 1 - last
+        much, little = ("up to", "from") if turned else ("from", "up to")
+        says = f"{says} {along(much, name, levels, first)}, by more than {line}"
+        says = f"{says}; {along(little, name, levels, last)} by less"
         claims = [
             replace(claim_of(profile, change, 0, Cell(((each.setting, each.levels[at]),), each.at[at])), kind=kind)
             for at, kind in ((first, "matters"), (last, "matters not"))
-            if kind == "matters" or known
         ]
         yield replace(bare, says=says, claims=tuple(claims), weight=0.999 * bare.weight, aside=True)
+
+
+def along(way: str, name: str, levels: Sequence[str], place: int) -> str:
+    """Say that something holds up to a value or from it on; at it, where there is no other."""
+    value = f"{name}={levels[place]}"
+    if place == (0 if way == "up to" else len(levels) - 1):
+        return f"at {value}"
+    return f"up to {value}" if way == "up to" else f"from {value} on"
 
 
 def crossing(large: Sequence[bool], small: Sequence[bool]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attn_exp.experiment.row import COLUMNS
 from attn_exp.report.words import listed
-from attn_exp.sweeps.answers.intervals import Estimate
+from attn_exp.sweeps.answers.intervals import Estimate, Family
 from attn_exp.sweeps.answers.profiles import NOISE, Dependence, is_number
 
 FLAGS = {"scale": "scaling", "bias": "biases", "output_projection": "W_o"}
@@ -40,9 +40,11 @@ def places(where: Sequence[tuple[str, str]]) -> str:
     return " ".join([*([f"at {listed(numbers)}"] if numbers else []), *([listed(others)] if others else [])])
 
 
-def either(setting: str, labels: Sequence[str], join: str) -> str:
-    """Say where another setting has one of some values: `at head=1 or 2`, with `or` as what joins them."""
-    return f" {join} ".join([place(setting, labels[0]), *map(short, labels[1:])])
+def at_each(setting: str, labels: Sequence[str]) -> str:
+    """Say where another setting has one of some values: `at head=1 and 2`."""
+    if setting in FLAGS and set(labels) <= {"true", "false"}:
+        return listed([place(setting, label) for label in labels])
+    return listed([place(setting, labels[0]), *map(short, labels[1:])])
 
 
 def places_again(where: Sequence[tuple[str, str]]) -> str:
@@ -74,7 +76,16 @@ def size(estimate: Estimate) -> str:
 def both_ways(estimate: Estimate) -> str:
     """Write an effect with its sign, and half of its interval."""
     text = with_interval(estimate.mean, estimate.low, estimate.high).replace("-", "−")
-    return text if text.startswith("−") or estimate.mean == 0 else f"+{text}"
+    shown = text.split(" ")[0]
+    if float(shown.replace("−", "-")) == 0:  # of too few digits for a sign
+        return text.removeprefix("−")
+    return text if text.startswith("−") else f"+{text}"
+
+
+def not_enough(estimate: Estimate, family: Family, units: str = "") -> str:
+    """Write an effect that is not sure; where its own interval leaves out 0, with the reason."""
+    alone = not family.sure(estimate) and estimate.low * estimate.high > 0
+    return f"{both_ways(estimate)}{units}{f', not enough among {family.count} comparisons' if alone else ''}"
 
 
 def with_interval(mean: float, low: float, high: float) -> str:
@@ -92,20 +103,34 @@ def with_interval(mean: float, low: float, high: float) -> str:
 
 def from_to(mean: float, least: float, most: float) -> str:
     """Write a number and the range that it comes from, all with digits enough to part the ends: `2.89 (2.85..2.93)`."""
-    decimals = parting(least, most)
-    return f"{fixed(mean, decimals)} ({fixed(least, decimals)}..{fixed(most, decimals)})"
+    decimals, digits = parting(least, most)
+    shown, low, high = (fixed(number, decimals, digits) for number in (mean, least, most))
+    return f"{shown} ({low}..{high})"
 
 
 def parted(least: float, most: float) -> tuple[str, str]:
     """Write two numbers with digits enough to part them."""
-    decimals = parting(least, most)
-    return fixed(least, decimals), fixed(most, decimals)
+    decimals, digits = parting(least, most)
+    return fixed(least, decimals, digits), fixed(most, decimals, digits)
 
 
-def parting(least: float, most: float) -> int:
-    """Return how many decimals part two numbers."""
+def ranged(low: float, high: float) -> str:
+    """Write from where to where an interval goes, with signs and digits enough to part its ends."""
+    if low == high:
+        return signed(low)
+    ends = (text if text.startswith("-") or float(text) == 0 else f"+{text}" for text in parted(low, high))
+    return " to ".join(ends).replace("-", "−")
+
+
+def parting(least: float, most: float) -> tuple[int, int]:
+    """Return how many decimals part two numbers, and how many digits where they are written with a power of ten."""
     apart = most - least or abs(most) or 1.0
-    return -math.floor(math.log10(apart)) + f"{apart:.1e}".startswith("1")
+    decimals = -math.floor(math.log10(apart)) + f"{apart:.1e}".startswith("1")
+    ends = [abs(number) for number in (least, most) if number]
+    if ends and 2 * min(ends) < 10.0**-decimals:  # it would be written as 0
+        decimals += 1
+    largest = max(abs(least), abs(most))
+    return decimals, max(1, min(16, decimals + math.floor(math.log10(largest)))) if largest else 1
 
 
 def fixed(number: float, decimals: int, digits: int = 1) -> str:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 
@@ -65,6 +65,15 @@ class Dependence:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """How an effect varies over one setting at a value of another: `one` and `other` are how it does over all rows."""
+
+    one: Dependence
+    other: Dependence
+    there: Dependence
+
+
+@dataclass(frozen=True)
 class Change:
     """One change of a setting, on which others may bear."""
 
@@ -83,6 +92,18 @@ class Change:
             if estimate is not None:
                 cells.append(Cell(where, estimate))
         return cells
+
+    @cached_property
+    def beside(self) -> tuple[Beside, ...]:
+        """How the effect varies over each other setting where a second one has some value: over both, it may not."""
+        found = []
+        for one, other in permutations(self.dependences, 2):
+            place = self.slab.names.index(one.setting)
+            for level in other.levels:
+                differences = self.slab.difference(self.start, self.end, ((other.setting, level),))
+                if there := dependence(self.slab, differences, place, math.nan):
+                    found.append(Beside(one, other, there))
+        return tuple(found)
 
     def step(self, setting: str, one: str, other: str) -> Estimate | None:
         """Return by how much the effect at one value of another setting is above that at another."""
@@ -116,6 +137,7 @@ class Profile:
     changes: tuple[Change, ...]
     weight: float
     seeds: int
+    threshold: float = math.nan
 
     @property
     def ordered(self) -> bool:
@@ -273,7 +295,7 @@ def profile_of(cube: Cube, setting: str, metric: str, variant: int, thresholds: 
         weight(cube, slab, metric), len(cube.seeds),
     )  # fmt: skip
     limit = thresholds.get(metric, math.nan)
-    return replace(profile, changes=tuple(changes(profile, slab, limit)))
+    return replace(profile, changes=tuple(changes(profile, slab, limit)), threshold=limit)
 
 
 def moved(slab: Slab, start: int, end: int) -> bool:

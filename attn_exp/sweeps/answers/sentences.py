@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from attn_exp.experiment.column import spoken
 from attn_exp.report.sweep.plotted import FEW
 from attn_exp.report.words import listed
-from attn_exp.sweeps.answers.cube import Cube
+from attn_exp.sweeps.answers.cube import OWN, Cube
 from attn_exp.sweeps.answers.effects import Share, same_functions, same_levels
-from attn_exp.sweeps.answers.finding import FEW_SEEDS, SURE, UNSURE, Finding
-from attn_exp.sweeps.answers.intervals import Family
+from attn_exp.sweeps.answers.finding import FEW_SEEDS, SLIGHT, SURE, UNSURE, Finding
+from attn_exp.sweeps.answers.intervals import MOST_SEEDS, Family
 from attn_exp.sweeps.answers.missing import missing
-from attn_exp.sweeps.answers.phrases import called, short
+from attn_exp.sweeps.answers.phrases import called, place, short
 from attn_exp.sweeps.answers.profiles import SPOKEN
 
 MOST_SHARES = 4
 MOST_LETTERS = 90
 """What is said of one metric is joined to what is said of others up to this length."""
 LEAST_SHARE = 0.01
+ONE, MORE = {"has": "has", "differs": "differs"}, {"has": "have", "differs": "differ"}
+"""Verbs of one variant, and of several."""
 
 
 def sentences(
@@ -27,7 +31,8 @@ def sentences(
 ) -> Iterator[str]:
     """Yield what was found; `still` names, for each setting, the variants in which it changes nothing."""
     groups: dict[object, list[Finding]] = {}
-    for finding in in_several([each for each in found if each.sure != UNSURE]):
+    yield from wrong(cube)
+    for finding in in_several([each for each in found if each.sure in (SURE, FEW_SEEDS)]):
         key = (finding.sure, finding.subject, finding.variants, finding.aside)
         groups.setdefault(key, []).append(finding)
     said = []
@@ -35,9 +40,10 @@ def sentences(
         group.sort(key=lambda finding: list(cube.numbers).index(finding.metric))
         said.append((group[0].sure, said_together(cube, group)))
     yield from (text for sure, text in said if sure == SURE)
-    yield from explained(shares)
+    yield from explained(cube, shares, [name for name in SPOKEN if name in OWN])
     yield from (text for sure, text in said if sure == FEW_SEEDS)
     yield from not_sure(cube, [finding for finding in found if finding.sure == UNSURE])
+    yield from not_sure(cube, [finding for finding in found if finding.sure == SLIGHT])
     for group_of_variants in same_functions(cube):
         count = int((cube.resolved >= 0).any(axis=-1).sum())
         points = "the one point" if count == 1 else f"all {count:,} points"
@@ -72,7 +78,7 @@ def said_together(cube: Cube, group: Sequence[Finding]) -> str:
         one = bool(first.subject) or len(first.variants) == 1
         subject = first.subject or listed(first.variants)
         again = "It" if one else "They"
-        return f"{where}{subject} {joined(says, again).format(has='has' if one else 'have')}."
+        return f"{where}{subject} {joined(says, again).format(**(ONE if one else MORE))}."
     subject = first.subject or f"{listed(first.variants)} instead of {cube.variants[0]}"
     inside = f" {where[:1].lower()}{where[1:].rstrip(', ')}" if where else ""
     over = tuple(dict.fromkeys(name for finding in group for name in finding.over))
@@ -82,7 +88,7 @@ def said_together(cube: Cube, group: Sequence[Finding]) -> str:
 
 
 def not_sure(cube: Cube, found: Sequence[Finding]) -> Iterator[str]:
-    """Say what is not sure, a sentence for each change: of what is so in several variants, no numbers."""
+    """Say what is not sure, or surely too little to matter, a sentence for each change."""
     groups: dict[str, list[Finding]] = {}
     for finding in found:
         subject = finding.subject or f"{listed(finding.variants)} instead of {cube.variants[0]}"
@@ -102,21 +108,37 @@ def by_variants(group: Sequence[Finding]) -> Iterator[list[Finding]]:
 
 
 def not_sure_of(cube: Cube, subject: str, group: Sequence[Finding]) -> str:
-    """Say what a change does not surely do, in the same variants for every metric."""
+    """Say what a change does not surely do, or hardly does, in the same variants for every metric."""
     variants = tuple(dict.fromkeys(name for finding in group for name in finding.variants))
     where = whereabouts(cube, variants) if group[0].subject else ""
     inside = f" {where[:1].lower()}{where[1:].rstrip(', ')}" if where else ""
-    metrics = list(dict.fromkeys(finding.metric for finding in group))
-    says = [finding.says for finding in group] if len(variants) == 1 else [f"the {spoken(name)}" for name in metrics]
-    return f"It is not sure what {subject} does to {' and '.join(says)}{inside}{would_tell(group)}."
+    says = [finding.says for finding in group]
+    if len(variants) > 1:
+        inside, says = "", []
+        for metric in dict.fromkeys(finding.metric for finding in group):
+            each = [f"{one.shown} in {listed(one.variants)}" for one in group if one.metric == metric]
+            says.append(f"the {spoken(metric)} ({', '.join(each)})")
+    if group[0].sure == SLIGHT:
+        return f"{where}{subject} hardly moves {listed(says)}: too little to matter."
+    return f"It is not sure what {subject} does to {listed(says)}{inside}{would_tell(group)}."
 
 
 def would_tell(group: Sequence[Finding]) -> str:
-    """Say how many seeds would tell, if what they saw is what there is."""
-    needed = min((finding.needed for finding in group if finding.needed), default=0)
-    if needed <= group[0].seeds:
+    """Say how many seeds would tell, if what they saw is what there is: of each metric, where that is not alike."""
+    needed: dict[str, int] = {}
+    for finding in group:
+        needed[finding.metric] = max(needed.get(finding.metric, 0), finding.needed or MOST_SEEDS)
+    known = sorted({count for count in needed.values() if count < MOST_SEEDS})
+    if not known or known[0] <= group[0].seeds:
         return ""
-    return f"; about {needed:,} seeds would tell, if the effect is as large as it looks"
+    if len(needed) == 1 or (known[-1] <= 2 * known[0] and len(known) == len(set(needed.values()))):
+        told = f"about {known[-1]:,} seeds would tell"
+    else:
+        each = [f"{count:,} of the {spoken(metric)}" for metric, count in needed.items() if count < MOST_SEEDS]
+        told = f"about {each[0].replace(' of ', ' seeds would tell of ', 1)}" + "".join(
+            f", {text}" for text in each[1:]
+        )
+    return f"; {told}, if effect and spread are as they look"
 
 
 def whereabouts(cube: Cube, variants: Sequence[str]) -> str:
@@ -148,13 +170,41 @@ def of_inert(cube: Cube, setting: str, names: Sequence[str]) -> str:
     return f"{setting} changes nothing in {listed(names)}{always}."
 
 
-def explained(shares: Sequence[Share]) -> Iterator[str]:
-    """Yield what explains most of how the first metric varies."""
-    first = next((share.metric for metric in SPOKEN for share in shares if share.metric == metric), None)
+def wrong(cube: Cube) -> Iterator[str]:
+    """Yield where the output is not what it should be, as a mistake makes it: at which values, and how far off."""
+    errors, far = cube.numbers.get("error"), cube.numbers.get("error_ulp")
+    if errors is None or far is None or not (bad := far > WRONG).any():
+        return
+    parts, left, there = [], bad.copy(), np.isfinite(far)
+    for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
+        gone: list[str] = []
+        for level, label in enumerate(labels):
+            at = (slice(None),) * axis + (level,)
+            if left[at].any() and (bad[at] == there[at]).all():
+                gone.append(short(label) if gone else place(name, label))
+                left[at] = False
+        parts += [listed(gone)] if gone else []
+    count = f"in {int(left.sum()):,} {'other' if parts else f'of {int(there.sum()):,}'} rows"
+    where = listed([*parts, count] if left.any() else parts)
+    yield f"The output is wrong {where}: by up to {float(np.nanmax(errors[bad])):.2g}."
+
+
+WRONG = 1e6
+"""Units in the last place beyond which no rounding explains an error."""
+
+
+def explained(cube: Cube, shares: Sequence[Share], metrics: Sequence[str]) -> Iterator[str]:
+    """Yield what explains most of how the first of these metrics varies; that of one function alone is rounding."""
+    first = next((share.metric for metric in metrics for share in shares if share.metric == metric), None)
     large = [share for share in shares if share.metric == first and share.share >= LEAST_SHARE][:MOST_SHARES]
     if first and any(share.settings != ("seed",) for share in large):
         parts = ", ".join(f"{' with '.join(share.settings)} {share.share:.0%}" for share in large)
-        yield f"Of all that varies in the {spoken(first)}: {parts}."
+        few = f"In {'this one seed' if len(cube.seeds) == 1 else f'these {len(cube.seeds)} seeds'}, of"
+        yield f"{few if len(cube.seeds) < FEW else 'Of'} all that varies in the {spoken(first)}: {parts}."
+
+
+OF_QUERIES = ("past", "align", "mistake", "convention")
+"""Settings that may change which queries there are, or which of them see a key."""
 
 
 def note(cube: Cube, family: Family, found: Sequence[Finding]) -> str:
@@ -164,9 +214,16 @@ def note(cube: Cube, family: Family, found: Sequence[Finding]) -> str:
         comparisons = (
             "one comparison" if family.count == 1 else f"{family.count:,} comparisons, held together by Holm's rule"
         )
+        held = "" if cube.complete else ", as far as both sides have results"
         parts.append(
-            f"These sentences rest on {comparisons}: of 100 such sweeps at most 5 say anything false. ± is half of a "
-            "95% interval; what is not said to depend on another setting is the mean over it."
+            f"These sentences rest on {comparisons}: of 100 such sweeps at most 5 say anything false. ± is half of "
+            "the 95% interval of that comparison alone, wider for few seeds than in the table. Where no other setting "
+            f"is named, the number is a mean over all of them{held}."
+        )
+    if any(name in OF_QUERIES or name.startswith("mask") for name in cube.names):
+        parts.append(
+            "Numbers of weights are means over the queries that see a key: where a setting changes which these are, "
+            "others are compared."
         )
     parts += missing(cube)
     if cube.left_out:

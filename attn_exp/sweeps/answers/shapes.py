@@ -74,7 +74,7 @@ def shape_of(profile: Profile, family: Family) -> Shape:
         if before and after and before.estimate.mean * whole.estimate.mean > 0:
             rest = after.largest(family.each)
             share = HARDLY if leg(profile, family, place, last) else OFF
-            if rest <= share * abs(before.estimate.mean):
+            if rest <= share * abs(before.estimate.mean) and not rest > profile.threshold:
                 return Shape((before,), off=place, rest=rest)
     return Shape((whole,), steady=all(steps))
 

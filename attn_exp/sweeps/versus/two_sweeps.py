@@ -15,7 +15,7 @@ from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.versus import Versus
 from attn_exp.sweeps.answers.cube import METRICS, OK
 from attn_exp.sweeps.answers.effects import compared
-from attn_exp.sweeps.answers.phrases import signed
+from attn_exp.sweeps.answers.phrases import ranged, signed
 from attn_exp.sweeps.overview import depth_of
 from attn_exp.sweeps.versus.versus import common, counted, differing, made_by, settings_table
 
@@ -139,7 +139,7 @@ def mean_difference(shared: Sequence[str], keys: Sequence[Key], first: Any, seco
     low, high = difference.low, difference.high
     if math.isnan(low) or low == high:
         return signed(difference.mean)
-    return f"{signed(difference.mean)} ({words.LOW_TO_HIGH.format(low=signed(low), high=signed(high))})"
+    return f"{signed(difference.mean)} ({ranged(low, high)})"
 
 
 def number(text: str) -> float:

@@ -1,0 +1,83 @@
+"""What a class of modules does in evaluation with dropout, and in training without any: both must change nothing."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.case import Case, same_answer, same_numbers
+from attn_exp.diagnosis.constructing import construct, is_config
+from attn_exp.diagnosis.layers import TorchLayer
+from attn_exp.diagnosis.libraries import DIGITS
+from attn_exp.diagnosis.modules import Bound, sizes_of
+from attn_exp.diagnosis.offer import parameters_of, plain
+from attn_exp.diagnosis.pure_layers import kind_of
+from attn_exp.errors import UserError
+from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
+from attn_exp.own_code import OwnFunction, held
+
+RATE = 0.5
+"""Of the weights that are dropped, where a class is told how many."""
+
+
+def in_both_modes(own: OwnFunction, function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
+    """Yield what evaluation with dropout and training without it give; nothing of what is no class of PyTorch."""
+    layer = function.layer
+    if not inspect.isclass(own.function) or kind_of(own.function) or not isinstance(layer, TorchLayer):
+        return
+    yield evaluated(own, layer, caller, case)
+    yield trained(layer, caller, case)
+
+
+def evaluated(own: OwnFunction, layer: TorchLayer, caller: Caller, case: Case) -> tuple[Finding, str]:
+    """Make the class with dropout, and ask it twice in evaluation: the answers are equal."""
+    rung = "dropout in evaluation"
+    words = [plain(one.name) for one in parameters_of(own.function, own.name)]
+    if not any("drop" in word or is_config(word) for word in words):
+        return Finding(rung, ABSENT, "its class has no word for dropout"), ""
+
+    def works(made: Any, _: Any) -> bool:
+        with exchanged(layer, made.double().eval()):
+            answers = [caller(case).output for _ in range(2)]
+        if answers[0] is None:
+            raise UserError("it gives no answer")
+        return same_numbers(*answers)
+
+    try:
+        with held():
+            steady = construct(own.function, own.name, replace(sizes_of(caller.request), dropout=RATE), works)
+    except Exception:
+        return Finding(rung, ABSENT, "it could not be made with dropout"), ""
+    said = f"made with dropout={RATE:g}, the same call gave different answers"
+    return (Finding(rung, HELD), "") if steady else (Finding(rung, BROKEN, said), "dropout_on")
+
+
+def trained(layer: TorchLayer, caller: Caller, case: Case) -> tuple[Finding, str]:
+    """Ask a module that was made without dropout in training: its answer is that of evaluation."""
+    rung = "training without dropout"
+    before = caller(case)
+    try:
+        layer.module.train()
+        after = caller(case)
+    finally:
+        layer.module.eval()
+    if after.output is None:
+        return Finding(rung, REMARK, after.error), ""
+    if same_answer(before, after, case, DIGITS["float32"]):
+        return Finding(rung, HELD), ""
+    return Finding(rung, REMARK, "another answer than in evaluation"), ""
+
+
+@contextmanager
+def exchanged(layer: TorchLayer, module: Any) -> Iterator[None]:
+    """Put another module in the place of a layer's own, meanwhile."""
+    before = layer.module
+    layer.module = module
+    try:
+        yield
+    finally:
+        layer.module = before

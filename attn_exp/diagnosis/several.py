@@ -1,0 +1,95 @@
+"""Several mistakes at once, at most one in each part of attention: heads, products, the scale, the softmax, masks.
+
+Where all scores are equal, mistakes of the heads and of the softmax show alone: they are found first, and those of the
+products and of the scale beside them. What is masked has one of masks besides. So four mistakes are found in some
+hundreds of tries, where any four of the catalogue would be millions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attn_exp import mistakes
+from attn_exp.diagnosis.candidates import Candidate, composed, every_mistake, everywhere
+from attn_exp.diagnosis.case import Answer, Case, predicted
+from attn_exp.mistakes.masks import filled
+
+Asked = tuple[Case, Answer]
+PARTS = ("heads", "products", "scale", "softmax")
+"""Groups of the catalogue, in the order in which their mistakes are made."""
+MIXING = ("heads_not_transposed", "heads_merged_wrong", "heads_by_stride", "entries_and_heads_mixed", "single_head")
+"""Mistakes that mix heads with tokens, entries or each other."""
+LIKELY = frozenset((
+    *MIXING, "keys_viewed", "values_viewed", "queries_keys_swapped", "weights_transposed", "values_from_keys",
+    "keys_from_queries", "no_scale", "scale_by_d", "scale_by_sqrt_d_model", "scale_by_sqrt_heads", "scale_by_heads",
+    "scale_by_batch", "scale_multiplied", "scale_twice", "scale_after_softmax", "scale_by_sqrt_keys",
+    "softmax_over_queries", "softmax_over_heads", "softmax_over_all",
+))  # fmt: skip
+"""Those that are tried together."""
+LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
+"""What many put for -inf, which is no mistake; beside one it may be something else."""
+CLOSE = 1e-5
+"""Of the largest number of an answer: as close as float32 is."""
+
+
+def by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    """Return the likely mistakes of each part, after none."""
+    groups = {part: [Candidate((), lambda case: case.recipe)] for part in PARTS}
+    for one in single:
+        group = mistakes.mistake(one.names[0]).group
+        if group in groups and not one.fitted and one.names[0] in LIKELY:
+            groups[group].append(one)
+    return groups
+
+
+def together(parts: Sequence[Candidate]) -> Candidate:
+    """Return mistakes made one after another."""
+    made = parts[0]
+    for other in parts[1:]:
+        names = tuple(sorted((*made.names, *other.names)))
+        made = Candidate(names, composed(made, other), made.fitted or other.fitted)
+    return made
+
+
+def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None, mixes: bool = False) -> Iterator[
+    Candidate
+]:  # fmt: skip
+    """Yield the mistakes of several parts that give the answer to a question, and to one in which scores are equal.
+
+    Without the latter, two parts at most. `mixes`: one of them mixes heads with tokens, and may be the only one.
+    """
+    parts = by_part(single)
+    heads = [one for one in parts["heads"] if not mixes or set(one.names) & set(MIXING)]
+    late = [one for one in parts["scale"] if one.names == ("scale_after_softmax",)]
+    for head, mixed, shared in itertools.product(heads, parts["products"], [*parts["softmax"], *late]):
+        first = together((head, mixed, shared))
+        if len(first.names) > 2 if equal is None else not is_close(first, *equal):
+            continue
+        after = shared in late
+        for scaled in parts["scale"][: 1 if after else None]:
+            made = together((head, mixed, *((shared,) if after else (scaled, shared))))
+            if (mixes or len(made.names) > 1) and (equal or len(made.names) < 3) and is_close(made, *asked):
+                yield made
+
+
+def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
+    """Say whether a candidate gives an answer, to float32 or so."""
+    stages = predicted(candidate.change(case), case.given)
+    if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
+        return False
+    gap, size = np.abs(stages["output"] - answer.output), np.abs(answer.output)
+    return bool(gap.max(initial=0.0) < CLOSE * size.max(initial=0.0))
+
+
+def mixes_as_known(asked: Asked, equal: Asked) -> bool:
+    """Say whether a mistake that mixes heads with tokens gives two answers, alone or beside those of other parts."""
+    single = list(every_mistake([asked[0]]))
+    return next(in_several_parts(single, asked, equal, mixes=True), None) is not None
+
+
+def of_masks(single: Sequence[Candidate]) -> list[Candidate]:
+    """Return the mistakes of masks."""
+    return [one for one in single if mistakes.mistake(one.names[0]).group == "masks"]

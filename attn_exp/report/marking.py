@@ -1,0 +1,83 @@
+"""The marked page of a student: each number right, following or wrong, what it is, what mends it, and the points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
+from attn_exp.diagnosis.paper import Blank, Paper
+from attn_exp.report import words
+from attn_exp.report.inline import inline, policy, template_text
+from attn_exp.report.templating import templates
+from attn_exp.report.worksheet import formula, written
+
+MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: ""}
+"""What stands beside a number, so that a page without colours says the same."""
+
+LONG = 1e6
+"""Numbers from here on are written in six digits."""
+
+
+def page(title: str, parts: Sequence[str]) -> str:
+    """Return a page of marked sheets, each on a page of its own when it is printed."""
+    style = inline(template_text("report.css"), template_text("worksheet.css"))
+    return templates(autoescape=True).get_template("marked.html").render(
+        title=title, parts=[Markup(part) for part in parts], style=Markup(style), policy=policy(style)
+    )  # fmt: skip
+
+
+def marked(paper: Paper, student: str, grade: Grade, numbers: Mapping[str, Array], scored: Sequence[Score]) -> str:
+    """Return what goes back to a student, as a part of a page."""
+    points = {score.stage: score for score in scored}
+    boxes = [
+        {
+            "stage": blank.stage,
+            "formula": formula(paper, blank),
+            "points": count(points[blank.stage].points),
+            "most": count(points[blank.stage].most),
+            "tables": list(tables(paper, blank, grade, numbers.get(blank.stage))),
+        }
+        for blank in paper.blanks
+    ]
+    total = (count(sum(score.points for score in scored)), count(sum(score.most for score in scored)))
+    said = grade.said or (words.ALL_RIGHT if grade.points == grade.most else words.SOME_MISSING)
+    remedies = dict.fromkeys(remark.remedy for remark in grade.remarks if remark.remedy)
+    return templates(autoescape=True).get_template("marked_one.html").render(
+        student=student, boxes=boxes, points=total[0], most=total[1], said=said, remedies=list(remedies)
+    )  # fmt: skip
+
+
+def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> Iterator[dict[str, Any]]:
+    """Yield a table for each head of a box, its cells with what they are."""
+    rows, columns = (blank.columns, blank.rows) if paper.turned else (blank.rows, blank.columns)
+    shape = blank.right.shape
+    values = np.full(shape, np.nan) if numbers is None else numbers.reshape(shape)
+    expected = grade.expected.get(blank.stage, paper.exact[blank.stage]).reshape(shape)
+    for head in range(shape[0]):
+        parts = (values[head], expected[head], grade.cells[blank.stage][head])
+        mine, right, states = (part.T if paper.turned else part for part in parts)
+        lines = [
+            [cell(paper, float(number), float(other), str(state)) for number, other, state in zip(*line, strict=True)]
+            for line in zip(mine, right, states, strict=True)
+        ]
+        name = words.STAGE_OF_HEAD.format(stage=blank.stage, number=head + 1) if shape[0] > 1 else blank.stage
+        yield {"name": name, "columns": columns, "lines": list(zip(rows, lines, strict=True))}
+
+
+def cell(paper: Paper, number: float, right: float, state: str) -> dict[str, str]:
+    """Return a cell: the number, what it is, its mark, and what should stand there if it is wrong."""
+    shown = "" if np.isnan(number) else written(number, paper.digits)
+    if shown and np.isfinite(number) and (abs(number) >= LONG or abs(number - round(number, paper.digits)) > 1e-9):
+        shown = f"{number:.6g}"
+    should = written(right, paper.digits) if state in (WRONG, UNREADABLE) else ""
+    return {"shown": shown, "state": state, "mark": MARKS.get(state, ""), "should": should}
+
+
+def count(points: float) -> str:
+    """Write points: whole ones plainly, others to a tenth."""
+    return f"{round(points, 1):g}"

@@ -1,0 +1,273 @@
+(() => {
+  // One thing at a time: small maps of all heads, and large what is chosen, alone or beside another with their difference.
+  const { data, panels, variants, weightsAt, meanEntropy, mostEntropy, shade, element, heat, picture, follow, steps } = window.attention;
+  const byId = (id) => document.getElementById(id), large = byId("large");
+  if (!large) { if (data.walks.length) steps.show(0, 0, 0); window.attention.refresh = follow.remark; return; }
+
+  // What there is to choose: each head of each function, or the function where its weights were never formed.
+  const heads = (walk) => panels[data.walks[walk].panel]?.shape[0] ?? 1;
+  const choices = data.walks.flatMap((about, walk) => Array.from({ length: heads(walk) }, (_, head) => ({ walk, head, panel: panels[about.panel], name: heads(walk) > 1 ? fill(words.HEAD_OF, { variants: about.variant, number: head + 1 }) : about.variant, key: heads(walk) > 1 ? `${about.variant}.${head + 1}` : about.variant })));
+  const state = { show: 0, with: -1, token: 0, view: "both" };
+  const weightsOf = ({ panel, head }, multiplier) => {
+    const size = panel.shape[1] * panel.shape[2];
+    return (multiplier === undefined ? panel.weights : weightsAt(panel, multiplier)).subarray(head * size, (head + 1) * size);
+  };
+  let multiplier = null; // as somebody turned it
+
+  // The overview.
+  const overview = byId("overview"), buttons = [];
+  const small = ({ panel, head, name }) => {
+    if (panel.pictures) return element("img", { src: panel.pictures[head], alt: name });
+    const [, rows, keys] = panel.shape;
+    return picture(name, weightsOf({ panel, head }), rows, keys, 1, { weights: true, shut: (place) => panel.closed(place, head) });
+  };
+  function drawOverview() {
+    choices.forEach((choice, place) => { if (choice.panel && buttons[place]) buttons[place].querySelector(".small").replaceChildren(small(choice)); });
+  }
+  if (choices.length > 1) {
+    data.walks.forEach((about, walk) => {
+      const line = element("div", { class: "line" });
+      line.append(element("span", { class: "whose" }, about.title));
+      choices.forEach((choice, place) => {
+        if (choice.walk !== walk) return;
+        const button = element("button", { type: "button", "aria-label": choice.name });
+        if (choice.panel) button.append(element("span", { class: "small" }));
+        button.append(element("span", {}, choice.panel ? (heads(walk) > 1 ? String(choice.head + 1) : "") : words.NO_WEIGHTS));
+        button.addEventListener("click", (event) => choose(event.shiftKey ? { with: place } : { show: place }));
+        buttons[place] = button;
+        line.append(button);
+      });
+      overview.append(line);
+    });
+    drawOverview();
+  }
+
+  // The controls.
+  const labelled = (name, text, options) => {
+    const select = element("select", { id: `choice-${name}` });
+    options.forEach(([value, label]) => select.append(element("option", { value }, label)));
+    select.addEventListener("change", () => (name === "token" ? follow.pin(Number(select.value)) : choose({ [name]: name === "view" ? select.value : Number(select.value) })));
+    const label = element("label", {}, `${text} `);
+    label.append(select);
+    return { label, select };
+  };
+  const named = choices.map(({ name }, place) => [place, name]);
+  const controls = {
+    show: labelled("show", words.SHOW, named),
+    with: labelled("with", words.BESIDE, [[-1, words.NOTHING], ...named]),
+    token: labelled("token", words.QUERY, data.tokens.map((token, place) => [place, token || words.EMPTY_TOKEN])),
+    view: labelled("view", words.AS, [["both", words.MAP_AND_LINES], ["map", words.MAP], ["lines", words.LINES_ALONE]]),
+  };
+  const choice = byId("choice");
+  let rows = null; // steps show one query of many, or all
+  choice.append(...Object.values(controls).map(({ label }) => label));
+  if (data.tokens.length > 8) {
+    const [label, box] = [element("label", {}, ` ${words.ALL_QUERIES}`), element("input", { type: "checkbox", id: "all-rows" })];
+    box.addEventListener("change", () => choose({}));
+    label.prepend(box);
+    document.querySelectorAll(".walk > h2").forEach((title) => title.after(element("p", { class: "touch of-rows" })));
+    rows = label;
+  }
+  choice.hidden = false;
+  controls.show.label.hidden = controls.with.label.hidden = choices.length < 2;
+  controls.token.label.hidden = data.tokens.length < 2 || !byId("follow").hidden;
+  controls.view.label.hidden = !panels.some(({ weights }) => weights);
+
+  // Tokens with lines: queries at the left, keys at the right, as thick as the weight.
+  const SVG = document.querySelector(".flow svg").namespaceURI;
+  const draw = (name, attributes, text) => { const made = document.createElementNS(SVG, name); for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value); if (text) made.textContent = text; return made; };
+  const LEVELS = 10, FAINTEST = data.keys.length > 32 ? 0.1 : 0.05, SIDE = Math.min(110, 12 + 8 * Math.max(...[...data.tokens, ...data.keys].map(({ length }) => length))), WIDE = 150 + 2 * SIDE;
+  function lines(weights, title, least = 4) {
+    const rows = data.tokens.length, keys = data.keys.length, most = Math.max(rows, keys), pitch = Math.max(least, Math.min(30, 460 / most)), high = pitch * most + 8;
+    const svg = draw("svg", { class: "lines", viewBox: `0 0 ${WIDE} ${high}`, width: WIDE, height: high, role: "img", "aria-label": title });
+    const at = (place, count) => 4 + pitch * (place + 0.5 + (most - count) / 2), share = (row, key) => Math.min(1, Math.max(weights[row * keys + key], 0) / data.top) || 0;
+    const thick = (level) => 0.5 + 6 * level / LEVELS;
+    const paths = (chosen) => {
+      const parts = Array.from({ length: LEVELS + 1 }, () => "");
+      for (let row = 0; row < rows; row++) for (let key = 0; key < keys; key++) {
+        const strength = share(row, key);
+        if (strength >= FAINTEST && chosen(row, key)) parts[Math.round(LEVELS * strength)] += `M${SIDE} ${at(row, rows).toFixed(1)}L${WIDE - SIDE} ${at(key, keys).toFixed(1)}`;
+      }
+      return parts.flatMap((d, level) => (d ? [draw("path", { d, "stroke-width": thick(level), "stroke-opacity": 0.2 + 0.7 * level / LEVELS })] : []));
+    };
+    const all = draw("g", { class: "all" }), one = draw("g", { class: "one" }), texts = draw("g", {});
+    all.append(...paths(() => true));
+    const every = Math.ceil(12 / pitch), label = (text, place, count, left) => {
+      const short = text.length > 15 ? `${text.slice(0, 14)}…` : text;
+      const word = draw("text", { x: left ? SIDE - 6 : WIDE - SIDE + 6, y: at(place, count) + 4, class: `${left ? "left" : ""}${place % every ? " rare" : ""}` }, short || words.EMPTY_TOKEN);
+      word.setAttribute(left ? "data-q" : "data-key", place);
+      return word;
+    };
+    texts.append(...data.tokens.map((token, place) => label(token, place, rows, true)), ...data.keys.map((token, place) => label(token, place, keys, false)));
+    const follows = (row, key) => {
+      const chosen = row !== null || key !== null;
+      svg.classList.toggle("traced", chosen);
+      one.replaceChildren(...(chosen ? paths((each, other) => each === row || other === key) : []));
+      texts.querySelectorAll("text").forEach((word) => word.classList.toggle("on", chosen && (Number(word.dataset.q) === row || Number(word.dataset.key) === key || (row !== null && "key" in word.dataset && share(row, Number(word.dataset.key)) > 0.3))));
+    };
+    svg.addEventListener("mouseover", (event) => { if (event.target.dataset.key) follows(null, Number(event.target.dataset.key)); });
+    svg.addEventListener("mouseout", (event) => { if (event.target.dataset.key) follows(null, null); });
+    svg.addEventListener("mousemove", (event) => { // between names the nearest query
+      if (event.target.closest("text") || event.offsetX > WIDE / 2) return;
+      const place = Math.floor((event.offsetY * high / svg.clientHeight - 4) / pitch - (most - rows) / 2);
+      if (place >= 0 && place < rows) follow.mark(place);
+    });
+    svg.addEventListener("mouseleave", () => follow.mark(follow.pinned()));
+    svg.append(all, one, texts);
+    followers.push((query) => follows(query, null));
+    return svg;
+  }
+  let followers = [];
+  follow.marked.push((query) => followers.forEach((next) => next(query)));
+
+  /** One choice: its map, its lines, or both. */
+  function figure(each, title, turned) {
+    const made = element("figure", { "data-panel": data.walks[each.walk].panel });
+    made.append(element("figcaption", {}, title));
+    if (!each.panel) { made.append(element("p", { class: "note" }, words.NO_WEIGHTS)); return made; }
+    if (each.panel.pictures) { made.append(element("img", { class: "map", src: each.panel.pictures[each.head], alt: title })); return made; }
+    const weights = weightsOf(each, turned), both = element("div", { class: "both" });
+    if (state.view !== "lines") {
+      const region = heat("", weights, data.tokens, data.keys, 1, { rows: true, columns: true, digits: 2, weights: true, shut: (place) => each.panel.closed(place, each.head) });
+      region.dataset.head = each.head;
+      [region, region.querySelector("canvas")].forEach((named) => named?.setAttribute("aria-label", title));
+      asks(region, weights);
+      both.append(region);
+    }
+    if (state.view !== "map") both.append(lines(weights, title));
+    made.append(both);
+    return made;
+  }
+
+  /** A large picture says the weight under the pointer. */
+  function asks(region, weights) {
+    const canvas = region.querySelector("canvas"), keys = data.keys.length;
+    canvas?.addEventListener("mousemove", (event) => {
+      const row = Math.min(data.tokens.length - 1, Math.floor((event.offsetY / canvas.clientHeight) * data.tokens.length)), key = Math.min(keys - 1, Math.floor((event.offsetX / canvas.clientWidth) * keys));
+      if (row < 0 || key < 0) return;
+      follow.mark(row);
+      byId("told").textContent = fill(words.FROM_TO, { query: data.tokens[row], key: data.keys[key], weight: weights[row * keys + key].toFixed(4) });
+    });
+    canvas?.addEventListener("mouseleave", () => follow.mark(follow.pinned()));
+  }
+
+  /** How far two choices are apart, in weights and in what their variants end in. */
+  function difference(one, other) {
+    const made = [], differences = [];
+    const compare = (what, mine, yours, rows, columns, marks) => {
+      const minus = mine.map((value, place) => value - yours[place]);
+      const largest = minus.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+      const rounding = largest <= 1e-12 * Math.max(1, mine.reduce((most, value) => Math.max(most, Math.abs(value)), 0));
+      differences.push(fill(!largest ? words.NONE_IN : rounding ? words.ROUNDING_IN : words.AT_MOST_IN, { what, largest: largest.toPrecision(3) }));
+      if (rounding) return;
+      const shown = element("figure", { class: "minus" });
+      const title = fill(words.ONE_MINUS, { one: one.name, other: other.name, what });
+      shown.append(heat(title, minus, rows, columns, largest, marks));
+      made.push(shown);
+    };
+    if (one.panel?.weights && other.panel?.weights) {
+      const shut = (place) => one.panel.closed(place, one.head) && other.panel.closed(place, other.head);
+      compare(words.WEIGHTS_ALONE, weightsOf(one, multiplier ?? undefined), weightsOf(other), data.tokens, data.keys, { rows: true, columns: true, digits: 2, shut });
+    }
+    const [mine, yours] = [one, other].map(({ walk }) => variants.find(({ name }) => name === data.walks[walk].variant));
+    if (one.walk !== other.walk && mine.size && mine.answer.length === yours.answer.length) {
+      compare(words.OUTPUT, mine.answer, yours.answer, data.tokens, Array.from({ length: mine.size }, (_, place) => String(place + 1)), { rows: true, digits: 4 });
+    } else if (one.walk !== other.walk) differences.push(words.DIFFERENT_SHAPES);
+    return { made, said: differences.join("; ") };
+  }
+
+  // A guided reading shows its own weights until something else is chosen.
+  let guided = null;
+  const explore = { left: null, guide(parts) { if (parts) guided = parts; else leave(); draw_large(); } };
+  function leave() {
+    if (guided) explore.left?.();
+    guided = null;
+  }
+
+  function draw_large() {
+    if (guided) {
+      followers = [];
+      large.replaceChildren(...guided().map((each) => figure(each, each.name)));
+      byId("told").textContent = "";
+      follow.remark();
+      return;
+    }
+    const one = choices[state.show], other = choices[state.with], movable = one.panel?.scores && mostEntropy(one.panel) > 0;
+    followers = [];
+    const parts = [figure(one, one.name, multiplier ?? undefined)];
+    let said = "";
+    if (other) {
+      const { made, said: far } = difference(one, other);
+      parts.push(figure(other, other.name), ...made);
+      said = fill(words.LARGEST_DIFFERENCES, { differences: far });
+    }
+    if (movable) {
+      const weights = weightsAt(one.panel, multiplier ?? one.panel.own), [mean, most] = [meanEntropy(weights, one.panel.shape[2]), mostEntropy(one.panel)].map((value) => value.toFixed(4));
+      said = [said, fill(words.MEAN_ENTROPY, { mean, most, largest: weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4) })].filter(Boolean).join(" ");
+    }
+    large.replaceChildren(...parts);
+    byId("told").textContent = said;
+    byId("touch").hidden = !movable;
+    if (movable) slide(one.panel);
+    follow.remark();
+  }
+
+  // The slider over the scale of what is chosen.
+  const slider = byId("touch-scale");
+  function slide(panel) {
+    const value = multiplier ?? panel.own, ratio = value / panel.standard, named = Math.abs(ratio - 1) < 1e-9 ? " = 1/√d" : ` = ${ratio.toPrecision(3)}/√d`;
+    const apart = (each) => each > 0 && Math.abs(each / panel.standard - 1) > 1e-9;
+    if (document.activeElement !== slider && value > 0) slider.value = Math.log2(ratio);
+    byId("touch-value").textContent = `${value.toPrecision(4)}${named}`;
+    slider.setAttribute("aria-valuetext", byId("touch-value").textContent);
+    for (const [name, each] of [["own", panel.own], ["one", 1]]) document.querySelector(`[data-preset=${name}]`).hidden = !apart(each);
+    byId("touch-marks").replaceChildren(element("option", { value: 0, label: "1/√d" }), element("option", { value: panel.own > 0 ? Math.log2(panel.own / panel.standard) : 0, label: words.THIS_RUN }));
+  }
+  function turn(value) { multiplier = value; draw_large(); }
+  slider.addEventListener("input", () => turn(choices[state.show].panel.standard * 2 ** Number(slider.value)));
+  document.querySelectorAll("[data-preset]").forEach((button) => button.addEventListener("click", () => {
+    const { standard, own } = choices[state.show].panel, to = { standard, own, one: 1 }[button.dataset.preset];
+    if (to > 0) turn(to);
+  }));
+
+  // The address remembers what was chosen.
+  function remember() {
+    const said = new URLSearchParams({ show: choices[state.show].key });
+    if (state.with >= 0) said.set("with", choices[state.with].key);
+    if (state.token) said.set("query", state.token + 1);
+    if (state.view !== "both") said.set("view", state.view);
+    history.replaceState(null, "", `#${said}`);
+  }
+  function recall() {
+    const [, walk] = /^#walk-(\d+)/.exec(location.hash) || [], said = new URLSearchParams(location.hash.slice(1));
+    const placeOf = (key) => choices.findIndex((each) => each.key === key);
+    if (walk) return choose({ show: choices.findIndex((each) => each.walk === walk - 1) }, false);
+    if (!said.has("show")) return undefined;
+    const token = Number(said.get("query") || 1) - 1, view = said.get("view");
+    return choose({ show: Math.max(0, placeOf(said.get("show"))), with: placeOf(said.get("with")), token: data.tokens[token] === undefined ? 0 : token, view: view === "map" || view === "lines" ? view : "both" }, false);
+  }
+
+  /** Shows something else; `told` unless the address said so itself. */
+  function choose(changes, told = true) {
+    if (told && ("show" in changes || "with" in changes)) leave();
+    const before = state.show;
+    Object.assign(state, changes, "token" in changes ? { token: changes.token ?? state.token } : {});
+    if (state.show !== before) multiplier = null;
+    for (const [name, { select }] of Object.entries(controls)) select.value = state[name];
+    buttons.forEach((button, place) => { button.setAttribute("aria-pressed", String(place === state.show)); button.classList.toggle("second", place === state.with); });
+    const { walk, head } = choices[state.show];
+    if (rows) steps.sections[walk].querySelector(".of-rows").append(rows);
+    steps.show(walk, head, state.token);
+    if (!("token" in changes) || Object.keys(changes).length > 1) draw_large();
+    window.attention.chosen?.();
+    if (told) remember();
+  }
+  window.addEventListener("hashchange", recall);
+  document.querySelector("nav a[href='#walk-1']").addEventListener("click", (event) => { // the steps of what is chosen
+    event.preventDefault();
+    steps.sections[choices[state.show].walk].scrollIntoView();
+  });
+  Object.assign(window.attention, { explore, choose, choices, state, refresh() { drawOverview(); draw_large(); steps.show(choices[state.show].walk, choices[state.show].head, state.token); } });
+  choose({}, false);
+  recall();
+})();

@@ -1,0 +1,227 @@
+"""Bugs as people write them in modules of their own: several at once, beside a mask inside, by views, with dropout."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402, N812
+
+import attn_exp  # noqa: E402
+
+
+class Three(nn.Module):
+    """A layer whose parts are methods, so that a bug is one of them."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads, self.width = num_heads, d_model
+        self.to_q, self.to_k, self.to_v, self.mix = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def cut(self, x: Any) -> Any:
+        return x.view(len(x), x.shape[1], self.num_heads, -1).transpose(1, 2)
+
+    def scores(self, q: Any, k: Any) -> Any:
+        return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+
+    def weigh(self, scores: Any) -> Any:
+        return scores.softmax(-1)
+
+    def put_together(self, context: Any) -> Any:
+        return context.transpose(1, 2).flatten(2)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (self.cut(side(x)) for side in (self.to_q, self.to_k, self.to_v))
+        return self.mix(self.put_together(self.weigh(self.scores(q, k)) @ v))
+
+
+class CausalAndWide(Three):
+    def scores(self, q: Any, k: Any) -> Any:
+        later = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
+        return (q @ k.transpose(-1, -2) / math.sqrt(self.width)).masked_fill(later, -math.inf)
+
+
+def test_a_mistake_beside_a_mask_inside_is_named_with_the_words() -> None:
+    verdict = attn_exp.check(CausalAndWide, quick=True)
+    assert verdict.mistakes == ("scale_by_sqrt_d_model",), verdict
+    assert verdict.computes.startswith("with mask=causal, ")
+
+
+class CausalWideAndOverQueries(CausalAndWide):
+    def weigh(self, scores: Any) -> Any:
+        return scores.softmax(-2)
+
+
+def test_two_mistakes_beside_a_mask_inside_are_named_with_the_words() -> None:
+    verdict = attn_exp.check(CausalWideAndOverQueries, quick=True)
+    assert set(verdict.mistakes) == {"scale_by_sqrt_d_model", "softmax_over_queries"}, verdict
+    assert verdict.computes.startswith("with mask=causal, ")
+
+
+class Leaning(Three):
+    wide = False
+
+    def scores(self, q: Any, k: Any) -> Any:
+        heads, places = q.shape[1], torch.arange(q.shape[-2])
+        rates = torch.tensor([2.0 ** (-8 * (head + 1) / heads) for head in range(heads)])
+        far = (places - places[:, None]) * rates[:, None, None]
+        scores = q @ k.transpose(-1, -2) / math.sqrt(self.width if self.wide else q.shape[-1]) + far
+        return scores.masked_fill(places > places[:, None], -math.inf)
+
+
+class WideLeaning(Leaning):
+    wide = True
+
+
+def test_closed_slopes_of_alibi_are_asked_with_as_many_heads_as_they_are_right_for() -> None:
+    words = "mask=causal score=alibi head=4"
+    assert attn_exp.check(Leaning, quick=True).right_under == words
+    verdict = attn_exp.check(WideLeaning, quick=True)
+    assert verdict.mistakes == ("scale_by_sqrt_d_model",) and words in verdict.computes, verdict
+
+
+def test_tables_of_one_pairing_turned_in_the_other_are_a_wrong_pairing() -> None:
+    def turned(heads: Any) -> Any:
+        size = heads.shape[-1]
+        angles = np.arange(heads.shape[-2])[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
+        first, second = np.split(heads, 2, axis=-1)
+        table = np.repeat(angles, 2, axis=-1)
+        return heads * np.cos(table) + np.concatenate([-second, first], axis=-1) * np.sin(table)
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        scores = turned(q) @ turned(k).swapaxes(-1, -2) / q.shape[-1] ** 0.5
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+    verdict = attn_exp.check(attention, quick=True)
+    assert verdict.mistakes == ("rope_pairing",) and "position=rope" in verdict.computes, verdict
+
+
+class Dropping(Three):
+    always = True
+
+    def __init__(self, d_model: int, num_heads: int, drop: float = 0.1) -> None:
+        super().__init__(d_model, num_heads)
+        self.drop = drop
+
+    def weigh(self, scores: Any) -> Any:
+        return F.dropout(scores.softmax(-1), self.drop, training=self.always or self.training)
+
+
+class DroppingBesides(Dropping):
+    def scores(self, q: Any, k: Any) -> Any:
+        return q @ k.transpose(-1, -2) / math.sqrt(len(q))
+
+
+class RightInTraining(Dropping):
+    always = False
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [(Dropping, ("dropout_on",)), (DroppingBesides, ("scale_by_batch", "dropout_on")), (RightInTraining, ())],
+)
+def test_dropout_that_stays_on_in_evaluation_is_seen_beside_what_else_is_wrong(kind: Any, names: Any) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert verdict.mistakes == names and verdict.passed is not bool(names), verdict
+    state = {finding.rung: finding.state for finding in verdict.findings}
+    assert state["training without dropout"] == "held"
+    assert state["dropout in evaluation"] == ("broken" if names else "held")
+
+
+class MergedByView(Three):
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.three = nn.Linear(d_model, 3 * d_model)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.three(x).view(len(x), x.shape[1], self.num_heads, -1).transpose(1, 2).chunk(3, dim=-1)
+        return self.mix((self.weigh(self.scores(q, k)) @ v).reshape(x.shape))
+
+
+class AllByView(Three):
+    def cut(self, x: Any) -> Any:
+        return x.view(len(x), self.num_heads, x.shape[1], -1)
+
+    def put_together(self, context: Any) -> Any:
+        return context.reshape(len(context), context.shape[2], -1)
+
+
+class FourAtOnce(AllByView):
+    def scores(self, q: Any, k: Any) -> Any:
+        return q @ k.view(*k.shape[:2], k.shape[3], k.shape[2]) / math.sqrt(self.width)
+
+    def weigh(self, scores: Any) -> Any:
+        return scores.softmax(1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (MergedByView, {"heads_merged_wrong"}),
+        (AllByView, {"heads_not_transposed"}),
+        (FourAtOnce, {"heads_not_transposed", "keys_viewed", "scale_by_sqrt_d_model", "softmax_over_heads"}),
+    ],
+)
+def test_layers_that_mix_tokens_with_heads_are_understood_by_one_token(kind: Any, names: set[str]) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert set(verdict.mistakes) == names, verdict
+
+
+def test_four_mistakes_of_a_function_are_named_and_a_large_fill_is_none_of_them() -> None:
+    def attention(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+        scores = q @ k.reshape(*k.shape[:2], k.shape[3], k.shape[2]) / q.shape[1] ** 0.5
+        scores = scores if mask is None else np.where(mask, scores, -1e9)
+        powers = np.exp(scores - scores.max(axis=-2, keepdims=True))
+        return powers / powers.sum(axis=-2, keepdims=True) @ v
+
+    verdict = attn_exp.check(attention, "layout=bhtd", quick=True)
+    assert set(verdict.mistakes) == {"keys_viewed", "scale_by_sqrt_heads", "softmax_over_queries"}, verdict
+
+
+class HidesLate(Three):
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = (self.cut(side(x)) for side in (self.to_q, self.to_k, self.to_v))
+        weights = self.weigh(self.scores(q, k))
+        weights = weights if mask is None else weights.masked_fill(~mask[:, None, None], -math.inf)
+        return self.mix(self.put_together(weights @ v))
+
+
+def test_minus_infinity_after_the_softmax_is_a_mask_too_late() -> None:
+    verdict = attn_exp.check(HidesLate, quick=True)
+    assert verdict.mistakes == ("mask_after_softmax",) and verdict.alike == (("mask_sign",),), verdict
+
+
+class OneForAllHeads(nn.Module):
+    def __init__(self, embed_size: int, heads: int) -> None:
+        super().__init__()
+        self.heads, size = heads, embed_size // heads
+        self.values, self.keys, self.queries = (nn.Linear(size, size, bias=False) for _ in range(3))
+        self.fc_out = nn.Linear(embed_size, embed_size)
+
+    def forward(self, x: Any) -> Any:
+        heads = x.view(len(x), x.shape[1], self.heads, -1).transpose(1, 2)
+        q, k, v = (side(heads) for side in (self.queries, self.keys, self.values))
+        context = (q @ k.transpose(-1, -2) / q.shape[-1]).softmax(-1) @ v
+        return self.fc_out(context.transpose(1, 2).flatten(2))
+
+
+def test_one_projection_for_all_heads_is_known_by_its_name() -> None:
+    verdict = attn_exp.check(OneForAllHeads, quick=True)
+    assert verdict.mistakes == ("scale_by_d",), verdict
+
+
+class WithMore(Three):
+    def forward(self, x: Any, media_places: Any = None, need_weights: bool = False) -> Any:
+        return super().forward(x if media_places is None else x * 0)
+
+
+def test_words_that_nobody_knows_are_said_as_not_asked() -> None:
+    verdict = attn_exp.check(WithMore, quick=True)
+    assert verdict.passed and "what media_places would do" in verdict.not_asked, verdict.not_asked

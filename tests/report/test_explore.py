@@ -1,0 +1,194 @@
+"""One thing at a time: the page shows one choice large, remembers it in its address, and is short."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.compose import comparison
+from tests.report.render import markdown_of, page_of
+from tests.report.tab import DRAWN, Tab
+from tests.report.test_report import a_run
+
+SCREEN = 900
+VISIBLE = "Array.from(document.querySelectorAll('%s')).filter((each) => each.checkVisibility())"
+LINES = """Array.from(document.querySelectorAll('#large .lines .all path'), (path) =>
+  [Number(path.getAttribute('stroke-width')), (path.getAttribute('d').match(/M/g) || []).length])"""
+HOVER = """document.querySelector('.lines text[data-%s="%d"]')
+  .dispatchEvent(new MouseEvent('mouseover', {bubbles: true}))"""
+DIGITS = """JSON.stringify(attention.data.walks.map(({ steps }, walk) =>
+  Object.entries(steps).map(([stage, { shape }]) => Array.from({ length: shape[0] }, (_, head) =>
+    attention.steps.cellsOf(walk, stage)(head).map((row) => row.map(({ text }) => text))))))"""
+MASKED = ("mask=causal", "head=2")
+TWELVE = ("embeddings=random", "embeddings.tokens=16", "embeddings.d_model=96", "head=12", "variant=[multi_head]")
+
+
+def show(opened: Tab, folder: Path, *words: str, address: str = "") -> None:
+    """Open the page of a run with these words as a reader does, at an address within it."""
+    (folder / "page.html").write_text(page_of(a_run(comparison(*words))), encoding="utf-8")
+    opened.screen(1280, SCREEN)
+    opened.tell("Page.navigate", url="about:blank")
+    opened.wait()
+    opened.tell("Page.navigate", url=(folder / "page.html").absolute().as_uri() + address)
+    opened.wait()
+
+
+def texts(opened: Tab, selector: str) -> list[str]:
+    return list(opened.ask(f"{VISIBLE % selector}.map((each) => each.innerText.trim())"))
+
+
+@pytest.mark.parametrize(("words", "screens"), [((), 5), (MASKED, 5), (TWELVE, 6)], ids=["default", "causal", "twelve"])
+def test_a_page_is_short(opened: Tab, tmp_path: Path, words: tuple[str, ...], screens: int) -> None:
+    show(opened, tmp_path, *words)
+    assert opened.ask("document.documentElement.scrollHeight") <= screens * SCREEN
+    assert opened.console == []
+
+
+def test_a_click_shows_a_head_its_steps_and_its_sum_and_hides_the_rest(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, *MASKED)
+    assert texts(opened, ".walk > h2") == ["looped = matrix = scaled, step by step"]
+    opened.click("#overview button[aria-label='multi_head, head 2']")
+    assert texts(opened, ".walk > h2") == ["multi_head, step by step"]
+    assert set(texts(opened, ".walk .step caption")) == {"head 2"}
+    assert len(texts(opened, ".walk .sums li")) == 1
+    assert texts(opened, ".walk .sums li")[0].startswith("context 2(she) = 1.00 v(she)")
+    assert texts(opened, "#large figcaption") == ["multi_head, head 2"]
+    opened.click("nav a[href='#walk-1']")
+    assert texts(opened, "#large figcaption") == ["multi_head, head 2"]
+    assert opened.ask("Math.abs(document.getElementById('walk-2').getBoundingClientRect().top)") < SCREEN
+    assert [text.split()[0] for text in texts(opened, ".walk h3")][:4] == ["X", "W_q", "W_k", "W_v"]
+    weights = comparison(*MASKED).traces["multi_head"].weights
+    assert weights is not None
+    shown = [float(text) for text in texts(opened, "#large tbody td")]
+    np.testing.assert_allclose(shown, weights[1].ravel(), atol=0.0051)
+
+
+def test_a_link_shows_what_was_chosen(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, *MASKED)
+    opened.ask("attention.choose({ show: 1, with: 2, view: 'map' })")
+    opened.click("#follow button:nth-of-type(3)")
+    address = opened.ask("location.hash")
+    assert address == "#show=multi_head.1&with=multi_head.2&query=3&view=map"
+    before = texts(opened, "#large figcaption, #large td, .sums li")
+    show(opened, tmp_path, *MASKED, address=address)
+    assert texts(opened, "#large figcaption, #large td, .sums li") == before
+    assert texts(opened, "#large .lines") == []
+    for wrong in ("#show=nobody&with=&query=99&view=<b>", "#walk-2", "#%"):
+        show(opened, tmp_path, *MASKED, address=wrong)
+        assert opened.console == []
+        assert len(texts(opened, "#large figcaption")) == 1
+    show(opened, tmp_path, *MASKED, address="#walk-2")
+    assert texts(opened, ".walk > h2") == ["multi_head, step by step"]
+
+
+def test_lines_are_as_thick_as_weights_and_a_query_shows_its_own(opened: Tab, tmp_path: Path) -> None:
+    """Three queries that see one, two and three keys have six lines; the first gives all to itself."""
+    show(opened, tmp_path, *MASKED)
+    found = opened.ask(LINES)
+    assert sum(count for _, count in found) == 6
+    assert max(found)[1] == 1 and max(found)[0] > 2 * min(found)[0]
+    opened.ask(HOVER % ("q", 1))
+    assert sum(count for _, count in opened.ask(LINES.replace(".all", ".one"))) == 2
+    opened.ask(HOVER % ("key", 0))
+    assert sum(count for _, count in opened.ask(LINES.replace(".all", ".one"))) == 3
+
+
+def test_two_heads_of_one_variant_are_compared(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, *MASKED)
+    opened.ask("attention.choose({ show: 1, with: 2 })")
+    weights = comparison(*MASKED).traces["multi_head"].weights
+    assert weights is not None
+    apart = weights[0] - weights[1]
+    shown = [float(text.replace("−", "-")) for text in texts(opened, "#large .minus tbody td")]
+    np.testing.assert_allclose(shown, apart.ravel(), atol=0.0051)
+    assert f"weights: {abs(apart).max():.3f}"[:-1] in opened.ask("document.getElementById('told').textContent")
+
+
+def test_of_many_queries_steps_show_one_until_all_are_wanted(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, *TWELVE, address="#show=multi_head.7&query=5")
+    assert texts(opened, "#walk-1-scores tbody th") == ["x4"]
+    assert len(texts(opened, "#walk-1-k tbody th")) == 16
+    assert texts(opened, "#walk-1-q caption") == ["head 7"]
+    opened.click("#all-rows")
+    assert len(texts(opened, "#walk-1-scores tbody th")) == 16
+
+
+@pytest.mark.parametrize(
+    "words",
+    [MASKED, ("convention=udl", "mask=padding", "mask.padding.lengths=[0]"), ("scale=40000", "variant=[matrix]")],
+    ids=["masked", "nan", "large"],
+)
+def test_what_is_written_later_has_the_digits_of_the_report(
+    opened: Tab, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    show(opened, tmp_path, *words)
+    told = markdown_of(a_run(comparison(*words))).replace("−0.000", "0.000")
+    for walk in json.loads(opened.ask(DIGITS)):
+        for stage in walk:
+            for head in stage:
+                for row in head:
+                    assert f" {' | '.join(row)} |" in told
+
+
+def test_an_explorer_with_two_choices_is_sound_in_either_light(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, *MASKED, address="#show=looped&with=multi_head.2")
+    for scheme in ("light", "dark"):
+        opened.screen(1280, SCREEN, scheme)
+        assert opened.violations() == []
+    for width in (390, 1920):
+        opened.screen(width, SCREEN)
+        opened.ask(DRAWN)
+        assert opened.overflow() <= 0
+
+
+def guided(opened: Tab, folder: Path, address: str = "") -> None:
+    """Open the page of the default run, as its command names it."""
+    run = a_run(comparison())
+    run = replace(run, about={**run.about, "command": "python -m attn_exp"})
+    (folder / "page.html").write_text(page_of(run), encoding="utf-8")
+    opened.screen(1280, SCREEN)
+    opened.tell("Page.navigate", url="about:blank")
+    opened.wait()
+    opened.tell("Page.navigate", url=(folder / "page.html").absolute().as_uri() + address)
+    opened.wait()
+
+
+def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab, tmp_path: Path) -> None:
+    """Each step is a run of its own, which says the same."""
+    steps = [
+        ("scale=false", "variant=[matrix]"),
+        ("variant=[matrix]",),
+        (),  # no variant of the default stops before W_o
+        ("mask=causal", "head=2", "variant=[multi_head]"),
+        ("mask=causal", "head=2", "variant=[multi_head]"),
+    ]
+    guided(opened, tmp_path)
+    assert opened.ask("document.documentElement.scrollHeight") <= 5 * SCREEN
+    for place, words in enumerate(steps):
+        said = texts(opened, ".guide p")[0]
+        assert texts(opened, ".guide h3")[0].startswith(f"A first reading, {place + 1} of 5: ")
+        assert len(re.findall(r"[.](?= |$)", said)) == 2
+        shown = [float(text) for text in texts(opened, "#large tbody td")]
+        if place != 2:
+            weights = comparison(*words).traces[comparison(*words).rows[0].variant].weights
+            assert weights is not None
+            np.testing.assert_allclose(shown, weights.ravel(), atol=0.0051)
+            if place < 2:
+                assert f"{weights[0, 0].max():.2f}" in said
+        assert texts(opened, "#choice, #touch") == []
+        if place < 4:
+            opened.click(".guide button:nth-of-type(2)")
+    opened.click(".guide button:nth-of-type(3)")
+    assert texts(opened, ".guide") == []
+    assert texts(opened, "#large figcaption") == ["looped"]
+    assert opened.console == []
+    guided(opened, tmp_path, "#show=multi_head.2")
+    assert texts(opened, ".guide") == []
+    guided(opened, tmp_path)
+    opened.click("#overview button[aria-label='multi_head, head 1']")
+    assert texts(opened, ".guide") == [] and texts(opened, "#large figcaption") == ["multi_head, head 1"]

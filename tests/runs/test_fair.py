@@ -1,0 +1,157 @@
+"""Answer files as students fill them, judged as a fair teacher would: the cases of `benchmarks/classroom.py`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_exp.diagnosis.by_hand import kind_of_slip
+from attn_exp.diagnosis.grading import grade, scores
+from attn_exp.diagnosis.paper import Paper, paper
+from attn_exp.errors import UserError
+from attn_exp.runs.classroom.grades import worth_of
+from benchmarks.classroom import CASES, Case, handed_out, judged
+from tests.compose import config
+from tests.long import thinned
+
+
+@pytest.fixture(scope="module")
+def sheets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Mapping[str, Mapping[str, Paper]]]]:
+    home, before = tmp_path_factory.mktemp("class"), Path.cwd()
+    yield home, handed_out(home)
+    os.chdir(before)
+
+
+@pytest.mark.parametrize("case", thinned(CASES, 4), ids=lambda case: case.name)
+def test_a_file_is_judged_as_a_fair_teacher_would(
+    case: Case, sheets: tuple[Path, Mapping[str, Mapping[str, Paper]]]
+) -> None:
+    found = judged(case, "Ada", *sheets)
+    assert not found.trouble, f"{found.points}: {found.said}"
+
+
+SHEET = ("embeddings=random", "embeddings.tokens=4", "embeddings.d_model=4", "variant=[matrix]", "seed=3")
+
+
+def test_each_of_several_slips_is_named_with_its_box() -> None:
+    asked = paper(config(*SHEET))
+    numbers = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
+    for stage, place in (("q", (0, 1, 2)), ("logits", (0, 0, 0)), ("output", (0, 3, 1))):
+        numbers[stage][place] += 3.0
+    found = grade(asked, numbers)
+    assert found.points == found.most - 3 and not found.mistakes
+    assert [part in found.said for part in ("in q, row", "in logits, row", "in output, row")] == [True] * 3
+
+
+def test_numbers_by_chance_are_no_mistake() -> None:
+    """Noughts follow from noughts under many a mistake; nothing is named of them."""
+    asked = paper(config(*SHEET))
+    rng = np.random.default_rng(0)
+    for draw in (np.zeros, lambda shape: np.round(rng.normal(size=shape), 2), lambda shape: rng.integers(0, 3, shape)):
+        numbers = {blank.stage: np.asarray(draw(blank.right.shape), float) for blank in asked.blanks}
+        found = grade(asked, numbers)
+        assert not found.mistakes and "no known mistake" in found.said, found.said
+
+
+def test_a_nought_behind_a_coarse_number_makes_it_no_finer() -> None:
+    asked = paper(config(*SHEET))
+    numbers = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
+    numbers["weights"] = np.round(next(blank.right for blank in asked.blanks if blank.stage == "weights"), 1)
+    numbers["output"] = np.round(numbers["weights"] @ numbers["v"], 2)
+    found = grade(asked, numbers, decimals={stage: np.full(array.shape, 2) for stage, array in numbers.items()})
+    assert (found.points, found.said) == (found.most, "weights: rounded too coarsely, to one decimal instead of two")
+
+
+@pytest.mark.parametrize(
+    ("mine", "right", "kind"),
+    [("-0.50", "0.50", "the sign"), ("5.30", "0.53", "the point"), ("0.72", "0.27", "digits exchanged"),
+     ("0.70", "0.27", ""), ("0.00", "0.27", "")],
+)  # fmt: skip
+def test_a_slip_is_called_what_it_looks_like(mine: str, right: str, kind: str) -> None:
+    assert kind_of_slip(mine, float(mine), right, float(right)) == kind
+
+
+PENCIL = {
+    "exp_over_largest": lambda exact: np.exp(exact["masked"] - exact["masked"].max(-1, keepdims=True)),
+    "exp_over_count": lambda exact: np.exp(exact["masked"]) / exact["masked"].shape[-1],
+    "logits_negated": lambda exact: np.exp(-exact["masked"]) / np.exp(-exact["masked"]).sum(-1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("name", PENCIL)
+def test_what_is_done_with_a_pencil_has_a_name(name: str) -> None:
+    asked = paper(config(*SHEET))
+    numbers = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
+    numbers["weights"] = np.round(PENCIL[name](asked.exact), 2)
+    numbers["output"] = np.round(numbers["weights"] @ numbers["v"], 2)
+    found = grade(asked, numbers)
+    assert (found.first_wrong, found.mistakes) == ("weights", (name,))
+
+
+def test_boxes_and_heads_that_change_places_on_paper_are_slips() -> None:
+    asked = paper(config(*SHEET[:-2], "variant=[multi_head]", "head=2", "seed=3"))
+    right = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
+    sides = grade(asked, {**right, "q": right["k"], "k": right["q"]})
+    assert (sides.mistakes, sides.said) == ((), "a slip: the boxes of q and k are exchanged")
+    heads = grade(asked, {**right, "weights": right["weights"][::-1]})
+    assert (heads.mistakes, heads.said) == ((), "a slip: in weights the heads 1 and 2 are exchanged")
+
+
+@pytest.mark.parametrize("number", [1e308, -np.inf, 1e-320, 9e15])
+def test_any_number_is_judged_without_a_warning(number: float) -> None:
+    asked = paper(config(*SHEET[:-2], "variant=[multi_head]", "head=2", "mask=causal", "seed=3"))
+    for stage in ("q", "masked", "output"):
+        numbers = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
+        numbers[stage][0, 1, 0], numbers[stage][-1, 2, 1] = number, -number
+        assert grade(asked, numbers).points < grade(asked, {}).most
+
+
+def test_what_goes_back_has_each_number_marked_the_sentence_whole_and_what_mends_it(
+    sheets: tuple[Path, Mapping[str, Mapping[str, Paper]]],
+) -> None:
+    home, keys = sheets
+    case = next(one for one in CASES if one.name == "no scale and a slip")
+    judged(case, "Grace", home, keys)
+    folder = home / "one" / "class"
+    page = (folder / "grades/marked/Grace.html").read_text()
+    tables = re.findall(r"<caption>(\w+)</caption>(.*?)</table>", page, re.DOTALL)
+    marks = {stage: set(re.findall(r'<td class="(\w+)">', text)) for stage, text in tables}
+    assert marks["scores"] == {"right"} and "wrong" in marks["logits"] and "follows" in marks["weights"]
+    said = re.search(r'<p class="said">(.*?)</p>', page)
+    assert said and "not divided by sqrt(d). A slip besides: in output, row t2" in said[1]
+    assert "What to do instead: <code>logits = scores / sqrt(d)</code>" in page
+    assert "Grace" in (folder / "grades/marked/everybody.html").read_text()
+
+
+def test_a_box_is_worth_what_the_teacher_says(sheets: tuple[Path, Mapping[str, Mapping[str, Paper]]]) -> None:
+    """Two of nine scores are wrong, and all logits: of 18 points for the scores 14 are left."""
+    _, keys = sheets
+    asked = keys["one"]["Ada"]
+    given = grade(asked, {blank.stage: np.round(blank.right, 2) for blank in asked.blanks})
+    scores_box = replace(given.boxes[3], right=7, wrong=2)
+    logits_box = replace(given.boxes[4], right=0, wrong=9)
+    boxes = (*given.boxes[:3], scores_box, logits_box, *given.boxes[5:])
+    found = {
+        one.stage: (one.points, one.most)
+        for one in scores(replace(given, boxes=boxes), worth_of(["scores:18,logits:2"]))
+    }
+    assert (found["scores"], found["logits"], found["q"]) == ((14.0, 18.0), (0.0, 2.0), (12.0, 12.0))
+    for bad in ("scores=18", "score:1", "scores:-1", "scores:x"):
+        with pytest.raises(UserError, match="points="):
+            worth_of([bad])
+
+
+def test_the_page_of_a_class_has_the_points_of_each_box(sheets: tuple[Path, Mapping[str, Mapping[str, Paper]]]) -> None:
+    home, keys = sheets
+    judged(next(one for one in CASES if one.name == "two slips"), "Ada", home, keys)
+    page = (home / "one" / "class/grades/class.html").read_text()
+    line = re.search(
+        r'<th scope="row">scores</th><td class="number">([0-9.]+)</td><td class="number">9</td><td[^>]*>1<', page
+    )
+    assert line and line[1] == "8"
