@@ -366,6 +366,8 @@ def module_of_functions(place: str) -> ModuleType:
     path = Path(place) if place.endswith(".py") else None
     if path is not None and not path.is_file():
         raise UserError(f"{path}: no such file")
+    if path is None and (Path(place).is_file() or not all(part.isidentifier() for part in place.split("."))):
+        raise UserError(f"{place}: expected a Python file, such as mine.py, or a module, such as package.module")
     try:
         if path is None:
             with held():

@@ -151,7 +151,12 @@ def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
 
 
 def name_of(made: Any) -> str:
-    """Return what settings call the class of a rule: the name that it has from outside, or that of its file."""
+    """Return what settings call the class of a rule: the name that it has from outside, or that of its file.
+
+    What stands in for a rule whose code is not at hand holds the name of that rule.
+    """
+    if isinstance(absent := getattr(made, "stands_for", None), str):
+        return absent
     own = type(made)
     known = (name for (_, name), member in OUTSIDE.items() if member.value is own)
     home, _, file = own.__module__.rpartition(".")

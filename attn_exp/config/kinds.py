@@ -104,6 +104,11 @@ def above(bound: float) -> Kind:
     return Kind(read, takes)
 
 
+def from_zero() -> Kind:
+    """Take finite numbers of at least 0."""
+    return accepting(lambda value: is_finite(value) and value >= 0, "a number of at least 0", float)
+
+
 def between(least: float, most: float) -> Kind:
     """Take numbers from `least` to `most`."""
 

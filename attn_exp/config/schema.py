@@ -19,6 +19,7 @@ from attn_exp.config.kinds import (
     choice,
     file_name,
     folder,
+    from_zero,
     mapping_of,
     multiplier,
     refuse,
@@ -129,10 +130,10 @@ class Figures:
 class Matters:
     """From how much on a difference of a metric matters: a sweep says from which value of a setting on it is larger."""
 
-    entropy: Annotated[float, AT_LEAST_0, Says("nats of entropy from which on a difference matters")] = 0.1
-    largest_weight: Annotated[float, AT_LEAST_0, Says("the same of the largest weight")] = 0.05
-    shift: Annotated[float, AT_LEAST_0, Says("of the shift")] = 0.1
-    cosine: Annotated[float, AT_LEAST_0, Says("and of the cosine")] = 0.05
+    entropy: Annotated[float, from_zero(), Says("nats of entropy from which on a difference matters")] = 0.1
+    largest_weight: Annotated[float, from_zero(), Says("the same of the largest weight")] = 0.05
+    shift: Annotated[float, from_zero(), Says("of the shift")] = 0.1
+    cosine: Annotated[float, from_zero(), Says("and of the cosine")] = 0.05
 
 
 @dataclass(frozen=True)

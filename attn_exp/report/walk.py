@@ -201,16 +201,10 @@ def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
 
 def marks(stage: str, settled: Settled) -> Marked:
     """Return what positions and shared heads do to queries, keys or values."""
-    named = zip(settled.positions, settled.words["position"].split(" + "), strict=False)
-    turns = [name_alone(word) for position, word in named if not position.changes_x and stage != "v"]
+    turns = [registry.name_of(position) for position in settled.positions if not position.changes_x and stage != "v"]
     shares = settled.heads
     pooled = 1 if stage == "q" else shares.given // shares.shared
     return Marked(any(position.changes_x for position in settled.positions), " ".join(turns), pooled)
-
-
-def name_alone(word: str) -> str:
-    """Return the name of a rule from the word for it, which may hold its settings; its code may not be at hand."""
-    return word.partition("(")[0].partition(" ")[0]
 
 
 def logit_of(stage: str, formed: Sequence[str]) -> str:

@@ -120,30 +120,30 @@ def refuse(name: str) -> NoReturn:
 class AbsentMask(Mask):
     """A mask that is known by its name alone."""
 
-    name: str
+    stands_for: str
 
     def allows(self, grid: Grid) -> Array | bool:
-        refuse(f"mask={self.name}")
+        refuse(f"mask={self.stands_for}")
 
 
 @dataclass(frozen=True)
 class AbsentScore(Score):
     """A score rule that is known by its name alone."""
 
-    name: str
+    stands_for: str
 
     def bend(self, logits: Any) -> Any:
-        refuse(f"score={self.name}")
+        refuse(f"score={self.stands_for}")
 
 
 @dataclass(frozen=True)
 class AbsentPosition(Position):
     """A position that is known by its name alone."""
 
-    name: str
+    stands_for: str
 
     def embed(self, x: Array) -> Array:
-        refuse(f"position={self.name}")
+        refuse(f"position={self.stands_for}")
 
 
 ABSENT = {"mask": AbsentMask, "score": AbsentScore, "position": AbsentPosition}

@@ -41,6 +41,7 @@ MISTAKES = [
     ("head=0", "head=0: expected a whole number of at least 1"),
     ("head=2.5", "head=2.5: expected a whole number of at least 1"),
     ("head=true", "head=true: expected a whole number of at least 1"),
+    ("-m seed=1,2 sweep.matters.entropy=-1", "sweep.matters.entropy=-1: expected a number of at least 0"),
     ("seed=-1", "seed=-1: expected a whole number of at least 0"),
     ("heads=2", "unknown setting 'heads'; did you mean head? choose one of "),
     ("+heads=2", "unknown setting 'heads'; did you mean head? choose one of "),

@@ -92,6 +92,8 @@ def test_the_smallest_input_can_be_pasted(tmp_path: Path) -> None:
             "device=abacus: torch cannot use it here",
             marks=pytest.mark.skipif(not find_spec("torch"), reason="PyTorch is not installed"),
         ),
+        (("own/numbers.csv:f",), "own/numbers.csv: expected a Python file, such as mine.py, or a module"),
+        (("numbers.csv:f",), "numbers.csv: expected a Python file, such as mine.py, or a module"),
         (("no_such_package:f",), "no_such_package cannot be imported: ModuleNotFoundError"),
     ],
 )
@@ -103,6 +105,7 @@ def test_a_users_mistake_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    (tmp_path / "numbers.csv").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))  # else what the command imports stays for other tests

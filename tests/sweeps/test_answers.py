@@ -373,6 +373,20 @@ def test_an_output_that_is_wrong_is_said_first() -> None:
     assert summary.answers.sentences[0] == "The output is wrong with mistake=no_scale: by up to 0.25."
 
 
+def test_a_variant_whose_output_is_always_wrong_is_named() -> None:
+    head = ["point", "seed", "status", "message", "variant", "error", "error_ulp", "entropy"]
+
+    def told(*wrong: str) -> str:
+        lines = [
+            [str(seed), str(seed), "ok", "", name, *(("0.25", "2e15") if name in wrong else ("1e-16", "1.5")), "1"]
+            for seed in range(6) for name in ("one", "two")
+        ]  # fmt: skip
+        return summarized(head, lines, [axis("seed", 6)]).answers.sentences[0]
+
+    assert told("two") == "The output is wrong in two: by up to 0.25."
+    assert told("one", "two") == "The output is wrong everywhere: by up to 0.25."
+
+
 def test_a_number_of_too_few_digits_for_a_sign_has_none() -> None:
     assert both_ways(estimated(np.array([0.4, -0.5, 0.3, -0.4, -0.04]))).startswith("0.0 ± ")
     assert both_ways(estimated(np.array([0.4, 0.5, 0.3, 0.4, 0.44]))).startswith("+0.4")

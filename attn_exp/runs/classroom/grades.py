@@ -222,7 +222,7 @@ def whose_they_are(handed: Sequence[Handed], keys: Mapping[str, Key], worth: Wor
     papers: dict[str, Paper] = {}
     composed = composer(typed=False)
     for one in handed:
-        given = None if one.grade is None else one.grade
+        given = one.grade
         count = answers.counted(one.numbers)
         if given is None or len(keys) < 2 or count < ENOUGH or given.points >= OWN_SHARE * count:
             yield one

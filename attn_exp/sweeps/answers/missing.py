@@ -42,11 +42,14 @@ def reason(cube: Cube, metric: str, lost: Array) -> str:
     return "the weights do not sum to 1 there" if formed else "no weights are formed there"
 
 
-def where(cube: Cube, lost: Array) -> str:
-    """Say where rows are lost: in whole variants, at whole values of a setting, and in how many others."""
+def where(cube: Cube, lost: Array, throughout: str = "anywhere") -> str:
+    """Say where rows are lost: in whole variants, at whole values of a setting, and in how many others.
+
+    `throughout` is what is said where all of them are.
+    """
     there, left, parts = cube.resolved >= 0, lost.copy(), []
     if (lost == there).all():
-        return "anywhere"
+        return throughout
     if variants := [name for row, name in enumerate(cube.variants) if whole(lost[..., row], there[..., row])]:
         parts.append(f"in {listed(variants)}")
     kept = [row for row, name in enumerate(cube.variants) if name not in variants]

@@ -14,8 +14,8 @@ from attn_exp.sweeps.answers.cube import OWN, Cube
 from attn_exp.sweeps.answers.effects import Share, same_functions, same_levels
 from attn_exp.sweeps.answers.finding import FEW_SEEDS, SLIGHT, SURE, UNSURE, Finding
 from attn_exp.sweeps.answers.intervals import MOST_SEEDS, Family
-from attn_exp.sweeps.answers.missing import missing
-from attn_exp.sweeps.answers.phrases import called, place, short
+from attn_exp.sweeps.answers.missing import missing, where
+from attn_exp.sweeps.answers.phrases import called, short
 from attn_exp.sweeps.answers.profiles import SPOKEN
 
 MOST_SHARES = 4
@@ -175,18 +175,8 @@ def wrong(cube: Cube) -> Iterator[str]:
     errors, far = cube.numbers.get("error"), cube.numbers.get("error_ulp")
     if errors is None or far is None or not (bad := far > WRONG).any():
         return
-    parts, left, there = [], bad.copy(), np.isfinite(far)
-    for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
-        gone: list[str] = []
-        for level, label in enumerate(labels):
-            at = (slice(None),) * axis + (level,)
-            if left[at].any() and (bad[at] == there[at]).all():
-                gone.append(short(label) if gone else place(name, label))
-                left[at] = False
-        parts += [listed(gone)] if gone else []
-    count = f"in {int(left.sum()):,} {'other' if parts else f'of {int(there.sum()):,}'} rows"
-    where = listed([*parts, count] if left.any() else parts)
-    yield f"The output is wrong {where}: by up to {float(np.nanmax(errors[bad])):.2g}."
+    places = where(cube, bad, "everywhere")
+    yield f"The output is wrong {places}: by up to {float(np.nanmax(errors[bad])):.2g}."
 
 
 WRONG = 1e6
@@ -214,11 +204,11 @@ def note(cube: Cube, family: Family, found: Sequence[Finding]) -> str:
         comparisons = (
             "one comparison" if family.count == 1 else f"{family.count:,} comparisons, held together by Holm's rule"
         )
-        held = "" if cube.complete else ", as far as both sides have results"
+        both = "" if cube.complete else ", as far as both sides have results"
         parts.append(
             f"These sentences rest on {comparisons}: of 100 such sweeps at most 5 say anything false. ± is half of "
             "the 95% interval of that comparison alone, wider for few seeds than in the table. Where no other setting "
-            f"is named, the number is a mean over all of them{held}."
+            f"is named, the number is a mean over all of them{both}."
         )
     if any(name in OF_QUERIES or name.startswith("mask") for name in cube.names):
         parts.append(
