@@ -75,6 +75,7 @@ def describe(
         position=settled.words["position"],
         normalizer=settled.rules.normalizer.name,
         convention=settled.words["convention"],
+        queries=queries(trace, problem.past),
         note=settled.refused or oracle.silent(settled.question) or "",
         computed_in=settled.computed_in.name,
     )
@@ -175,6 +176,20 @@ def means_seen(numbers: Array, largest: Array) -> Array:
 def mean_of(numbers: Array) -> float:
     """Return the mean of numbers, NaN where there is none."""
     return float(numbers.mean()) if numbers.size else math.nan
+
+
+def queries(trace: Trace, past: int) -> str:
+    """Return which queries see a key: `all`, or `all but 1-2`, counted from 1; tokens of the past have no query."""
+    if trace.weights is not None:
+        seen = trace.weights.any(axis=-1)
+    elif trace.summary is not None:
+        seen = trace.summary.largest_weight != 0
+    else:
+        return "all"
+    blind = np.flatnonzero(np.append(np.ones(past, bool), ~seen.reshape(-1, seen.shape[-1]).any(axis=0))) + 1
+    runs = np.split(blind, np.flatnonzero(np.diff(blind) > 1) + 1)
+    named = ",".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if len(run))
+    return f"all but {named}" if named else "all"
 
 
 def size(heads: Array | None) -> int:

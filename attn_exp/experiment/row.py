@@ -142,6 +142,16 @@ class Row:
     position: Annotated[str, Column(103, fixed=True)] = "none"
     normalizer: Annotated[str, Column(104, fixed=True)] = "softmax"
     convention: Annotated[str, Column(105, fixed=True)] = "none"
+    queries: Annotated[
+        str,
+        Column(
+            200,
+            meaning="which queries the means of weights are of: those that see a key",
+            aside=True,
+            deep=True,
+            fixed=True,
+        ),
+    ] = "all"
     sameness: Annotated[
         str,
         Column(

@@ -213,7 +213,7 @@ def terminal(about: Mapping[str, Any], summary: Summary) -> str:
     """Return what a sweep prints: one table, the failures, what disagrees with printed results, one sentence."""
     shown = table(about, summary, IN_TERMINAL, depth_of(about))
     parts = []
-    if summary.answers.sentences:
+    if summary.answers.sentences or summary.answers.note:
         wrapped = TextWrapper(WIDTH, subsequent_indent="  ", break_on_hyphens=False)
         said, more = first_and_more(summary.answers.sentences)
         folded = [words.MORE_SENTENCES.format(count=len(more))] if more else []

@@ -212,6 +212,27 @@ def test_a_query_that_sees_no_key_is_in_no_mean_of_how_weights_are_spread() -> N
     assert summed.entropy == pytest.approx(whole.entropy, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("words", "queries"),
+    [
+        ("mask=causal", "all"),
+        ("mask=causal past=1", "all but 1"),
+        ("mask=causal mistake=causal_strict", "all but 1"),
+        ("mask=causal mistake=causal_strict past=1", "all but 1"),
+        ("mask=array mask.array.values=[[1,0,1],[0,0,0],[0,0,0]] embeddings=random embeddings.tokens=3", "all but 2-3"),
+        (
+            "mask=causal align=bottom_right embeddings=random embeddings.tokens=5 embeddings.memory.tokens=2",
+            "all but 1-3",
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", ["matrix", "blockwise"])
+def test_a_row_says_which_queries_see_a_key(form: str, words: str, queries: str) -> None:
+    weights = ["weights=blocks"] if form == "blockwise" else []
+    rows = comparison(*words.split(), f"variant={form}", *weights).rows
+    assert [row.queries for row in rows] == [queries]
+
+
 def test_the_log_sum_counts_keys_alone_in_every_form() -> None:
     found = comparison("metrics=[log_sum_exp,log_sum_exp_error]", "score=sink", "mask=causal",
                        "variant=[matrix,looped,blockwise]").checks[0].records  # fmt: skip

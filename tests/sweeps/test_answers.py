@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -450,17 +450,35 @@ def test_a_mean_over_values_that_differ_among_each_other_says_that_it_may_depend
     assert " at d=" in about or "may depend" in about
 
 
-def test_a_note_says_what_its_means_are_of() -> None:
-    head = ["point", "seed", "past", "status", "message", "variant", "entropy"]
-    rows = itertools.product(range(6), (0, 4))
+def over(queries: Mapping[str, str], **effects: float) -> Answers:
+    """Return the answers of a sweep over values of `mask` whose means are of these queries."""
+    head = ["point", "seed", "mask", "status", "message", "variant", "entropy", "queries"]
+    rows = itertools.product(range(8), queries)
     lines = [
-        [str(at), str(seed), str(past), "ok", "", "one", repr(noise(seed, past))]
-        for at, (seed, past) in enumerate(rows)
+        [str(at), str(seed), mask, "ok", "", "one", repr(0.1 * noise(seed, 0) + effects.get(mask, 0.0)), queries[mask]]
+        for at, (seed, mask) in enumerate(rows)
     ]
-    note = summarized(head, lines, [axis("seed", 6), axis("past", 2)]).answers.note
-    assert "where a setting changes which these are, others are compared" in note
-    failed = swept(lambda seed, d, scale, variant: noise(seed, d) + scale, failed=frozenset({1})).answers.note
-    assert "a mean over all of them, as far as both sides have results." in failed
+    return summarized(head, lines, [axis("seed", 8), axis("mask", len(queries))]).answers
+
+
+def test_means_over_other_queries_are_not_compared() -> None:
+    """Queries see more keys the later they stand: without the first ones the mean entropy rises, and nothing did it."""
+    same = over({"a": "all", "b": "all"}, b=1.0)
+    assert same.sentences[0] == "mask=b instead of a raises the entropy by 1 nats."
+    other = over({"a": "all", "b": "all but 1-4"}, b=1.0)
+    assert other.sentences == ()
+    assert other.note == "The entropy is not compared between mask=a and b: each is taken over other queries."
+    assert [effect for effect in other.effects if effect.metric == "entropy"] == []
+    assert other.shares == ()
+
+
+def test_where_the_queries_are_the_same_means_are_compared() -> None:
+    some = over({"a": "all", "b": "all", "c": "all but 1"}, b=1.0, c=2.0)
+    assert some.sentences[0] == "mask=b instead of a raises the entropy by 1 nats."
+    assert not any("c" in text.split() for text in some.sentences)
+    assert some.note.endswith(
+        "The entropy is compared between values of mask only where both are taken over the same queries."
+    )
 
 
 def test_what_matters_on_both_sides_is_not_said_to_matter_from_the_last_on() -> None:

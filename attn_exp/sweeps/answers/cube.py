@@ -22,8 +22,13 @@ MOST_POINTS = 50_000
 """Points that are compared in pairs; of a larger sweep, those of its first seeds."""
 MOST_CELLS = 4_000_000
 METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
-OWN = tuple(name for name in METRICS if name not in ("shift", "cosine"))
+OF_ANSWERS = ("shift", "cosine")
+OWN = tuple(name for name in METRICS if name not in OF_ANSWERS)
 """Metrics of a variant alone; the others compare it with the first row."""
+OF_WEIGHTS = ("entropy", "effective_keys", "largest_weight")
+"""Means over the queries that see a key."""
+PAST = "past"
+"""The setting that says how many tokens have no query."""
 PINNED = ("head", "kv_head", "scale", "bias", "mask", "score", "position", "normalizer", "convention", "mistake")
 RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "output_projection", "computed_in")
 """Columns that hold the settings of a row as the variant has them, whatever the point asked for."""
@@ -35,7 +40,8 @@ class Cube:
 
     `names` and `levels` are the settings that vary and their values; settings that move together are one. `resolved`
     numbers the settings that rows really had, which `settings` holds by name; `letters` tells which variants of a point
-    compute the same. Both are -1 where a point has no result. `left_out` counts the seeds that were too many.
+    compute the same, `queries` numbers the sets of queries that means are of. All are -1 where a point has no result.
+    `left_out` counts the seeds that were too many.
     """
 
     names: tuple[str, ...]
@@ -47,6 +53,7 @@ class Cube:
     letters: Array
     settings: tuple[Mapping[str, str], ...] = ()
     left_out: int = 0
+    queries: Array | None = None
 
     @property
     def complete(self) -> bool:
@@ -58,6 +65,14 @@ class Cube:
         numbers = np.unique(self.resolved[..., self.variants.index(variant)])
         values = {self.settings[number].get(f"variant_{setting}", "") for number in numbers if number >= 0}
         return values.pop() if len(values) == 1 else ""
+
+    def queries_of(self, metric: str) -> Array | None:
+        """Return the sets of queries that a metric is a mean of; None where there is one, or where it is of all."""
+        among = metric in OF_WEIGHTS or metric not in METRICS or (PAST in self.names and metric in OF_ANSWERS)
+        if self.queries is None or not among:
+            return None
+        known = self.queries[self.resolved >= 0]
+        return self.queries if (known != known[:1]).any() else None
 
     def moved(self, metric: str, place: int, variant: int) -> Array:
         """Return a metric of one variant as `[levels of one setting, seeds, all other settings]`."""
@@ -80,6 +95,7 @@ class Gatherer:
     seeds: dict[str, int] = field(default_factory=dict)
     variants: dict[str, int] = field(default_factory=dict)
     resolved: dict[tuple[str, ...], int] = field(default_factory=dict)
+    queries: dict[str, int] = field(default_factory=dict)
     left_out: set[str] = field(default_factory=set)
 
     def watching(self, lines: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
@@ -91,6 +107,7 @@ class Gatherer:
         self.labels = [{} for _ in groups]
         status, variant = self.head.index("status"), self.head.index("variant")
         letter = self.head.index("same_as") if "same_as" in self.head else variant
+        queries = self.head.index("queries") if "queries" in self.head else None
         kept = [self.head.index(name) for name in self.kept]
         endless = [endless_text(axis) for axis in axes]
         metrics = [(name, self.head.index(name)) for name in (*METRICS, *self.metrics) if name in self.head]
@@ -110,7 +127,8 @@ class Gatherer:
             ]
             settings = numbered(self.resolved, tuple(line[column] for column in kept))
             mark = ord(line[letter][0]) if line[letter] and letter != variant else -1
-            at += [numbered(self.seeds, named), numbered(self.variants, line[variant]), settings, mark]
+            seen = 0 if queries is None else numbered(self.queries, line[queries])
+            at += [numbered(self.seeds, named), numbered(self.variants, line[variant]), settings, mark, seen]
             self.places.extend(at)
             for name, column in metrics:
                 self.numbers[name].append(float(line[column] or "nan"))
@@ -130,7 +148,7 @@ class Gatherer:
         shape = (*map(len, self.labels), len(self.seeds), len(self.variants))
         if not self.places or prod(shape) > MOST_CELLS:
             return None
-        table = np.frombuffer(self.places, dtype=np.int64).reshape(-1, len(shape) + 2)
+        table = np.frombuffer(self.places, dtype=np.int64).reshape(-1, len(shape) + 3)
         cell = np.ravel_multi_index(tuple(table[:, : len(shape)].T), shape)
         groups = [
             [self.axes[place]["column"] for place in group]
@@ -147,6 +165,7 @@ class Gatherer:
             spread(table[:, len(shape) + 1], cell, shape, -1),
             tuple(dict(zip(self.kept, values, strict=True)) for values in self.resolved),
             len(self.left_out),
+            spread(table[:, len(shape) + 2], cell, shape, -1),
         )
 
 

@@ -163,7 +163,7 @@ def shares(cube: Cube) -> Iterator[Share]:
     """
     names = (*cube.names, "seed", "variant")
     for metric, numbers in cube.numbers.items():
-        if not np.isfinite(numbers).all():
+        if not np.isfinite(numbers).all() or cube.queries_of(metric) is not None:
             continue
         centred = numbers - numbers.mean()
         total = float((centred**2).sum())

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
 import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.column import spoken
 from attn_exp.report.words import listed
-from attn_exp.sweeps.answers.cube import METRICS, Cube
-from attn_exp.sweeps.answers.phrases import place, short
-from attn_exp.sweeps.answers.profiles import SPOKEN
+from attn_exp.sweeps.answers.cube import METRICS, OF_ANSWERS, Cube
+from attn_exp.sweeps.answers.phrases import called, place, short
+from attn_exp.sweeps.answers.profiles import SPOKEN, of_others
 
 OF_WEIGHTS = SPOKEN[:2]
 """Metrics of the weights alone: the entropy of those that share out 1, and the largest of any."""
@@ -19,13 +20,42 @@ OF_WEIGHTS = SPOKEN[:2]
 
 def missing(cube: Cube) -> Iterator[str]:
     """Yield a sentence for each reason why metrics that sentences speak of were not compared somewhere."""
+    yield from of_other_queries(cube)
     groups: dict[tuple[str, str], list[str]] = {}
-    for metric in (*OF_WEIGHTS, *(name for name in cube.numbers if name not in METRICS)):
+    for metric in spoken_of(cube):
         if metric in cube.numbers and (lost := lost_rows(cube, metric)).any():
             groups.setdefault((where(cube, lost), reason(cube, metric, lost)), []).append(spoken(metric))
     for (places, why), metrics in groups.items():
         names = listed([f"the {name}" for name in metrics])
         yield f"{names[:1].upper()}{names[1:]} {'is' if len(metrics) == 1 else 'are'} not compared {places}: {why}."
+
+
+def spoken_of(cube: Cube) -> tuple[str, ...]:
+    """Return the metrics of weights that sentences speak of, and those that were asked for."""
+    return (*OF_WEIGHTS, *(name for name in cube.numbers if name not in METRICS))
+
+
+def of_other_queries(cube: Cube) -> Iterator[str]:
+    """Yield between which values of a setting, or which variants, metrics are means over other queries."""
+    there = [name for name in (*spoken_of(cube), *OF_ANSWERS) if np.isfinite(cube.numbers.get(name, np.nan)).any()]
+    metrics = [name for name in there if np.nanmax(cube.numbers[name]) > np.nanmin(cube.numbers[name])]
+    sets = [(f"the {spoken(name)}", sets) for name in metrics if (sets := cube.queries_of(name)) is not None]
+    if not sets:
+        return
+    names = listed([name for name, _ in sets])
+    subject = f"{names[:1].upper()}{names[1:]} {'is' if len(sets) == 1 else 'are'}"
+    partly = []
+    for axis, (setting, labels) in enumerate([*zip(cube.names, cube.levels, strict=True), ("", cube.variants)]):
+        along = np.moveaxis(sets[0][1], axis if setting else -1, 0)
+        others = [of_others(one, other) for one, other in combinations(along, 2)]
+        if others and all(other.all() for other in others):
+            first = f"{called(setting)}={short(labels[0])}" if setting else labels[0]
+            values = listed([first, *map(short, labels[1:])])
+            yield f"{subject} not compared between {values}: each is taken over other queries."
+        elif any(other.any() for other in others):
+            partly.append(f"values of {called(setting)}" if setting else "variants")
+    if partly:
+        yield f"{subject} compared between {listed(partly)} only where both are taken over the same queries."
 
 
 def lost_rows(cube: Cube, metric: str) -> Array:

@@ -155,12 +155,16 @@ class Profile:
 
 @dataclass(frozen=True)
 class Slab:
-    """Numbers of one metric, `[levels, seeds, other settings ...]`, and the names and levels of those others."""
+    """Numbers of one metric, `[levels, seeds, other settings ...]`, and the names and levels of those others.
+
+    `queries` numbers, for each, the set of queries that it is a mean of: only means of the same are compared.
+    """
 
     numbers: Array
     names: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
     fixed: bool
+    queries: Array | None = None
 
     def difference(self, start: int, end: int, where: Sequence[tuple[str, str]] = ()) -> Array:
         """Return the paired differences, `[seeds, other settings ...]`, all of them or those where some have values;
@@ -169,6 +173,8 @@ class Slab:
         with np.errstate(invalid="ignore"):
             differences = second - first
             there = np.isfinite(differences)
+            if self.queries is not None:
+                there &= self.queries[start] == self.queries[end]
             most = np.where(there, np.maximum(np.abs(first), np.abs(second)), 0.0)
             differences = np.where(np.abs(differences) <= max(NOISE * float(most.max()), 1e-12), 0.0, differences)
         return self.narrowed(np.where(there, differences, np.nan), where, 1)
@@ -183,10 +189,14 @@ class Slab:
     def means(self, where: Sequence[tuple[str, str]] = ()) -> tuple[float, ...]:
         """Return the mean at each level, where some other settings have these values; NaN where there is no number.
 
-        Means are of the rows that all levels have, if there are any: where some failed, the others would be of others.
+        Means are of the rows that all levels have, of the same queries, if there are any: where some failed, the others
+        would be of others.
         """
         numbers = self.narrowed(self.numbers, where, 2)
         full = np.isfinite(numbers).all(axis=0)
+        if self.queries is not None:
+            queries = self.narrowed(self.queries, where, 2)
+            full &= (queries == queries[:1]).all(axis=0)
         numbers = np.where(full, numbers, np.nan) if full.any() else numbers
         return tuple(float(np.nanmean(each)) if np.isfinite(each).any() else math.nan for each in numbers)
 
@@ -224,15 +234,18 @@ class Slab:
 
 def slab_of(cube: Cube, setting: str, metric: str, variant: int) -> Slab:
     """Return the numbers along a setting in one variant, or along the variants."""
-    numbers = cube.numbers[metric]
-    if setting == VARIANT:
-        moved, place = np.moveaxis(numbers, (-1, -2), (0, 1)), -1
-    else:
-        place = cube.names.index(setting)
-        moved = np.moveaxis(np.moveaxis(numbers[..., variant], -1, 0), place + 1, 0)
+    place = -1 if setting == VARIANT else cube.names.index(setting)
+
+    def along(table: Array) -> Array:
+        """Return a table with the levels first and then the seeds."""
+        if setting == VARIANT:
+            return np.moveaxis(table, (-1, -2), (0, 1))
+        return np.moveaxis(np.moveaxis(table[..., variant], -1, 0), place + 1, 0)
+
+    moved, queries = along(cube.numbers[metric]), cube.queries_of(metric)
     kept = [axis for axis in range(len(cube.names)) if axis != place]
     names, levels = tuple(cube.names[axis] for axis in kept), tuple(cube.levels[axis] for axis in kept)
-    return Slab(moved, names, levels, same_over(moved, 1))
+    return Slab(moved, names, levels, same_over(moved, 1), None if queries is None else along(queries))
 
 
 def same_over(numbers: Array, axis: int) -> bool:
@@ -281,7 +294,7 @@ def profile_of(cube: Cube, setting: str, metric: str, variant: int, thresholds: 
     order = order_of(labels) if setting != VARIANT else list(range(len(labels)))
     if all(map(is_number, labels)) and len(order) > MOST_LEVELS:
         order = [order[round(place)] for place in np.linspace(0, len(order) - 1, MOST_LEVELS)]
-    slab = Slab(slab.numbers[order], slab.names, slab.levels, slab.fixed)
+    slab = replace(slab, numbers=slab.numbers[order], queries=None if slab.queries is None else slab.queries[order])
     levels = tuple(labels[place] for place in order)
     pairs = {}
     for start, end in compared_pairs(levels):
@@ -360,6 +373,9 @@ def dependence(slab: Slab, differences: Array, place: int, limit: float) -> Depe
         order = [order[round(at)] for at in np.linspace(0, len(order) - 1, OTHERS if math.isnan(limit) else EIGHT)]
     moved = np.moveaxis(differences, place + 1, 0)
     order = [level for level in order if np.isfinite(moved[level]).any()]
+    if slab.queries is not None:
+        sets = np.moveaxis(slab.queries, place + 2, 0)
+        order = [level for level in order if not of_others(sets[level], sets[order[0]]).any()]
     over = moved[order]
     at = [slab.estimate(each) for each in over]
     apart = [slab.estimate(each - over[0]) for each in over[1:]]
@@ -372,6 +388,12 @@ def dependence(slab: Slab, differences: Array, place: int, limit: float) -> Depe
         slab.names[place], levels, known, tuple(each for each in apart if each is not None),
         limit if graded else math.nan,
     )  # fmt: skip
+
+
+def of_others(sets: Array, first: Array) -> Array:
+    """Return where two numbers that are there are means of other queries."""
+    other: Array = (sets != first) & (sets >= 0) & (first >= 0)
+    return other
 
 
 def family_of(found: Sequence[Profile]) -> Family:

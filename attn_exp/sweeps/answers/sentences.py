@@ -193,10 +193,6 @@ def explained(cube: Cube, shares: Sequence[Share], metrics: Sequence[str]) -> It
         yield f"{few if len(cube.seeds) < FEW else 'Of'} all that varies in the {spoken(first)}: {parts}."
 
 
-OF_QUERIES = ("past", "align", "mistake", "convention")
-"""Settings that may change which queries there are, or which of them see a key."""
-
-
 def note(cube: Cube, family: Family, found: Sequence[Finding]) -> str:
     """Say how many comparisons the sentences rest on, how they are held, and what was left out."""
     parts = ["There is one seed; more would say how sure this is."] if len(cube.seeds) == 1 and found else []
@@ -209,11 +205,6 @@ def note(cube: Cube, family: Family, found: Sequence[Finding]) -> str:
             f"These sentences rest on {comparisons}: of 100 such sweeps at most 5 say anything false. ± is half of "
             "the 95% interval of that comparison alone, wider for few seeds than in the table. Where no other setting "
             f"is named, the number is a mean over all of them{both}."
-        )
-    if any(name in OF_QUERIES or name.startswith("mask") for name in cube.names):
-        parts.append(
-            "Numbers of weights are means over the queries that see a key: where a setting changes which these are, "
-            "others are compared."
         )
     parts += missing(cube)
     if cube.left_out:
