@@ -16,7 +16,7 @@ from attn_exp.experiment.recipes import features
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.masks import added, filled
 from attn_exp.mistakes.mistake import Change as RecipeChange
-from attn_exp.mistakes.scale import times
+from attn_exp.mistakes.scale import fixed, times
 from attn_exp.mistakes.softmax import with_epsilon
 from attn_exp.rules import names as rule_names
 from attn_exp.rules import normalizer
@@ -192,12 +192,23 @@ def fitted_numbers(seen: Seen) -> Iterator[Candidate]:
             number = None if answer.output is None else fitted(case, answer.output, made, starts)
             if number is not None:
                 yield from made(number)
+                yield from one_for_all_sizes(case, number) if made is factor_of_scores else ()
                 break
 
 
 def factor_of_scores(number: float) -> list[Candidate]:
     said = f"They are {number:.6g} times what they should be"
     return [Candidate(("scale_other",), everywhere(times(number)), True, said)]
+
+
+def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
+    """Yield the number that multiplies scores of any size, where a factor of the right logits was read off one case."""
+    stages = predicted(case.recipe, case.given)
+    if stages is not None and stages["scores"].size:
+        place = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
+        number = factor * float(stages["logits"][place] / stages["scores"][place])
+        said = f"They are divided by {1 / number:.6g}"
+        yield Candidate(("scale_fixed",), everywhere(fixed(number)), True, said)
 
 
 def beside_the_sums(place: float) -> list[Candidate]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -24,7 +24,7 @@ from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.modules import Bound, without_queries
 from attn_exp.diagnosis.precision import error
-from attn_exp.diagnosis.questions import CROSS
+from attn_exp.diagnosis.questions import CROSS, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
 from attn_exp.diagnosis.unasked import unasked
@@ -185,7 +185,13 @@ def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) ->
     function = tried.function
     if function.named is None:
         return None
-    called = ways_to_call.how_to_call(own, tried.caller.request, replace(function, inside=function.named, named=None))
+
+    def again() -> Bound | None:
+        other = function.again()
+        return None if other is None else replace(other, inside=other.named)
+
+    as_named = replace(function, inside=function.named, named=None, again=again)
+    called = ways_to_call.how_to_call(own, tried.caller.request, as_named)
     if called.answer.output is None:
         return None
     usual = ways_to_mask.with_its_mask(tried.caller, function)  # masks are found where all else is right
@@ -279,7 +285,9 @@ def verdict_on_answers(
     small = smallest_wrong(caller, function, wrong, digits) if wrong else None
 
     def ask() -> Seen:
-        return [*fresh(caller, function, of_one_input(wrong)), *([small] if small else [])]
+        asked = of_one_input(wrong)
+        others = in_other_sizes(caller, function, {case.rung for case, _ in asked})
+        return [*fresh(caller, function, asked), *others, *([small] if small else [])]
 
     def ask_right() -> Seen:
         return fresh(caller, function, [pair for pair in right if pair[1].output is not None])
@@ -316,6 +324,22 @@ def verdict_on_answers(
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
         not_asked=unasked(caller, function, seen),
     )  # fmt: skip
+
+
+def in_other_sizes(caller: Caller, function: Bound, rungs: Collection[str]) -> Seen:
+    """Ask these kinds of questions of a layer of the same class in other sizes, if it can be made so."""
+    other, inside = function.again(), function.inside
+    if other is None or inside is None or other.inside is None or other.offer is None:
+        return []
+    if other.offer.parameters != caller.offer.parameters or bool(other.inside.around) != bool(inside.around):
+        return []
+    of_other = replace(caller, function=other.call, offer=other.offer)
+    cases = [case for case in layer_cases(caller.request, other.offer, True, other.inside) if case.rung in rungs]
+    return [(case, of_other(case)) for case in cases[:MOST_OTHERS]]
+
+
+MOST_OTHERS = 4
+"""So many questions are asked of a layer in other sizes."""
 
 
 def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> tuple[Case, Answer] | None:

@@ -46,6 +46,8 @@ PARTS = {
 FUSED = ("qkv", "qkv_proj", "in_proj", "c_attn", "to_qkv", "Wqkv", "W_qkv", "query_key_value")
 MADE_WITH, SIZE = 3, 8
 """Heads of a module that is made of its class, where nobody asks for others, and the numbers of each."""
+OTHER_HEADS, OTHER_SIZE = 4, 10
+"""Those of the one that holds a name to the proof: of one size, `sqrt(width)` may be the size of a head by chance."""
 FILLERS = ("linear", "lin", "proj", "projection", "fc", "w", "to", "layer", "weight", "map", "mat", "dense", "attn",
            "net")  # fmt: skip
 """Words around the one that says which projection a layer is."""
@@ -63,7 +65,7 @@ class Bound:
     `layer` and `roles` are those of a module whose matrices were found by what they do; `named` holds the matrices that
     the names of its parameters say, where those are others. `mixed` returns the same module with the matrices that it
     has if it mixes tokens with heads in a way that is known, for where nothing else explains it. `given` are the words
-    of a call that are always given.
+    of a call that are always given. `again` makes a layer of the same class in other sizes, if that can be done.
     """
 
     call: Callable[..., Any]
@@ -75,6 +77,7 @@ class Bound:
     named: Inside | None = None
     mixed: Callable[[], Bound | None] = lambda: None
     given: tuple[str, ...] = ()
+    again: Callable[[], Bound | None] = lambda: None
 
 
 def bound(own: OwnFunction, request: Request) -> Bound:
@@ -85,21 +88,33 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     """
     home = kind_of(own.function)
     if home:
-        return of_pure(own, request, home)
+        return with_again(own, request, partial(of_pure, own, request=request, kind=home))
     if not is_module(own.function):
         return Bound(own.function, own.function)
     if not inspect.isclass(own.function):
         return of_module(
             copy.deepcopy(own.function).double().eval().requires_grad_(False), own.name, request, None, request.head
         )
-    return of_class(own, sizes_of(request), request)
+    return with_again(own, request, partial(of_class, own, request=request))
 
 
-def sizes_of(request: Request) -> Sizes:
-    """Return the sizes of a module that is made of its class."""
-    heads = request.head or MADE_WITH
+def with_again(own: OwnFunction, request: Request, make: Callable[[Sizes], Bound]) -> Bound:
+    """Return a layer that was made of its class, and can be made again in other sizes; one that was given cannot."""
+    made = make(sizes_of(request))
+
+    def again() -> Bound | None:
+        with suppress(UserError):
+            return make(sizes_of(request, OTHER_HEADS, OTHER_SIZE))
+        return None
+
+    return replace(made, again=again) if inspect.isclass(own.function) and made.inside is not None else made
+
+
+def sizes_of(request: Request, heads: int = MADE_WITH, size: int = SIZE) -> Sizes:
+    """Return the sizes of a module that is made of its class: as many heads as are asked for, or these."""
+    heads = request.head or heads
     shared = request.kv_head if request.kv_head and heads % request.kv_head == 0 else heads
-    return Sizes(SIZE * heads, heads, SIZE, shared, request.seed)
+    return Sizes(size * heads, heads, size, shared, request.seed)
 
 
 def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
@@ -362,13 +377,12 @@ def scaled_by_norms(layer: Layer, way: Way, inside: Inside) -> tuple[Inside, str
     return inside, ""
 
 
-def of_pure(own: OwnFunction, request: Request, kind: str) -> Bound:
-    """Return a layer of flax, haiku, Equinox or Keras, or a class of them.
+def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Bound:
+    """Return a layer of flax, haiku, Equinox or Keras, or one of such a class in these sizes.
 
     Raises:
         UserError: it cannot be made or called.
     """
-    sizes = sizes_of(request)
     lent = library("numpy" if kind == "keras" else "jax")
 
     def works(made: Any, of_size: Sizes) -> Bound:

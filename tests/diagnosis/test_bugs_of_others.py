@@ -53,6 +53,25 @@ def test_a_mistake_beside_a_mask_inside_is_named_with_the_words() -> None:
     assert verdict.computes.startswith("with mask=causal, ")
 
 
+class Eighth(Three):
+    """Right for heads of 64 numbers, and by d for heads of 8."""
+
+    def scores(self, q: Any, k: Any) -> Any:
+        return q @ k.transpose(-1, -2) / 8
+
+
+class Sixth(CausalAndWide):
+    """Divides by the root of the width, which is that of a group of others for heads of one size."""
+
+    def scores(self, q: Any, k: Any) -> Any:
+        return q @ k.transpose(-1, -2) / math.sqrt(24)
+
+
+@pytest.mark.parametrize("kind", [Eighth, Sixth])
+def test_a_name_is_proved_on_a_layer_of_other_sizes(kind: Any) -> None:
+    assert attn_exp.check(kind, quick=True).mistakes == ("scale_fixed",)
+
+
 class CausalWideAndOverQueries(CausalAndWide):
     def weigh(self, scores: Any) -> Any:
         return scores.softmax(-2)
