@@ -31,6 +31,9 @@ SCRIPTS = (
     "guide.js", "depth.js",
 )  # fmt: skip
 
+SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
+"""The classes of `share_class`."""
+
 EXPONENT = re.compile(r"\d[\d.]*e[+-]\d+")
 
 
@@ -111,8 +114,7 @@ def page(material: Material) -> str:
     environment = templates(autoescape=True, more=texts)
     environment.filters |= FILTERS
     views, both = material.views, contents(material, texts)
-    shares = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
-    style = inline(template_text("report.css"), template_text("flow.css"), shares)
+    style = inline(template_text("report.css"), template_text("flow.css"), SHARES)
     leaders, about = [walk["variant"] for walk in material.walks], {"command": both["command"]}
     guided = both["command"] != "" and "=" not in both["command"]  # the default run has a first reading
     script = scripts(*(name for name in SCRIPTS if guided or name != "guide.js"))

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from attn_exp.experiment.column import spoken
+from attn_exp.report.beside import Explorer
 from attn_exp.report.inline import inline, policy, scripts, template_text
-from attn_exp.report.numbers import kinds, minus
+from attn_exp.report.page import FILTERS, SHARES
 from attn_exp.report.papers import Table
+from attn_exp.report.sections import weights
 from attn_exp.report.templating import templates
 from attn_exp.report.terminal import table
 
@@ -22,7 +24,7 @@ class Versus:
     """Two folders side by side: sentences, the most important first, and the tables behind them.
 
     `moved` says whether any number is another beyond rounding, or is missing on one side; `depth` is what a reader is
-    shown: that of both reports, all where they differ, or what was asked for.
+    shown: that of both reports, all where they differ, or what was asked for. `explorer` shows the weights of two runs.
     """
 
     first: str
@@ -31,6 +33,7 @@ class Versus:
     sentences: tuple[str, ...]
     tables: tuple[Table, ...]
     depth: str = "all"
+    explorer: Explorer | None = None
 
     @property
     def deep(self) -> bool:
@@ -52,9 +55,11 @@ def versus_text(versus: Versus) -> str:
 
 def versus_page(versus: Versus) -> str:
     """Return the page."""
-    environment = templates(autoescape=True)
-    environment.filters |= {"kinds": kinds, "minus": minus}
-    style, script = inline(template_text("report.css")), scripts("depth.js") if versus.deep else ""
+    environment = templates(autoescape=True, more={"weights": weights.HTML})
+    environment.filters |= FILTERS
+    style = inline(template_text("report.css"), SHARES if versus.explorer else "")
+    names = (*(("report.js", "explore.js") if versus.explorer else ()), *(("depth.js",) if versus.deep else ()))
+    script = scripts(*names) if names else ""
     shown = replace(versus, tables=tuple(map(with_spoken_columns, versus.tables)))
     return environment.get_template("versus.html").render(
         versus=shown, style=Markup(style), script=Markup(script), policy=policy(style, script)

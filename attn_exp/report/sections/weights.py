@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from attn_exp.experiment.comparison import settled_as
@@ -35,35 +35,42 @@ def parts(material: Material) -> list[dict[str, Any]]:
     """Return the map that a page begins with, if there are weights, and the means of blocks."""
     views = material.views
     scale = colours(views)
-    first, blocks = first_map(views, scale), list(block_maps(views, scale))
-    return [
-        {
-            "anchor": "weights",
-            "title": "Weights" if first or blocks or len(material.walks) > 1 else "",
-            "first": first,
-            "blocks": blocks,
-            "scale": scale,
-            "column": sentences.name_of_columns(views.comparison.problem),
-            "masked": any(settled.rules.masks for settled in views.comparison.variants),
-            "several": len(material.walks) > 1,
-        }
-    ]
+    return [part_of([("", views)], scale, len(material.walks) > 1)]
 
 
-def first_map(views: Views, scale: Colours) -> Map | None:
-    """Return the weights of the first head of the first variant that has any."""
-    if not views.panels:
-        return None
+def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = True) -> dict[str, Any]:
+    """Return the section of the weights of one run, or of several by their names; `several` functions are chosen from.
+
+    Of each run its first map is shown.
+    """
+    views = sides[0][1]
+    first = [first_map(side, scale, name) for name, side in sides if side.panels]
+    blocks = list(block_maps(views, scale))
+    return {
+        "anchor": "weights",
+        "title": "Weights" if first or blocks or several else "",
+        "first": first,
+        "blocks": blocks,
+        "scale": scale,
+        "column": sentences.name_of_columns(views.comparison.problem),
+        "masked": any(settled.rules.masks for _, side in sides for settled in side.comparison.variants),
+        "several": several,
+    }
+
+
+def first_map(views: Views, scale: Colours, run: str = "") -> Map:
+    """Return the weights of the first head of the first variant that has any, under the name of its run if given."""
     panel = views.panels[0]
     head, variant = heads_of(panel)[0], panel.variants[0]
+    title = f"{run}: {head.title}" if run else head.title
     if max(head.weights.shape) <= SMALL:
         step = walk.step("weights", panel.weights, views.comparison, variant)
         step = step._replace(largest=scale.top, power=scale.power, decimals=2)
-        return Map(head.title, step, step.tables[0]._replace(title=""))
+        return Map(title, step, step.tables[0]._replace(title=""))
     shut = closed_by_mask(settled_as(views.comparison, variant), panel.weights[:1])
     queries, keys = head.weights.shape
     source = picture(head.weights, scale.shares, None if shut is None else shut[0])
-    return Map(head.title, None, None, source, keys, queries)
+    return Map(title, None, None, source, keys, queries)
 
 
 def block_maps(views: Views, scale: Colours) -> Iterator[Map]:
@@ -93,9 +100,8 @@ HTML = """\
 #}{% if part.masked %} Grey places are masked.{% endif %}</p>{% endif %}
 <div id="overview" class="overview"></div>
 <div id="choice" class="controls touch" hidden></div>
-<div id="large" class="large">{% if part.first %}<figure><figcaption>{{ part.first.title }}</figcaption>{#
-#}{% if part.first.table %}{{ matrix(part.first.table, part.first.step) }}{% else %}{{ image(part.first) }}{% endif %}{#
-#}</figure>{% endif %}</div>
+<div id="large" class="large">{% for map in part.first %}<figure><figcaption>{{ map.title }}</figcaption>{#
+#}{% if map.table %}{{ matrix(map.table, map.step) }}{% else %}{{ image(map) }}{% endif %}</figure>{% endfor %}</div>
 <p id="told" class="note" aria-live="polite"></p>
 <div id="touch" class="controls touch" hidden>
 <label for="touch-scale">Multiplier of the scores</label> {#

@@ -1,13 +1,14 @@
 (() => {
   // One thing at a time: small maps of all heads, and large what is chosen, alone or beside another with their difference.
-  const { data, panels, variants, weightsAt, meanEntropy, mostEntropy, shade, element, heat, picture, follow, steps } = window.attention;
+  const { data, panels, variants, weightsAt, meanEntropy, mostEntropy, shade, element, heat, picture, follow } = window.attention;
+  const steps = window.attention.steps ?? { sections: [], show() {} }; // a page of two runs has none
   const byId = (id) => document.getElementById(id), large = byId("large");
   if (!large) { if (data.walks.length) steps.show(0, 0, 0); window.attention.refresh = follow.remark; return; }
 
   // What there is to choose: each head of each function, or the function where its weights were never formed.
   const heads = (walk) => panels[data.walks[walk].panel]?.shape[0] ?? 1;
   const choices = data.walks.flatMap((about, walk) => Array.from({ length: heads(walk) }, (_, head) => ({ walk, head, panel: panels[about.panel], name: heads(walk) > 1 ? fill(words.HEAD_OF, { variants: about.variant, number: head + 1 }) : about.variant, key: heads(walk) > 1 ? `${about.variant}.${head + 1}` : about.variant })));
-  const state = { show: 0, with: -1, token: 0, view: "both" };
+  const state = { show: 0, with: data.beside ? choices.findIndex(({ walk }) => walk === data.beside) : -1, token: 0, view: "both" };
   const weightsOf = ({ panel, head }, multiplier) => {
     const size = panel.shape[1] * panel.shape[2];
     return (multiplier === undefined ? panel.weights : weightsAt(panel, multiplier)).subarray(head * size, (head + 1) * size);
@@ -61,7 +62,7 @@
   const choice = byId("choice");
   let rows = null; // steps show one query of many, or all
   choice.append(...Object.values(controls).map(({ label }) => label));
-  if (data.tokens.length > 8) {
+  if (data.tokens.length > 8 && steps.sections.length) {
     const [label, box] = [element("label", {}, ` ${words.ALL_QUERIES}`), element("input", { type: "checkbox", id: "all-rows" })];
     box.addEventListener("change", () => choose({}));
     label.prepend(box);
@@ -74,7 +75,7 @@
   controls.view.label.hidden = !panels.some(({ weights }) => weights);
 
   // Tokens with lines: queries at the left, keys at the right, as thick as the weight.
-  const SVG = document.querySelector(".flow svg").namespaceURI;
+  const SVG = new DOMParser().parseFromString("<svg></svg>", "text/html").body.firstChild.namespaceURI;
   const draw = (name, attributes, text) => { const made = document.createElementNS(SVG, name); for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value); if (text) made.textContent = text; return made; };
   const LEVELS = 10, FAINTEST = data.keys.length > 32 ? 0.1 : 0.05, SIDE = Math.min(110, 12 + 8 * Math.max(...[...data.tokens, ...data.keys].map(({ length }) => length))), WIDE = 150 + 2 * SIDE;
   function lines(weights, title, least = 4) {
@@ -172,7 +173,7 @@
     const [mine, yours] = [one, other].map(({ walk }) => variants.find(({ name }) => name === data.walks[walk].variant));
     if (one.walk !== other.walk && mine.size && mine.answer.length === yours.answer.length) {
       compare(words.OUTPUT, mine.answer, yours.answer, data.tokens, Array.from({ length: mine.size }, (_, place) => String(place + 1)), { rows: true, digits: 4 });
-    } else if (one.walk !== other.walk) differences.push(words.DIFFERENT_SHAPES);
+    } else if (one.walk !== other.walk && mine.size && yours.size) differences.push(words.DIFFERENT_SHAPES);
     return { made, said: differences.join("; ") };
   }
 
@@ -192,17 +193,17 @@
       follow.remark();
       return;
     }
-    const one = choices[state.show], other = choices[state.with], movable = one.panel?.scores && mostEntropy(one.panel) > 0;
+    const one = choices[state.show], other = choices[state.with], movable = one.panel?.scores && mostEntropy(one.panel, one.head) > 0;
     followers = [];
     const parts = [figure(one, one.name, multiplier ?? undefined)];
     let said = "";
     if (other) {
       const { made, said: far } = difference(one, other);
       parts.push(figure(other, other.name), ...made);
-      said = fill(words.LARGEST_DIFFERENCES, { differences: far });
+      if (far) said = fill(words.LARGEST_DIFFERENCES, { differences: far });
     }
     if (movable) {
-      const weights = weightsAt(one.panel, multiplier ?? one.panel.own), [mean, most] = [meanEntropy(weights, one.panel.shape[2]), mostEntropy(one.panel)].map((value) => value.toFixed(4));
+      const weights = weightsOf(one, multiplier ?? undefined), [mean, most] = [meanEntropy(weights, one.panel.shape[2]), mostEntropy(one.panel, one.head)].map((value) => value.toFixed(4));
       said = [said, fill(words.MEAN_ENTROPY, { mean, most, largest: weights.reduce((a, b) => Math.max(a, b), 0).toFixed(4) })].filter(Boolean).join(" ");
     }
     large.replaceChildren(...parts);
@@ -263,7 +264,7 @@
     if (told) remember();
   }
   window.addEventListener("hashchange", recall);
-  document.querySelector("nav a[href='#walk-1']").addEventListener("click", (event) => { // the steps of what is chosen
+  document.querySelector("nav a[href='#walk-1']")?.addEventListener("click", (event) => { // the steps of what is chosen
     event.preventDefault();
     steps.sections[choices[state.show].walk].scrollIntoView();
   });

@@ -47,12 +47,12 @@
     return total / Math.max(seen, 1);
   }
 
-  /** The most that it can be: each query shares evenly among the keys that it may see. */
-  function mostEntropy(panel) {
-    const [heads, rows, keys] = panel.shape;
+  /** The most that it can be in a head: each query shares evenly among the keys that it may see. */
+  function mostEntropy(panel, head) {
+    const [, rows, keys] = panel.shape;
     if (!panel.rest) return Math.log(keys);
     let total = 0, seeing = 0;
-    for (let start = 0; start < panel.rest.length; start += keys) {
+    for (let start = head * rows * keys; start < (head + 1) * rows * keys; start += keys) {
       const seen = panel.rest.subarray(start, start + keys).filter((rest) => rest > -Infinity).length;
       total += Math.log(Math.max(seen, 1));
       seeing += seen > 0;
@@ -67,7 +67,7 @@
     if (text) made.textContent = text;
     return made;
   };
-  const number = (value, digits) => value.toFixed(digits).replace("-", "−");
+  const number = (value, digits) => value.toFixed(digits).replace(/^-(?=[0.]+$)/, "").replace("-", "−");
 
   /** How strong a colour is: of weights by one scale in the whole page, else a share of the largest number. */
   const shade = (value, largest, weights) => (weights ? Math.min(1, Math.max(value, 0) / data.top) ** data.power : largest ? Math.abs(value) / largest : 0);

@@ -15,11 +15,20 @@ from attn_exp.experiment.sameness import DIFFERENT, IDENTICAL, compared
 from attn_exp.forms import coarser
 from attn_exp.forms.trace import Trace
 from attn_exp.report import words
+from attn_exp.report.beside import explorer
 from attn_exp.report.numbers import brief, minus
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import spoken
 from attn_exp.report.versus import Versus
-from attn_exp.sweeps.versus.versus import common, counted, differing, made_by, settings_table
+from attn_exp.sweeps.versus.versus import (
+    common,
+    counted,
+    differing,
+    made_by,
+    settings_apart,
+    settings_table,
+    short_names,
+)
 
 ROUNDED = ("error", "error_ulp", "row_sum_error")
 """Columns that hold rounding alone; a variant that is the same to rounding may differ in them."""
@@ -46,7 +55,8 @@ class Parting:
 def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
     """Return two runs side by side."""
     a, b = one.comparison, other.comparison
-    settings = settings_table(asdict(a.config), asdict(b.config))
+    apart = settings_apart(asdict(a.config), asdict(b.config))
+    settings = settings_table(apart)
     shared = [name for name in a.traces if name in b.traces]
     partings = [parting(name, one, other) for name in shared]
     alone = [f"{name} is in the first alone." for name in a.traces if name not in b.traces]
@@ -62,7 +72,8 @@ def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
     tables = (settings, rows_table(one, other, {parting.variant: parting.word for parting in partings}))
     depth = common(a.config.report.depth, b.config.report.depth)
     shown = tuple(table for table in tables if table.lines)
-    return Versus(*names, moved, tuple(filter(None, sentences)), shown, depth)
+    explored = explorer(dict(zip(short_names(apart), (a, b), strict=True))) if moved else None
+    return Versus(*names, moved, tuple(filter(None, sentences)), shown, depth, explored)
 
 
 def parting(name: str, one: Run, other: Run) -> Parting:

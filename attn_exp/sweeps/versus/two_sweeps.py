@@ -17,7 +17,7 @@ from attn_exp.sweeps.answers.cube import METRICS, OK
 from attn_exp.sweeps.answers.effects import compared
 from attn_exp.sweeps.answers.phrases import ranged, signed
 from attn_exp.sweeps.overview import depth_of
-from attn_exp.sweeps.versus.versus import common, counted, differing, made_by, settings_table
+from attn_exp.sweeps.versus.versus import common, counted, differing, made_by, settings_apart, settings_table
 
 ROUNDING = ("error", "error_ulp", "row_sum_error")
 """Metrics that are rounding themselves: they move with it, and nothing is wrong."""
@@ -60,7 +60,7 @@ def versus(one: Side, other: Side) -> Versus:
         taken(side, shared)
     keys = [key for key in one.points if key in other.points]
     moves = [move for name in metrics(one, other) if (move := moved(name, shared, keys, one, other)) is not None]
-    settings = settings_table(settings_of(one), settings_of(other))
+    settings = settings_table(settings_apart(settings_of(one), settings_of(other)))
     alone = [sum(key not in theirs.points for key in ours.points) for ours, theirs in ((one, other), (other, one))]
     differs = any(move.moved for move in moves if move.metric not in ROUNDING) or any(alone) or not keys
     sentences = (

@@ -12,7 +12,7 @@ from attn_exp.report.papers import Table
 
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that no number depends on."""
-LONGEST = 60
+LONGEST, SHORT = 60, 30
 
 
 def common(first: str, second: str) -> str:
@@ -20,14 +20,39 @@ def common(first: str, second: str) -> str:
     return first if first == second else "all"
 
 
-def settings_table(first: Mapping[str, Any], second: Mapping[str, Any]) -> Table:
-    """Return the settings in which two mappings differ; nested ones by their dotted names."""
+def settings_apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the settings in which two mappings differ, nested ones by their dotted names; arrays come last."""
     one, other = dict(flat(first)), dict(flat(second))
-    names = [name for name in dict.fromkeys((*one, *other)) if name.split(".")[0] not in NOT_COMPARED]
-    lines = tuple(
-        (name, shown(one.get(name)), shown(other.get(name))) for name in names if one.get(name) != other.get(name)
-    )
+    both = {name: (one.get(name), other.get(name)) for name in dict.fromkeys((*one, *other))}
+    apart = {name: pair for name, pair in both.items() if name.split(".")[0] not in NOT_COMPARED and pair[0] != pair[1]}
+    return dict(sorted(apart.items(), key=lambda named: is_array(named[1])))
+
+
+def is_array(pair: tuple[Any, Any]) -> bool:
+    """Say whether one of two settings is a list."""
+    return any(isinstance(value, list | tuple) for value in pair)
+
+
+def settings_table(apart: Mapping[str, tuple[Any, Any]]) -> Table:
+    """Return the settings that differ as a table."""
+    lines = tuple((name, *map(shown, pair)) for name, pair in apart.items())
     return Table("settings", "Settings that differ.", (words.SETTING, words.FIRST_ONE, words.SECOND_ONE), lines)
+
+
+def short_names(apart: Mapping[str, tuple[Any, Any]]) -> tuple[str, str]:
+    """Return a name for each side: the one setting that differs, such as `model.layer=5`, or which of the two it is."""
+    plain_ones = [(name, pair) for name, pair in apart.items() if not is_array(pair)]
+    if len(plain_ones) == 1 and None not in plain_ones[0][1]:
+        name, (first, second) = plain_ones[0]
+        one, other = (plain(f"{name}={yaml_of(value)}", SHORT) for value in (first, second))
+        if one != other:
+            return one, other
+    return words.FIRST_ONE, words.SECOND_ONE
+
+
+def yaml_of(value: Any) -> str:
+    """Write a plain setting as the command line takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def flat(settings: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, Any]]:
@@ -78,6 +103,7 @@ def differing(table: Table) -> str:
     """Say how many settings differ."""
     if not table.lines:
         return "All settings are the same."
-    names = [line[0] for line in table.lines[:3]] + ["..."] * (len(table.lines) > 3)
+    names, more = [line[0] for line in table.lines[:3]], len(table.lines) - 3
+    names += [f"{more} more"] if more > 0 else []
     count = "1 setting differs" if len(table.lines) == 1 else f"{len(table.lines):,} settings differ"
-    return f"{count}: {', '.join(names)}."
+    return f"{count}: {words.listed(names)}."

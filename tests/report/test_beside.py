@@ -1,0 +1,85 @@
+"""Two runs in one explorer: a layer beside a layer, with the difference that NumPy gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_exp.experiment.comparison import Run
+from attn_exp.report.versus import Versus, versus_page
+from attn_exp.sweeps.versus import two_runs
+from tests.compose import comparison
+from tests.report.tab import Tab
+from tests.report.test_explore import VISIBLE, texts
+from tests.report.test_report import a_run
+
+TWO_HEADS = ("variant=[multi_head]", "head=2")
+
+
+def beside(*words: str, first: tuple[str, ...] = TWO_HEADS) -> tuple[Run, Run, Versus]:
+    one, other = a_run(comparison(*first)), a_run(comparison(*first, *words))
+    return one, other, two_runs.versus(("a", "b"), one, other)
+
+
+def weights_of(run: Run, head: int) -> np.ndarray:
+    weights = run.comparison.traces["multi_head"].weights
+    assert weights is not None
+    return np.asarray(weights[head])
+
+
+def show(opened: Tab, folder: Path, versus: Versus, script: bool = True) -> None:
+    page = versus_page(versus)
+    (folder / "page.html").write_text(page if script else page.partition("<script>")[0], encoding="utf-8")
+    opened.tell("Page.navigate", url="about:blank")
+    opened.wait()
+    opened.open(folder / "page.html")
+
+
+def test_a_head_of_one_run_stands_beside_a_head_of_the_other(opened: Tab, tmp_path: Path) -> None:
+    one, other, versus = beside("mask=causal", "scale=false")
+    show(opened, tmp_path, versus)
+    titles = ["first: multi_head, head 1", "second: multi_head, head 1"]
+    assert texts(opened, "#large figcaption") == titles
+    assert len(texts(opened, "#overview button")) == 4
+    opened.click("#overview button[aria-label='first: multi_head, head 2']")
+    tables = opened.ask(f"{VISIBLE % '#large tbody'}.map((body) => Array.from(body.querySelectorAll('td'), "
+                        "(cell) => Number(cell.textContent.replace('−', '-'))))")  # fmt: skip
+    mine, yours = weights_of(one, 1), weights_of(other, 0)
+    for shown, expected in zip(tables, (mine, yours, mine - yours), strict=False):
+        np.testing.assert_allclose(shown, expected.ravel(), atol=0.0051)
+    assert len(tables) == 4  # and the outputs
+    assert opened.console == []
+
+
+def test_without_a_script_both_runs_are_drawn(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, beside("mask=causal", "scale=false")[2], script=False)
+    assert texts(opened, "#large figcaption") == ["first: multi_head, head 1", "second: multi_head, head 1"]
+
+
+def test_two_runs_are_called_by_the_setting_that_parts_them() -> None:
+    versus = beside("scale=false")[2]
+    assert versus.explorer is not None
+    assert [walk["variant"] for walk in versus.explorer.data["walks"]] == [
+        "scale=true: multi_head",
+        "scale=false: multi_head",
+    ]
+
+
+def test_runs_of_other_tokens_are_not_subtracted() -> None:
+    assert beside("embeddings=random", "embeddings.tokens=3")[2].explorer is None
+
+
+@pytest.mark.parametrize("words", [("mask=causal", "scale=false"), ("embeddings.tokens=20",)], ids=["small", "large"])
+def test_a_page_of_two_runs_is_sound(opened: Tab, tmp_path: Path, words: tuple[str, ...]) -> None:
+    first = (*TWO_HEADS, "embeddings=random", *words)
+    show(opened, tmp_path, beside("seed=1", first=first)[2])
+    for scheme in ("light", "dark"):
+        opened.screen(1280, 900, scheme)
+        assert opened.violations() == []
+    for width in (390, 1920):
+        opened.screen(width, 900)
+        assert opened.overflow() <= 0
+    opened.screen(1280, 900)
+    assert opened.console == []
