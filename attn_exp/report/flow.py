@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from attn_exp import forms, registry
+from attn_exp.arrays import Array
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
@@ -382,6 +385,17 @@ def parted(step: Step, split: Splitting) -> Step:
     owners = [(owner(split, name, part), min(width, shown - part * width)) for part in range(split.parts[name])]
     parts = tuple((whom, count) for whom, count in owners if count > 0)
     return step._replace(tables=tuple(table._replace(parts=parts) for table in step.tables))
+
+
+def by_head(step: Step, split: Splitting, array: Array) -> Step:
+    """Return a projection that is too wide to show with a corner for each head: the first of the columns it reads."""
+    name, columns = step.stage[2:], array.shape[-1]
+    if not step.tables[0].parts or columns <= walk.SIDE or split.pooled > 1:
+        return step
+    width = columns // split.parts[name]
+    starts = range(0, columns, width)
+    corners = np.stack([np.atleast_2d(array)[: walk.SIDE, at : at + min(width, walk.SIDE)] for at in starts])
+    return step._replace(corners=corners, owners=tuple((owner(split, name, at // width), at) for at in starts))
 
 
 def owner(split: Splitting, name: str, part: int) -> str:

@@ -186,7 +186,7 @@ def of_the_size(problem: Problem, settled: Settled) -> str:
     weights = settled.head * len(problem.tokens) * problem.keys
     if numbers > MOST_STARTS:
         return "the run starts from {count} numbers, and a page computes with up to {most}".format(
-            count=f"{numbers:,}", most=f"{MOST_NUMBERS:,}"
+            count=f"{numbers:,}", most=f"{MOST_STARTS:,}"
         )
     return (
         "it has {count} weights, and a page computes up to {most}".format(

@@ -36,7 +36,7 @@ def on_page(step: Step) -> Step:
     tall = (1, 1, *step.shape)[-2] if step.stage != "lse" else step.shape[-1]
     wide = step.shape[-1] if step.stage != "lse" else step.shape[0]
     rows = FEW if walk.is_projection(step) and tall > SIDE else rows
-    columns = FEW if not walk.by_key(step) and wide > SIDE else columns
+    columns = min(columns, FEW) if not walk.by_key(step) and wide > SIDE else columns
     first = step.tables[0]
     table = Table(
         first.title,
@@ -78,8 +78,9 @@ def carried_step(step: Step) -> dict[str, Any]:
     return {
         "rows": ("k" if step.rows_are_keys else "q") if tokens else list(table.rows),
         "columns": "k" if walk.by_key(step) else list(table.columns),
+        "owners": step.owners,
         "shape": step.corners.shape,
-        "titled": heads > 1 or bool(table.title),
+        "titled": (heads > 1 or bool(table.title)) and not step.owners,
         "decimals": step.decimals,
         "largest": step.largest,
         "power": step.power,

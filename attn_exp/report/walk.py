@@ -53,7 +53,8 @@ class Step(NamedTuple):
 
     `largest` is the number whose cell has the full colour, and `power` that of a share of it which is coloured;
     `closed` says which weights a mask closes, `whole` whether its numbers have no more decimals than are shown.
-    `corners` are the corners of all heads `[h row column]`, also of those without a table.
+    `corners` are the corners of all heads `[h row column]`, also of those without a table; of a projection whose
+    columns part into heads, `owners` may name whose corner each is, and at which column it starts.
     """
 
     stage: str
@@ -69,6 +70,7 @@ class Step(NamedTuple):
     power: float = 1.0
     whole: bool = False
     corners: Array = np.zeros((0, 0, 0))
+    owners: tuple[tuple[str, int], ...] = ()
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:

@@ -118,6 +118,25 @@ def test_of_many_queries_steps_show_one_until_all_are_wanted(opened: Tab, tmp_pa
     assert len(texts(opened, "#walk-1-scores tbody th")) == 16
 
 
+def test_a_wide_projection_shows_the_columns_of_the_head_that_is_chosen(opened: Tab, tmp_path: Path) -> None:
+    """Head 7 of twelve heads of 8 columns reads the columns from 49 on."""
+    show(opened, tmp_path, *TWELVE, "bias=true", address="#show=multi_head.7&query=5")
+    problem = comparison(*TWELVE, "bias=true").problem
+    for name in ("W_q", "W_k", "W_v", "b_q"):
+        assert texts(opened, f"#walk-1-{name} thead th") == ["49", "50", "51", "52"]
+        assert texts(opened, f"#walk-1-{name} tfoot th") == ["head 7"]
+        shown = [float(text.replace("−", "-")) for text in texts(opened, f"#walk-1-{name} tbody td")]
+        np.testing.assert_allclose(shown, np.atleast_2d(problem.projections[name])[:4, 48:52].ravel(), atol=0.00051)
+    opened.click("#walk-1-q [data-head='6'] tr.now td")
+    x, matrix = problem.x, problem.projections["W_q"]
+    assert x is not None
+    said = opened.ask("document.querySelector('p.why').textContent").replace("−", "-")
+    assert f"{x[4, 0]:.3f} × " in said and f"{matrix[0, 48]:.4f}" in said
+    assert said.endswith(f"{x[4] @ matrix[:, 48] + problem.projections['b_q'][48]:.3f}")
+    opened.ask("attention.choose({ show: 0 })")
+    assert texts(opened, "#walk-1-W_k thead th") == ["1", "2", "3", "4"]
+
+
 @pytest.mark.parametrize(
     "words",
     [MASKED, ("convention=udl", "mask=padding", "mask.padding.lengths=[0]"), ("scale=40000", "variant=[matrix]")],

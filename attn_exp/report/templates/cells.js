@@ -17,6 +17,7 @@
   const tableAt = (walk, stage, head) => { const step = stepAt(walk, stage); return step && steps.table(/\d+/.exec(step.id)[0] - 1, stage, head)?.querySelector("table"); };
   const cellAt = (walk, stage, head, row, column) => tableAt(walk, stage, head)?.tBodies[0].rows[row]?.cells[column + 1];
   const sizes = (walk, stage) => stepAt(walk, stage).dataset.shape.split(" ").map(Number);
+  const sizesShown = (walk, stage) => window.attention.data.walks[/\d+/.exec(stepAt(walk, stage).id)[0] - 1].steps[stage].shape;
   const text = (cell) => (cell.querySelector("ins") || cell).textContent; // the new number of a changed cell
   const value = (cell) => Number(text(cell).replace("−", "-").replace("∞", "Infinity"));
   /** Whether a cell shows all digits of its number: as the run has them, or as somebody typed them. */
@@ -55,9 +56,10 @@
     const source = stage !== "q" && stepAt(walk, "memory") ? "memory" : "x";
     const whole = sizes(walk, stage), width = whole.at(-1);
     if (!stepAt(walk, source) || sizes(walk, `W_${stage}`)[1] !== whole[0] * width) return null; // given, or a mean of heads
-    const place = head * width + column, many = sizes(walk, source)[1], line = row + (stage === "q" ? Number(facts.past) : 0);
-    const pairs = range(many, (inner) => [cellAt(walk, source, 0, line, inner), cellAt(walk, `W_${stage}`, 0, inner, place)]);
-    return product(cell, pairs, many, cellAt(walk, `b_${stage}`, 0, 0, place), planOf(walk)?.marks[source]?.[line]);
+    const apart = (name) => sizesShown(walk, name)[0] > 1, at = (name, line) => (apart(name) ? cellAt(walk, name, head, line, column) : cellAt(walk, name, 0, line, head * width + column));
+    const many = sizes(walk, source)[1], line = row + (stage === "q" ? Number(facts.past) : 0);
+    const pairs = range(many, (inner) => [cellAt(walk, source, 0, line, inner), at(`W_${stage}`, inner)]);
+    return product(cell, pairs, many, stepAt(walk, `b_${stage}`) && at(`b_${stage}`, 0), planOf(walk)?.marks[source]?.[line]);
   }
 
   /** How a row of logits becomes weights: their cells, those that are seen, their numbers, the exact weights, and whether more take part. */

@@ -31,13 +31,13 @@
     if (!step || !about || head >= about.shape[0]) return null;
     const there = step.querySelector(`[data-head="${head}"]`);
     if (there) return there;
-    const { rows, columns, shape, titled, largest, power, parts } = about, caption = titled ? fill(words.HEAD, { number: head + 1 }) : "";
+    const { rows, columns, shape, titled, largest, power, owners } = about, [owner, start] = owners[head] || [], parts = owner ? [[owner, shape[2]]] : about.parts, caption = titled ? fill(words.HEAD, { number: head + 1 }) : "";
     const wide = shape[2] > 6 ? { tabindex: "0", role: "group", "aria-label": `${step.querySelector("h3 var").textContent} ${caption}` } : {};
     const region = element("div", { class: "scroll other", "data-head": head, ...wide }), grid = element("table", { class: shape[2] > 9 ? "heat wide" : "heat" });
     if (caption) grid.append(element("caption", {}, caption));
     const top = grid.createTHead().insertRow(), tokens = !Array.isArray(rows);
     top.append(element("td"));
-    names(columns, shape[2]).forEach((name, place) => top.append(element("th", columns === "k" ? { scope: "col", "data-k": place } : { scope: "col" }, name)));
+    names(owner ? Array.from({ length: shape[2] }, (_, place) => String(start + place + 1)) : columns, shape[2]).forEach((name, place) => top.append(element("th", columns === "k" ? { scope: "col", "data-k": place } : { scope: "col" }, name)));
     const body = grid.createTBody(), heading = names(rows, shape[1]);
     cellsOf(walk, stage)(head).forEach((line, row) => {
       const each = body.insertRow();
@@ -107,7 +107,7 @@
     sections.forEach((each, place) => each.classList.toggle("chosen", place === walk));
     for (const step of section.querySelectorAll(".step")) {
       const [, number, stage] = /^walk-(\d+)-(.*)$/.exec(step.id), about = data.walks[number - 1].steps[stage], count = about.shape[0];
-      const wanted = count === 1 ? 0 : "kv".includes(stage) ? Math.floor(head / share) : head;
+      const wanted = count === 1 ? 0 : /[kv]$/.test(stage) ? Math.floor(head / share) : head;
       table(number - 1, stage, wanted);
       for (const region of step.querySelectorAll("[data-head]")) region.classList.toggle("other", Number(region.dataset.head) !== wanted);
     }
