@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ from attn_exp.report.worksheet import formula, written
 
 MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: ""}
 """What stands beside a number, so that a page without colours says the same."""
+
+HYPHEN = re.compile(r"(?<![\w.-])-(?=[\d.])")
+"""A hyphen before a number."""
 
 LONG = 1e6
 """Numbers from here on are written in six digits."""
@@ -45,11 +49,25 @@ def marked(paper: Paper, student: str, grade: Grade, numbers: Mapping[str, Array
         for blank in paper.blanks
     ]
     total = (count(sum(score.points for score in scored)), count(sum(score.most for score in scored)))
-    said = grade.said or (words.ALL_RIGHT if grade.points == grade.most else words.SOME_MISSING)
+    said, marks = verdict(grade), marks_of(grade)
     remedies = dict.fromkeys(remark.remedy for remark in grade.remarks if remark.remedy)
     return templates(autoescape=True).get_template("marked_one.html").render(
-        student=student, boxes=boxes, points=total[0], most=total[1], said=said, remedies=list(remedies)
+        student=student, boxes=boxes, points=total[0], most=total[1], remedies=list(remedies),
+        said=HYPHEN.sub("−", said[:1].upper() + said[1:]), legend="; ".join(marks),
     )  # fmt: skip
+
+
+def verdict(grade: Grade) -> str:
+    """Say what a sheet is in a sentence, without a point at its end where nothing is wrong."""
+    if all((states == EMPTY).all() for states in grade.cells.values()):
+        return words.NOTHING_FILLED_IN
+    return grade.said or (words.ALL_RIGHT if grade.points == grade.most else words.SOME_MISSING)
+
+
+def marks_of(grade: Grade) -> list[str]:
+    """Return what each mark means that stands in the boxes."""
+    known = {WRONG: words.WRONG_MARK, FOLLOWS: words.FOLLOWS_MARK, UNREADABLE: words.UNREADABLE_MARK}
+    return [told for state, told in known.items() if any((states == state).any() for states in grade.cells.values())]
 
 
 def tables(paper: Paper, blank: Blank, grade: Grade, numbers: Array | None) -> Iterator[dict[str, Any]]:

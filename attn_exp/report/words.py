@@ -218,15 +218,16 @@ COUNT_FOLLOWS = ", {count} of them from a wrong number"
 WHAT_IS_RIGHT, FILL_IN = "What is right", "Fill in"
 FORMULA_SIDE, TURNED_SIDE = "{side} = {source} W_{side}", "{side} = W_{side}ᵀ {source}"
 ADDED, MEMORY = "added", "memory"
+HIDDEN = ": −∞ (write -inf or x) where a token may not look"
+INTO_HEADS = "cut into heads of {width} columns"
 STAGE_OF_HEAD = "{stage}, head {number}"
 ALL_RIGHT = "all right"
 SOME_MISSING = "no number is wrong; some are missing"
+NOTHING_FILLED_IN = "nothing is filled in"
 POINTS_OF = "{points} of {most} points"
 DO_THIS = "What to do instead:"
-MARKS_MEAN = (
-    "✗ wrong, with what should stand there, from the numbers before it; → follows rightly from a wrong number; "
-    "? cannot be read."
-)
+WRONG_MARK = "✗ wrong: beside it stands what your numbers before it give"
+FOLLOWS_MARK, UNREADABLE_MARK = "→ right, though computed from a wrong number", "? cannot be read"
 CHECKED_AT_ONCE = (
     "Typed numbers are checked at once: green is right, red is wrong, orange follows rightly from a wrong number."
 )

@@ -29,9 +29,22 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
     style = inline(template_text("report.css"), template_text("worksheet.css"))
     script = scripts("worksheet.js")
     return rendered(
-        "worksheet.html", paper, student, style, script,
-        filled=False, exam=exam, data=blank_data(paper, file) if exam else data(paper, file), foretold=[],
-        policy=policy(style, script),
+        "worksheet.html", paper, student, filled=False, exam=exam, foretold=[], printed=False,
+        data=blank_data(paper, file) if exam else data(paper, file),
+        style=Markup(style), script=Markup(script), policy=policy(style, script),
+    )  # fmt: skip
+
+
+def printed(paper: Paper, student: str) -> str:
+    """Return a student's sheet as a part of the page that is printed: blanks to write into with a pencil."""
+    return rendered("worksheet_one.html", paper, student, filled=False, foretold=[], printed=True)
+
+
+def to_print(parts: Sequence[str]) -> str:
+    """Return the page of all sheets of a class, each on pages of its own when it is printed."""
+    style = inline(template_text("report.css"), template_text("worksheet.css"))
+    return templates(autoescape=True).get_template("worksheets.html").render(
+        parts=[Markup(part) for part in parts], style=Markup(style), policy=policy(style)
     )  # fmt: skip
 
 
@@ -40,15 +53,23 @@ def key(paper: Paper, student: str) -> str:
     style = inline(template_text("report.css"), template_text("worksheet.css"))
     mistakes = [mistake(paper, one) for one in foretold(paper)]
     return rendered(
-        "worksheet.html", paper, student, style, "", filled=True, data=None, foretold=mistakes, policy=policy(style)
+        "worksheet.html",
+        paper,
+        student,
+        filled=True,
+        data=None,
+        foretold=mistakes,
+        printed=False,
+        style=Markup(style),
+        policy=policy(style),
     )
 
 
-def rendered(template: str, paper: Paper, student: str, style: str, script: str, **more: Any) -> str:
-    """Return a page of a sheet."""
+def rendered(template: str, paper: Paper, student: str, **more: Any) -> str:
+    """Return a page of a sheet, or the part that says what is given and asked."""
     return templates(autoescape=True).get_template(template).render(
         student="" if student == "key" else student, digits=paper.digits, turned=paper.turned, given=given(paper),
-        boxes=[box(paper, blank) for blank in paper.blanks], style=Markup(style), script=Markup(script), **more,
+        boxes=[box(paper, blank) for blank in paper.blanks], **more,
     )  # fmt: skip
 
 
@@ -167,7 +188,7 @@ def mistake(paper: Paper, told: Foretold) -> dict[str, Any]:
 
 def blank_data(paper: Paper, file: str) -> dict[str, Any]:
     """Return what a page needs that only saves what is typed."""
-    return {"file": file, "digits": paper.digits, "turned": paper.turned, "exam": True}
+    return {"file": file, "digits": paper.digits, "turned": paper.turned, "exam": True, "hides": bool(crossed(paper))}
 
 
 def data(paper: Paper, file: str) -> dict[str, Any]:
@@ -179,6 +200,7 @@ def data(paper: Paper, file: str) -> dict[str, Any]:
         "file": file,
         "digits": paper.digits,
         "turned": paper.turned,
+        "hides": bool(crossed(paper)),
         "order": [blank.stage for blank in paper.blanks],
         "scratch": list(sheet.scratch or ()),
         "exact": arrays,
@@ -191,6 +213,12 @@ def data(paper: Paper, file: str) -> dict[str, Any]:
         "b_o": nested(projections["b_o"]) if "b_o" in projections else None,
         "corners": {blank.stage: [list(blank.rows), list(blank.columns)] for blank in paper.blanks},
     }
+
+
+def crossed(paper: Paper) -> dict[str, float]:
+    """Return what a cross in a cell stands for, by box: a hidden place, where a mask hides some."""
+    hides = paper.added is not None and bool(np.isneginf(paper.added).any())
+    return {"masked": -math.inf, "weights": 0.0} if hides else {}
 
 
 def nested(array: Array) -> Any:
@@ -207,7 +235,7 @@ FORMULAS = {
     "scores": "scores = q kᵀ",
     "logits": "logits = scores × {scale}",
     "capped": "capped = {cap} tanh(logits / {cap})",
-    "masked": "masked = {logits} + {added}, −∞ where a token may not look",
+    "masked": "masked = {logits} + {added}{hidden}",
     "weights": "weights = exp(logit) / sum of exp over the row",
     "context": "context = weights v",
     "output": "output = context of all heads, side by side{projection}",
@@ -265,12 +293,13 @@ def of_stage(paper: Paper, stage: str) -> str:
     logits = "logits" if paper.cap is None else "capped"
     from_memory = stage in "kv" and paper.sheet.problem.memory is not None
     cap = "" if paper.cap is None else f"{paper.cap:.10g}"
+    hidden = words.HIDDEN if crossed(paper) else ""
     told = text.format(
         side=stage, source=words.MEMORY if from_memory else "x", scale=scale_written(paper), cap=cap,
-        logits=logits, added=words.ADDED, projection=", times W_o" if settled.output_projection else "",
+        logits=logits, added=words.ADDED, hidden=hidden, projection=", times W_o" if settled.output_projection else "",
     )  # fmt: skip
     bias = "b_o" if stage == "output" and settled.output_projection else f"b_{stage}" if stage in "qkv" else ""
-    return told + (f" + {bias}" if bias in projections else "") + turning(paper, stage)
+    return told + (f" + {bias}" if bias in projections else "") + parting(paper, stage) + turning(paper, stage)
 
 
 def turning(paper: Paper, stage: str) -> str:
@@ -278,6 +307,14 @@ def turning(paper: Paper, stage: str) -> str:
     turning = [position for position in paper.sheet.settled.positions if not position.changes_x]
     names = " and ".join(type(position).__name__ for position in turning)
     return f", turned by {names}" if names and stage in ("q", "k") else ""
+
+
+def parting(paper: Paper, stage: str) -> str:
+    """Return into how many columns a head a side parts, where its heads are columns of it."""
+    count, _, width = paper.exact[stage].shape if stage in "qkv" else (1, 0, 0)
+    matrix = paper.sheet.problem.projections.get(f"W_{stage}")
+    parts = count > 1 and (matrix is None or matrix.shape[1] == count * width)
+    return ", " + words.INTO_HEADS.format(width=width) if parts else ""
 
 
 def lone(paper: Paper) -> bool:

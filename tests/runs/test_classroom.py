@@ -121,7 +121,7 @@ def test_a_class_gets_numbers_of_its_own_from_small_whole_ones(home: Path) -> No
     text = write_sheets([*DRAWN, "names=class.csv", "variant=[matrix]", "to=class"])
     assert text.startswith("3 sheets")
     keys = [json.loads(path.read_text()) for path in sorted(Path("class/key").glob("*.json"))]
-    assert [one["student"] for one in keys] == ["Ada Lovelace", "Ada Lovelace", "Alan"]
+    assert [one["student"] for one in keys] == ["Ada Lovelace (2)", "Ada Lovelace", "Alan"]
     assert len({json.dumps(one["numbers"]) for one in keys}) == 3
     assert {abs(cell) for one in keys for row in one["numbers"]["W_q"] for cell in row} <= {0, 1}
     blank = {line["student"]: line for line in result("class/answers", "class/key")}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -133,17 +135,113 @@ def test_each_student_has_a_file_of_their_own(names: list[str], files: list[str]
     assert file_names(names) == files
 
 
-def test_students_of_the_same_name_get_a_sheet_each(home: Path) -> None:
+def test_students_of_the_same_name_get_a_sheet_each_and_are_told_apart(home: Path) -> None:
     Path("class.csv").write_text("Bob\nBob\nBob\n")
     write_sheets([*SMALL[:4], "stages=[scores]", "names=class.csv", "to=class"])
     assert len({path.read_text() for path in Path("class/sheets").iterdir()}) == 3
+    grade_answers(["class/answers", "class/key"])
+    with Path("class/grades/grades.csv").open(newline="") as file:
+        assert [line["student"] for line in csv.DictReader(file)] == ["Bob", "Bob (2)", "Bob (3)"]
+    assert "Attention by hand: Bob (2)" in Path("class/grades/marked/Bob-2.html").read_text()
+
+
+def test_all_sheets_of_a_class_are_one_page_to_print(home: Path) -> None:
+    need_chromium()
+    Path("class.csv").write_text("Ada\nAlan\nGrace\n")
+    text = write_sheets([*SMALL[:4], "stages=[scores]", "names=class.csv", "to=class"])
+    assert "class/sheets.html, all of them to print" in text
+    given = "Array.from(document.querySelectorAll('.given td'), (cell) => cell.textContent)"
+    with tab(home) as page:
+        page.open(home / "class/sheets.html")
+        together = page.ask(given)
+        names = page.ask("Array.from(document.querySelectorAll('header strong'), (name) => name.textContent)")
+        assert names == ["Ada", "Alan", "Grace"]
+        assert page.ask("document.querySelectorAll('script, button, input').length") == 0
+        assert page.violations() == []
+        breaks = "Array.from(document.querySelectorAll('.student'), (one) => getComputedStyle(one).breakBefore)"
+        assert page.ask(breaks) == ["auto", "page", "page"]
+        printed = base64.b64decode(page.tell("Page.printToPDF")["data"])
+        apart = []
+        for name in names:
+            page.open(home / f"class/sheets/{name}.html")
+            apart += page.ask(given)
+    assert together == apart
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 3
+
+
+HIDDEN = [("x", "x"), ("X", "0"), ("-inf", "0.00"), ("\u2212\u221e", "\u00d7"), ("- infinity", "0"), ("\u2013oo", "x")]
+
+
+@pytest.mark.parametrize(("cross", "nought"), HIDDEN)
+def test_minus_infinity_is_read_as_students_write_it(cross: str, nought: str, home: Path) -> None:
+    need_chromium()
+    paper = handed(*SMALL[:4], "mask=causal", "stages=[logits,masked,weights]")
+    hidden = np.triu(np.ones((3, 3), bool), 1)
+    typed = [
+        {"masked": cross, "weights": nought}.get(blank.stage, str(round(number, 2)))
+        if closed
+        else str(round(number, 2))
+        for blank in paper.blanks
+        for number, closed in zip(blank.right.ravel().tolist(), hidden.ravel(), strict=True)
+    ]
+    script = f"""
+    sheet.inputs.forEach((input, place) => {{ input.value = {typed}[place]; }});
+    sheet.check();
+    const states = sheet.inputs.map((input) => input.className);
+    sheet.inputs[9].value = "x"; // which no mask hides
+    sheet.inputs[0].value = "x"; // logits have no hidden places
+    sheet.check();
+    const after = [9, 0].map((place) => [sheet.inputs[place].className, sheet.inputs[place].title]);
+    sheet.inputs.forEach((input, place) => {{ input.value = {typed}[place]; }});
+    return {{ states, after, csv: sheet.csv() }};
+    """
+    found = visit(Path("one/sheet.html").read_text(), script, home).answer
+    assert set(found["states"]) == {"right"}
+    assert found["after"] == [["wrong", "wrong"], ["wrong", "not a number"]]
+    Path("mine.csv").write_text(found["csv"])
+    (line,) = result("mine.csv")
+    assert (line["points"], line["what it is"]) == ("27", "all right")
+    lines = found["csv"].splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("masked")) + 1
+    lines[first] = ",".join(["t1", "x", *lines[first].split(",")[2:]])
+    Path("mine.csv").write_text("\n".join(lines))
+    (line,) = result("mine.csv")
+    assert line["points"] == "26" and "masked, row t1, key t1" in line["what it is"]
+
+
+def test_a_cross_is_no_number_where_no_mask_hides_a_place(home: Path) -> None:
+    handed(*SMALL[:4], "stages=[weights]")
+    Path("mine.csv").write_text("weights,t1,t2,t3\nt1,x,0.5,0.5\n")
+    (line,) = result("mine.csv")
+    assert "Cannot be read: weights, row t1, column t1: 'x'" in line["what it is"]
+
+
+def test_a_marked_page_explains_the_marks_that_stand_there(home: Path) -> None:
+    paper = handed(*SMALL[:4], "stages=[scores,weights]")
+    page = Path("one/grades/marked/mine.html")
+    filled = answers.blank_or_filled(paper, filled=True)
+    first = filled.splitlines()[1]
+    for text, legend in (
+        (answers.blank_or_filled(paper), ""),
+        (filled, ""),
+        (filled.replace(first, "t1,ca. 2," + first.split(",", 2)[2]), "? cannot be read."),
+        (filled.replace(first, "t1,77," + first.split(",", 2)[2]), "\u2717 wrong: beside it stands what your numbers"),
+    ):
+        Path("mine.csv").write_text(text)
+        result("mine.csv")
+        told = re.search(r'<p class="legend">(.*?)</p>', page.read_text())
+        assert (told[1] if told else "").startswith(legend) and bool(told) == bool(legend)
+    Path("mine.csv").write_text(answers.blank_or_filled(paper))
+    assert result("mine.csv")[0]["what it is"] == "nothing is filled in"
 
 
 def test_a_formula_names_every_matrix_and_bias_that_is_given(home: Path) -> None:
     words = (*SMALL[:2], "embeddings.d_model=4", "variant=[multi_head]", "head=2", "bias=true", "seed=1")
     paper = handed(*words)
     told = {blank.stage: worksheet.formula(paper, blank) for blank in paper.blanks}
-    assert [told[side] for side in "qkv"] == [f"{side} = x W_{side} + b_{side}" for side in "qkv"]
+    assert [told[side] for side in "qkv"] == [
+        f"{side} = x W_{side} + b_{side}, cut into heads of 2 columns" for side in "qkv"
+    ]
     assert told["output"].endswith("times W_o + b_o")
 
 

@@ -7,8 +7,10 @@
     const [row, column] = [Number(input.dataset.row), Number(input.dataset.column)];
     return [Number(input.dataset.head), ...(data.turned ? [column, row] : [row, column])];
   };
-  const number = (text) => {
-    const plain = text.trim().replace(/^[−–]/, "-").replace(",", ".").replace("∞", "inf").toLowerCase();
+  const crossed = data.hides ? { masked: -Infinity, weights: 0 } : {}; // what a cross stands for
+  const number = (input) => {
+    const plain = input.value.replace(/\s/g, "").replace(/^[−–]/, "-").replace(",", ".").replace(/∞|infinity|oo$/i, "inf").toLowerCase();
+    if (/^[x×✗]$/.test(plain)) return crossed[stageOf(input)] ?? NaN;
     const [, over, under] = /^([-+]?\d{1,9})\s*\/\s*([1-9]\d{0,8})$/.exec(plain) || [];
     if (under) return Number(over) / Number(under);
     if (/^[-+]?inf$/.test(plain)) return plain[0] === "-" ? -Infinity : Infinity;
@@ -69,7 +71,7 @@
     for (const input of inputs) {
       const stage = stageOf(input), [h, r, c] = place(input);
       typed[stage] ??= data.exact[stage].map((rows) => rows.map((row) => row.map(() => NaN)));
-      typed[stage][h][r][c] = input.value.trim() ? number(input.value) : NaN;
+      typed[stage][h][r][c] = input.value.trim() ? number(input) : NaN;
     }
     return typed;
   }
@@ -111,7 +113,7 @@
 
   /** In an exam: how much is filled in, and what nobody can read. */
   function filledIn() {
-    const typed = inputs.filter((input) => input.value.trim()), bad = typed.filter((input) => Number.isNaN(number(input.value)));
+    const typed = inputs.filter((input) => input.value.trim()), bad = typed.filter((input) => Number.isNaN(number(input)));
     for (const input of inputs) {
       input.removeAttribute("aria-invalid");
       input.title = "";
@@ -131,7 +133,7 @@
       input.classList.remove("right", "follows", "wrong");
       input.removeAttribute("aria-invalid");
       if (!input.value.trim()) continue;
-      const value = number(input.value);
+      const value = number(input);
       const state = Number.isNaN(value) ? "wrong" : judged(stageOf(input), place(input), value, typed);
       input.classList.add(state);
       if (state === "wrong") input.setAttribute("aria-invalid", "true");

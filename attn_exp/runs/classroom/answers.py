@@ -17,6 +17,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.boxes import NOT_GIVEN, plain
 from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.errors import UserError, brief, first_line
+from attn_exp.report import worksheet
 from attn_exp.report.numbers import decimal
 from attn_exp.runs import records
 
@@ -27,6 +28,9 @@ NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?in
 FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8})")
 
 PERCENT = re.compile(r"(?P<number>[-+]?[0-9]+(\.[0-9]+)?)\s*%")
+
+CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)
+"""What students write where a token may not look."""
 
 Numbers = dict[str, Array]
 
@@ -117,7 +121,7 @@ def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -
     texts: list[str] = []
     read: list[tuple[str, tuple[Array, Array, Array]]] = []
     blocks_read = start = 0
-    other = turned_blocks(lines, known)
+    other, crosses = turned_blocks(lines, known), worksheet.crossed(paper)
     while start < len(lines):
         line, start = lines[start], start + 1
         corner = line[0].lower() if line else ""
@@ -129,7 +133,8 @@ def numbers_of_blocks(lines: Sequence[Sequence[str]], paper: Paper, name: str) -
         rows, columns = (columns, rows) if turned else (rows, columns)
         body = [*itertools.takewhile(within(known, rows), lines[start : start + len(rows)])]
         start += len(body)
-        matrix, places_of, bad = block(line, body, rows, columns, f"{name}: {corner}")
+        cross = crosses.get(known[corner][0].stage)
+        matrix, places_of, bad = block(line, body, rows, columns, f"{name}: {corner}", cross)
         texts += [
             f"{corner}, row {rows[row]}, column {columns[column]}: {text!r}" for (row, column), text in bad.items()
         ]
@@ -170,12 +175,18 @@ def within(known: Container[str], rows: Container[str]) -> Callable[[Sequence[st
 
 
 def block(
-    head: Sequence[str], lines: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str], where: str
+    head: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    where: str,
+    cross: float | None = None,
 ) -> tuple[Array, Array, dict[tuple[int, int], str]]:
     """Return the numbers of one block, NaN where a cell is empty or the block ends early; with how many decimals each
     is written; and what cannot be read.
 
-    A line stands where its name says, so that one that was left out or moved shifts no other; so does a column.
+    A `cross` stands for a number where a mask hides places. A line stands where its name says, so that one that was
+    left out or moved shifts no other; so does a column.
     """
     matrix = np.full((len(rows), len(columns)), np.nan)
     decimals = np.zeros(matrix.shape)
@@ -187,6 +198,9 @@ def block(
                 "a decimal comma needs quotes around the number, or semicolons between the cells"
             )
         for column, cell in zip(across, line[1:], strict=False):
+            if cross is not None and CROSS.fullmatch(cell):
+                matrix[row, column], decimals[row, column] = cross, EXACT
+                continue
             try:
                 matrix[row, column] = number(cell, f"{where}, row {row + 1}, column {column + 1}")
             except UserError:
@@ -220,7 +234,8 @@ def number(cell: str, where: str) -> float:
     Raises:
         UserError: it holds a formula or another text.
     """
-    text = re.sub("^\u2013", "-", plain(cell)).replace("∞", "inf")
+    text = re.sub("^\u2013", "-", re.sub(r"\s", "", plain(cell)))
+    text = re.sub("∞|infinity|oo$", "inf", text, flags=re.IGNORECASE)
     text = text if "." in text else text.replace(",", ".", 1)
     if text.lower() in NOT_GIVEN:
         return float("nan")

@@ -59,7 +59,7 @@ class Handed:
         if self.grade is None:
             return (self.student, None, None, None, None, self.trouble)
         grade = self.grade
-        said = grade.said or (words.ALL_RIGHT if grade.points == grade.most else words.SOME_MISSING)
+        said = marking.verdict(grade)
         points, most = (marking.count(sum(getattr(one, side) for one in self.scored)) for side in ("points", "most"))
         return (self.student, points, most, grade.first_wrong, " ".join(grade.mistakes), said)
 

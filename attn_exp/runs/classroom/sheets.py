@@ -32,6 +32,7 @@ OWN = ("names", "digits", "stages", "turned", "exam", "to")
 """Words of this command; all others are settings of a run."""
 RANGE = re.compile(r"range\((-?\d{1,9}),\s*(-?\d{1,9})\)")
 MOST_STUDENTS = 2000
+TO_PRINT = "sheets.html"
 DRAWN = "embeddings=random"
 
 KEY_SHAPE = {"student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "turned": bool}
@@ -96,6 +97,9 @@ def write_sheets(asked_words: Sequence[str]) -> str:
         with drafts.new_folder(asked.to) as draft:
             for name, key, made in keys:
                 write_sheet(draft, name, key, made, alone=len(keys) == 1, exam=asked.exam)
+            if len(keys) > 1:
+                parts = [worksheet.printed(made, key.student) for _, key, made in keys]
+                (draft / TO_PRINT).write_bytes(drafts.as_bytes(worksheet.to_print(parts)))
     except FileExistsError as error:
         raise UserError(f"to={asked.to}: is there already; name another folder, or remove it") from error
     except OSError as error:
@@ -103,7 +107,8 @@ def write_sheets(asked_words: Sequence[str]) -> str:
     first = asked.to / ("sheet.html" if len(keys) == 1 else "sheets")
     handed = asked.to / ("answers.csv" if len(keys) == 1 else "answers")
     count = f"{len(keys)} sheets" if len(keys) > 1 else "1 sheet"
-    return f"{count}\n{first}\n\nto grade: attn-exp grade {handed} {asked.to / 'key'}"
+    printed = f"\n{asked.to / TO_PRINT}, all of them to print" if len(keys) > 1 else ""
+    return f"{count}\n{first}{printed}\n\nto grade: attn-exp grade {handed} {asked.to / 'key'}"
 
 
 def write_sheet(folder: Path, name: str, key: Key, made: Paper, alone: bool, exam: bool) -> None:
@@ -181,7 +186,7 @@ def asked_by(asked_words: Sequence[str]) -> Asked:
             f"names={own['names']}: {count} and {len(seeds)} seeds; expected one seed for all, or as many as names"
         )
     seeds = seeds * len(names) if names and len(seeds) == 1 and len(names) > 1 else seeds
-    names = names or (tuple(f"seed-{seed}" for seed in seeds) if len(seeds) > 1 else ("key",))
+    names = told_apart(names) or (tuple(f"seed-{seed}" for seed in seeds) if len(seeds) > 1 else ("key",))
     stages = tuple(part.strip() for part in own.get("stages", "").strip("[]").split(",") if part.strip())
     to = machine.folder(own.get("to", "sheets"))
     return Asked(
@@ -225,6 +230,16 @@ def seeds_of_names(names: Sequence[str]) -> tuple[int, ...]:
         digest = hashlib.sha256(f"{name}\n{earlier[name]}".encode()).digest()
         seeds.append(int.from_bytes(digest[:8], "big") % 10**9)
     return tuple(seeds)
+
+
+def told_apart(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names with a number behind each that somebody before it has: `Ada` and `Ada (2)`."""
+    earlier: Counter[str] = Counter()
+    told = []
+    for name in names:
+        earlier[name] += 1
+        told.append(name if earlier[name] == 1 else f"{name} ({earlier[name]})")
+    return tuple(told)
 
 
 def class_names(path: Path) -> tuple[str, ...]:
