@@ -10,7 +10,8 @@ from typing import Any
 
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Case, same_answer, same_numbers
-from attn_exp.diagnosis.constructing import construct, is_config
+from attn_exp.diagnosis.configurations import is_config
+from attn_exp.diagnosis.constructing import construct
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.modules import Bound, sizes_of

@@ -426,7 +426,7 @@ def find_way(
     )
     if way is not None:
         return way
-    raise NoWayError(search.first or "it takes nothing", search.about_type)
+    raise NoWayError(search.first or "it takes nothing", search.about_type, search.furthest)
 
 
 def in_a_rare_way(
@@ -448,11 +448,14 @@ def in_a_rare_way(
 
 
 class NoWayError(UserError):
-    """No way of calling a layer gives an answer; `about_type`: an error spoke of the types of numbers."""
+    """No way of calling a layer gives an answer; `about_type`: an error spoke of the types of numbers.
 
-    def __init__(self, said: str, about_type: bool) -> None:
+    `furthest`: how far a call came, as something to compare.
+    """
+
+    def __init__(self, said: str, about_type: bool, furthest: tuple[int, ...]) -> None:
         super().__init__(said)
-        self.about_type = about_type
+        self.about_type, self.furthest = about_type, furthest
 
 
 def is_empty(default: Any) -> bool:
@@ -473,6 +476,7 @@ class Search:
         self.layer, self.into, self.most, self.tokens = layer, into, most, tokens
         self.first, self.said, self.tries, self.about_type = "", "", 0, False
         self.lengths, self.of_one = set[int](), False
+        self.furthest: tuple[int, ...] = ()
 
     def filled(self, way: Way, options: Mapping[str, Sequence[Make]]) -> Way | None:
         """Return the way with its other arguments, or None where no choice of them gives an answer."""
@@ -502,6 +506,7 @@ class Search:
         self.tries += 1
         said, place = trouble(self.layer, way, self.into, way.width, self.tokens)
         self.first, self.said = self.first or said, said
+        self.furthest = max(self.furthest, place)
         self.of_one |= said.startswith("its answer has the shape [2, 1, ")
         if re.search(rf"\b{HERE}\b", said):  # it has another number of tokens in mind, which it may name
             self.lengths |= {int(number) for number in re.findall(r"\d+", said)} - {HERE}

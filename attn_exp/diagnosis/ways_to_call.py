@@ -15,15 +15,17 @@ import numpy as np
 from attn_exp.diagnosis.adapting import NOMINAL, Making, adapted, targets
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import Answer, Case, differs, expected, predicted
-from attn_exp.diagnosis.constructing import takes_projection
+from attn_exp.diagnosis.constructing import construct
+from attn_exp.diagnosis.guessing import takes_projection
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
-from attn_exp.diagnosis.modules import Bound, bound, is_module
+from attn_exp.diagnosis.modules import Bound, bound, is_module, sizes_of
 from attn_exp.diagnosis.offer import Offer, at_of, offered, parameters_of
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.questions import core_cases, layer_cases
 from attn_exp.diagnosis.request import Request
+from attn_exp.diagnosis.uses import uses_of
 from attn_exp.errors import UncalledError, UserError, unknown
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import LeftError, OwnFunction, held, unreadable
@@ -157,7 +159,12 @@ def without_parameters(function: Any) -> bool:
         with held():
             made = next(iter(targets(function, "")))[0] if inspect.isclass(function) else function
             module = made.of(NOMINAL) if isinstance(made, Making) else made
-            return not any(True for _ in module.parameters())
+            if any(True for _ in module.parameters()):
+                return False
+            if inspect.isclass(function) and any(use.made_from for use in uses_of(function).values()):
+                made = construct(function, "", sizes_of(Request()), lambda one, _: one)
+                return not any(True for _ in made.parameters())  # what it makes may be all its numbers
+            return True
     except (Exception, LeftError):
         return False
 

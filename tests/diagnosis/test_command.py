@@ -144,7 +144,7 @@ class Biased(torch.nn.Module):
     def __init__(self, dim, heads, gadget):
         super().__init__()
         self.q_proj, self.k_proj, self.v_proj = (torch.nn.Linear(dim, dim) for _ in "qkv")
-        self.heads, self.gadget = heads, gadget.kept
+        self.heads, self.gadget = heads, gadget(heads).kept
 
     def forward(self, x, table):
         sides = (self.q_proj, self.k_proj, self.v_proj)
@@ -168,7 +168,7 @@ def test_a_layer_that_cannot_be_made_or_called_gets_a_wrapper_that_is_right_once
     assert "Biased needs 'gadget', which nobody here knows" in said.err and "'kept'" in said.err
     assert "        return super().forward(x, table=...)\n" in said.out
     assert said.out.endswith("layer = Mine(dim=24, heads=3, gadget=...)\n")
-    made = said.out.replace("gadget=...", "gadget=types.SimpleNamespace(kept=1)")
+    made = said.out.replace("gadget=...", "gadget=lambda heads: types.SimpleNamespace(kept=1)")
     made = made.replace("table=...", "table=types.SimpleNamespace(of=lambda x: 0.0)")
     (tmp_path / "wrapper.py").write_text("import types\n" + made, encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["attn-exp", "check", "wrapper.py:layer", "--quick"])

@@ -1,0 +1,275 @@
+"""What a class may be given for a parameter of its constructor: by its name, its note, its default and what it does.
+
+The likeliest comes first; an error of the class says that it was something else.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import math
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from attn_exp.diagnosis.module_sizes import BIAS, DROPOUT, HEADS, SHARED, SIZE, Sizes, about_heads
+from attn_exp.diagnosis.offer import plain
+from attn_exp.diagnosis.pure_layers import kind_of
+from attn_exp.diagnosis.sides import side_of_name
+from attn_exp.diagnosis.stand_ins import Later, classes, functions, layers
+from attn_exp.diagnosis.uses import Use, is_of_a_library, owner_of, uses_of
+
+ENDS = (
+    "dim", "dims", "width", "features", "feature", "feats", "feat", "hid", "hidden", "hiddens", "channels", "channel",
+    "model", "embd", "embed", "emb", "state", "filters", "units", "size", "dimension", "nf", "inplanes", "planes",
+    "chan", "chans", "inc", "cin", "nin", "ninp", "inp", "inputs", "dmod", "nx", "nhid", "cout", "outc", "nout",
+    "inch", "outch", "ch", "filter", "units",
+)  # fmt: skip
+"""How a word ends that says how many numbers a token has."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a class: what its code does with its parameters, its library, and what it is a part of."""
+
+    kind: Any = None
+    uses: Mapping[str, Use] = field(default_factory=dict)
+    library: str = "torch"
+    within: tuple[Any, ...] = ()
+    """Classes that are being made: none of them is made of itself."""
+    make: Callable[..., Any] | None = None
+    """What makes an object of another class."""
+
+
+def about(kind: Any, within: tuple[Any, ...], make: Callable[..., Any]) -> About:
+    """Return what is known of a class."""
+    owner = owner_of(kind)
+    return About(owner, uses_of(kind), kind_of(owner).replace("nnx", "linen") or "torch", (*within, owner), make)
+
+
+def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]:
+    """Return what a parameter may be given, the likeliest first; nothing where its default is best."""
+    word, note = plain(given.name), note_of(given)
+    if given.default is not given.empty:
+        return instead_of_default(given, word, sizes)
+    if takes_projection(given):
+        return [projection(side_of_name(f"{given.name}_proj").removeprefix("W_"), sizes)]
+    known = sizes.value(given.name)
+    rule = next((values for fits, values in FIRST if fits(word, note)), None)
+    if rule is None and known is not None:
+        usual = [known, *(value for value in (sizes.width, sizes.size, sizes.heads) if value != known)]
+    else:
+        rule = rule or next(values for fits, values in THEN if fits(word, note))
+        usual = rule(sizes)
+    use = known_of.uses.get(given.name, Use())
+    said = [*by_note(given, sizes, known_of, usual), *by_use(given.name, use, sizes, known_of, usual)]
+    return [*said, *(value for value in usual if not any(value is one for one in said))]
+
+
+def by_note(given: inspect.Parameter, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:
+    """Return what an annotation says of a parameter: one of some texts, a layer, a class of layers, a list of sizes."""
+    note, written = resolved(given.annotation, known_of.kind), note_of(given)
+    found: list[Any] = []
+    if typing.get_origin(note) is typing.Literal:
+        found = list(typing.get_args(note))
+    elif inspect.isclass(note) and issubclass(note, enum.Enum):
+        found = list(note)
+    elif "type[" in written:
+        found = classes(given.name, known_of.library)
+    elif "callable" in written:
+        found = [*functions(given.name, known_of.library), *classes(given.name, known_of.library)]
+    elif written.removeprefix("typing.").startswith(("list[", "tuple[", "sequence[")):
+        found = in_lists(usual, max(2, written.count(",") + 1))
+    elif inspect.isclass(note) and is_layer(note) and not is_of_a_library(note) and known_of.make is not None:
+        found = [Later(known_of.make, note, sizes, known_of.within)]
+    elif written.rpartition(".")[2] == "module":
+        found = of_layers(given.name, sizes, known_of)
+    return found
+
+
+def is_layer(kind: Any) -> bool:
+    """Say whether a class is one of layers."""
+    return bool(kind_of(kind)) or any(base.__module__.startswith("torch.nn") for base in inspect.getmro(kind))
+
+
+def resolved(note: Any, kind: Any) -> Any:
+    """Return an annotation as what it names, where it is written as a text; of several that it may be, the first."""
+    if isinstance(note, str):
+        init = getattr(kind, "__init__", None)
+        space = getattr(init, "__globals__", vars(sys.modules.get(getattr(kind, "__module__", ""), typing)))
+        with suppress(Exception):
+            note = typing.get_type_hints(type("Noted", (), {"__annotations__": {"one": note}}), dict(space))["one"]
+    if isinstance(note, str):
+        return None
+    options = [one for one in typing.get_args(note) if one is not type(None)]
+    is_choice = typing.get_origin(note) in (typing.Union, getattr(types, "UnionType", typing.Union))
+    return options[0] if is_choice and options else note
+
+
+def by_use(name: str, use: Use, sizes: Sizes, known_of: About, usual: list[Any]) -> list[Any]:
+    """Return what the code of a class says of a parameter, or of a field of its configuration."""
+    found = sorted(use.texts, key=lambda text: not any(part in text.lower() for part in ORDINARY))
+    if use.made_from:
+        found += classes(name, known_of.library, use)
+    if use.called:
+        found += of_layers(name, sizes, known_of)
+        found += [] if use.made_from else functions(name, known_of.library)
+    if use.places and not use.holds_others:
+        found += in_lists(usual, use.places)
+    return found
+
+
+ORDINARY = ("softmax", "full", "vanilla", "standard", "default", "normal", "scaled", "dot", "self", "regular", "none")
+"""Parts of texts that choose what most people mean by attention."""
+
+
+def of_layers(name: str, sizes: Sizes, known_of: About) -> list[Any]:
+    """Return layers that a class may want by this name: those of the other classes of its file, then a library's."""
+    spoken_of = plain(name).endswith(("attention", "attn", "module", "layer", "fn", "block"))
+    beside = [Later(known_of.make, one, sizes, known_of.within) for one in beside_of(known_of) if spoken_of]
+    return [*beside, *layers(name, known_of.library, sizes.width)]
+
+
+def beside_of(known_of: About) -> list[Any]:
+    """Return the other classes of layers in the file of a class, of which it may be made."""
+    kind = known_of.kind
+    space = vars(sys.modules[kind.__module__]) if getattr(kind, "__module__", "") in sys.modules else {}
+    space = getattr(getattr(kind, "__init__", None), "__globals__", space)
+    return [] if known_of.make is None or len(known_of.within) > MOST_WITHIN else [
+        value for value in space.values() if inspect.isclass(value) and value not in known_of.within
+        and value.__module__ == kind.__module__ and is_layer(value)]  # fmt: skip
+
+
+MOST_WITHIN = 2
+"""Classes that are made for one another."""
+
+
+def in_lists(values: list[Any], count: int) -> list[Any]:
+    """Return each of the likeliest values so many times, as a tuple."""
+    return [(value,) * count for value in values[:2]]
+
+
+def instead_of_default(given: inspect.Parameter, word: str, sizes: Sizes) -> list[Any]:
+    """Return what stands for a default that is a size; all others stay."""
+    whole = type(given.default) is int and given.default > 1
+    known = sizes.value(given.name)
+    if word == "winit" and "haiku" in sys.modules:
+        return [sys.modules["haiku"].initializers.VarianceScaling(1.0)]
+    if "drop" in word and type(given.default) is float:
+        return [sizes.dropout]
+    if word in (*DROPOUT, *BIAS) or isinstance(given.default, bool) or (word == "numgroups" and whole):
+        return []  # groups with a default are those of a norm
+    exact = word in HEADS or word in SHARED or word in SIZE
+    if known is not None and (exact or about_heads(word) or whole):
+        return [known]
+    return [sizes.width] if whole and ends_in_size(word) and given.default % 2 == 0 else []
+
+
+Rule = tuple[Callable[[str, str], bool], Callable[[Sizes], list[Any]]]
+
+
+def has(*parts: str) -> Callable[[str, str], bool]:
+    """Return what says whether a word has one of these parts."""
+    return lambda word, note: any(part in word for part in parts)
+
+
+def noted(*parts: str) -> Callable[[str, str], bool]:
+    """Return what says whether an annotation has one of these parts."""
+    return lambda word, note: any(part in note for part in parts)
+
+
+def named(*words: str) -> Callable[[str, str], bool]:
+    """Return the test of a parameter that has one of these names."""
+    return lambda word, note: word in words
+
+
+def takes_projection(given: inspect.Parameter) -> bool:
+    """Say whether a parameter needs a layer that projects, as `q_proj: nn.Module` does."""
+    word, note = plain(given.name), note_of(given)
+    is_layer = note.rpartition(".")[2] == "module" or "linear" in note
+    named_so = side_of_name(f"{given.name}_proj")[2:] or word.endswith(("proj", "projection", "linear"))
+    return bool("torch" in sys.modules and given.default is given.empty and is_layer and named_so)
+
+
+def projection(side: str, sizes: Sizes) -> Any:
+    """Return a layer that makes one side of attention, with the sizes that this side has."""
+    inner, shared = sizes.heads * sizes.size, sizes.shared * sizes.size
+    wide = {"k": shared, "v": shared, "kv": 2 * shared, "qkv": inner + 2 * shared, "o": sizes.width, "W": sizes.width}
+    ends = (inner if side in ("o", "W") else sizes.width, wide.get(side, inner))
+    return sys.modules["torch"].nn.Linear(*ends)
+
+
+FLAGS = ("causal", "mask", "bias", "vis", "log", "verbose")
+FIRST: tuple[Rule, ...] = (
+    (lambda word, note: "drop" in word and "module" in note, lambda sizes: [dropout_module(sizes), sizes.dropout]),
+    (has("drop"), lambda sizes: [sizes.dropout, dropout_module(sizes)]),
+    (has("dtype"), lambda sizes: dtypes()),
+    (noted("dtype"), lambda sizes: dtypes()),
+    (has("device"), lambda sizes: ["cpu"]),
+    (noted("bool"), lambda sizes: [False, True]),
+)
+"""What is surer than any size of that name."""
+THEN: tuple[Rule, ...] = (
+    (has("layer", "idx", "index"), lambda sizes: [0, 1]),
+    (named("i", "depth"), lambda sizes: [0, 1]),
+    (named("n", "nb", "num", "count", "parts"), lambda sizes: [sizes.heads, sizes.width, sizes.size]),
+    (has("temperature"), lambda sizes: [math.sqrt(sizes.size)]),
+    (named("initscale"), lambda sizes: [1.0]),
+    (named("scale", "scaling", "gain"), lambda sizes: [1 / math.sqrt(sizes.size)]),
+    (has("eps"), lambda sizes: [1e-5]),
+    (noted("float"), lambda sizes: [0.0, 1.0]),
+    (lambda word, note: word.startswith(("is", "use", "has", "with", "do")), lambda sizes: [False, True, None]),
+    (named(*FLAGS), lambda sizes: [False, True, None]),
+    (has("window"), lambda sizes: [(2, 4), 256]),
+    (has("len", "positions", "tokens"), lambda sizes: [256]),
+    (noted("str"), lambda sizes: ["", "default", None]),
+    (named("name", "type", "mode"), lambda sizes: ["", "default", None]),
+    (named("rngs"), lambda sizes: nnx_rngs()),
+    (lambda word, note: word == "key" and "jax" in sys.modules, lambda sizes: jax_key()),
+    (noted("int"), lambda sizes: [sizes.width, sizes.heads, sizes.size, 1, None]),
+    (lambda word, note: ends_in_size(word), lambda sizes: [sizes.width, sizes.heads, sizes.size, 1, None]),
+    (has(""), lambda sizes: [sizes.width, None, False, sizes.heads, 0.0, sizes.size, 1]),
+)
+"""What a parameter is given of which no size is known, by its name and its annotation."""
+
+
+def ends_in_size(word: str) -> bool:
+    """Say whether a name ends as those of sizes do."""
+    return any(word.endswith(end) for end in ENDS)
+
+
+def note_of(given: inspect.Parameter) -> str:
+    """Return what a parameter's annotation says, in small letters."""
+    note = given.annotation
+    return (
+        "" if note is given.empty else (note if isinstance(note, str) else getattr(note, "__name__", str(note))).lower()
+    )
+
+
+def dropout_module(sizes: Sizes) -> Any:
+    """Return what drops as much as is said, which is mostly nothing."""
+    torch = sys.modules.get("torch")
+    return torch.nn.Dropout(sizes.dropout) if torch is not None else sizes.dropout
+
+
+def dtypes() -> list[Any]:
+    """Return the types that a constructor may want, the likeliest first."""
+    torch = sys.modules.get("torch")
+    return [torch.float64, None, "float32"] if torch is not None else [None, "float32"]
+
+
+def nnx_rngs() -> list[Any]:
+    """Return the random streams that a module of Flax NNX wants."""
+    nnx: Any = sys.modules.get("flax.nnx")
+    return [nnx.Rngs(0)] if nnx is not None else [None]
+
+
+def jax_key() -> list[Any]:
+    """Return the random key that a module of JAX wants."""
+    import jax  # noqa: PLC0415 - the class is one of JAX
+
+    return [jax.random.PRNGKey(0)]

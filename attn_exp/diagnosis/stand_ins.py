@@ -1,0 +1,83 @@
+"""Layers, classes of layers and functions that a class may want to be made of, as `norm=nn.LayerNorm` says it."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+from attn_exp.diagnosis.offer import plain
+from attn_exp.diagnosis.uses import Use
+
+CLASSES: dict[str, dict[str, tuple[str, ...]]] = {
+    "torch": {"norm": ("nn.LayerNorm", "nn.BatchNorm2d", "nn.BatchNorm1d"), "ln": ("nn.LayerNorm",),
+              "bn": ("nn.BatchNorm2d", "nn.BatchNorm1d"), "conv": ("nn.Conv2d", "nn.Conv1d", "nn.Conv3d"),
+              "act": ("nn.GELU",), "nonlin": ("nn.GELU",), "gelu": ("nn.GELU",), "relu": ("nn.ReLU",),
+              "drop": ("nn.Dropout",), "linear": ("nn.Linear",), "dense": ("nn.Linear",), "proj": ("nn.Linear",),
+              "fc": ("nn.Linear",), "": ("nn.Identity", "nn.Linear")},
+    "linen": {"norm": ("LayerNorm",), "act": ("gelu",), "dense": ("Dense", "DenseGeneral"), "linear": ("Dense",),
+              "proj": ("Dense",), "conv": ("Conv",), "drop": ("Dropout",), "": ("Dense",)},
+    "haiku": {"linear": ("Linear",), "": ("Linear",)},
+    "equinox": {"norm": ("nn.LayerNorm",), "drop": ("nn.Dropout",), "": ("nn.Linear",)},
+    "keras": {"norm": ("layers.LayerNormalization",), "": ("layers.Dense",)},
+}  # fmt: skip
+"""Which classes of each library make what a word speaks of; the empty word stands for all others."""
+HOMES = {"torch": "torch", "linen": "flax.linen", "haiku": "haiku", "equinox": "equinox", "keras": "keras"}
+FUNCTIONS: dict[str, dict[str, str]] = {
+    "torch": {"act": "nn.functional.gelu", "nonlin": "nn.functional.gelu", "softmax": "nn.functional.softmax",
+              "normalizer": "nn.functional.softmax", "init": "nn.init.xavier_uniform_"},
+    "linen": {"act": "gelu", "softmax": "softmax", "init": "initializers.xavier_uniform()"},
+    "haiku": {"init": "initializers.VarianceScaling()"},
+}  # fmt: skip
+"""Functions that a word speaks of; a word in brackets is called first."""
+
+
+def classes(name: str, library: str, use: Use | None = None) -> list[Any]:
+    """Return what may make a layer that a name speaks of; of no arguments an activation, and what does nothing."""
+    table, word = CLASSES.get(library, {}), plain(name)
+    said = next((paths for part, paths in table.items() if part and part in word), ())
+    if use is not None and use.made_from and use.taken == 0 and library == "torch":
+        said = said or ("nn.GELU",)
+    found = [found_at(library, path) for path in dict.fromkeys((*said, *table.get("", ())))]
+    return [one for one in found if one is not None]
+
+
+def functions(name: str, library: str) -> list[Any]:
+    """Return functions that a name speaks of, and one that returns what it is given."""
+    path = next((path for part, path in FUNCTIONS.get(library, {}).items() if part in plain(name)), "")
+    found = found_at(library, path.removesuffix("()")) if path else None
+    found = found() if found is not None and path.endswith("()") else found
+    return [unchanged] if found is None else [found, unchanged]
+
+
+def layers(name: str, library: str, width: int) -> list[Any]:
+    """Return layers that are made already, as `norm: nn.Module` wants one; those with numbers are `width` wide."""
+    made = list[Any]()
+    for kind in classes(name, library):
+        for wanted in ((), (width,), (width, width), (width, width, 1)):
+            try:
+                made.append(kind(*wanted))
+            except Exception:  # it takes more, or fewer
+                continue
+            break
+    return made
+
+
+def found_at(library: str, path: str) -> Any:
+    """Return what a library has at a path, or None where it is not loaded or has no such thing."""
+    home: Any = sys.modules.get(HOMES[library])
+    for step in path.split("."):
+        home = getattr(home, step, None)
+    return home
+
+
+def unchanged(x: Any, *_: Any, **__: Any) -> Any:
+    """Return what is given first."""
+    return x
+
+
+class Later:
+    """A value that is made in the try that wants it: each try has one of its own."""
+
+    def __init__(self, make: Any, *given: Any) -> None:
+        self.make = partial(make, *given)

@@ -1,0 +1,185 @@
+"""What a class does with what it is made of, read from its code: calls it, reads its fields, compares it with texts.
+
+Code is a hint as a name is one: it orders what is tried.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any
+
+from attn_exp.diagnosis.offer import plain
+
+NO_FIELDS = {
+    *dir(""), *dir(1.0), *dir([]), "shape", "ndim", "dtype", "device", "weight", "bias", "data", "size", "view", "T",
+    "mT", "to", "at", "out_features", "in_features", "__class__", "__name__", "name", "apply", "forward", "children",
+    "parameters", "modules", "transpose", "reshape", "permute", "float", "numel", "dim", "type", "unsqueeze", "detach",
+    "clone", "new_zeros", "repeat", "expand", "requires_grad",
+} - {"__getitem__"}  # fmt: skip
+"""What is read of arrays, texts, lists and layers too, so that it does not say that there are fields."""
+OF_MAPPINGS = ("get", "pop", "setdefault")
+
+
+@dataclass
+class Use:
+    """What is done with one thing: its fields and keys that are read, how it is called, and what it is compared with.
+
+    `made_from`: it is called where the class is made, as a class of layers is; `called`: where the class is called.
+    `places`: how many numbers it has at least, where it is a list. `taken`: arguments of its calls.
+    """
+
+    fields: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    made_from: bool = False
+    called: bool = False
+    places: int = 0
+    taken: int = 0
+    optional: bool = False
+    """Whether it is a field or a key that the code can do without."""
+
+    @property
+    def holds_others(self) -> bool:
+        """Whether it is a configuration: a mapping, or an object with fields."""
+        return bool(self.fields or self.keys)
+
+
+MANY = 6
+"""Numbers of a list of which the code does not say how many it has."""
+
+
+def uses_of(kind: Any) -> dict[str, Use]:
+    """Return what a class does with each of its parameters and with their fields, by their last name."""
+    found: dict[str, Use] = {}
+    for home in inspect.getmro(owner_of(kind)) if inspect.isclass(owner_of(kind)) else (owner_of(kind),):
+        if is_of_a_library(home):
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(home)))
+        except (OSError, TypeError, SyntaxError, IndentationError):
+            continue
+        Reader(found, own_names(tree)).read(tree)
+    return found
+
+
+def owner_of(kind: Any) -> Any:
+    """Return the class that a maker of objects stands for."""
+    return getattr(kind, "owner", kind)
+
+
+def is_of_a_library(kind: Any) -> bool:
+    """Say whether a class is one of Python or of a library of layers, whose code says nothing of somebody's."""
+    home = str(getattr(kind, "__module__", "")).partition(".")[0]
+    return home in ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "abc", "typing", "numpy")
+
+
+def own_names(tree: ast.AST) -> set[str]:
+    """Return the names of what a class keeps as it was given: `self.x = x`, and the fields that it declares."""
+    kept = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            kept.add(node.target.id)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            kept |= {target.attr for target in node.targets
+                     if isinstance(target, ast.Attribute) and plain(target.attr) == plain(node.value.id)}  # fmt: skip
+    return kept
+
+
+class Reader(ast.NodeVisitor):
+    """Reads the code of one class; `kept` are its attributes that are parameters."""
+
+    def __init__(self, found: dict[str, Use], kept: set[str]) -> None:
+        self.found, self.kept, self.making = found, kept, False
+
+    def read(self, tree: ast.AST) -> None:
+        """Note what all of some code does."""
+        self.visit(tree)
+
+    def of(self, node: ast.AST) -> Use | None:
+        """Return what is known of the thing that an expression names: a parameter, or a field of one."""
+        name = self.name_of(node)
+        return self.found.setdefault(name, Use()) if name else None
+
+    def name_of(self, node: ast.AST) -> str:
+        """Return the last name of `config`, `self.config`, `config.model` or `config["model"]`."""
+        if isinstance(node, ast.Name):
+            return "" if node.id in ("self", "nn", "torch", "F", "math", "np", "jnp", "jax") else node.id
+        if isinstance(node, ast.Attribute):
+            is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            return node.attr if (node.attr in self.kept if is_own else self.name_of(node.value)) else ""
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and self.name_of(node.value):
+            return node.slice.value if isinstance(node.slice.value, str) else ""
+        return ""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        """Note whether it makes the object, which layers of flax do in `setup`."""
+        before, self.making = self.making, node.name in ("__init__", "setup", "build", "__post_init__")
+        self.generic_visit(node)
+        self.making = before
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """Note what is called, what is read of a mapping, and what is asked for by `getattr`."""
+        names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        if isinstance(node.func, ast.Attribute) and node.func.attr in OF_MAPPINGS and names:
+            self.note(node.func.value, "keys", names[0])
+            self.found.setdefault(names[0], Use()).optional |= node.func.attr != "pop" or len(node.args) > 1
+        elif isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr") and names:
+            self.note(node.args[0], "fields", names[0])
+            self.found.setdefault(names[0], Use()).optional |= node.func.id == "hasattr" or len(node.args) > len("xy")
+        elif isinstance(node.func, ast.Name | ast.Attribute) and (use := self.of(node.func)) is not None:
+            use.made_from |= self.making
+            use.called |= not self.making
+            use.taken = max(use.taken, len(node.args) + len(node.keywords))
+        for one in ast.iter_child_nodes(node):
+            if one is node.func and isinstance(one, ast.Attribute):
+                self.visit(one.value)  # a method that is called is no field
+            else:
+                self.visit(one)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        """Note a field that is read."""
+        if isinstance(node.ctx, ast.Load) and node.attr not in NO_FIELDS:
+            self.note(node.value, "fields", node.attr)
+        self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """Note a key or a place that is read, and the texts that one thing is the key of."""
+        key, use = node.slice, self.of(node.value)
+        if isinstance(node.value, ast.Dict):
+            for one in node.value.keys:
+                if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                    self.note(key, "texts", one.value)
+        elif use is not None and isinstance(key, ast.Constant) and isinstance(key.value, str):
+            self.note(node.value, "keys", key.value)
+        elif use is not None and isinstance(key, ast.Constant) and isinstance(key.value, int):
+            use.places = max(use.places, key.value + 1)
+        elif use is not None and isinstance(key, ast.Name):
+            use.places = max(use.places, MANY)
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """Note into how many parts something falls."""
+        parts = next((one.elts for one in node.targets if isinstance(one, ast.Tuple)), [])
+        if parts and isinstance(node.value, ast.Name | ast.Attribute) and (use := self.of(node.value)) is not None:
+            use.places = max(use.places, len(parts))
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """Note the texts with which something is compared, also in a list of them, and the keys that it may have."""
+        sides = [node.left, *node.comparators]
+        for side in sides:
+            others = (part for one in sides if one is not side for part in ast.walk(one))
+            for text in (part.value for part in others if isinstance(part, ast.Constant)):
+                if isinstance(text, str):
+                    is_in = isinstance(node.ops[0], ast.In | ast.NotIn) and side is not node.left
+                    self.note(side, "keys" if is_in and side is sides[-1] else "texts", text)
+        self.generic_visit(node)
+
+    def note(self, node: ast.AST, what: str, text: str) -> None:
+        """Add a text to what is known of something."""
+        use = self.of(node)
+        if use is not None and text not in (known := getattr(use, what)):
+            known.append(text)

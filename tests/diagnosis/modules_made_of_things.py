@@ -1,0 +1,284 @@
+"""Right modules of PyTorch that want other things than numbers: dictionaries, classes of layers, flags, tables."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def mixed(q: Tensor, k: Tensor, v: Tensor) -> Any:
+    """Return attention of heads `[b h t d]`."""
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+class Packed(nn.Module):
+    """What the others share: one layer makes q, k and v, another takes the heads."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.first, self.last = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def sides(self, x: Tensor) -> list[Tensor]:
+        return [one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in self.first(x).chunk(3, -1)]
+
+    def joined(self, x: Tensor) -> Tensor:
+        return x.transpose(1, 2).flatten(2)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.last(self.joined(mixed(*self.sides(x))))
+
+
+class OfDictionary(Packed):
+    """All that it needs stands in a dictionary."""
+
+    def __init__(self, opt: dict[str, Any]) -> None:
+        super().__init__(opt["emb_dim"], opt["n_heads"])
+        self.drop = nn.Dropout(opt.get("drop_rate", 0.1))
+        self.act = opt["activation"]
+        assert isinstance(opt["qkv_bias"], bool)
+
+
+class OfKeywords(Packed):
+    """It reads keywords one by one."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(kwargs["hidden_dim"], kwargs.get("num_heads", 4))
+        self.drop = nn.Dropout(kwargs.pop("dropout"))
+
+
+class OfNamespace(Packed):
+    """Options of a command, some of which are asked for by `in` and by getattr."""
+
+    def __init__(self, params: Namespace, layer: int) -> None:
+        width = params.d_model if hasattr(params, "d_model") else 12
+        super().__init__(width, params.nhead)
+        if getattr(params, "use_extra_norm", False):
+            raise NotImplementedError("extra norm")
+        self.gate = {"relu": F.relu, "gelu": F.gelu}[params.act_fn]
+        self.kind = params.layers[layer]
+
+
+@dataclass
+class Inner:
+    heads: int
+    head_dim: int
+    drop: float = 0.3
+
+
+@dataclass
+class Outer:
+    width: int
+    inner: Inner
+    kind: str = "full"
+    names: list[str] = field(default_factory=list)
+
+
+class OfNestedDataclass(Packed):
+    def __init__(self, settings: Outer) -> None:
+        super().__init__(settings.width, settings.inner.heads)
+        assert settings.width == settings.inner.heads * settings.inner.head_dim
+        self.drop = nn.Dropout(settings.inner.drop)
+
+
+class OfClasses(Packed):
+    """Layers are made of classes that it is given."""
+
+    def __init__(self, c: int, nh: int, norm_layer: Any, act: Any, linear: Any, drop_layer: Any) -> None:
+        super().__init__(c, nh)
+        self.first, self.last = linear(c, 3 * c), linear(c, c)
+        self.norm, self.act, self.drop = norm_layer(c), act(), drop_layer(0.0)
+
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(self.norm(x))
+
+
+class OfConvolutions(nn.Module):
+    """Convolutions over an image, made by a function that it is given; values are wider than keys."""
+
+    def __init__(self, c_in: int, c_out: int, conv: Any, nheads: int, dk: int, dv: int) -> None:
+        super().__init__()
+        self.nheads, self.dk, self.dv = nheads, dk, dv
+        self.theta, self.phi = conv(c_in, dk, kernel_size=1), conv(c_in, dk, kernel_size=1)
+        self.g, self.end = conv(c_in, dv, kernel_size=1), conv(dv, c_out, kernel_size=1)
+
+    def forward(self, feature_map: Tensor) -> Any:
+        q, k, v = (
+            one(feature_map).flatten(2).unflatten(1, (self.nheads, -1)).mT for one in (self.theta, self.phi, self.g)
+        )
+        return self.end(mixed(q, k, v).mT.flatten(1, 2).unflatten(-1, feature_map.shape[2:]))
+
+
+class OfVideo(Packed):
+    """Video, with three axes of places."""
+
+    def __init__(self, planes: int, head_num: int) -> None:
+        super().__init__(planes, head_num)
+        self.first, self.last = nn.Conv3d(planes, 3 * planes, 1), nn.Conv3d(planes, planes, 1)
+
+    def forward(self, x: Tensor) -> Any:
+        b, c, t, h, w = x.shape
+        q, k, v = (one.reshape(b, self.heads, -1, t * h * w).mT for one in self.first(x).chunk(3, 1))
+        return self.last(mixed(q, k, v).mT.reshape(b, c, t, h, w))
+
+
+class OfVideoLast(Packed):
+    """The same with channels last."""
+
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x.flatten(1, 3)).reshape(x.shape)
+
+
+class WithRotations(Packed):
+    """It needs complex numbers that turn, one row for each place."""
+
+    def turn(self, x: Tensor, freqs_cis: Tensor) -> Tensor:
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+        assert freqs_cis.shape == (x.shape[1], pairs.shape[-1])
+        return torch.view_as_real(pairs * freqs_cis[None, :, None]).flatten(3)
+
+    def forward(self, x: Tensor, start_pos: int, freqs_cis: Tensor, mask: Tensor | None) -> Any:
+        q, k, v = self.sides(x)
+        q, k = (self.turn(one.transpose(1, 2), freqs_cis).transpose(1, 2) for one in (q, k))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        return self.last(self.joined((scores if mask is None else scores + mask).softmax(-1) @ v))
+
+
+class WithTables(Packed):
+    """Tables of cosines and sines with an axis for heads, half as wide as a head."""
+
+    axes = 4
+
+    def turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        assert cos.ndim == sin.ndim == self.axes
+        one, other = x.chunk(2, -1)
+        return torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
+
+    def forward(self, x: Tensor, pe: tuple[Tensor, Tensor]) -> Any:
+        q, k, v = self.sides(x)
+        return self.last(self.joined(mixed(self.turn(q, *pe), self.turn(k, *pe), v)))
+
+
+class WithRotaryDictionary(WithTables):
+    """The same, in one tensor with both."""
+
+    def forward(self, x: Tensor, *, rotary_cos: Tensor, rotary_sin: Tensor, **kwargs: Any) -> Any:
+        return super().forward(x, (rotary_cos, rotary_sin))
+
+
+class WithKeywords(Packed):
+    """All beside x are keywords, one of which it needs."""
+
+    def forward(self, x: Tensor, *, attn_mask: Tensor, need_weights: bool, **kwargs: Any) -> Any:
+        q, k, v = self.sides(x)
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~attn_mask, -torch.inf)
+        out = self.last(self.joined(scores.softmax(-1) @ v))
+        return (out, scores.softmax(-1)) if kwargs.get("with_weights") else out
+
+
+class WithStars(Packed):
+    """It takes what comes."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return super().forward(args[0])
+
+
+class OnlyKeywords(Packed):
+    """Nothing has a place."""
+
+    def forward(self, **kwargs: Any) -> Any:
+        return super().forward(kwargs["hidden_states"])
+
+
+class NeverSet(nn.Module):
+    """Its numbers are whatever lay in memory, and one buffer holds NaN until it is filled."""
+
+    def __init__(self, d: int, h: int) -> None:
+        super().__init__()
+        self.h = h
+        self.a, self.b, self.c = (nn.Parameter(torch.full((h, d, d // h), torch.nan)) for _ in range(3))
+        self.d = nn.Parameter(torch.zeros(d, d))
+        self.register_buffer("gain", torch.full((1,), torch.nan))
+
+    def forward(self, x: Tensor) -> Any:
+        q, k, v = (torch.einsum("btm,hmd->bhtd", x, one) for one in (self.a, self.b, self.c))
+        return mixed(q, k, v).transpose(1, 2).flatten(2) @ self.d * self.gain
+
+
+class MadeByCall(nn.Module):
+    """Layers are made when the first input comes."""
+
+    def __init__(self, heads: int = 2) -> None:
+        super().__init__()
+        self.heads, self.made = heads, False
+
+    def forward(self, x: Tensor) -> Any:
+        if not self.made:
+            self.first = nn.Linear(x.shape[-1], 3 * x.shape[-1]).to(x)
+            self.last, self.made = nn.Linear(x.shape[-1], x.shape[-1]).to(x), True
+        sides = [one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in self.first(x).chunk(3, -1)]
+        return self.last(mixed(*sides).transpose(1, 2).flatten(2))
+
+
+class UnlikeHeads(nn.Module):
+    """Its heads have more numbers in values than in keys."""
+
+    def __init__(self, in_dim: int, num_heads: int, qk_dim: int = 12, v_dim: int = 30) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.q, self.k = nn.Linear(in_dim, qk_dim), nn.Linear(in_dim, qk_dim)
+        self.v, self.o = nn.Linear(in_dim, v_dim), nn.Linear(v_dim, in_dim)
+
+    def forward(self, x: Tensor) -> Any:
+        q, k, v = (one(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for one in (self.q, self.k, self.v))
+        return self.o(mixed(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Pooling(nn.Module):
+    """Queries are parameters of its own."""
+
+    def __init__(self, dim: int, num_heads: int, num_queries: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.probe = nn.Parameter(torch.randn(1, num_queries, dim))
+        self.q, self.kv, self.out = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor) -> Any:
+        sides = (self.q(self.probe.expand(len(x), -1, -1)), *self.kv(x).chunk(2, -1))
+        q, k, v = (one.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for one in sides)
+        return self.out(mixed(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Large(Packed):
+    """It has sizes of its own, far more than a test would take."""
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(512, 8)
+
+
+class PartlyMade(Packed):
+    """Its layers are made by a function with some of its arguments given."""
+
+    def __init__(self, ch: int, num_head_channels: int, linear_cls: Any = partial(nn.Linear, bias=False)) -> None:
+        super().__init__(ch, ch // num_head_channels)
+        self.first, self.last = linear_cls(ch, 3 * ch), linear_cls(ch, ch)
+
+
+class OfShape(Packed):
+    """It is told the shape of what comes."""
+
+    def __init__(self, in_shape: tuple[int, int], heads: int) -> None:
+        super().__init__(in_shape[-1], heads)
+
+
+class OfLists(Packed):
+    """One number for each of two levels."""
+
+    def __init__(self, dims: list[int], n_heads: list[int], level: int) -> None:
+        super().__init__(dims[level], n_heads[level])
