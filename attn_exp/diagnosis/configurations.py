@@ -89,7 +89,7 @@ class Asked(dict[str, Any]):
         is_size = default is None or (type(default) is int and type(value) is int)
         return value if value is not None and (is_size or "drop" in plain(name)) else default
 
-    def pop(self, name: str, default: Any = None) -> Any:  # type: ignore[override] # nobody asks whether it was given
+    def pop(self, name: str, default: Any = None) -> Any:
         """Return a field, or the default where nobody knows it."""
         return self.get(name, default) if default is not None or name in self else self[name]
 

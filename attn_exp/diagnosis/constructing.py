@@ -15,7 +15,7 @@ from attn_exp.diagnosis.guessing import About, about, guesses
 from attn_exp.diagnosis.module_sizes import Sizes
 from attn_exp.diagnosis.offer import parameters_of, plain
 from attn_exp.diagnosis.stand_ins import Later
-from attn_exp.diagnosis.uses import Use, is_of_a_library, owner_of
+from attn_exp.diagnosis.uses import Use, is_of_a_library, keywords_read, owner_of
 from attn_exp.diagnosis.ways_into_layers import NoWayError, reached
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import error_line, held
@@ -211,9 +211,9 @@ def parameters_of_all(kind: Any, name: str, known_of: About) -> list[inspect.Par
             }
             if not any(one.kind is one.VAR_KEYWORD for one in others):
                 break
-    for word in known_of.uses.get(rest, Use()).keys:
-        if word not in found and not known_of.uses.get(word, Use()).optional:
-            found[word] = inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY)
+    read = keywords_read(getattr(owner, "__init__", owner)) if rest else {}
+    for word in (word for word, default in read.items() if word not in found and default is not None):
+        found[word] = inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY)
     return list(found.values())
 
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from attn_exp.arrays import Array
+from attn_exp.diagnosis import learned_queries
 from attn_exp.diagnosis.arranged import arrangements
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.case import differs, expected
@@ -30,7 +31,7 @@ from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, r
 from attn_exp.diagnosis.several import mixes_as_known
 from attn_exp.diagnosis.slices import shared_by_heads
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
-from attn_exp.diagnosis.ways_into_layers import NoWayError, Way, find_way, read_otherwise
+from attn_exp.diagnosis.ways_into_layers import LAID, NoWayError, Way, find_way, parameters_of_call, read_otherwise
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.forms.around import Around, Norm
 from attn_exp.forms.pipeline import Given, Recipe, compute
@@ -179,7 +180,7 @@ def of_module(
     Raises:
         UserError: it cannot be called, has no projections that are known, or its heads are not.
     """
-    forward = parameters_of(module.forward, name)
+    forward = taken_by(module.forward, name)
     layer = TorchLayer(filled(module, forward, sizes))
     if not layer.places or not any(tensor.ndim > 1 for tensor in layer.places.values()):
         return Bound(module, module, offered(module.forward, name))
@@ -200,6 +201,10 @@ def of_module(
             layer = TorchLayer(module, single=True)
             way = way_into("float32")
     except UserError as error:
+        answered = error.answered if isinstance(error, NoWayError) else 0
+        for other in learned_queries.asked(module, answered) if answered else ():
+            with suppress(UserError):
+                return of_module(other, name, request, sizes, told)
         raise UncalledError(f"{name} cannot be called with x: {error}") from error
     way = tokens_first(layer, way)
     try:
@@ -386,11 +391,12 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
     lent = library("numpy" if kind == "keras" else "jax")
 
     def works(made: Any, of_size: Sizes) -> Bound:
-        forward = parameters_of(forward_of(kind, made), own.name)
+        forward = taken_by(forward_of(kind, made), own.name)
         ways = list[Way]()
 
         def example(call: Callable[..., Any]) -> None:
-            axes = ("tm", "btm") if kind == "equinox" else ("btm", "tm")
+            axes = ("btm", "tm", "bhwm", "bmhw", "bmt", "hwm", "bfhwm")
+            axes = ("tm", "btm", "mhw", "hwm", "mt", "bhwm", "bmhw") if kind == "equinox" else axes
             ways.append(find_way(call, forward, lambda array: lent.into(array, "float32"), axes, [of_size.width],
                                  of_size.size, most=MOST_SLOW))  # fmt: skip
 
@@ -438,6 +444,11 @@ def signed(maker: Callable[..., Any], kind: Any, home: str) -> Any:
     return make
 
 
+def taken_by(call: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    """Return what a call takes, also what it takes in stars."""
+    return parameters_of_call(call, parameters_of(call, name))
+
+
 def forward_of(kind: str, made: Any) -> Callable[..., Any]:
     """Return what says which arguments a call of a layer takes."""
     forward: Callable[..., Any] = made.call if kind == "keras" else made.forward if kind == "haiku" else made.__call__
@@ -445,13 +456,21 @@ def forward_of(kind: str, made: Any) -> Callable[..., Any]:
 
 
 def filled(module: Any, forward: Sequence[inspect.Parameter], sizes: Sizes | None) -> Any:
-    """Return a module whose parameters have sizes: lazy ones get them with the first call."""
+    """Return a module whose parameters have sizes: lazy ones get them with the first call, as those that it makes then.
+
+    What buffers hold that nobody has filled yet is 0.
+    """
     from torch.nn.parameter import is_lazy  # noqa: PLC0415 - the module is one of PyTorch's
 
-    if any(is_lazy(tensor) for tensor in module.parameters()):
+    for buffer in module.buffers():
+        if not is_lazy(buffer) and buffer.is_floating_point() and buffer.isnan().any():
+            buffer.nan_to_num_(nan=0.0)
+    tensors = list(module.parameters())
+    if not tensors or any(is_lazy(tensor) for tensor in tensors):
         lent = library("torch", "cpu")
         width = sizes.width if sizes is not None else SIZE * MADE_WITH
-        find_way(module, forward, lambda array: lent.into(array, "float64"), axes_of(module), [width], SIZE)
+        with suppress(UserError):
+            find_way(module, forward, lambda array: lent.into(array, "float64"), axes_of(module), [width], SIZE)
     return module
 
 
@@ -557,11 +576,8 @@ UNSET = (1e-20, 1e6)
 def axes_of(module: Any) -> tuple[str, ...]:
     """Return the orders of axes to try, by which kinds of layers are inside."""
     kinds = {type(child).__name__ for child in module.modules()}
-    if "Conv2d" in kinds:
-        return ("bmhw", "btm", "bmt", "tm")
-    if "Conv1d" in kinds:
-        return ("bmt", "btm", "bmhw", "tm")
-    return ("btm", "tm", "bhwm", "bmt", "bmhw")
+    likely = [axes for kind, axes in (("Conv3d", "bmfhw"), ("Conv2d", "bmhw"), ("Conv1d", "bmt")) if kind in kinds]
+    return tuple(dict.fromkeys([*likely, *LAID]))
 
 
 def widths_of(layer: TorchLayer, sizes: Sizes | None) -> list[int]:
@@ -624,7 +640,7 @@ def by_names(
         arrays = matrices(module, name)
     except UserError as unknown:
         raise UserError(f"{unknown}; {error}") from unknown
-    call, offer = called(layer, way, parameters_of(module.forward, name), "")
+    call, offer = called(layer, way, taken_by(module.forward, name), "")
 
     def right(count: int) -> bool:
         caller = Caller(call, offer, library("torch", request.device), request, "bhtd")

@@ -152,7 +152,7 @@ def fitted(event: Event, x: Array, of_other: bool = False) -> Norm | None:
     """Return the norm along the last axis of `[b t m]` that gives what one returned; `x` says the sizes."""
     module, given, said = event
     batch, tokens = x.shape[:2]
-    for axes in (*LAID, "bmp"):
+    for axes in (*LAID, "tbm", "bmp"):
         z, out = (arranged(array, axes, batch, tokens) for array in (given, said))
         if z is None or out is None or (not of_other and not same(z, x)):
             continue

@@ -183,3 +183,20 @@ class Reader(ast.NodeVisitor):
         use = self.of(node)
         if use is not None and text not in (known := getattr(use, what)):
             known.append(text)
+
+
+def keywords_read(function: Any) -> dict[str, Any]:
+    """Return what a function reads of the keywords that it does not name, with None where it can do without.
+
+    Of `**options` that is `options["heads"]`, or `options.get("mask")`.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    stars = [given.name for given in parameters if given.kind is given.VAR_KEYWORD]
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    found: dict[str, Use] = {}
+    Reader(found, set()).read(tree)
+    words = found[stars[0]].keys if stars and stars[0] in found else []
+    return {word: None if found.get(word, Use()).optional else inspect.Parameter.empty for word in words}

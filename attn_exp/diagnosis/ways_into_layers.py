@@ -19,6 +19,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.libraries import join, stack
 from attn_exp.diagnosis.offer import BY_NAME, plain
 from attn_exp.diagnosis.returned import parts_of
+from attn_exp.diagnosis.uses import keywords_read
 from attn_exp.errors import UserError
 from attn_exp.own_code import error_line, held
 
@@ -54,7 +55,7 @@ class Way:
         """Call a layer with x `[b t m]`, and return what it says with its first array as `[b t n]`."""
         if self.first_asks:
             return self.each_first(layer, x, named)
-        if self.axes == "tm" and x.shape[0] > 1:
+        if "b" not in self.axes and x.shape[0] > 1:
             return self.one_by_one(layer, x, memory, named)
         other = x if memory is None else memory
         sizes = Sizes(x.shape[0], x.shape[1], other.shape[1], x)
@@ -125,23 +126,38 @@ def beside(array: Array, x: Any) -> Any:
 
 # How x lies
 
-LAID = ("btm", "tbm", "bmhw", "bmt", "tm", "bhwm")
+
+LAID = ("btm", "tm", "bhwm", "bmt", "bmhw", "bmfhw", "bfhwm")
 
 
 def lay(x: Any, axes: str) -> Any:
-    """Return x `[b t m]` in another order of axes; tokens of an image lie in rows of one length."""
+    """Return x `[b t m]` in another order of axes; tokens of an image or a video lie in rows of one length."""
     batch, tokens, width = x.shape
     if axes == "btm":
         return x
-    if axes == "tbm":
-        laid = x.swapaxes(0, 1)
-    elif axes == "bmt":
-        laid = x.swapaxes(1, 2)
-    elif axes == "bmhw":
-        laid = x.swapaxes(1, 2).reshape(batch, width, *image(tokens))
-    else:
-        laid = x.reshape(batch, *image(tokens), width) if axes == "bhwm" else x[0]
+    places = [axis for axis in axes if axis in SPACE]
+    whole = x.reshape(batch, *lengths_of(places, tokens), width)
+    laid = in_order(whole, ["b", *places, "m"], axes if "b" in axes else f"b{axes}")
+    laid = laid if "b" in axes else laid[0]
     return laid.contiguous() if hasattr(laid, "contiguous") else laid
+
+
+SPACE = "tfhw"
+"""Letters of axes along which tokens lie: time alone, or the frames, rows and columns of a video."""
+
+
+def in_order(array: Any, before: Sequence[str], after: Sequence[str]) -> Any:
+    """Return an array of any library with its axes in another order."""
+    order = [list(before).index(axis) for axis in after]
+    return array.permute(*order) if hasattr(array, "permute") else array.transpose(order)
+
+
+def lengths_of(places: Sequence[str], tokens: int) -> tuple[int, ...]:
+    """Return how many tokens lie along each of one, two or three axes."""
+    if len(places) == 1:
+        return (tokens,)
+    first, last = image(tokens)
+    return (first, last) if len(places) == len("hw") else (*image(first), last)
 
 
 def unlaid(said: Any, axes: str, shape: tuple[int, ...]) -> Any:
@@ -164,17 +180,14 @@ def output_of(parts: Mapping[str, Any], axes: str, batch: int, tokens: int) -> s
 
 def turned(part: Any, axes: str, batch: int, tokens: int) -> Any:
     """Return one array as `[b t n]`, or None where it has other sizes."""
-    height, width = image(tokens)
-    lengths = {"b": batch, "t": tokens, "h": height, "w": width}
+    places = [axis for axis in axes if axis in SPACE]
+    along = lengths_of(places, tokens)
+    lengths = {"b": batch, **dict(zip(places, along, strict=True))}
     shape = tuple(part.shape)
     if len(shape) != len(axes) or any(lengths.get(axis, size) != size for axis, size in zip(axes, shape, strict=True)):
         return None
-    numbers = shape[axes.index("m")]
-    if axes in ("tbm", "bmt"):
-        return part.swapaxes(0, 1) if axes == "tbm" else part.swapaxes(1, 2)
-    if axes == "bmhw":
-        return part.reshape(batch, numbers, tokens).swapaxes(1, 2)
-    return part.reshape(batch, tokens, numbers)
+    laid = in_order(part, axes, [*(["b"] if "b" in axes else []), *places, "m"])
+    return laid.reshape(batch, tokens, shape[axes.index("m")])
 
 
 def image(tokens: int) -> tuple[int, int]:
@@ -282,7 +295,7 @@ def candidates(word: str, note: str, head: int) -> tuple[Make, ...]:
     return next(makes(sizes) for fits, makes in NEUTRAL if fits(word, note))
 
 
-TABLES = ("t d", "1 t d", "b t d", "1 t 1 d", "1 1 t d", "t 1 d")
+TABLES = ("t d", "1 t d", "b t d", "1 t 1 d", "1 1 t d", "t 1 d", "b 1 t d", "b t 1 d")
 
 
 def table(number: float) -> Callable[[list[int]], tuple[Make, ...]]:
@@ -292,14 +305,13 @@ def table(number: float) -> Callable[[list[int]], tuple[Make, ...]]:
 
 def complex_tables(sizes: list[int]) -> tuple[Make, ...]:
     """Return makers of rotary tables as complex numbers, and of none."""
-    shapes = ("t e", "1 t e", "t 1 e", "1 t 1 e", "1 1 t e")
+    shapes = [shape.replace("d", "e") for shape in TABLES]
     return (*(rotations(shape, sizes[0]) for shape in shapes), in_pairs(sizes[0]), nothing)
 
 
 def angles(sizes: list[int]) -> tuple[Make, ...]:
     """Return what makes cosines and sines of no angle, as a pair or as complex numbers."""
-    shapes = ("b t d", "1 t d", "t d", "1 1 t d")
-    pairs = [pair(Filled(shape, 1.0, size), Filled(shape, 0.0, size)) for size in sizes for shape in shapes]
+    pairs = [pair(Filled(shape, 1.0, size), Filled(shape, 0.0, size)) for size in sizes for shape in TABLES]
     return (
         nothing,
         *pairs,
@@ -325,8 +337,8 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: word.endswith(("cos", "cosine")), table(1.0)),
     (lambda word, note: word.endswith(("sin", "sine")), table(0.0)),
     (lambda word, note: "freqs" in word and word != "freqs", complex_tables),
-    (lambda word, note: any(part in word for part in ("positionembedding", "rotary", "rope", "posemb", "freqs")),
-     angles),
+    (lambda word, note: word in ("pe", "pos", "cossin", "rot") or any(
+        part in word for part in ("positionembedding", "rotary", "rope", "posemb", "freqs")), angles),
     (lambda word, note: "mask" in word, always(*MASKS)),
     (lambda word, note: "len" in word, always(nothing, lengths)),
     (lambda word, note: "pos" in word and "start" not in word,
@@ -379,6 +391,18 @@ def sides_of(parameters: Sequence[inspect.Parameter]) -> tuple[dict[str, str], f
     return taken, frozenset(taken) - needed
 
 
+def parameters_of_call(call: Callable[..., Any], given: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Return the parameters of a call, with those that stars hide: x by its place, and the keywords that it reads."""
+    kinds, named = {one.kind for one in given}, [one for one in given if is_named(one)]
+    if not named and inspect.Parameter.VAR_POSITIONAL in kinds:
+        named = [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)]
+    known = {one.name for one in named}
+    read = keywords_read(call) if inspect.Parameter.VAR_KEYWORD in kinds else {}
+    named += [inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=default)
+              for word, default in read.items() if word not in known]  # fmt: skip
+    return named
+
+
 def is_named(given: inspect.Parameter) -> bool:
     """Say whether a parameter stands for one argument."""
     return given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
@@ -426,7 +450,7 @@ def find_way(
     )
     if way is not None:
         return way
-    raise NoWayError(search.first or "it takes nothing", search.about_type, search.furthest)
+    raise NoWayError(search.first or "it takes nothing", search.about_type, search.furthest, search.answered)
 
 
 def in_a_rare_way(
@@ -450,12 +474,12 @@ def in_a_rare_way(
 class NoWayError(UserError):
     """No way of calling a layer gives an answer; `about_type`: an error spoke of the types of numbers.
 
-    `furthest`: how far a call came, as something to compare.
+    `furthest`: how far a call came, as something to compare; `answered`: for how many tokens it gave an answer.
     """
 
-    def __init__(self, said: str, about_type: bool, furthest: tuple[int, ...]) -> None:
+    def __init__(self, said: str, about_type: bool, furthest: tuple[int, ...], answered: int) -> None:
         super().__init__(said)
-        self.about_type, self.furthest = about_type, furthest
+        self.about_type, self.furthest, self.answered = about_type, furthest, answered
 
 
 def is_empty(default: Any) -> bool:
@@ -467,7 +491,7 @@ class Search:
     """The search for what a layer's other arguments are given, in one order of axes.
 
     Of each argument the choice is kept with which the call comes furthest. `lengths` are the numbers in errors that
-    speak of the number of tokens, and `of_one` says that it answered for one token of several.
+    speak of the number of tokens, `of_one` says that it answered for one token of several, `answered` for how many.
     """
 
     def __init__(
@@ -477,6 +501,7 @@ class Search:
         self.first, self.said, self.tries, self.about_type = "", "", 0, False
         self.lengths, self.of_one = set[int](), False
         self.furthest: tuple[int, ...] = ()
+        self.answered = 0
 
     def filled(self, way: Way, options: Mapping[str, Sequence[Make]]) -> Way | None:
         """Return the way with its other arguments, or None where no choice of them gives an answer."""
@@ -491,12 +516,13 @@ class Search:
                 for make in makes[1:]:
                     if self.tries > self.most:
                         return None
-                    tried = replace(way, given=present(chosen | {name: make}))
+                    others = {name: make, **twins(name, make, options)}
+                    tried = replace(way, given=present(chosen | others))
                     place = self.come_to(tried)
                     if place is None:
                         return tried
                     if place > best:
-                        best, chosen = place, chosen | {name: make}
+                        best, chosen = place, chosen | others
             if best == before:
                 return None
         return None
@@ -507,6 +533,8 @@ class Search:
         said, place = trouble(self.layer, way, self.into, way.width, self.tokens)
         self.first, self.said = self.first or said, said
         self.furthest = max(self.furthest, place)
+        shape = re.match(r"its answer has the shape \[2, (?:(\d+), )?\d+\] for", said)
+        self.answered = self.answered or (int(shape[1] or 1) if shape else 0)
         self.of_one |= said.startswith("its answer has the shape [2, 1, ")
         if re.search(rf"\b{HERE}\b", said):  # it has another number of tokens in mind, which it may name
             self.lengths |= {int(number) for number in re.findall(r"\d+", said)} - {HERE}
@@ -515,6 +543,17 @@ class Search:
 
 
 ROUNDS = 3
+
+
+def twins(name: str, make: Make, options: Mapping[str, Sequence[Make]]) -> dict[str, Make]:
+    """Return the table of sines in the shape of one of cosines, and the other way round: they never differ in it."""
+    parts = re.split("(cos|sin)", name.lower())
+    if len(parts) != len(("", "cos", "")) or not isinstance(make, Filled):
+        return {}
+    other = next((one for one in options if re.split("(cos|sin)", one.lower())[::2] == parts[::2] and one != name), "")
+    if not other:
+        return {}
+    return {other: replace(make, value=1.0 if "cos" in other.lower() else 0.0)}
 
 
 def left_out(sizes: Sizes) -> Any:
@@ -566,8 +605,10 @@ def is_first(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) 
     """Say whether it is the first token that a layer answers for: in which order the others come is the same."""
     x = np.random.default_rng(11).standard_normal((2, HERE, way.width))
     alone, others = replace(way, first_asks=False), np.concatenate([x[:, :1], x[:, :0:-1]], axis=1)
-    one, other = (next(iter(parts_of(alone.call(layer, into(given))).values())) for given in (x, others))
-    return bool(abs(one - other).max() < 1e-5 * abs(one).max())
+    behind = x[:, [1, 0, *range(2, HERE)]]
+    one, other, moved = (next(iter(parts_of(alone.call(layer, into(given))).values())) for given in (x, others, behind))
+    rounding = 1e-5 * abs(one).max()
+    return bool(abs(one - other).max() < rounding < abs(one - moved).max())  # where it is the same, none asks
 
 
 def with_memory(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> Way:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from attn_exp.diagnosis.guessing import takes_projection
 from attn_exp.diagnosis.layouts import KNOWN, LAYOUTS, RARE, WIDE, has_heads, layouts_of_answer
 from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modules_named, wanted
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
-from attn_exp.diagnosis.modules import Bound, bound, is_module, sizes_of
+from attn_exp.diagnosis.modules import Bound, bound, filled, is_module, sizes_of, taken_by
 from attn_exp.diagnosis.offer import Offer, at_of, offered, parameters_of
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.questions import core_cases, layer_cases
@@ -162,9 +163,11 @@ def without_parameters(function: Any) -> bool:
             if any(True for _ in module.parameters()):
                 return False
             if inspect.isclass(function) and any(use.made_from for use in uses_of(function).values()):
-                made = construct(function, "", sizes_of(Request()), lambda one, _: one)
-                return not any(True for _ in made.parameters())  # what it makes may be all its numbers
-            return True
+                module = construct(function, "", sizes_of(Request()), lambda one, _: one)  # of the layers that it needs
+            forward = taken_by(module.forward, "")
+            if sum(given.default is given.empty for given in forward) == 1:  # it may make its layers when it is called
+                module = filled(copy.deepcopy(module).double(), forward, sizes_of(Request()))
+            return not any(True for _ in module.parameters())
     except (Exception, LeftError):
         return False
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -31,11 +29,18 @@ class Packed(nn.Module):
     def joined(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2).flatten(2)
 
-    def forward(self, x: Tensor) -> Any:
+    def attend(self, x: Tensor) -> Any:
         return self.last(self.joined(mixed(*self.sides(x))))
 
 
-class OfDictionary(Packed):
+class Plain(Packed):
+    """It takes x alone."""
+
+    def forward(self, x: Tensor) -> Any:
+        return self.attend(x)
+
+
+class OfDictionary(Plain):
     """All that it needs stands in a dictionary."""
 
     def __init__(self, opt: dict[str, Any]) -> None:
@@ -45,7 +50,7 @@ class OfDictionary(Packed):
         assert isinstance(opt["qkv_bias"], bool)
 
 
-class OfKeywords(Packed):
+class OfKeywords(Plain):
     """It reads keywords one by one."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -53,7 +58,7 @@ class OfKeywords(Packed):
         self.drop = nn.Dropout(kwargs.pop("dropout"))
 
 
-class OfNamespace(Packed):
+class OfNamespace(Plain):
     """Options of a command, some of which are asked for by `in` and by getattr."""
 
     def __init__(self, params: Namespace, layer: int) -> None:
@@ -61,7 +66,7 @@ class OfNamespace(Packed):
         super().__init__(width, params.nhead)
         if getattr(params, "use_extra_norm", False):
             raise NotImplementedError("extra norm")
-        self.gate = {"relu": F.relu, "gelu": F.gelu}[params.act_fn]
+        self.gate = {"relu": torch.relu, "gelu": nn.functional.gelu}[params.act_fn]
         self.kind = params.layers[layer]
 
 
@@ -80,7 +85,7 @@ class Outer:
     names: list[str] = field(default_factory=list)
 
 
-class OfNestedDataclass(Packed):
+class OfNestedDataclass(Plain):
     def __init__(self, settings: Outer) -> None:
         super().__init__(settings.width, settings.inner.heads)
         assert settings.width == settings.inner.heads * settings.inner.head_dim
@@ -96,7 +101,7 @@ class OfClasses(Packed):
         self.norm, self.act, self.drop = norm_layer(c), act(), drop_layer(0.0)
 
     def forward(self, x: Tensor) -> Any:
-        return super().forward(self.norm(x))
+        return self.attend(self.norm(x))
 
 
 class OfConvolutions(nn.Module):
@@ -115,12 +120,12 @@ class OfConvolutions(nn.Module):
         return self.end(mixed(q, k, v).mT.flatten(1, 2).unflatten(-1, feature_map.shape[2:]))
 
 
-class OfVideo(Packed):
+class OfVideo(nn.Module):
     """Video, with three axes of places."""
 
     def __init__(self, planes: int, head_num: int) -> None:
-        super().__init__(planes, head_num)
-        self.first, self.last = nn.Conv3d(planes, 3 * planes, 1), nn.Conv3d(planes, planes, 1)
+        super().__init__()
+        self.heads, self.first, self.last = head_num, nn.Conv3d(planes, 3 * planes, 1), nn.Conv3d(planes, planes, 1)
 
     def forward(self, x: Tensor) -> Any:
         b, c, t, h, w = x.shape
@@ -132,14 +137,14 @@ class OfVideoLast(Packed):
     """The same with channels last."""
 
     def forward(self, x: Tensor) -> Any:
-        return super().forward(x.flatten(1, 3)).reshape(x.shape)
+        return self.attend(x.flatten(1, 3)).reshape(x.shape)
 
 
 class WithRotations(Packed):
     """It needs complex numbers that turn, one row for each place."""
 
     def turn(self, x: Tensor, freqs_cis: Tensor) -> Tensor:
-        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
         assert freqs_cis.shape == (x.shape[1], pairs.shape[-1])
         return torch.view_as_real(pairs * freqs_cis[None, :, None]).flatten(3)
 
@@ -150,8 +155,8 @@ class WithRotations(Packed):
         return self.last(self.joined((scores if mask is None else scores + mask).softmax(-1) @ v))
 
 
-class WithTables(Packed):
-    """Tables of cosines and sines with an axis for heads, half as wide as a head."""
+class Turning(Packed):
+    """It turns by tables of cosines and sines with an axis for heads, half as wide as a head."""
 
     axes = 4
 
@@ -160,16 +165,23 @@ class WithTables(Packed):
         one, other = x.chunk(2, -1)
         return torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
 
-    def forward(self, x: Tensor, pe: tuple[Tensor, Tensor]) -> Any:
+    def turned(self, x: Tensor, cos: Tensor, sin: Tensor) -> Any:
         q, k, v = self.sides(x)
-        return self.last(self.joined(mixed(self.turn(q, *pe), self.turn(k, *pe), v)))
+        return self.last(self.joined(mixed(self.turn(q, cos, sin), self.turn(k, cos, sin), v)))
 
 
-class WithRotaryDictionary(WithTables):
-    """The same, in one tensor with both."""
+class WithTables(Turning):
+    """They come as a pair."""
+
+    def forward(self, x: Tensor, pe: tuple[Tensor, Tensor]) -> Any:
+        return self.turned(x, *pe)
+
+
+class WithTwoTables(Turning):
+    """The same, as two keywords that it needs."""
 
     def forward(self, x: Tensor, *, rotary_cos: Tensor, rotary_sin: Tensor, **kwargs: Any) -> Any:
-        return super().forward(x, (rotary_cos, rotary_sin))
+        return self.turned(x, rotary_cos, rotary_sin)
 
 
 class WithKeywords(Packed):
@@ -186,14 +198,14 @@ class WithStars(Packed):
     """It takes what comes."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return super().forward(args[0])
+        return self.attend(args[0])
 
 
 class OnlyKeywords(Packed):
     """Nothing has a place."""
 
     def forward(self, **kwargs: Any) -> Any:
-        return super().forward(kwargs["hidden_states"])
+        return self.attend(kwargs["hidden_states"])
 
 
 class NeverSet(nn.Module):
@@ -204,11 +216,11 @@ class NeverSet(nn.Module):
         self.h = h
         self.a, self.b, self.c = (nn.Parameter(torch.full((h, d, d // h), torch.nan)) for _ in range(3))
         self.d = nn.Parameter(torch.zeros(d, d))
-        self.register_buffer("gain", torch.full((1,), torch.nan))
+        self.register_buffer("kept", torch.full((1,), torch.nan))
 
     def forward(self, x: Tensor) -> Any:
         q, k, v = (torch.einsum("btm,hmd->bhtd", x, one) for one in (self.a, self.b, self.c))
-        return mixed(q, k, v).transpose(1, 2).flatten(2) @ self.d * self.gain
+        return mixed(q, k, v).transpose(1, 2).flatten(2) @ self.d + self.kept
 
 
 class MadeByCall(nn.Module):
@@ -255,30 +267,41 @@ class Pooling(nn.Module):
         return self.out(mixed(q, k, v).transpose(1, 2).flatten(2))
 
 
-class Large(Packed):
+class Large(Plain):
     """It has sizes of its own, far more than a test would take."""
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(512, 8)
 
 
-class PartlyMade(Packed):
-    """Its layers are made by a function with some of its arguments given."""
+class PartlyMade(Plain):
+    """The class of its layers has a default."""
 
-    def __init__(self, ch: int, num_head_channels: int, linear_cls: Any = partial(nn.Linear, bias=False)) -> None:
+    def __init__(self, ch: int, num_head_channels: int, linear_cls: Any = nn.Linear) -> None:
         super().__init__(ch, ch // num_head_channels)
         self.first, self.last = linear_cls(ch, 3 * ch), linear_cls(ch, ch)
 
 
-class OfShape(Packed):
+class OfShape(Plain):
     """It is told the shape of what comes."""
 
     def __init__(self, in_shape: tuple[int, int], heads: int) -> None:
         super().__init__(in_shape[-1], heads)
 
 
-class OfLists(Packed):
+class OfLists(Plain):
     """One number for each of two levels."""
 
     def __init__(self, dims: list[int], n_heads: list[int], level: int) -> None:
         super().__init__(dims[level], n_heads[level])
+
+
+class OfOthers(nn.Module):
+    """The attention itself is another class of this file, which this one is given."""
+
+    def __init__(self, attention_layer: nn.Module, d_model: int) -> None:
+        super().__init__()
+        self.attention_layer, self.norm = attention_layer, nn.LayerNorm(d_model)
+
+    def forward(self, x: Tensor) -> Any:
+        return x + self.attention_layer(self.norm(x))

@@ -1,0 +1,62 @@
+"""Layers of PyTorch whose queries are parameters of their own, as poolers have them: the queries are what is asked.
+
+Such a layer is cross attention of which one input is kept inside. It is given from outside here, as x, and what the
+layer takes is the memory; so all is asked of it that is asked of any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from attn_exp.diagnosis.returned import parts_of
+
+
+def asked(module: Any, tokens: int) -> Iterator[Any]:
+    """Yield a layer of `queries` and `context` for each parameter that may hold a module's queries.
+
+    `tokens`: how many it answered for; a parameter that holds as many rows is one.
+    """
+    for name, tensor in module.named_parameters():
+        shape = tuple(tensor.shape)
+        if len(shape) > 1 and shape[-2] == tokens and all(length == 1 for length in shape[:-2]):
+            yield with_queries(module, name)
+
+
+def with_queries(module: Any, name: str) -> Any:
+    """Return a module as a layer of `queries` `[b t m]` and `context`, where one of its parameters held the queries."""
+    import torch  # noqa: PLC0415 - the module is one of PyTorch's
+
+    path, _, word = name.rpartition(".")
+    owner = module.get_submodule(path)
+    own = getattr(owner, word).detach()
+
+    class WithQueries(torch.nn.Module):
+        """The layer; its own queries are no parameter any more."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            del owner._parameters[word]
+            self.layer = module
+            setattr(owner, word, own)
+
+        def forward(self, queries: Any, context: Any) -> Any:
+            """Return the answers to all queries, as many at a time as the layer has."""
+            most, tokens = own.shape[-2], queries.shape[1]
+            answers = []
+            for start in range(0, tokens, most):
+                chosen = [min(place, tokens - 1) for place in range(start, start + most)]
+                each = [self.of_one(queries[at, chosen], context[at : at + 1]) for at in range(len(queries))]
+                answers.append(torch.stack(each)[:, : tokens - start])
+            return torch.cat(answers, 1)
+
+        def of_one(self, queries: Any, context: Any) -> Any:
+            """Return the answers `[t m]` for one entry of the batch."""
+            setattr(owner, word, queries.reshape(own.shape).to(own))
+            try:
+                said = next(iter(parts_of(self.layer(context)).values()))
+            finally:
+                setattr(owner, word, own)
+            return said.reshape(len(queries), -1)
+
+    return WithQueries()
