@@ -262,12 +262,14 @@ class Answers:
         return self.ask_right()
 
     def overflow_besides(self) -> Explained | None:
-        """Return the one mistake that explains all but questions with large logits, where one of these overflows."""
+        """Return one mistake or two that explain all but questions with large logits, where one of these overflows."""
         large = [answer.output for case, answer in self.seen if case.rung == LARGE]
         if all(output is None or np.isfinite(output).all() for output in large):
             return None
         rest = self.without_large()
-        found = None if is_right(rest.seen, rest.digits) else best(rest.single_that_fit())
+        if is_right(rest.seen, rest.digits):
+            return None
+        found = best(rest.single_that_fit()) or best(rest.pairs_that_fit())
         return None if found is None else self.likelier(found)
 
     def without_large(self) -> Answers:

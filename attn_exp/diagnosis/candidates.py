@@ -263,7 +263,14 @@ def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
                 yield Candidate(names, composed(other, one))
 
 
-PAIRED = ("batch_mixed", "keys_viewed", "weights_averaged", "scale_by_heads")
+PAIRED = (
+    "keys_from_queries",
+    "values_from_queries",
+    "batch_mixed",
+    "keys_viewed",
+    "weights_averaged",
+    "scale_by_heads",
+)
 """Mistakes of code alone that people make beside others; pairs of all would take too long."""
 
 

@@ -28,6 +28,7 @@ from attn_exp.diagnosis.questions import CROSS, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
 from attn_exp.diagnosis.unasked import unasked
+from attn_exp.diagnosis.unused import unused
 from attn_exp.diagnosis.ways_to_call import Seen, Tried, failing
 from attn_exp.diagnosis.weights_of import said_of_weights
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
@@ -47,7 +48,7 @@ from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
 
 Tell = Callable[[str], None]
-SMALL_FILL = "mask_small_fill"
+SMALL_FILL, VALUES = "mask_small_fill", "values"
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False, tell: Tell = lambda rung: None) -> Verdict:
@@ -88,7 +89,8 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     tell("how it is called")
     tried = ways_to_call.how_to_call(own, request)
     verdict = check_called(own, tried, quick, tell)
-    verdict = with_modes(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
+    verdict = with_more(verdict, in_both_modes(own, tried.function, tried.caller, tried.case))
+    verdict = with_more(verdict, unused(tried.function, tried.caller, tried.case))
     if verdict.passed or verdict.mistakes or request.layout:
         return verdict
     offer = ways_to_call.offer_by_names(own, request)
@@ -100,9 +102,9 @@ def check_in_layouts(own: OwnFunction, request: Request, quick: bool, tell: Tell
     return verdict
 
 
-def with_modes(verdict: Verdict, modes: Iterable[tuple[Finding, str]]) -> Verdict:
-    """Return a verdict with what is to be said of evaluation with dropout and of training without."""
-    said = list(modes)
+def with_more(verdict: Verdict, more: Iterable[tuple[Finding, str]]) -> Verdict:
+    """Return a verdict with what is to be said beside its answers: of its modes, or of matrices that nobody uses."""
+    said = list(more)
     names = tuple(name for finding, name in said if name and finding.state == BROKEN and name not in verdict.mistakes)
     verdict = replace(verdict, findings=(*verdict.findings, *(finding for finding, _ in said)))
     if not names:
@@ -127,6 +129,10 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
     if request.blocks and understood(tried) and ways_to_call.is_right(tried, causal=True):
         given = ways_to_call.how_to_call(own, request, ways_to_mask.always_given(tried.function))
         tried = given if ways_to_call.is_right(given) else tried
+    bare = ways_to_mask.of_padding_alone(tried.function) if request.masks and tried.answer.output is None else None
+    if bare is not None and understood(tried):  # the mask that is asked for may be inside
+        given = ways_to_call.how_to_call(own, request, bare)
+        tried = given if given.answer.output is not None else tried
     caller = tried.caller
     if tried.answer.output is None:
         is_called = tried.answer.reached is None
@@ -217,7 +223,8 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
     verdict = check_in_layout(own, asked, quick, tell, as_it_is)
     if verdict.mistakes == (other_words.INVERTED,):
         verdict = read_otherwise(verdict, tried, asked, hiding(own, tried, asked, quick, tell))
-    return other_words.under(verdict, request, words) if verdict.passed or verdict.mistakes else None
+    nearly = any(finding.rung == VALUES and finding.state == HELD for finding in verdict.findings)
+    return other_words.under(verdict, request, words) if verdict.passed or verdict.mistakes or nearly else None
 
 
 def understood(tried: Tried) -> Bound | None:

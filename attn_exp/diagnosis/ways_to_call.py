@@ -262,7 +262,8 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
                 shaped += [tried, *others] if is_shaped else others
                 spoke.append(tried)
     rare = [] if nearly or causal or request.layout else in_rare_layouts(own, request, several, as_many_axes(shaped))
-    is_meant = silent and not misfit and (known is not None or silent[0].function.offer is None)
+    first = silent[0].function if silent else None
+    is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
     found = nearly or rare or causal or unscaled or shaped or spoke or last
     if found:

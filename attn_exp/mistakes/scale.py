@@ -113,11 +113,15 @@ MISTAKES = {
         of_code=True,
     ),
     "scale_multiplied": Mistake(
-        says="The scores are multiplied by sqrt(d) instead of divided.",
+        says="The scores are multiplied by a power of d instead of divided by sqrt(d).",
         fix="logits = scores / sqrt(d)",
-        seen="a factor written for its inverse",
+        seen="a factor written for its inverse; / d**-0.5 and / d**-2",
         stage="logits",
-        changes=(instead(scaled=lambda at, scores: scores * math.sqrt(at.size)),),
+        changes=(
+            instead(scaled=lambda at, scores: scores * math.sqrt(at.size)),
+            instead(scaled=lambda at, scores: scores * at.size),
+            instead(scaled=lambda at, scores: scores * at.size**2),
+        ),
     ),
     "scale_twice": Mistake(
         says="The scale is applied twice, such as to q and then to the scores again.",

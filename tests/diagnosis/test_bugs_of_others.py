@@ -244,3 +244,93 @@ class WithMore(Three):
 def test_words_that_nobody_knows_are_said_as_not_asked() -> None:
     verdict = attn_exp.check(WithMore, quick=True)
     assert verdict.passed and "what media_places would do" in verdict.not_asked, verdict.not_asked
+
+
+class Named(Three):
+    """The same with the usual name of its last layer."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.proj = self.mix
+        del self.mix
+
+
+class MadeAndForgotten(Named):
+    def forward(self, x: Any) -> Any:
+        q, k, v = (self.cut(side(x)) for side in (self.to_q, self.to_k, self.to_v))
+        return self.put_together(self.weigh(self.scores(q, k)) @ v)
+
+
+class OneForAll(Named):
+    """Its keys and values are made by the layer of the queries."""
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (self.cut(side(x)) for side in (self.to_q, self.to_q, self.to_q))
+        return self.proj(self.put_together(self.weigh(self.scores(q, k)) @ v))
+
+
+class WithAnother(Three):
+    """Right, and it holds a table that is for words which nobody gave."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.places = nn.Embedding(9, d_model)
+
+    def forward(self, x: Any, places: Any = None) -> Any:
+        return super().forward(x if places is None else x + self.places(places))
+
+
+def test_an_output_projection_that_is_made_and_never_used_is_missing() -> None:
+    verdict = attn_exp.check(MadeAndForgotten, quick=True)
+    assert verdict.mistakes == ("no_output_projection",), verdict
+    assert "proj.weight changes nothing: it is made and never used" in str(verdict)
+
+
+def test_another_matrix_that_is_never_used_is_a_remark() -> None:
+    verdict = attn_exp.check(WithAnother, quick=True)
+    assert verdict.passed, verdict
+    assert "places.weight changes nothing" in str(verdict)
+
+
+def test_keys_and_values_of_the_layer_of_queries_are_named() -> None:
+    assert set(attn_exp.check(OneForAll, quick=True).mistakes) == {"keys_from_queries", "values_from_queries"}
+
+
+def unscaled_over_queries(q: Any, k: Any, v: Any) -> Any:
+    """One maximum for all, so that large scores divide 0 by 0 too."""
+    scores = q @ np.swapaxes(k, -1, -2)
+    powers = np.exp(scores - scores.max())
+    return powers / powers.sum(axis=-2, keepdims=True) @ v
+
+
+def test_two_mistakes_are_named_where_large_scores_overflow_besides() -> None:
+    assert set(attn_exp.check(unscaled_over_queries, quick=True).mistakes) == {"no_scale", "softmax_over_queries"}
+
+
+@pytest.mark.parametrize("power", [0.5, 1, 2])
+def test_scores_times_a_power_of_d_are_multiplied(power: float) -> None:
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ np.swapaxes(k, -1, -2) * q.shape[-1] ** power
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+    assert attn_exp.check(attention, quick=True).mistakes == ("scale_multiplied",)
+
+
+class CausalWithMasksOfKeys(Three):
+    """Causal inside; its mask is of keys alone, added as `(1 - mask) * -inf`, which is NaN where the mask is 1."""
+
+    def forward(self, x: Any, attention_mask: Any = None) -> Any:
+        q, k, v = (self.cut(side(x)) for side in (self.to_q, self.to_k, self.to_v))
+        scores = self.scores(q, k).masked_fill(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1), -math.inf)
+        if attention_mask is not None:
+            batch, length = attention_mask.shape
+            scores = scores + (1.0 - attention_mask.view(batch, 1, 1, length).double()) * -math.inf
+        return self.mix(self.put_together(self.weigh(scores) @ v))
+
+
+def test_a_layer_that_is_right_but_for_padding_is_told_so_under_its_words() -> None:
+    verdict = attn_exp.check(CausalWithMasksOfKeys, quick=True)
+    assert not verdict.passed
+    assert verdict.computes.startswith("with mask=causal, though the settings do not say so, "), verdict
+    assert "wrong in padding, and right in values" in verdict.computes
