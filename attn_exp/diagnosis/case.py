@@ -112,7 +112,9 @@ def tolerance(stages: Mapping[str, Array], digits: int) -> float:
     with np.errstate(all="ignore"):
         logits = np.abs(np.where(np.isfinite(stages["masked"]), stages["masked"], 0.0)).max(initial=0.0)
         weights = sizes(stages["weights"])
-        scale = sizes(weights @ sizes(stages["v"])).max(initial=0.0)
+        values = sizes(stages["v"])
+        mixed = weights @ values if weights.shape[-1] == values.shape[-2] else values  # a mistake may mix others
+        scale = sizes(mixed).max(initial=0.0)
         scale *= max(weights.sum(axis=-1).max(initial=0.0), 1.0)  # shares of sums that nearly vanish
         scale = max(scale, sizes(stages["output"]).max(initial=0.0))
     if digits >= 24:
