@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -130,8 +130,9 @@ def test_few_seeds_show_their_differences_and_claim_nothing(seeds: int) -> None:
 
 def test_one_seed_is_told_as_what_it_is() -> None:
     answers = swept(lambda seed, d, scale, variant: 0.5 * scale, seeds=1, variants=("free",)).answers
-    assert answers.sentences[0] == "scale=true raises the entropy by 0.5 nats."
-    assert answers.note == "There is one seed; more would say how sure this is."
+    assert answers.sentences[0] == "All of this is of one seed: where it draws anything, others may give other numbers."
+    assert answers.sentences[1] == "scale=true raises the entropy by 0.5 nats."
+    assert answers.note == ""
 
 
 def test_what_no_seed_changes_is_certain() -> None:
@@ -509,3 +510,71 @@ def test_what_is_rounding_alone_is_not_shared_out() -> None:
             lines.append([str(point), str(seed), str(d), "true", "ok", "", variant, "true", "A", "", repr(shift)])
     summary = summarized(HEAD, lines, [axis("seed", 8), axis("d", 2), axis("scale", 1)])
     assert not [text for text in summary.answers.sentences if "Of all that varies" in text]
+
+
+def told_of(names: Mapping[str, Sequence[Any]], number: Callable[..., float | None], **more: Any) -> Answers:
+    """Return the answers of a sweep over 8 seeds and these settings; a row of None is not there."""
+    head = ["point", "seed", *names, "status", "message", "variant", "same_as", "error", "entropy", *more]
+    lines = []
+    for at, (seed, *values) in enumerate(itertools.product(range(8), *names.values())):
+        labels = [str(value).lower() for value in values]
+        entropy = number(*values)
+        if entropy is None:
+            lines.append([str(at), str(seed), *labels, "failed", "no room", "", "", "", "", *("" for _ in more)])
+            continue
+        variant = values[0] if "variant" in list(names)[:1] else "one"
+        tail = [text(*values) for text in more.values()]
+        numbers = ("1e-16", repr(entropy + 0.01 * noise(at, 7)))
+        lines.append([str(at), str(seed), *labels, "ok", "", variant, "A", *numbers, *tail])
+    axes = [axis("seed", 8), *(axis(key, len(values)) for key, values in names.items())]
+    words = {"variant": [str(value) for value in names.get("variant", ())]}
+    return summarized(head, lines, [one | {"words": words.get(one["key"], [])} for one in axes]).answers
+
+
+def test_an_effect_over_other_queries_elsewhere_is_told_at_each_of_them() -> None:
+    """What a mask does depends on the past, whose own effect is not compared."""
+    told = told_of(
+        {"mask": ("a", "b"), "past": (0, 4)},
+        lambda mask, past: (mask == "b") * (1.0 if past == 0 else -0.5) + past,
+        queries=lambda mask, past: "all" if past == 0 else "all but 1-4",
+    )
+    at_first, later = r"\+(1\.0|0\.99)\S* ± \S+ nats at past=0", r"−0\.(49|50)\S* ± \S+ at past=4"
+    assert re.match(f"mask=b instead of a changes the entropy by {at_first}, by {later}", told.sentences[0]), told
+    assert not any(text.startswith("past ") for text in told.sentences)
+
+
+def test_where_both_sides_are_at_some_values_alone_the_sentence_says_so() -> None:
+    told = told_of(
+        {"step": (1, 2), "mask": ("a", "b")}, lambda step, mask: None if (step, mask) == (1, "b") else float(step)
+    )
+    assert any(re.match(r"step from 1 to 2 raises the entropy by 1\.0\S* ± \S+ nats with mask=a alone\.", text)
+               for text in told.sentences), told.sentences  # fmt: skip
+
+
+def test_points_of_one_variant_each_are_compared() -> None:
+    told = told_of({"variant": ("plain", "sharp"), "scale": (True, False)}, lambda name, _: 2.0 - (name == "sharp"))
+    assert re.match(r"sharp has a lower entropy than plain, by (1\.0|0\.99)", told.sentences[0]), told.sentences
+    assert not any("same function" in text for text in told.sentences)
+
+
+def test_every_step_is_said_where_each_combination_goes_that_way() -> None:
+    def number(step: int, mask: str, flag: bool) -> float:
+        return step - 1.2 * (mask == "a" and flag) * (step == 2)
+
+    told = told_of({"step": (1, 2, 3), "mask": ("a", "b"), "flag": (True, False)}, number)
+    assert not any("at every step" in text for text in told.sentences), told.sentences
+    steady = told_of({"step": (1, 2, 3), "mask": ("a", "b"), "flag": (True, False)}, lambda step, mask, flag: step)
+    assert any("at every step" in text for text in steady.sentences), steady.sentences
+
+
+def test_a_turn_of_a_mean_is_not_said_where_a_part_of_it_does_not_turn() -> None:
+    def number(step: int, mask: str) -> float:
+        return float({"a": (0, 3, 1), "b": (0, -0.5, 1.5)}[mask][step - 1])
+
+    told = told_of({"step": (1, 2, 3), "mask": ("a", "b")}, number)
+    assert not any("up to about" in text for text in told.sentences), told.sentences
+
+
+def test_a_setting_without_rows_of_two_values_is_not_said_to_change_nothing() -> None:
+    told = told_of({"scale": (True, False), "head": (1, 2)}, lambda scale, head: None if scale else float(head))
+    assert not any("scale" in text for text in told.sentences), told.sentences

@@ -98,38 +98,38 @@ def head_divergence(weights: Array) -> float:
     return float(np.mean([js(*pair).mean() for pair in pairs])) if pairs else float("nan")
 
 
-metric = partial(Metric, place=3)
+relative = partial(Metric, place=3, relative=True)
 
 METRICS = (
-    metric(
+    relative(
         "kl",
         lambda subject: kl(*distributions(subject)).mean(),
         meaning="what is lost when the weights stand for those of the row compared with",
         unit="nats, to the row compared with",
         source="Kullback and Leibler 1951",
     ),
-    metric(
+    relative(
         "js",
         lambda subject: js(*distributions(subject)).mean(),
         meaning="the same, both ways, to their mean",
         unit="nats, to the row compared with",
         source="Lin 1991",
     ),
-    metric(
+    relative(
         "total_variation",
         lambda subject: total_variation(*distributions(subject)).mean(),
         meaning="the share of its weight that a row moves",
         unit="to the row compared with",
         source='Jain and Wallace 2019, "Attention is not Explanation", section 3',
     ),
-    metric(
+    relative(
         "cosine_mean",
         lambda subject: row_cosine(*outputs(subject)).mean(),
         meaning="cosine of the angle between two rows of output, mean",
         unit="to the row compared with",
         source='Zhang et al. 2025, "SageAttention", section 4.1',
     ),
-    metric(
+    relative(
         "cosine_least",
         lambda subject: row_cosine(*outputs(subject)).min(),
         meaning="cosine of the angle between two rows of output, least",

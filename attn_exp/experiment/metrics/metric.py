@@ -20,6 +20,7 @@ class Metric(NamedTuple):
     `measure(subject)`: the number; it raises `NotFormedError` where the variant lacks what is measured.
     `unit`, `meaning`, `source`: what a reader is told of it.
     `place`: where it stands among the others in `metrics=all`.
+    `relative`: whether it says how far a variant is from the row compared with, of which it says nothing.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Metric(NamedTuple):
     unit: str = ""
     source: str = ""
     place: int = 1000
+    relative: bool = False
 
 
 class Subject(NamedTuple):

@@ -101,18 +101,19 @@ class Gatherer:
     def watching(self, lines: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         """Yield the lines on, having taken each."""
         axes, columns = self.axes, [self.head.index(axis["column"]) for axis in self.axes]
-        alone = [group[0] for group in self.dimensions if len(group) == 1]
-        seed = next((place for place in alone if axes[place]["key"] == "seed"), None)
-        groups = [group for group in self.dimensions if list(group) != [seed]]
+        single = [group[0] for group in self.dimensions if len(group) == 1]
+        seed = next((place for place in single if axes[place]["key"] == "seed"), None)
+        groups = self.groups
         self.labels = [{} for _ in groups]
         status, variant = self.head.index("status"), self.head.index("variant")
-        letter = self.head.index("same_as") if "same_as" in self.head else variant
+        alone = any(map(of_single_variants, axes))  # letters part the rows of one point
+        letter = self.head.index("same_as") if "same_as" in self.head and not alone else variant
         queries = self.head.index("queries") if "queries" in self.head else None
         kept = [self.head.index(name) for name in self.kept]
         endless = [endless_text(axis) for axis in axes]
         metrics = [(name, self.head.index(name)) for name in (*METRICS, *self.metrics) if name in self.head]
         self.numbers = {name: array("d") for name, _ in metrics}
-        most = self.most_seeds(seed)
+        most = self.most_seeds()
         for line in lines:
             yield line
             if line[status] != OK:
@@ -134,14 +135,22 @@ class Gatherer:
                 self.numbers[name].append(float(line[column] or "nan"))
 
     @property
+    def groups(self) -> list[Sequence[int]]:
+        """The places of the axes that are settings, those that move together as one.
+
+        Seeds have an axis of their own, and so have the variants: points of one variant each are compared along it.
+        """
+        apart = [place for place, axis in enumerate(self.axes) if axis["key"] == "seed" or of_single_variants(axis)]
+        return [group for group in self.dimensions if len(group) > 1 or group[0] not in apart]
+
+    @property
     def kept(self) -> list[str]:
         """The columns of the settings that a row really had."""
         return [name for name in RESOLVED if name in self.head]
 
-    def most_seeds(self, seed: int | None) -> int:
+    def most_seeds(self) -> int:
         """Return how many seeds are compared: all, or as many as `MOST_POINTS` has room for."""
-        groups = [group[0] for group in self.dimensions if list(group) != [seed]]
-        return max(1, MOST_POINTS // prod(int(self.axes[place]["count"]) for place in groups))
+        return max(1, MOST_POINTS // prod(int(self.axes[group[0]]["count"]) for group in self.groups))
 
     def cube(self) -> Cube | None:
         """Return what was taken as arrays; None where there is nothing, or far too much."""
@@ -150,11 +159,7 @@ class Gatherer:
             return None
         table = np.frombuffer(self.places, dtype=np.int64).reshape(-1, len(shape) + 3)
         cell = np.ravel_multi_index(tuple(table[:, : len(shape)].T), shape)
-        groups = [
-            [self.axes[place]["column"] for place in group]
-            for group in self.dimensions
-            if len(group) > 1 or self.axes[group[0]]["key"] != "seed"
-        ]
+        groups = [[self.axes[place]["column"] for place in group] for group in self.groups]
         return Cube(
             tuple(", ".join(names) for names in groups),
             tuple(map(tuple, self.labels)),
@@ -167,6 +172,11 @@ class Gatherer:
             len(self.left_out),
             spread(table[:, len(shape) + 2], cell, shape, -1),
         )
+
+
+def of_single_variants(axis: Mapping[str, Any]) -> bool:
+    """Say whether an axis is that of variants, each of its values one of them."""
+    return axis["key"] == "variant" and not any("[" in word for word in axis.get("words", "["))
 
 
 def endless_text(axis: Mapping[str, Any]) -> str | None:

@@ -105,10 +105,12 @@ def inert(cube: Cube) -> dict[str, list[str]]:
     for place, name in enumerate(cube.names):
         for variant, label in enumerate(cube.variants):
             settings = np.moveaxis(cube.resolved[..., variant], place, 0)
+            if (settings >= 0).reshape(len(settings), -1).any(axis=1).sum() < 2:  # nothing was changed here
+                continue
             pinned = bool((settings == settings[:1]).all())
             metrics = OWN if pinned else tuple(cube.numbers)
             own = [metric for metric in metrics if metric in cube.numbers]
-            if len(cube.levels[place]) > 1 and all(same_numbers(cube.moved(metric, place, variant)) for metric in own):
+            if all(same_numbers(cube.moved(metric, place, variant)) for metric in own):
                 inert[name].append(label)
     return inert
 

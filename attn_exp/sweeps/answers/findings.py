@@ -9,7 +9,7 @@ from itertools import product
 
 from attn_exp.experiment.column import spoken
 from attn_exp.sweeps.answers.finding import FEW_SEEDS, SLIGHT, UNSURE, Claim, Finding, claim_of, named, verb
-from attn_exp.sweeps.answers.interactions import matters, mean_over, of_cells, sure_dependences
+from attn_exp.sweeps.answers.interactions import alone, matters, mean_over, of_cells, sure_dependences
 from attn_exp.sweeps.answers.intervals import LEVEL, Estimate, Family, seeds_needed
 from attn_exp.sweeps.answers.phrases import both_ways, called, not_enough, places, short, signed, size, two_up, unit
 from attn_exp.sweeps.answers.profiles import DEPENDS, Cell, Change, Dependence, Profile, dependence
@@ -46,7 +46,8 @@ def of_changes(profile: Profile, family: Family, bare: Finding) -> Iterator[Find
         elif family.sure(change.estimate):
             sign = 1 if change.estimate.mean > 0 else -1
             over = mean_over(profile, change, family)
-            says = f"{verb(profile, sign, change)} by {size(change.estimate)}{unit(profile.metric)}{over.text}"
+            by = f"{size(change.estimate)}{unit(profile.metric)}{alone(change)}"
+            says = f"{verb(profile, sign, change)} by {by}{over.text}"
             claim = replace(claim_of(profile, change, sign), averaged=over.settings)
             yield replace(finding, says=says, claims=(claim, *over.claims))
         else:
@@ -57,8 +58,10 @@ def of_shape(profile: Profile, shape: Shape, family: Family, bare: Finding) -> F
     """Say how a metric goes along a setting of numbers."""
     bare = replace(bare, subject=called(profile.setting))
     ways = [replace(profile.changes[0], start=each.start, end=each.end, estimate=each.estimate) for each in shape.legs]
-    if ways and is_part(profile, shape) and (others := not_at_each(ways[0])):
-        part = replace(ways[0], dependences=others)
+    hidden = [(way, others) for way in ways if (others := not_at_each(way))]
+    if hidden and (is_part(profile, shape) or len(ways) > 1):
+        way, others = hidden[0]
+        part = replace(way, dependences=others)
         if any(family.sure(cell.estimate) and not cell.estimate.nothing for cell in part.at(others[0])):
             found = of_cells(profile, part, others[:1], family, named(bare, profile, part))
             return replace(found, claims=tuple(claim for claim in found.claims if not claim.depends))
@@ -68,6 +71,7 @@ def of_shape(profile: Profile, shape: Shape, family: Family, bare: Finding) -> F
         between = f"{called(profile.setting)} from {short(profile.levels[start])} to {short(profile.levels[end])}"
         change = replace(profile.changes[0], start=start, end=end, estimate=widest)
         return unsure(replace(bare, subject=between), profile, change, family)
+    shape = replace(shape, steady=shape.steady and at_every_step(profile, shape))
     over = [mean_over(profile, way, family) for way in ways]
     claims = tuple(
         Claim(
@@ -76,8 +80,16 @@ def of_shape(profile: Profile, shape: Shape, family: Family, bare: Finding) -> F
         )
         for each in shape.legs
     )  # fmt: skip
-    says = said_of_shape(profile, shape, [each.text for each in over])
+    said = [f"{alone(way)}{each.text}" for way, each in zip(ways, over, strict=True)]
+    says = said_of_shape(profile, shape, said)
     return replace(bare, says=says, claims=(*claims, *over[0].claims))
+
+
+def at_every_step(profile: Profile, shape: Shape) -> bool:
+    """Say whether a metric goes one way at each step, and there at each combination of the other settings."""
+    (only,), change = shape.legs, profile.changes[0]
+    steps = (replace(change, start=place, end=place + 1) for place in range(only.start, only.end))
+    return all(cell.estimate.mean * only.estimate.mean >= 0 for step in steps for cell in cells_of(step))
 
 
 def is_part(profile: Profile, shape: Shape) -> bool:
@@ -177,6 +189,7 @@ def unsure(bare: Finding, profile: Profile, change: Change, family: Family) -> F
         shown = f"{both_ways(estimate)}{units}"
         return replace(bare, says=f"the {spoken(profile.metric)} ({shown})", sure=SLIGHT, shown=shown)
     shown = f"{not_enough(estimate, family, units)}{hidden(cells, estimate)}"
+    shown += f",{there}" if (there := alone(change)) else ""
     says, needed = f"the {spoken(profile.metric)} ({shown})", seeds_needed(estimate, family.each)
     return replace(bare, says=says, sure=UNSURE, needed=needed, shown=shown)
 
@@ -198,7 +211,7 @@ def too_few(profile: Profile, family: Family, bare: Finding) -> Iterator[Finding
     for change in profile.changes[:1] if profile.ordered else profile.changes:
         if not change.estimate.nothing:
             shown = ", ".join(map(signed, change.estimate.numbers))
-            says = f"the {spoken(profile.metric)} ({shown}{unit(profile.metric)})"
+            says = f"the {spoken(profile.metric)} ({shown}{unit(profile.metric)}{alone(change)})"
             needed = seeds_needed(change.estimate, family.each)
             over = change.slab.bearing(change.slab.difference(change.start, change.end))
             yield replace(named(bare, profile, change), says=says, sure=FEW_SEEDS, needed=needed, over=over)

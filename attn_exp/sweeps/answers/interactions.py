@@ -181,7 +181,15 @@ def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], fam
     mean = f"; {what} is the mean over {settings(rest)}, on which it depends too" if rest else ""
     if perhaps:
         mean += f"; {'it' if rest else what} may depend on {settings(list(dict.fromkeys(perhaps)))} too"
-    return replace(bare, says=f"{verb(profile, told.sign, change)} {text}{mean}", claims=tuple(claims))
+    only = f"; compared{there}" if (there := alone(change, [each.setting for each in two])) else ""
+    return replace(bare, says=f"{verb(profile, told.sign, change)} {text}{mean}{only}", claims=tuple(claims))
+
+
+def alone(change: Change, besides: Sequence[str] = ()) -> str:
+    """Say at which values of other settings alone a change can be seen, where both sides are nowhere else."""
+    where = change.slab.only_at(change.start, change.end)
+    there = [at_each(setting, labels) for setting, labels in where if setting not in besides]
+    return f" {listed(there)} alone" if there else ""
 
 
 def sign_of(estimate: Estimate) -> int:

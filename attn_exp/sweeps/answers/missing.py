@@ -35,18 +35,23 @@ def spoken_of(cube: Cube) -> tuple[str, ...]:
     return (*OF_WEIGHTS, *(name for name in cube.numbers if name not in METRICS))
 
 
-def of_other_queries(cube: Cube) -> Iterator[str]:
-    """Yield between which values of a setting, or which variants, metrics are means over other queries."""
+def apart(cube: Cube) -> dict[str, Array]:
+    """Return the metrics that are taken over other queries here than there, with the sets of them."""
     there = [name for name in (*spoken_of(cube), *OF_ANSWERS) if np.isfinite(cube.numbers.get(name, np.nan)).any()]
     metrics = [name for name in there if np.nanmax(cube.numbers[name]) > np.nanmin(cube.numbers[name])]
-    sets = [(f"the {spoken(name)}", sets) for name in metrics if (sets := cube.queries_of(name)) is not None]
+    return {name: sets for name in metrics if (sets := cube.queries_of(name)) is not None}
+
+
+def of_other_queries(cube: Cube) -> Iterator[str]:
+    """Yield between which values of a setting, or which variants, metrics are taken over other queries."""
+    sets = apart(cube)
     if not sets:
         return
-    names = listed([name for name, _ in sets])
+    names = listed([f"the {spoken(name)}" for name in sets])
     subject = f"{names[:1].upper()}{names[1:]} {'is' if len(sets) == 1 else 'are'}"
     partly = []
     for axis, (setting, labels) in enumerate([*zip(cube.names, cube.levels, strict=True), ("", cube.variants)]):
-        along = np.moveaxis(sets[0][1], axis if setting else -1, 0)
+        along = np.moveaxis(next(iter(sets.values())), axis if setting else -1, 0)
         others = [of_others(one, other) for one, other in combinations(along, 2)]
         if others and all(other.all() for other in others):
             first = f"{called(setting)}={short(labels[0])}" if setting else labels[0]
@@ -66,6 +71,8 @@ def lost_rows(cube: Cube, metric: str) -> Array:
 
 def reason(cube: Cube, metric: str, lost: Array) -> str:
     """Return why rows have no number of a metric."""
+    if "error" in cube.numbers and not any(np.isfinite(numbers[lost]).any() for numbers in cube.numbers.values()):
+        return "nothing was computed there"
     if metric not in OF_WEIGHTS:
         return "there is no such number there"
     formed = OF_WEIGHTS[1] in cube.numbers and not lost_rows(cube, OF_WEIGHTS[1])[lost].any()

@@ -15,7 +15,8 @@ from itertools import permutations, product
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.report.sweep.plotted import ALL, FEW
+from attn_exp.experiment import metrics
+from attn_exp.report.sweep.plotted import ALL
 from attn_exp.sweeps.answers.cube import METRICS, Cube
 from attn_exp.sweeps.answers.intervals import Estimate, Family, certainly, distinct, estimated, family
 
@@ -186,6 +187,16 @@ class Slab:
             numbers = np.take(numbers, [self.levels[place].index(label)], axis=first + place)
         return numbers
 
+    def only_at(self, start: int, end: int) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the other settings, with their values, at some values of which alone two levels can be compared."""
+        there = np.isfinite(self.difference(start, end))
+        found = []
+        for axis, (name, labels) in enumerate(zip(self.names, self.levels, strict=True), 1):
+            levels = np.flatnonzero(np.moveaxis(there, axis, 0).reshape(len(labels), -1).any(axis=1))
+            if 0 < len(levels) < len(labels):
+                found.append((name, tuple(labels[level] for level in levels)))
+        return found
+
     def means(self, where: Sequence[tuple[str, str]] = ()) -> tuple[float, ...]:
         """Return the mean at each level, where some other settings have these values; NaN where there is no number.
 
@@ -213,7 +224,7 @@ class Slab:
 
         It is certain where no seed changes the numbers of both, such as those of queries that see a single key."""
         both = self.narrowed(self.numbers[[start, end]], where, 2)
-        fixed = both.shape[1] >= FEW and same_over(both, 1)
+        fixed = both.shape[1] > 1 and same_over(both, 1)
         return self.estimate(self.difference(start, end, where), fixed)
 
     def estimate(self, differences: Array, fixed: bool = False) -> Estimate | None:
@@ -272,8 +283,10 @@ def profiles(
 
 def of_setting(cube: Cube, setting: str, variants: Sequence[int], thresholds: Mapping[str, float]) -> Iterator[Profile]:
     """Yield the profiles of one setting: each metric that was asked for, and the first two others that it moves."""
-    asked = [metric for metric in cube.numbers if metric not in METRICS]
-    own = SPOKEN if setting != VARIANT else SPOKEN[:2]  # the others hold a variant to the first anyway
+    asked, own = [metric for metric in cube.numbers if metric not in METRICS], list(SPOKEN)
+    if setting == VARIANT:  # the others hold a variant to one of them anyway
+        known = metrics.known() if asked else {}
+        asked, own = [name for name in asked if name not in known or not known[name].relative], own[:2]
     said = 0
     for metric in (*asked, *own):
         if metric not in cube.numbers or (metric in SPOKEN and said == MOST_METRICS):
@@ -373,9 +386,6 @@ def dependence(slab: Slab, differences: Array, place: int, limit: float) -> Depe
         order = [order[round(at)] for at in np.linspace(0, len(order) - 1, OTHERS if math.isnan(limit) else EIGHT)]
     moved = np.moveaxis(differences, place + 1, 0)
     order = [level for level in order if np.isfinite(moved[level]).any()]
-    if slab.queries is not None:
-        sets = np.moveaxis(slab.queries, place + 2, 0)
-        order = [level for level in order if not of_others(sets[level], sets[order[0]]).any()]
     over = moved[order]
     at = [slab.estimate(each) for each in over]
     apart = [slab.estimate(each - over[0]) for each in over[1:]]

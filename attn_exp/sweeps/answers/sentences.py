@@ -14,7 +14,7 @@ from attn_exp.sweeps.answers.cube import OWN, Cube
 from attn_exp.sweeps.answers.effects import Share, same_functions, same_levels
 from attn_exp.sweeps.answers.finding import FEW_SEEDS, SLIGHT, SURE, UNSURE, Finding
 from attn_exp.sweeps.answers.intervals import MOST_SEEDS, Family
-from attn_exp.sweeps.answers.missing import missing, where
+from attn_exp.sweeps.answers.missing import apart, missing, where
 from attn_exp.sweeps.answers.phrases import called, short
 from attn_exp.sweeps.answers.profiles import SPOKEN
 
@@ -32,6 +32,8 @@ def sentences(
     """Yield what was found; `still` names, for each setting, the variants in which it changes nothing."""
     groups: dict[object, list[Finding]] = {}
     yield from wrong(cube)
+    if len(cube.seeds) == 1 and found:
+        yield "All of this is of one seed: where it draws anything, others may give other numbers."
     for finding in in_several([each for each in found if each.sure in (SURE, FEW_SEEDS)]):
         key = (finding.sure, finding.subject, finding.variants, finding.aside)
         groups.setdefault(key, []).append(finding)
@@ -195,12 +197,12 @@ def explained(cube: Cube, shares: Sequence[Share], metrics: Sequence[str]) -> It
 
 def note(cube: Cube, family: Family, found: Sequence[Finding]) -> str:
     """Say how many comparisons the sentences rest on, how they are held, and what was left out."""
-    parts = ["There is one seed; more would say how sure this is."] if len(cube.seeds) == 1 and found else []
+    parts = []
     if len(cube.seeds) >= FEW and family.count:
         comparisons = (
             "one comparison" if family.count == 1 else f"{family.count:,} comparisons, held together by Holm's rule"
         )
-        both = "" if cube.complete else ", as far as both sides have results"
+        both = "" if cube.complete and not apart(cube) else ", as far as both sides have results"
         parts.append(
             f"These sentences rest on {comparisons}: of 100 such sweeps at most 5 say anything false. ± is half of "
             "the 95% interval of that comparison alone, wider for few seeds than in the table. Where no other setting "
