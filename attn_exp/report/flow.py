@@ -387,10 +387,10 @@ def parted(step: Step, split: Splitting) -> Step:
     return step._replace(tables=tuple(table._replace(parts=parts) for table in step.tables))
 
 
-def by_head(step: Step, split: Splitting, array: Array) -> Step:
-    """Return a projection that is too wide to show with a corner for each head: the first of the columns it reads."""
+def by_head(step: Step, split: Splitting, array: Array, most: int) -> Step:
+    """Return a projection of more than `most` columns with a corner for each head: the first columns that it reads."""
     name, columns = step.stage[2:], array.shape[-1]
-    if not step.tables[0].parts or columns <= walk.SIDE or split.pooled > 1:
+    if not step.tables[0].parts or columns <= most or split.pooled > 1:
         return step
     width = columns // split.parts[name]
     starts = range(0, columns, width)

@@ -17,8 +17,9 @@ from attn_exp.report import walk, words
 from attn_exp.report.numbers import decimal
 from attn_exp.report.walk import SIDE, Step, Table
 
-FEW = 4
-"""Of more than 16 numbers of a vector a page shows these: rows of tokens and columns of keys it shows up to 16."""
+FEW, MANY_TOKENS = 4, 8
+"""Of more than 16 numbers of a vector a page shows four, and of each vector where there are more than eight tokens.
+Rows of tokens and columns of keys it shows up to 16."""
 
 MOST_CELLS = 50_000
 """So many numbers of a stage travel with a page: of more heads than that the first."""
@@ -30,13 +31,19 @@ LARGEST = 32_765
 """The largest whole number of two bytes that is no mark."""
 
 
-def on_page(step: Step) -> Step:
-    """Return a step with what a page shows of it: the first head that it begins with, and fewer numbers of vectors."""
+def most_numbers(tokens: int) -> int:
+    """Return how many numbers of a vector a page shows whole, of a run of so many tokens."""
+    return FEW if tokens > MANY_TOKENS else SIDE
+
+
+def on_page(step: Step, most: int) -> Step:
+    """Return a step with what a page shows of it: the first head that it begins with, and four numbers of vectors that
+    have more than `most`."""
     heads, rows, columns = step.corners.shape
     tall = (1, 1, *step.shape)[-2] if step.stage != "lse" else step.shape[-1]
     wide = step.shape[-1] if step.stage != "lse" else step.shape[0]
-    rows = FEW if walk.is_projection(step) and tall > SIDE else rows
-    columns = min(columns, FEW) if not walk.by_key(step) and wide > SIDE else columns
+    rows = min(rows, FEW) if walk.is_projection(step) and tall > most else rows
+    columns = min(columns, FEW) if not walk.by_key(step) and wide > most else columns
     first = step.tables[0]
     table = Table(
         first.title,

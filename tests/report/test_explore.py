@@ -42,7 +42,15 @@ def texts(opened: Tab, selector: str) -> list[str]:
     return list(opened.ask(f"{VISIBLE % selector}.map((each) => each.innerText.trim())"))
 
 
-@pytest.mark.parametrize(("words", "screens"), [((), 5), (MASKED, 5), (TWELVE, 6)], ids=["default", "causal", "twelve"])
+SEVEN = "variant=[looped,scaled,linear,decode,blockwise,multi_head,multi_query]"
+MANY = ("embeddings=random", "embeddings.tokens=12", "mask=causal", "scale=false", SEVEN)
+
+
+@pytest.mark.parametrize(
+    ("words", "screens"),
+    [((), 5), (MASKED, 5), (TWELVE, 6), (MANY, 6)],
+    ids=["default", "causal", "twelve", "seven variants"],
+)
 def test_a_page_is_short(opened: Tab, tmp_path: Path, words: tuple[str, ...], screens: int) -> None:
     show(opened, tmp_path, *words)
     assert opened.ask("document.documentElement.scrollHeight") <= screens * SCREEN
@@ -135,6 +143,29 @@ def test_a_wide_projection_shows_the_columns_of_the_head_that_is_chosen(opened: 
     assert said.endswith(f"{x[4] @ matrix[:, 48] + problem.projections['b_q'][48]:.3f}")
     opened.ask("attention.choose({ show: 0 })")
     assert texts(opened, "#walk-1-W_k thead th") == ["1", "2", "3", "4"]
+
+
+def test_a_number_of_another_head_is_changed_where_it_stands(opened: Tab, tmp_path: Path) -> None:
+    """Of ten tokens a page shows four columns of W: those of head 2 begin with the fifth."""
+    words = ("embeddings=random", "embeddings.tokens=10", "embeddings.d_model=8", "head=2", "variant=[multi_head]")
+    show(opened, tmp_path, *words, address="#show=multi_head.2")
+    cell = "document.querySelector('#walk-1-W_q [data-head=\"1\"] tbody tr:nth-child(2) td:nth-of-type(2)')"
+    before = comparison(*words).problem
+    assert before.x is not None
+    matrix = before.projections["W_q"].copy()
+    assert opened.ask(f"{cell}.textContent").replace("\u2212", "-") == f"{matrix[1, 5]:.4f}"
+    opened.ask(f"{cell}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+    opened.ask("document.querySelector('.edit').value = '2'")
+    opened.ask("document.querySelector('.edit').dispatchEvent(new InputEvent('input', {bubbles: true}))")
+    opened.press("Enter")
+    matrix[1, 5] = 2
+    assert opened.ask(f"{cell}.querySelector('ins').textContent").startswith("2.0")
+    assert len(texts(opened, "#walk-1-W_q ins")) == 1
+    shown = opened.ask("Array.from(document.querySelectorAll('#walk-1-q [data-head=\"1\"] tr.now td'), "
+                       "(cell) => (cell.querySelector('ins') || cell).textContent)")  # fmt: skip
+    expected = before.x[0] @ matrix[:, 4:8]
+    np.testing.assert_allclose([float(text.replace("\u2212", "-")) for text in shown], expected, atol=0.0006)
+    assert "W_q[2, 6]" in opened.ask("document.querySelector('.changed p').textContent")
 
 
 @pytest.mark.parametrize(

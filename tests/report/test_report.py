@@ -18,7 +18,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.comparison import Comparison, Run
 from attn_exp.experiment.row import Agreement
 from attn_exp.experiment.timing import measure
-from attn_exp.report import escapes, markdown, pixels, sentences, tables, views
+from attn_exp.report import escapes, markdown, pixels, sentences, tables, views, words
 from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.page import unbroken
 from attn_exp.report.sections import comparison as comparison_section
@@ -401,7 +401,7 @@ def test_weights_that_were_never_whole_are_shown_as_means_of_blocks(tmp_path: Pa
     assert before is not None and after is not None
     np.testing.assert_array_equal(before.heat, after.heat)
     np.testing.assert_array_equal(before.row_edges, after.row_edges)
-    assert "blockwise: means of blocks" in page_of(again)
+    assert words.MEANS_OF_BLOCKS in page_of(again)
 
 
 def test_a_sentence_about_some_queries_says_how_many() -> None:

@@ -13,7 +13,7 @@ from attn_exp.forms.trace import entropy
 from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks, number_ticks
 from attn_exp.report.charts.widths import Lettering
 from attn_exp.report.figures._layouts import below_legend, inside
-from attn_exp.report.figures.figure import Figure
+from attn_exp.report.figures.figure import NARROWEST, Figure
 from attn_exp.report.views import Panel, Views
 
 MARKED = 200
@@ -22,6 +22,9 @@ MARKED = 200
 MARKS = 600
 """So many marks of single heads at most."""
 
+
+APART = 0.35
+"""Inches between two marks at most, where nobody asked for a height."""
 
 EDGE = 0.04
 """Marks nearer to 0 than this part of the axis would be cut in half by its edge, which then lies below 0."""
@@ -42,6 +45,8 @@ def shown(views: Views) -> list[Panel]:
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     """Show the entropy of each query's weights: the mean over heads as a mark, each head as a faint one."""
     lettering, panels = views.lettering, shown(views)
+    if height is None:  # a few queries stand together, not an inch apart
+        width = min(width, max(NARROWEST, 1.0 + APART * len(views.comparison.problem.tokens) * len(panels)))
     names = lettering.labels(views.comparison.problem.tokens)
     longest = lettering.widest(names)
     turned = longest > 0.9 * (width - 0.7) / len(names)

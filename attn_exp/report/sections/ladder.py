@@ -131,9 +131,10 @@ HTML = """\
 <h2>{{ part.title }}</h2>
 <p>From one variant to another, one setting is changed after the other. Each step says how far it moves the output: {#
 #}the largest change of any of its numbers.</p>
-{% for ladder in part.ladders %}<article>
+{% for ladder in part.ladders %}{% if loop.first %}<article>{% else %}<details class="more"><summary>{% endif %}
 <h3>{{ ladder.start }} → {{ ladder.ends }}{% if ladder.far %} <small>apart by up to {{ ladder.far|minus }}</small>{#
-#}{% endif %}</h3>
+#}{% endif %}</h3>{% if not loop.first %}</summary>{% endif %}
+
 <ol class="rungs">
 {% for rung in ladder.rungs %}<li>
 <p><strong>{{ rung.title }}</strong></p>
@@ -148,7 +149,7 @@ HTML = """\
 </li>
 {% endfor -%}
 </ol>
-</article>
+{{ "</article>"|safe if loop.first else "</details>"|safe }}
 {% endfor -%}
 </section>
 """

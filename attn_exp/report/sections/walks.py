@@ -7,14 +7,13 @@ from itertools import groupby
 from typing import Any
 
 from attn_exp import registry
-from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
+from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
 from attn_exp.report.flow import Flow, by_head, flow, parted, splitting
-from attn_exp.report.page_data import MOST_STARTS, starts
-from attn_exp.report.page_steps import on_page
+from attn_exp.report.page_steps import most_numbers, on_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import Colours, Views, colours
 from attn_exp.report.walk import sums
@@ -27,8 +26,6 @@ Way = tuple[tuple[tuple[str, int], ...], ...]
 def parts(material: Material) -> list[dict[str, Any]]:
     """Return the walks of a run."""
     scale, problem = colours(material.views), material.views.comparison.problem
-    large = sum(array.size for array in starts(problem).values()) > MOST_STARTS
-    apart = problem.projections if large else {}  # numbers that a reader may change stand in one table
     return [
         {
             "anchor": f"walk-{place + 1}",
@@ -36,19 +33,20 @@ def parts(material: Material) -> list[dict[str, Any]]:
             "place": place,
             "nav": "Step by step",
             "hidden": place > 0,  # the page shows one at a time
-            "walk": shown_walk(walk, scale, apart),
+            "walk": shown_walk(walk, scale, problem),
         }
         for place, walk in enumerate(material.walks)
     ]
 
 
-def shown_walk(shown: Mapping[str, Any], scale: Colours, apart: Mapping[str, Array]) -> dict[str, Any]:
-    """Return a walk as a page shows it, its weights in the colours of the maps, and projections `apart` by heads."""
+def shown_walk(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> dict[str, Any]:
+    """Return a walk as a page shows it, its weights in the colours of the maps, and wide projections by heads."""
+    most = most_numbers(len(problem.tokens))
 
     def on_screen(step: walk.Step) -> walk.Step:
-        if step.stage in apart:
-            step = by_head(step, shown["split"], apart[step.stage])
-        return on_page(step._replace(largest=scale.top, power=scale.power) if step.stage == "weights" else step)
+        if step.stage in problem.projections:
+            step = by_head(step, shown["split"], problem.projections[step.stage], most)
+        return on_page(step._replace(largest=scale.top, power=scale.power) if step.stage == "weights" else step, most)
 
     return {**shown, "groups": [[on_screen(step) for step in group] for group in shown["groups"]]}
 

@@ -81,8 +81,7 @@ def block_maps(views: Views, scale: Colours) -> Iterator[Map]:
             name = words.HEAD_OF.format(variants=variant, number=head + 1) if len(heads) > 1 else variant
             shut = matrix == 0 if settled_as(views.comparison, variant).rules.masks else None
             source, (rows, columns) = picture(matrix, scale.shares, shut), matrix.shape
-            title = f"{name}: means of blocks"
-            yield Map(title, None, None, source, columns, rows, max(rows, columns) > FINE)
+            yield Map(name, None, None, source, columns, rows, max(rows, columns) > FINE)
 
 
 HTML = """\
@@ -112,10 +111,11 @@ HTML = """\
 #}<button type="button" data-preset="own">{{ words.THIS_RUN }}</button> <button type="button" data-preset="one">{#
 #}no scaling</button></span>
 </div>
-{% if part.blocks %}<div class="grid">
+{% if part.blocks %}<details class="more"{{ " open" if not part.first }}>{#
+#}<summary>{{ words.MEANS_OF_BLOCKS }}</summary><div class="grid">
 {% for map in part.blocks %}<figure><figcaption>{{ map.title }}</figcaption>{{ image(map) }}</figure>
 {% endfor -%}
-</div>{% endif %}
+</div></details>{% endif %}
 </section>
 {% endif %}
 """

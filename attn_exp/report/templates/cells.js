@@ -50,7 +50,8 @@
     return { sum: joined(terms), lit: [...pairs.flat(), ...(added ? [added] : [])], apart: apart && total };
   }
 
-  const range = (count, make, all = count <= 16) => Array.from({ length: Math.min(count, all ? 16 : 4) }, (_, place) => make(place)); // as many as tables show
+  const most = window.attention.data.tokens.length > 8 ? 4 : 16;
+  const range = (count, make, all = count <= most) => Array.from({ length: Math.min(count, all ? 16 : 4) }, (_, place) => make(place)); // as many as tables show
 
   function projected(walk, stage, head, row, column, cell, facts) {
     const source = stage !== "q" && stepAt(walk, "memory") ? "memory" : "x";

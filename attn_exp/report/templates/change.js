@@ -11,6 +11,8 @@
   const tablesOf = (step) => Array.from(step.querySelectorAll("[data-head]"), (region) => [Number(region.dataset.head), region.querySelector("table")]);
   const cellsOf = (table) => Array.from(table.tBodies[0].rows, (row) => Array.from(row.cells).slice(1));
   const sections = plans.map((_, place) => document.getElementById(`walk-${place + 1}`));
+  /** At which columns the tables of a step start, where each is of the columns that one head reads. */
+  const startsOf = (step) => data.walks[/\d+/.exec(step.id)[0] - 1].steps[stageOf(step)].owners.map(([, start]) => start);
   const stageOf = (step) => /^walk-\d+-(.*)$/.exec(step.id)[1];
 
   /** A script that parts from the run would teach something wrong: such a walk stays as it is. */
@@ -44,7 +46,7 @@
     for (const step of steps(`.walk article [id$="-${name}"]`)) {
       if (late && !asGiven(moving[Number(/\d+/.exec(step.id)[0]) - 1], name)) continue;
       for (const [head, table] of tablesOf(step)) {
-        const width = Number(step.dataset.shape.split(" ").at(-1)), from = late && name !== "weights" ? head * width : 0;
+        const width = Number(step.dataset.shape.split(" ").at(-1)), from = startsOf(step)[head] ?? (late && name !== "weights" ? head * width : 0);
         cellsOf(table).forEach((row, place) => row.forEach((cell, column) => places.set(cell, { name, row: place, column: column + from, table, step })));
         table.classList.add("changing");
         table.setAttribute("role", "grid");
@@ -167,9 +169,11 @@
     else if (stages[stage] && (late || !own[stage])) paintTable(element, head, table, old[stage], stages[stage], Boolean(own[stage]) && asGiven(plan, stage));
   });
 
+  const parted = (step, rows) => (startsOf(step).length ? startsOf(step).map((start) => rows.map((row) => row.slice(start))) : [rows]);
+
   function show() {
     live.forget();
-    for (const [name, rows] of Object.entries(own)) if (!late) for (const step of steps(`.walk article [id$="-${name}"]`)) paintStep(step, [rows], [now[name]], true);
+    for (const [name, rows] of Object.entries(own)) if (!late) for (const step of steps(`.walk article [id$="-${name}"]`)) paintStep(step, parted(step, rows), parted(step, now[name]), true);
     moving.forEach((plan, place) => { if (plan) follow(plan, place); });
     panels.forEach(followPanel);
     for (const { variant, plan } of live.rows) {
