@@ -256,7 +256,8 @@ CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
 
 def formula(paper: Paper, blank: Blank) -> str:
     """Return how a box is computed, and how each stage is that lies between it and the box before."""
-    parts = [of_stage(paper, blank.stage)]
+    crossing = [words.WRITTEN_HIDDEN] if blank.stage == "masked" and crossed(paper) else []
+    parts = [of_stage(paper, blank.stage), *crossing]
     asked = {other.stage for other in paper.blanks}
     for stage in CHAIN[CHAIN.index(blank.stage) + 1 :] if blank.stage in CHAIN else ():
         if stage in asked or stage not in paper.exact or (stage == "weights" and paper.given_weights):
