@@ -102,6 +102,12 @@ def entries_with_heads(at: At, context: Array) -> Array:
     return context.swapaxes(0, 1).reshape(context.shape)
 
 
+def heads_with_entries(at: At, context: Array) -> Array:
+    """Return `[b h t e]`, read as if it were `[h b t e]`, with the entries first."""
+    batch, heads, rows, size = context.shape
+    return context.reshape(heads, batch, rows, size).swapaxes(0, 1)
+
+
 def merge_entries_with_heads(at: At, context: Array) -> Array:
     """Put heads together as if they lay `[h b t e]`: those of other entries come beside each other."""
     batch, heads, rows, size = context.shape
@@ -298,6 +304,7 @@ MISTAKES = {
         stage="output",
         changes=(
             instead(gather=entries_with_heads),
+            instead(gather=heads_with_entries),
             instead(merge=merge_entries_with_heads),
             instead(merge=merge_by_a_view_of_all),
         ),

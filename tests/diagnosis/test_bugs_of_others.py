@@ -334,3 +334,29 @@ def test_a_layer_that_is_right_but_for_padding_is_told_so_under_its_words() -> N
     assert not verdict.passed
     assert verdict.computes.startswith("with mask=causal, though the settings do not say so, "), verdict
     assert "wrong in padding, and right in values" in verdict.computes
+
+
+class ReadAsHeadsFirst(Three):
+    """Entries lie outside heads, and are read as if heads lay outside."""
+
+    def put_together(self, context: Any) -> Any:
+        batch, heads, rows, size = context.shape
+        return context.reshape(heads, batch, rows, size).permute(1, 2, 0, 3).reshape(batch, rows, heads * size)
+
+
+def test_entries_read_as_heads_are_mixed_with_them() -> None:
+    assert attn_exp.check(ReadAsHeadsFirst, quick=True).mistakes == ("entries_and_heads_mixed",)
+
+
+class WithMasks(Three):
+    """Needs masks of a kind of its own."""
+
+    def forward(self, x: Any, masks: Any) -> Any:  # type: ignore[override] # it wants more
+        return super().forward(x * masks[..., None])
+
+
+def test_masks_of_a_word_that_nobody_knows_are_told_as_not_asked() -> None:
+    verdict = attn_exp.check(WithMasks, quick=True)
+    assert verdict.passed, verdict
+    assert "what masks would do" in verdict.not_asked
+    assert not any(text.startswith("masks (") for text in verdict.not_asked)
