@@ -141,7 +141,11 @@ def answer(words: Sequence[str]) -> int:
         case command_line.Help(folders):
             from attn_exp.config import help_page  # noqa: PLC0415 - as above
 
-            say(help_page.page(folders, members(), [command.usage for command in COMMANDS.values()]))
+            say(
+                help_page.page(
+                    folders, members(), [f"{command.usage}\n      {command.meaning}" for command in COMMANDS.values()]
+                )
+            )
         case command_line.Said(text):
             say(text)
     return DONE

@@ -199,7 +199,10 @@ def test_the_reference_names_every_form_metric_mistake_convention_and_setting(pr
         "metrics": [f"| `{name}` |" for name in metrics.known()],
         "mistakes": [f"| `{name}` |" for name in mistakes.names()],
         "conventions": [f"| `{name}` |" for name in CONVENTIONS],
-        "settings": ["| `head` | number of heads of variants that do not pin it | 2 |", "| `figures.width` |"],
+        "settings": [
+            "| `head` | how many heads, in variants that do not say it themselves | 2 |",
+            "| `figures.width` |",
+        ],
         "sweep settings": ["| `sweep.zip` |"],
         "groups": ["| `mask` | `array`, `causal`"],
         "embeddings": ["| `embeddings.d_model` | none | a whole number of at least 1 |"],

@@ -29,7 +29,7 @@ Settings: change with key=value
 Settings of -m, the sweep: none of them changes a result
 {sweep}
 {own}
-Commands on what is there: each takes --help
+Other commands
   {commands}
 
 Look before you run: --cfg job. Your own YAML: --config-dir FOLDER. Several values: -m. --version says which this is."""

@@ -118,11 +118,12 @@ class Figures:
     ] = ("svg",)
     preset: Annotated[str, choice(*PRESETS), Says("where they are shown: {preset}")] = "paper"
     width: Annotated[float, between(3, 20), Says("how many inches wide figures are", "the preset's")] | None = None
-    height: Annotated[float, between(2, 20), Says("and how many high", "the preset's, or what each needs")] | None = (
-        None
-    )
+    height: (
+        Annotated[float, between(2, 20), Says("how many inches high they are", "the preset's, or what each needs")]
+        | None
+    ) = None
     font: Annotated[str, Says("font of their text", "the preset's")] | None = None
-    font_size: Annotated[float, between(4, 48), Says("its size in points", "the preset's")] | None = None
+    font_size: Annotated[float, between(4, 48), Says("size of their text in points", "the preset's")] | None = None
     only: Annotated[tuple[str, ...], words(), Says("figures to draw, such as weights or [flow,weights]", "all")] = ()
 
 
@@ -130,10 +131,14 @@ class Figures:
 class Matters:
     """From how much on a difference of a metric matters: a sweep says from which value of a setting on it is larger."""
 
-    entropy: Annotated[float, from_zero(), Says("nats of entropy from which on a difference matters")] = 0.1
-    largest_weight: Annotated[float, from_zero(), Says("the same of the largest weight")] = 0.05
-    shift: Annotated[float, from_zero(), Says("of the shift")] = 0.1
-    cosine: Annotated[float, from_zero(), Says("and of the cosine")] = 0.05
+    entropy: Annotated[float, from_zero(), Says("a difference in the entropy below this, in nats, does not matter")] = (
+        0.1
+    )
+    largest_weight: Annotated[
+        float, from_zero(), Says("a difference in the largest weight below this does not matter")
+    ] = 0.05
+    shift: Annotated[float, from_zero(), Says("a difference in the shift below this does not matter")] = 0.1
+    cosine: Annotated[float, from_zero(), Says("a difference in the cosine below this does not matter")] = 0.05
 
 
 @dataclass(frozen=True)
@@ -178,21 +183,23 @@ class Config:
         ),
     ] = field(default_factory=Projections)
     seed: Annotated[int, any_seed(), Says("whole number that drives every random array")] = 0
-    generator: Annotated[str, Says("who draws: streams, one for each array, or one for all: {generator}")] = STREAMS
+    generator: Annotated[
+        str, Says("what draws random arrays: streams (one for each array), or one for all: {generator}")
+    ] = STREAMS
     draws: (
         Annotated[
             Mapping[str, Draw],
             optional(DRAWS),
-            Says("arrays by name, x, W_q and others, drawn in this order by one generator", "none"),
+            Says("the order in which one generator draws arrays, such as [x,W_q,W_k,W_v]", "none"),
         ]
         | None
     ) = None
     model: Model = field(default_factory=Model)
-    head: Annotated[int, or_left(at_least(1)), Says("number of heads of variants that do not pin it")] = 2
+    head: Annotated[int, or_left(at_least(1)), Says("how many heads, in variants that do not say it themselves")] = 2
     past: Annotated[
         int,
         at_least(0),
-        Says("how many of the first tokens are in a cache: keys and values, and no query of their own"),
+        Says("how many of the first tokens are in a cache, as keys and values that ask nothing"),
     ] = 0
     scale: Annotated[
         bool | float,
@@ -237,7 +244,7 @@ class Config:
     weights: Annotated[
         str,
         choice("auto", "full", "blocks"),
-        Says("kept: full matrices, blocks (a summary and a coarse map), or auto: what a form has"),
+        Says("which weights are kept: full matrices, blocks (a summary and a coarse map), or auto, what a form has"),
     ] = "auto"
     variant: Annotated[Mapping[str, Variant], Says("the rows to compare")]
     against: Annotated[str, Says("row that all others are compared with", "the first")] | None = None
@@ -247,7 +254,7 @@ class Config:
     output_dir: Annotated[str, folder(), Says("folder that runs are written to")] = "outputs"
     title: Annotated[str, Says("heading of the report")] = ""
     notes: Annotated[tuple[str, ...], Says("sentences that the report prints")] = ()
-    published: Annotated[tuple[Published, ...], Says("printed figures to hold the run against; presets fill it")] = ()
+    published: Annotated[tuple[Published, ...], Says("figures that a document prints, to hold the run against")] = ()
     strict: Annotated[bool, Says("true: exit code 1 where a printed figure disagrees; also published.strict")] = False
 
 

@@ -65,7 +65,7 @@ def index_page(listed: Sequence[Listed]) -> str:
         style=style,
         script=script,
         title="Runs and sweeps",
-        filter="Filter by words, all of which must occur",
+        filter="Show those that have all of these words",
         count="{shown} of {all}.".format(shown=f'<output id="shown">{len(listed):,}</output>', all=f"{len(listed):,}"),
         common=html(remark, 1000),
         heads="".join(map(head_of, heads)),

@@ -220,7 +220,7 @@ def accuracy(rows: list[Row], queries: int = 0) -> str:
     kinds = list(dict.fromkeys(row.computed_in for row in right))
     groups = [[row for row in right if row.computed_in == kind] for kind in kinds]
     parts = [
-        near_reference(group, whom(group, len(rows), bool(wrong), kind if kinds[1:] else ""), queries)
+        near_reference(group, whom(group, bool(wrong), kind if kinds[1:] else ""), queries)
         for kind, group in zip(kinds, groups, strict=True)
     ]
     for row in wrong:
@@ -246,9 +246,9 @@ def near_reference(rows: list[Row], named: str, queries: int) -> str:
     return f"{sentence} ({checked:,} of {queries:,} queries were checked)"
 
 
-def whom(right: list[Row], count: int, others: bool, kind: str) -> str:
-    """Name the rows of one type that are right, of all the run's; `others` of them are wrong."""
-    alone = count > 1 == len(right)
+def whom(right: list[Row], others: bool, kind: str) -> str:
+    """Name the rows of one type that are right; `others` are wrong."""
+    alone = len(right) == 1
     named = right[0].variant if alone else "Every other variant" if others else "Every variant"
     return f"{named} in {kind}" if kind else named
 

@@ -163,12 +163,12 @@ LEFT_OUT = "{count} combinations left out"
 RESULTS = "Results"
 MEAN = "Means; settings that are the same everywhere are left out. All rows:"
 MEAN_OVER_SEEDS = (
-    "Means over {seeds} seeds; after each ± half of its 95% confidence interval, or of fewer than five numbers "
-    "(least..most). Settings that are the same everywhere are left out. All rows:"
+    "Means over {seeds} seeds, each ± half of its 95% confidence interval; of fewer than five numbers, the least and "
+    "the most instead. Settings that are the same everywhere are left out. All rows:"
 )
 HELD_TOGETHER = (
-    "Points that differ in their seed alone may be computed as one. Their reference is then made of arrays with exact "
-    "sums, and the scalar loops hold one seed of each such stack."
+    "Points that differ in their seed alone may be computed together, against a reference of arrays with exact sums; "
+    "the scalar loops then check one seed of them."
 )
 REPEAT = "repeat"
 NO_RESULT = "No point has a result."

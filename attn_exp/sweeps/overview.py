@@ -143,8 +143,8 @@ def means_table(about: Mapping[str, Any], summary: Summary, depth: str = "all") 
     shown = table(about, summary, IN_REPORT, depth)
     lines = tuple((*line.settings, line.variant, str(line.count), *line.numbers) for line in shown.lines)
     caption = (
-        "Means over the seeds, each with half of its 95% confidence interval, or of fewer than five numbers with the "
-        "least and the most."
+        "Means over the seeds, each ± half of its 95% confidence interval; of fewer than five numbers, the least and "
+        "the most instead."
     )
     return Table("means", caption, shown.titles, lines)
 

@@ -245,8 +245,9 @@ def test_help_has_a_line_for_every_setting(monkeypatch: pytest.MonkeyPatch, caps
     cli.main()
     lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
     words = {line.split()[0].rstrip(":") for line in lines}
-    commands = lines[lines.index("Commands on what is there: each takes --help") + 1 : -1]
-    assert [line.split()[0] for line in commands] == list(cli.COMMANDS)
+    commands = lines[lines.index("Other commands") + 1 : -1]
+    assert [line.split()[0] for line in commands[::2]] == list(cli.COMMANDS)
+    assert [line.strip() for line in commands[1::2]] == [command.meaning for command in cli.COMMANDS.values()]
     sections = {"sweep.matters": Matters, "sweep": Sweep, "figures": Figures}
     keys = {field.name for field in fields(Config)}
     keys |= {f"{name}.{field.name}" for name, section in sections.items() for field in fields(section)}

@@ -43,7 +43,9 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_report_says_what_was_found(full: Path) -> None:
     text = (full / "report.md").read_text()
     assert "18 points, 6 failed" in text
-    assert "Means over 3 seeds; after each ± half of its 95% confidence interval, or of fewer than five numbers" in text
+    assert (
+        "Means over 3 seeds, each ± half of its 95% confidence interval; of fewer than five numbers, the least" in text
+    )
     assert "6 x failed: head=3 does not divide d\\_model=4" in text or "6 x failed: head=3 does not divide" in text
     assert "| head | scale | variant | points |" in text
     assert "title" not in text.split("## Results")[1].split("\n| :")[0]  # only the settings that differ have a column
