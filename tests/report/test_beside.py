@@ -58,6 +58,20 @@ def test_without_a_script_both_runs_are_drawn(opened: Tab, tmp_path: Path) -> No
     assert texts(opened, "#large figcaption") == ["first: multi_head, head 1", "second: multi_head, head 1"]
 
 
+def test_nan_in_one_run_alone_is_a_difference(opened: Tab, tmp_path: Path) -> None:
+    """A library that gives NaN where a query sees no key, beside one that gives zeros."""
+    blind = ("mask=padding", "mask.padding.lengths=[0]", "variant=[matrix]")
+    one, other = a_run(comparison(*blind, "convention=udl")), a_run(comparison(*blind))
+    weights = one.comparison.traces["matrix"].weights
+    assert weights is not None and np.isnan(weights).all()
+    show(opened, tmp_path, two_runs.versus(("a", "b"), one, other))
+    told = opened.ask("document.getElementById('told').textContent")
+    assert "weights: NaN in one alone, elsewhere 0" in told
+    opened.ask("attention.choose({ with: 0 })")
+    assert "weights: none" in opened.ask("document.getElementById('told').textContent")
+    assert opened.console == []
+
+
 def test_two_runs_are_called_by_the_setting_that_parts_them() -> None:
     versus = beside("scale=false")[2]
     assert versus.explorer is not None

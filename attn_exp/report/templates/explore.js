@@ -156,10 +156,10 @@
   function difference(one, other) {
     const made = [], differences = [];
     const compare = (what, mine, yours, rows, columns, marks) => {
-      const minus = mine.map((value, place) => value - yours[place]);
-      const largest = minus.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-      const rounding = largest <= 1e-12 * Math.max(1, mine.reduce((most, value) => Math.max(most, Math.abs(value)), 0));
-      differences.push(fill(!largest ? words.NONE_IN : rounding ? words.ROUNDING_IN : words.AT_MOST_IN, { what, largest: largest.toPrecision(3) }));
+      const minus = mine.map((value, place) => (Object.is(value, yours[place]) ? 0 : value - yours[place]));
+      const largest = minus.reduce((most, value) => (Number.isNaN(value) ? most : Math.max(most, Math.abs(value))), 0), unlike = minus.some(Number.isNaN);
+      const rounding = !unlike && largest <= 1e-12 * Math.max(1, mine.reduce((most, value) => Math.max(most, Math.abs(value)), 0));
+      differences.push(fill(unlike ? words.NAN_IN : !largest ? words.NONE_IN : rounding ? words.ROUNDING_IN : words.AT_MOST_IN, { what, largest: largest ? largest.toPrecision(3) : 0 }));
       if (rounding) return;
       const shown = element("figure", { class: "minus" });
       const title = fill(words.ONE_MINUS, { one: one.name, other: other.name, what });
@@ -169,7 +169,7 @@
     if (one.panel?.weights && other.panel?.weights) {
       const shut = (place) => one.panel.closed(place, one.head) && other.panel.closed(place, other.head);
       compare(words.WEIGHTS_ALONE, weightsOf(one, multiplier ?? undefined), weightsOf(other), data.tokens, data.keys, { rows: true, columns: true, digits: 2, shut });
-    }
+    } else if (one.panel && other.panel) differences.push(words.TOO_MANY_WEIGHTS);
     const [mine, yours] = [one, other].map(({ walk }) => variants.find(({ name }) => name === data.walks[walk].variant));
     if (one.walk !== other.walk && mine.size && mine.answer.length === yours.answer.length) {
       compare(words.OUTPUT, mine.answer, yours.answer, data.tokens, Array.from({ length: mine.size }, (_, place) => String(place + 1)), { rows: true, digits: 4 });
