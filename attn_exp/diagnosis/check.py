@@ -151,7 +151,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
     )
     if instead is not None:
         return replace(instead, seconds=perf_counter() - start)
-    caller = ways_to_mask.with_its_mask(caller, tried.function)
+    caller = ways_to_call.with_its_scale(ways_to_mask.with_its_mask(caller, tried.function), tried.case)
     is_open = other_words.are_open(request)
     hides = is_open and ways_to_mask.hides(caller, tried.function)
     if hides and (again := hiding(own, tried, request, quick, tell)).passed:  # a convention comes before a mistake

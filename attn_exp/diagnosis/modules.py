@@ -502,7 +502,9 @@ def called(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: s
             keywords[word] = form.write(keywords[word])
         return way.call(layer, x, memory, **keywords)
 
-    return call, Offer(False, {"x": "x", **beside, **taken}, (), dict.fromkeys([*beside, *taken]), said=said)
+    known = {given.name: given.default for given in arrays}
+    switches = {role: known[word] for role, word in taken.items() if isinstance(known[word], bool)}
+    return call, Offer(False, {"x": "x", **beside, **taken}, (), dict.fromkeys([*beside, *taken]) | switches, said=said)
 
 
 def may_be_array(given: inspect.Parameter) -> bool:

@@ -69,7 +69,7 @@ class Offer:
     by; `defaults` holds what the function itself would take. `layouts` are the only ones that it can be given, where
     they are known, `said` what its other arguments are given, in words, and
     `guessed` that their names did not say which of them hold the arrays; `only_if_right`, that nothing did, so that a
-    wrong answer is no wrong attention.
+    wrong answer is no wrong attention. `divides` says that scores are divided by the scale that is passed.
     """
 
     core: bool
@@ -80,6 +80,7 @@ class Offer:
     said: str = ""
     guessed: bool = False
     only_if_right: bool = False
+    divides: bool = False
 
     def takes(self, role: str) -> bool:
         """Say whether there is a parameter for that role."""
@@ -300,7 +301,8 @@ def spoken_heads(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, Any]
         said["shared"] = True
     needed = offer.takes("scale") and "scale" not in offer.defaults
     if offer.takes("scale") and (case.explicit_scale or needed):
-        said["scale"] = float(case.recipe.rules.scale)
+        scale = float(case.recipe.rules.scale)
+        said["scale"] = 1 / scale if offer.divides else scale
     if offer.takes("dropout") and offer.defaults.get("dropout", 0.0) is not None:
         said["dropout"] = 0.0
     return said

@@ -399,6 +399,21 @@ def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
     return patched if is_near(caller, patched, right) else answer
 
 
+DIVIDES = "what is passed as its scale divides"
+
+
+def with_its_scale(caller: Caller, case: Case) -> Caller:
+    """Return the caller that passes the scale as a function wants it: some divide by what others multiply with."""
+    offer = caller.offer
+    if not (offer.takes("scale") and "scale" in offer.defaults):
+        return caller
+    asked = replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
+    said = "; ".join(filter(None, (offer.said, DIVIDES)))
+    other = replace(caller, offer=replace(offer, divides=True, said=said))
+    is_other = not is_near(caller, caller(asked), expected(asked)) and is_near(other, other(asked), expected(asked))
+    return other if is_other else caller
+
+
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
     """Say whether an answer is that of these stages, to float32 at most, with the axes that it should have."""
     digits = min(digits_of(caller, answer), DIGITS["float32"])

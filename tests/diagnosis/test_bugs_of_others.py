@@ -360,3 +360,41 @@ def test_masks_of_a_word_that_nobody_knows_are_told_as_not_asked() -> None:
     assert verdict.passed, verdict
     assert "what masks would do" in verdict.not_asked
     assert not any(text.startswith("masks (") for text in verdict.not_asked)
+
+
+class CausalUnlessTold(Three):
+    """Causal by default, and not where it is told so."""
+
+    def forward(self, x: Any, causal: bool = True) -> Any:
+        q, k, v = (self.cut(side(x)) for side in (self.to_q, self.to_k, self.to_v))
+        scores = self.scores(q, k)
+        if causal:
+            scores = scores.masked_fill(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1), -math.inf)
+        return self.mix(self.put_together(self.weigh(scores) @ v))
+
+
+def test_a_switch_of_a_layer_is_off_where_nobody_asks_for_it() -> None:
+    verdict = attn_exp.check(CausalUnlessTold, quick=True)
+    assert verdict.passed and not verdict.right_under, verdict
+    assert "its own causal=True only where asked for" in str(verdict)
+
+
+def divided(q: Any, k: Any, v: Any, scale: float | None = None) -> Any:
+    """Scores are divided by what is passed as the scale."""
+    scores = q @ np.swapaxes(k, -1, -2) / (math.sqrt(q.shape[-1]) if scale is None else scale)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+
+def squared(q: Any, k: Any, v: Any, scale: float | None = None) -> Any:
+    """The scale that is passed is squared, which is neither."""
+    scores = q @ np.swapaxes(k, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale**2)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+
+def test_a_scale_that_divides_is_a_way_to_say_it() -> None:
+    verdict = attn_exp.check(divided, quick=True)
+    assert verdict.passed, verdict
+    assert "what is passed as its scale divides" in str(verdict)
+    assert not attn_exp.check(squared, quick=True).passed
