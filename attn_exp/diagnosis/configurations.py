@@ -14,7 +14,7 @@ from typing import Any
 from attn_exp.diagnosis.guessing import About, ends_in_size, guesses, is_layer, resolved
 from attn_exp.diagnosis.module_sizes import CONFIG, Sizes
 from attn_exp.diagnosis.offer import parameters_of, plain
-from attn_exp.diagnosis.uses import Use
+from attn_exp.diagnosis.uses import Use, keywords_read
 from attn_exp.errors import UserError
 
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
@@ -199,9 +199,11 @@ def field_names(kind: Any) -> list[str]:
     if is_dataclass(kind):
         return [one.name for one in fields(kind)]
     with suppress(UserError):
-        named = [one.name for one in parameters_of(kind, kind.__name__) if is_plain(one)]
-        if named:
-            return named
+        given = parameters_of(kind, kind.__name__)
+        named = [one.name for one in given if is_plain(one)]
+        read = keywords_read(kind.__init__) if len(named) < len(given) else {}
+        if named or read:
+            return list(dict.fromkeys([*named, *read]))
     return [name for name in vars(kind) if not name.startswith("_") and not callable(getattr(kind, name))]
 
 

@@ -55,7 +55,7 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
     """Return what a parameter may be given, the likeliest first; nothing where its default is best."""
     word, note = plain(given.name), note_of(given)
     if given.default is not given.empty:
-        return instead_of_default(given, word, sizes)
+        return instead_of_default(given, sizes, known_of)
     if takes_projection(given):
         return [projection(side_of_name(f"{given.name}_proj").removeprefix("W_"), sizes)]
     known = sizes.value(given.name)
@@ -149,12 +149,17 @@ MOST_WITHIN = 2
 
 
 def in_lists(values: list[Any], count: int) -> list[Any]:
-    """Return each of the likeliest values so many times, as a tuple."""
-    return [(value,) * count for value in values[:2]]
+    """Return the likeliest values as tuples: those that are some, and each of the others so many times."""
+    whole = [value for value in values if isinstance(value, tuple)]
+    return [*whole, *((value,) * count for value in values[:2] if not isinstance(value, tuple))]
 
 
-def instead_of_default(given: inspect.Parameter, word: str, sizes: Sizes) -> list[Any]:
-    """Return what stands for a default that is a size; all others stay."""
+def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]:
+    """Return what stands for a default that is a size, and for None that is called; all others stay."""
+    word = plain(given.name)
+    use = known_of.uses.get(given.name, Use())
+    if given.default is None and (use.made_from or use.called) and sizes.value(given.name) is None:
+        return [None, *by_use(given.name, use, sizes, known_of, [])]
     whole = type(given.default) is int and given.default > 1
     known = sizes.value(given.name)
     if word == "winit" and "haiku" in sys.modules:
@@ -224,7 +229,7 @@ THEN: tuple[Rule, ...] = (
     (noted("float"), lambda sizes: [0.0, 1.0]),
     (lambda word, note: word.startswith(("is", "use", "has", "with", "do")), lambda sizes: [False, True, None]),
     (named(*FLAGS), lambda sizes: [False, True, None]),
-    (has("window"), lambda sizes: [(2, 4), 256]),
+    (has("window"), lambda sizes: [(2, 4), 64, 7]),
     (has("len", "positions", "tokens"), lambda sizes: [256]),
     (noted("str"), lambda sizes: ["", "default", None]),
     (named("name", "type", "mode"), lambda sizes: ["", "default", None]),

@@ -24,6 +24,7 @@ from attn_exp.diagnosis.libraries import DIGITS, library
 from attn_exp.diagnosis.mask_forms import MaskForm, mask_form
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain
+from attn_exp.diagnosis.plain_layers import PlainLayer, evaluated, matrices_in, may_be_layer
 from attn_exp.diagnosis.pure_layers import HaikuMaker, PureLayer, kind_of, pure, without_self
 from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -35,7 +36,7 @@ from attn_exp.diagnosis.ways_into_layers import LAID, NoWayError, Way, find_way,
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.forms.around import Around, Norm
 from attn_exp.forms.pipeline import Given, Recipe, compute
-from attn_exp.own_code import OwnFunction
+from attn_exp.own_code import LeftError, OwnFunction
 
 PARTS = {
     "q": ("q_proj", "query", "W_q", "w_q", "wq", "to_q", "q_lin", "W_query", "q", "linear_q", "q_linear", "Wq"),
@@ -49,14 +50,14 @@ MADE_WITH, SIZE = 3, 8
 """Heads of a module that is made of its class, where nobody asks for others, and the numbers of each."""
 OTHER_HEADS, OTHER_SIZE = 4, 10
 """Those of the one that holds a name to the proof: of one size, `sqrt(width)` may be the size of a head by chance."""
-FILLERS = ("linear", "lin", "proj", "projection", "fc", "w", "to", "layer", "weight", "map", "mat", "dense", "attn",
-           "net")  # fmt: skip
+FILLERS = ("conv", "mapping", "matrix", "linear", "lin", "proj", "projection", "fc", "w", "to", "layer", "weight",
+           "map", "mat", "dense", "attn", "net")  # fmt: skip
 """Words around the one that says which projection a layer is."""
 WORDS = {"q": "q", "query": "q", "queries": "q", "k": "k", "key": "k", "keys": "k", "v": "v", "value": "v",
          "values": "v", "o": "o", "out": "o", "output": "o"}  # fmt: skip
 
 
-Layer = TorchLayer | PureLayer
+Layer = TorchLayer | PureLayer | PlainLayer
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,55 @@ def bound(own: OwnFunction, request: Request) -> Bound:
     if home:
         return with_again(own, request, partial(of_pure, own, request=request, kind=home))
     if not is_module(own.function):
-        return Bound(own.function, own.function)
+        is_plain = may_be_layer(own.function) and holds_matrices(own, request)
+        plain = with_again(own, request, partial(of_plain, own, request=request)) if is_plain else None
+        return plain or Bound(own.function, own.function)
     if not inspect.isclass(own.function):
         return of_module(
             copy.deepcopy(own.function).double().eval().requires_grad_(False), own.name, request, None, request.head
         )
     return with_again(own, request, partial(of_class, own, request=request))
+
+
+def holds_matrices(own: OwnFunction, request: Request) -> bool:
+    """Say whether an object of no library, or what a class makes, holds matrices and takes no q, k and v."""
+    made = own.function
+    try:
+        if inspect.isclass(made):
+            made = construct(own.function, own.name, sizes_of(request), lambda one, _: one)
+        return matrices_in(made)
+    except (Exception, LeftError):
+        return False
+
+
+def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
+    """Return an object of no library as a layer that holds its own matrices.
+
+    Raises:
+        UserError: it cannot be made or called, or what it does is no attention.
+    """
+
+    def works(made: Any, of_size: Sizes) -> Bound:
+        layer = PlainLayer(evaluated(made))
+        redraw(layer, request.seed)
+        lent = library(layer.library)
+        forward, home = taken_by(layer.forward, own.name), {"numpy": np.dot, "jax": None}.get(layer.library, made)
+        widths = widths_of(layer, of_size if inspect.isclass(own.function) else None)
+        way = find_way(layer, forward, lambda array: lent.into(array, layer.kind), LAID, widths, of_size.size)
+        found = understood(layer, tokens_first(layer, way), forward, home or library_of_jax())
+        assert found.inside is not None
+        if found.inside.arrays["W_q"].shape[1] == found.inside.heads:
+            raise PoorError(found, "heads of one number")
+        return found
+
+    try:
+        if not inspect.isclass(own.function):
+            return works(copy.deepcopy(own.function), sizes)
+        return cast("Bound", construct(own.function, own.name, sizes, works))
+    except NotFoundError as error:
+        raise UserError(f"{own.name}: no projections found: {error}") from error
+    except NoWayError as error:
+        raise UncalledError(f"{own.name} cannot be called with x: {error}") from error
 
 
 def with_again(own: OwnFunction, request: Request, make: Callable[[Sizes], Bound]) -> Bound:
@@ -127,7 +171,8 @@ def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
     import torch  # noqa: PLC0415 - the class is one of PyTorch's
 
     def works(made: Any, of_size: Sizes) -> Bound:
-        module = made.double().eval()
+        module = made.double()
+        module.eval()  # what it returns is not always the module
         told = of_size.heads if is_told(own) else None
         found = of_module(module, own.name, request, of_size, told, fresh=True)
         if found.inside is not None and found.inside.arrays["W_q"].shape[1] == found.inside.heads:
@@ -155,10 +200,17 @@ def remade(own: OwnFunction, request: Request, made: Bound) -> Bound:
         size = int(arrays[0].shape[-1]) if arrays else SIZE
         if size not in known:
             of_size = replace(sizes, size=size, width=size * sizes.heads)
-            known[size] = construct(own.function, own.name, of_size, lambda module, _: module.double().eval())
+            known[size] = construct(own.function, own.name, of_size, evaluated_module)
         return known[size](*positional, **named)
 
     return replace(made, call=call)
+
+
+def evaluated_module(module: Any, _: Sizes) -> Any:
+    """Return a module in float64 that is told that this is no training."""
+    module.double()
+    module.eval()
+    return module
 
 
 def is_module(function: Any) -> bool:
@@ -186,20 +238,8 @@ def of_module(
         return Bound(module, module, offered(module.forward, name))
     if fresh:
         redraw(layer, request.seed)
-    lent = library("torch", request.device)
-
-    def way_into(kind: str) -> Way:
-        known = axes_of(module), widths_of(layer, sizes), head_size(layer, sizes)
-        return find_way(layer, forward, lambda array: lent.into(array, kind), *known)
-
     try:
-        try:
-            way = way_into("float64")
-        except NoWayError as error:
-            if not error.about_type:
-                raise
-            layer = TorchLayer(module, single=True)
-            way = way_into("float32")
+        layer, way = with_way(layer, forward, request, sizes)
     except UserError as error:
         answered = error.answered if isinstance(error, NoWayError) else 0
         for other in learned_queries.asked(module, answered) if answered else ():
@@ -207,6 +247,8 @@ def of_module(
                 return of_module(other, name, request, sizes, told)
         raise UncalledError(f"{name} cannot be called with x: {error}") from error
     way = tokens_first(layer, way)
+    if fresh:
+        awake(layer, way)
     try:
         found = understood(layer, way, forward, module)
     except NotFoundError as error:
@@ -220,6 +262,29 @@ def of_module(
         found, named=as_named(module, name, found.inside, told),
         mixed=lambda: None if found.roles is None or found.roles.sure else mixing(layer, way, forward, module, told),
     )  # fmt: skip
+
+
+def with_way(
+    layer: TorchLayer, forward: Sequence[inspect.Parameter], request: Request, sizes: Sizes | None
+) -> tuple[TorchLayer, Way]:  # fmt: skip
+    """Return a layer and how it is called; one whose own numbers are of float32 in that type.
+
+    Raises:
+        NoWayError: it cannot be called.
+    """
+    lent = library("torch", request.device)
+
+    def way_into(kind: str) -> Way:
+        known = axes_of(layer.module), widths_of(layer, sizes), head_size(layer, sizes)
+        return find_way(layer, forward, lambda array: lent.into(array, kind), *known)
+
+    try:
+        return layer, way_into("float64")
+    except NoWayError as error:
+        if not error.about_type:
+            raise
+    layer = TorchLayer(layer.module, single=True)
+    return layer, way_into("float32")
 
 
 def mixing(
@@ -480,7 +545,7 @@ def words_of(around: Around | None, aside: Sequence[str], way: Way) -> str:
     said += ["something else around it that is not known"] if around is None else []
     said += [", ".join(aside)] if aside else []
     said += [f"{way.tokens} tokens, the only number that it takes"] if way.tokens else []
-    said += ["each token put first in turn, as it answers for that alone"] if way.first_asks else []
+    said += [f"each token put {way.asks} in turn, as it answers for that alone"] if way.asks else []
     return f"with {'; '.join(said)}" if said else ""
 
 
@@ -555,7 +620,27 @@ def own_numbers_kept(layer: Layer, roles: Roles) -> list[str]:
     return [*(f"{name} set to 0" for name in zeros), *(f"its gate open by {name}" for name in gates)]
 
 
-def redraw(layer: TorchLayer, seed: int) -> None:
+def awake(layer: TorchLayer, way: Way) -> None:
+    """Set to 1 what is 0 in a new layer and keeps its matrices from changing anything, as a gain of a residual does."""
+    off = {name: np.ones_like(array) for name, array in layer.parameters.items()
+           if not array.any() and sum(length > 1 for length in array.shape) < 2}  # fmt: skip
+    if not off:
+        return
+    x = np.random.default_rng(17).standard_normal((2, way.tokens or TOKENS, way.width))
+
+    def is_off() -> bool:
+        with restored(layer) as before:
+            said = layer.answer(way, x, None)
+            layer.put({name: array * 1.5 for name, array in before.items() if array.ndim > 1})
+            return np.allclose(said, layer.answer(way, x, None))
+
+    for name, ones in off.items() if is_off() else ():
+        layer.put({name: ones})
+        if is_off():
+            layer.put({name: 0 * ones})
+
+
+def redraw(layer: TorchLayer | PlainLayer, seed: int) -> None:
     """Give matrices, biases and norms numbers of their own where all of theirs are the same, or were never set."""
     rng = np.random.default_rng([seed, 23])
     of_norms = {id(tensor) for norm in layer.norms for tensor in norm.parameters()}
@@ -582,9 +667,9 @@ def axes_of(module: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*likely, *LAID]))
 
 
-def widths_of(layer: TorchLayer, sizes: Sizes | None) -> list[int]:
+def widths_of(layer: TorchLayer | PlainLayer, sizes: Sizes | None) -> list[int]:
     """Return how many numbers a token may have: those that a layer was made with, else the axes of its matrices."""
-    shapes = [shape for tensor in layer.places.values() if len(shape := tuple(tensor.shape)) > 1]
+    shapes = [shape for array in layer.parameters.values() if len(shape := tuple(array.shape)) > 1]
     axes = [length for shape in shapes[:2] for length in (shape[1], shape[0], *shape[2:])]
     return list(dict.fromkeys([*([sizes.width] if sizes is not None else []), *axes[:4]]))
 
@@ -599,23 +684,29 @@ def head_size(layer: TorchLayer, sizes: Sizes | None) -> int:
     return max(max(widths_of(layer, None), default=1) // heads, 1)
 
 
-def tokens_first(layer: TorchLayer, way: Way) -> Way:
-    """Return the way with tokens on the first axis, where entries of a batch see each other otherwise."""
+def tokens_first(layer: TorchLayer | PlainLayer, way: Way) -> Way:
+    """Return the way with tokens on the first axis, where entries of a batch see each other otherwise.
+
+    A layer of no library may take one text alone, and any second axis by chance.
+    """
     if way.axes != "btm" or way.tokens:
         return way
-    other = replace(way, axes="tbm")
 
     def mixes(one: Way) -> bool:
-        rng = np.random.default_rng(19)
-        x = rng.standard_normal((2, 5, way.width))
+        x, other = np.random.default_rng(19).standard_normal((2, 2, 5, way.width)) * SMALL
         try:
             before = layer.answer(one, x, None)
-            x[1] = rng.standard_normal(x[1].shape)
-            return not np.allclose(before[0], layer.answer(one, x, None)[0])
+            after = [layer.answer(one, np.stack(pair), None) for pair in ((x[0], other[1]), (other[0], x[1]))]
+            return not all(np.allclose(before[at], after[at][at]) for at in range(2))
         except Exception:
             return True
 
-    return other if mixes(way) and not mixes(other) else way
+    others = [replace(way, axes=axes) for axes in (("tbm",) if isinstance(layer, TorchLayer) else ("tm", "tbm"))]
+    return next((other for other in others if not mixes(other)), way) if mixes(way) else way
+
+
+SMALL = 0.05
+"""Of x where nobody may attend to itself alone."""
 
 
 def sounds_like(name: str) -> str:

@@ -70,10 +70,14 @@ def owner_of(kind: Any) -> Any:
     return getattr(kind, "owner", kind)
 
 
+LIBRARIES = ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "jaxlib", "jaxtyping", "abc", "typing",
+             "numpy")  # fmt: skip
+
+
 def is_of_a_library(kind: Any) -> bool:
     """Say whether a class is one of Python or of a library of layers, whose code says nothing of somebody's."""
     home = str(getattr(kind, "__module__", "")).partition(".")[0]
-    return home in ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "abc", "typing", "numpy")
+    return home in LIBRARIES
 
 
 def own_names(tree: ast.AST) -> set[str]:

@@ -48,13 +48,13 @@ class Way:
     width: int = 0
     tokens: int = 0
     """How many tokens it takes, where it takes no other number of them."""
-    first_asks: bool = False
-    """Whether it answers for the first token alone: then each token is put first in turn."""
+    asks: str = ""
+    """Whether it answers for the `first` or the `last` token alone: then each token is put there in turn."""
 
     def call(self, layer: Callable[..., Any], x: Any, memory: Any = None, **named: Any) -> Any:
         """Call a layer with x `[b t m]`, and return what it says with its first array as `[b t n]`."""
-        if self.first_asks:
-            return self.each_first(layer, x, named)
+        if self.asks:
+            return self.each_in_turn(layer, x, named)
         if "b" not in self.axes and x.shape[0] > 1:
             return self.one_by_one(layer, x, memory, named)
         other = x if memory is None else memory
@@ -71,12 +71,13 @@ class Way:
     in_groups: frozenset[str] = frozenset()
     """Those of the memory that come in groups, as images do: `[b 1 s m]`."""
 
-    def each_first(self, layer: Callable[..., Any], x: Any, named: Mapping[str, Any]) -> Any:
-        """Return the answers for the tokens, each of which is put before all others."""
+    def each_in_turn(self, layer: Callable[..., Any], x: Any, named: Mapping[str, Any]) -> Any:
+        """Return the answers for the tokens, each of which is put before all others, or behind them."""
         batch, tokens, width = x.shape
-        orders = [join((x[:, at : at + 1], x[:, :at], x[:, at + 1 :]), 1) for at in range(tokens)]
+        alone = [(x[:, at : at + 1], x[:, :at], x[:, at + 1 :]) for at in range(tokens)]
+        orders = [join(parts if self.asks == "first" else (*parts[1:], parts[0]), 1) for parts in alone]
         turned = stack(orders, 1).reshape(batch * tokens, tokens, width)
-        said = replace(self, first_asks=False).call(layer, turned, **named)
+        said = replace(self, asks="").call(layer, turned, **named)
         return next(iter(parts_of(said).values())).reshape(batch, tokens, -1)
 
     def one_by_one(self, layer: Callable[..., Any], x: Any, memory: Any, named: Mapping[str, Any]) -> Any:
@@ -339,7 +340,7 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
     (lambda word, note: "freqs" in word and word != "freqs", complex_tables),
     (lambda word, note: word in ("pe", "pos", "cossin", "rot") or any(
         part in word for part in ("positionembedding", "rotary", "rope", "posemb", "freqs")), angles),
-    (lambda word, note: "mask" in word, always(*MASKS)),
+    (lambda word, note: "mask" in word, lambda sizes: (*MASKS, Filled("b h t s", True, sizes[0]))),
     (lambda word, note: "len" in word, always(nothing, lengths)),
     (lambda word, note: "pos" in word and "start" not in word,
      always(counted("b t"), counted("t"), nothing, constant(0))),
@@ -360,9 +361,16 @@ NEUTRAL: tuple[tuple[Callable[[str, str], bool], Callable[[list[int]], tuple[Mak
      always(constant(0), constant(1))),
     (lambda word, note: True,
      always(nothing, *MASKS[1:4], Filled("t s", 0.0), constant(0), constant(False), constant(1), lambda sizes: sizes.x,
-            Filled("1 t m", 0.0))),
+            Filled("1 t m", 0.0), Filled("b t 1", 1.0))),
 )  # fmt: skip
 """What an argument is given by its name and its annotation."""
+
+
+def says_nothing(given: inspect.Parameter) -> bool:
+    """Say whether neither the name nor the annotation of an argument tells what it is."""
+    return next(at for at, (fits, _) in enumerate(NEUTRAL) if fits(plain(given.name), str(given.annotation))) == (
+        len(NEUTRAL) - 1
+    )
 
 
 # Which way a layer is called
@@ -445,9 +453,14 @@ def find_way(
                 if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
                     known.append(int(fitting[3]))
                 search.tries = 0
-    way = (
-        None if memories else in_a_rare_way(search, Way(sides, axes[0], {}, positional, width=widths[0]), axes, needed)
-    )
+    way = in_a_rare_way(search, Way(sides, axes[0], {}, positional, width=widths[0]), axes, needed)
+    unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
+    for order in axes if way is None and unknown and not memories else ():  # perhaps keys are made of one of them
+        start = Way(sides | unknown, order, {}, positional, width=widths[0])
+        rest = {name: makes for name, makes in needed.items() if name not in unknown}
+        search.tries = 0
+        if (other := search.filled(start, rest)) is not None:
+            return with_memory(layer, other, into)
     if way is not None:
         return way
     raise NoWayError(search.first or "it takes nothing", search.about_type, search.furthest, search.answered)
@@ -457,18 +470,25 @@ def in_a_rare_way(
     search: Search, start: Way, axes: Sequence[str], needed: Mapping[str, Sequence[Make]]
 ) -> Way | None:  # fmt: skip
     """Return the way of calling a layer that answers for its first token alone, or that takes one number of tokens."""
-    layer, into, way = search.layer, search.into, None
-    if search.of_one and "memory" not in start.sides.values():
-        way = Search(layer, into, search.most).filled(replace(start, first_asks=True), needed)
-    if way is not None and is_first(layer, way, into):
-        return way
-    for tokens in sorted(count for count in search.lengths if 1 < count < start.width - 2):
+    layer, into = search.layer, search.into
+    for place in ("first", "last") if search.of_one and "memory" not in start.sides.values() else ():
+        for order in axes:
+            one = replace(start, axes=order, asks=place)
+            way = Search(layer, into, search.most).filled(one, needed)
+            if way is not None and asks(layer, way, into):
+                return way
+    counts = [*sorted(search.lengths), *(count for count in SQUARES if count not in search.lengths)]
+    for tokens in (count for count in counts if 1 < count < start.width - 2):
         fixed = Search(layer, into, search.most, tokens)
         for order in axes:
             way = fixed.filled(replace(start, axes=order), needed)
             if way is not None:
                 return replace(way, tokens=tokens)
     return None
+
+
+SQUARES = (9, 16, 49)
+"""Numbers of tokens that are those of a square image, which some code takes alone."""
 
 
 class NoWayError(UserError):
@@ -601,12 +621,17 @@ def reached(error: BaseException) -> tuple[int, ...]:
     return tuple(places)
 
 
-def is_first(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> bool:
-    """Say whether it is the first token that a layer answers for: in which order the others come is the same."""
+def asks(layer: Callable[..., Any], way: Way, into: Callable[[Array], Any]) -> bool:
+    """Say whether it is the first, or the last, token that a layer answers for: the order of all others is the same."""
     x = np.random.default_rng(11).standard_normal((2, HERE, way.width))
-    alone, others = replace(way, first_asks=False), np.concatenate([x[:, :1], x[:, :0:-1]], axis=1)
-    behind = x[:, [1, 0, *range(2, HERE)]]
-    one, other, moved = (next(iter(parts_of(alone.call(layer, into(given))).values())) for given in (x, others, behind))
+    alone = replace(way, asks="")
+    asking, rest = (0, [*range(1, HERE)]) if way.asks == "first" else (HERE - 1, [*range(HERE - 1)])
+
+    def said(order: Sequence[int], first: int) -> Any:
+        places = [first, *order] if way.asks == "first" else [*order, first]
+        return next(iter(parts_of(alone.call(layer, into(x[:, places]))).values()))
+
+    one, other, moved = said(rest, asking), said(rest[::-1], asking), said([asking, *rest[1:]], rest[0])
     rounding = 1e-5 * abs(one).max()
     return bool(abs(one - other).max() < rounding < abs(one - moved).max())  # where it is the same, none asks
 

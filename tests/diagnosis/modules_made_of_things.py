@@ -305,3 +305,62 @@ class OfOthers(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         return x + self.attention_layer(self.norm(x))
+
+
+class LastAsks(Packed):
+    """Its last token alone asks."""
+
+    def forward(self, x: Tensor) -> Any:
+        q, k, v = self.sides(x)
+        return self.last(self.joined(mixed(q[:, :, -1:], k, v)))
+
+
+class OfSignals(nn.Module):
+    """Convolutions along time, and keys of another signal that no name tells."""
+
+    def __init__(self, n: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.a, self.b, self.c, self.d = (nn.Conv1d(n, n, 1) for _ in range(4))
+
+    def forward(self, x: Tensor, g: Tensor) -> Any:
+        sides = (self.a(x), self.b(g), self.c(g))
+        q, k, v = (one.reshape(len(one), self.heads, -1, one.shape[-1]).mT for one in sides)
+        return self.d(mixed(q, k, v).mT.flatten(1, 2))
+
+
+class WithFlags(Packed):
+    """Flags `[b t 1]` say what is a token; to change between training and use returns nothing."""
+
+    def train(self, mode: bool = True) -> None:  # type: ignore[override] # as people forget it
+        super().train(mode)
+
+    def forward(self, x: Tensor, m: Tensor) -> Any:
+        q, k, v = self.sides(x)
+        hidden = (m[:, None] * m[:, :, None]).permute(0, 3, 1, 2) == 0
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(hidden, -1e30).softmax(-1)
+        return self.last(self.joined(weights @ v)) * m
+
+
+class OfSquares(Plain):
+    """It takes the tokens of a square image alone, and needs an activation that has no default."""
+
+    def __init__(self, dim: int, heads: int, act: Any = None) -> None:
+        super().__init__(dim, heads)
+        self.act = act()
+
+    def forward(self, x: Tensor) -> Any:
+        side = round(x.shape[1] ** 0.5)
+        assert side * side == x.shape[1]
+        return self.attend(x)
+
+
+class SwitchedOff(Packed):
+    """It begins as its own residual: what it adds is multiplied by 0."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.gamma = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Any:
+        return x + self.gamma * self.attend(x)

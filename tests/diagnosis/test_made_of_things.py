@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'attn
 
 import torch
 
+from tests.diagnosis import layers_of_no_library as numpy_ones
 from tests.diagnosis import modules_made_of_things as of
 
 KINDS = [kind for kind in vars(of).values() if inspect.isclass(kind) and issubclass(kind, torch.nn.Module)
@@ -35,3 +36,14 @@ def test_its_mistake_is_named(kind: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_layers_that_want_each_other_are_not_made_without_end() -> None:
     verdict = attn_exp.check(of.OfOthers, quick=True)
     assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize("kind", [numpy_ones.OfLayers, numpy_ones.OfOneText], ids=lambda kind: kind.__name__)
+def test_a_layer_of_no_library_is_asked_as_any_other(kind: Any) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert verdict.passed, verdict
+
+
+def test_the_mistake_of_a_layer_of_no_library_is_named() -> None:
+    assert attn_exp.check(numpy_ones.Unscaled, quick=True).mistakes == ("no_scale",)
+    assert attn_exp.check(numpy_ones.Unscaled(12, 2), quick=True).mistakes == ("no_scale",)

@@ -1,0 +1,192 @@
+"""Layers of no library: objects of a class of somebody's own that hold matrices as plain arrays, of NumPy mostly."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from attn_exp.arrays import Array
+from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
+from attn_exp.diagnosis.libraries import LIBRARIES
+from attn_exp.diagnosis.returned import parts_of
+from attn_exp.own_code import held
+
+DEPTH = 6
+"""How far down in an object arrays are looked for."""
+METHODS = ("forward", "__call__", "call", "attention", "attend", "self_attention", "apply")
+"""What people call the method that does it."""
+IN_TRAINING = ("training", "is_training", "train_mode")
+
+
+class PlainLayer:
+    """An object with arrays inside, as a layer: each of them can be exchanged where it lies."""
+
+    norms: tuple[Any, ...] = ()
+
+    def __init__(self, made: Any) -> None:
+        self.places: dict[str, tuple[Any, Any]] = {}
+        self.library, single = "numpy", False
+        for name, (home, key), array in arrays_in(made):
+            self.places[name] = (home, key)
+            self.library = library_of(array)
+            if self.library == "numpy" and array.dtype != np.float64:
+                write(home, key, array.astype(np.float64))
+            single |= self.library == "jax" or ("float32" in str(array.dtype) and self.library == "torch")
+        self.rounding = ROUNDING_OF_SINGLE if single else 1e-7
+        self.kind = "float32" if single else "float64"
+        name = next((word for word in METHODS if callable(getattr(made, word, None))), "")
+        self.forward: Callable[..., Any] = getattr(made, name) if name else made
+
+    @property
+    def parameters(self) -> Mapping[str, Array]:
+        """Every array, in float64."""
+        return {name: plain(read(*place)) for name, place in self.places.items()}
+
+    def put(self, values: Mapping[str, Array]) -> None:
+        """Write numbers into arrays."""
+        for name, array in values.items():
+            home, key = self.places[name]
+            before = read(home, key)
+            shaped = np.ascontiguousarray(array).reshape(before.shape)
+            if self.library == "numpy" and before.flags.writeable:
+                before[...] = shaped  # others may hold the same array
+            elif self.library == "torch":
+                before.detach().copy_(before.new_tensor(shaped))
+            else:
+                write(home, key, like(shaped, before))
+
+    def __call__(self, *positional: Any, **named: Any) -> Any:
+        return self.forward(*positional, **named)
+
+    def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
+        """Return the answer of a call as NumPy has it."""
+        example = read(*next(iter(self.places.values())))
+        given = [None if one is None else like(np.array(one), example) for one in (x, memory)]
+        with held():
+            said = way.call(self, *given)
+        return plain(next(iter(parts_of(said).values())))
+
+    def without_norms(self) -> Any:
+        """Nothing can be left out of what is no module."""
+        return nullcontext()
+
+    @contextmanager
+    def watched(self) -> Iterator[list[Any]]:
+        """Nothing inside is seen."""
+        yield []
+
+
+def may_be_layer(function: Any) -> bool:
+    """Say whether something is a class of somebody's own, or an object of one, that may hold matrices."""
+    kind = function if inspect.isclass(function) else type(function)
+    is_own = str(kind.__module__).partition(".")[0] not in ("builtins", "functools", "types", "torch", "jax", "numpy")
+    return is_own and any(callable(vars(home).get(word)) for home in kind.__mro__[:-1] for word in METHODS)
+
+
+def matrices_in(made: Any) -> bool:
+    """Say whether an object holds a matrix."""
+    return any(sum(length > 1 for length in array.shape) > 1 for _, _, array in arrays_in(made))
+
+
+def evaluated(made: Any) -> Any:
+    """Return an object with all that is inside told that this is no training."""
+    for one in objects_in(made):
+        for word in IN_TRAINING:
+            if getattr(one, word, None) is True:
+                setattr(one, word, False)
+    return made
+
+
+def objects_in(made: Any) -> Iterator[Any]:
+    """Yield an object and the objects that it holds."""
+    seen = set[int]()
+    rest = [(made, 0)]
+    while rest:
+        one, depth = rest.pop()
+        if (
+            id(one) in seen
+            or depth > DEPTH
+            or (type(one).__module__ in ("builtins", "numpy") and depth and not inside(one))
+        ):
+            continue
+        seen.add(id(one))
+        yield one
+        rest += [(value, depth + 1) for _, value in inside(one)]
+
+
+def inside(one: Any) -> list[tuple[Any, Any]]:
+    """Return what an object holds: attributes, or members of a list or a dictionary, with their names."""
+    if isinstance(one, Mapping):
+        return list(one.items())
+    if isinstance(one, list | tuple):
+        return list(enumerate(one))
+    slots = {name: getattr(one, name) for name in getattr(type(one), "__slots__", ()) if hasattr(one, name)}
+    return list((getattr(one, "__dict__", None) or slots).items())
+
+
+def arrays_in(made: Any, name: str = "", depth: int = 0, seen: set[int] | None = None) -> Iterator[Any]:
+    """Yield the name, the home and key, and the array of each array of floats that an object holds, once.
+
+    One of two axes that holds two numbers alone is a mask, and no matrix.
+    """
+    seen = set() if seen is None else seen
+    if id(made) in seen or depth > DEPTH or isinstance(made, str | bytes | type) or (callable(made) and depth > 1 and (
+        inspect.isroutine(made)
+    )):  # fmt: skip
+        return
+    seen.add(id(made))
+    for key, value in inside(made):
+        word = f"{name}.{key}" if name else str(key)
+        if hasattr(value, "dtype") and hasattr(value, "shape"):
+            is_float = "float" in str(value.dtype)
+            if is_float and id(value) not in seen and not is_mask(value) and not isinstance(made, tuple):
+                seen.add(id(value))
+                yield word, (made, key), value
+        elif not isinstance(value, int | float | complex | None):
+            yield from arrays_in(value, word, depth + 1, seen)
+
+
+def is_mask(array: Any) -> bool:
+    """Say whether an array of two axes or more holds two numbers alone, as one of 0 and 1 does."""
+    return bool(array.ndim > 1 and 1 < np.unique(plain(array)).size <= 2 < array.size)
+
+
+def library_of(array: Any) -> str:
+    """Return which library an array comes from."""
+    home = type(array).__module__.partition(".")[0].replace("jaxlib", "jax")
+    return home if home in LIBRARIES else "numpy"
+
+
+def plain(array: Any) -> Array:
+    """Return an array of any library in NumPy, in float64."""
+    array = array.detach().cpu() if hasattr(array, "detach") else array
+    return np.array(array, np.float64)
+
+
+def like(array: Array, other: Any) -> Any:
+    """Return an array of NumPy in the library and the type of another."""
+    home = library_of(other)
+    if home == "torch":
+        return other.new_tensor(array)
+    if home == "jax":
+        import jax.numpy as jnp  # noqa: PLC0415 - the other is one of its own
+
+        return jnp.asarray(array, other.dtype)
+    return array
+
+
+def read(home: Any, key: Any) -> Any:
+    """Return what lies at a key of a list or a dictionary, or under a name of an object."""
+    return home[key] if isinstance(home, Mapping | list) else getattr(home, key)
+
+
+def write(home: Any, key: Any, value: Any) -> None:
+    """Let something else lie there."""
+    if isinstance(home, MutableMapping | list):
+        home[key] = value
+    else:
+        setattr(home, key, value)
