@@ -196,8 +196,6 @@ ROTARY = ("rotarydim", "ropedim", "rotaryembdim", "rotarydims", "rotarydimension
 
 def field_names(kind: Any) -> list[str]:
     """Return the fields of a configuration: of a dataclass, the arguments of its constructor, or its attributes."""
-    if is_dataclass(kind):
-        return [one.name for one in fields(kind)]
     with suppress(UserError):
         given = parameters_of(kind, kind.__name__)
         named = [one.name for one in given if is_plain(one)]

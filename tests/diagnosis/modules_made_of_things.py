@@ -364,3 +364,28 @@ class SwitchedOff(Packed):
 
     def forward(self, x: Tensor) -> Any:
         return x + self.gamma * self.attend(x)
+
+
+@dataclass
+class Settings:
+    """What all settings have."""
+
+    name: str = ""
+
+
+class OwnSettings(Settings):
+    """Those of one class: by keywords that it reads, with defaults that are far too large."""
+
+    def __init__(self, width: int = 768, **kwargs: Any) -> None:
+        super().__init__()
+        self.width, self.count = width, kwargs.get("num_heads", 12)
+        self.size = kwargs.get("head_dim", width // self.count)
+
+
+class OfOwnSettings(Packed):
+    def __init__(self, config: OwnSettings) -> None:
+        assert config.size * config.count == config.width < 700
+        super().__init__(config.width, config.count)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.attend(x)
