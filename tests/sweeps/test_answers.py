@@ -578,3 +578,59 @@ def test_a_turn_of_a_mean_is_not_said_where_a_part_of_it_does_not_turn() -> None
 def test_a_setting_without_rows_of_two_values_is_not_said_to_change_nothing() -> None:
     told = told_of({"scale": (True, False), "head": (1, 2)}, lambda scale, head: None if scale else float(head))
     assert not any("scale" in text for text in told.sentences), told.sentences
+
+
+def test_a_first_value_with_which_nothing_can_be_compared_is_left_out() -> None:
+    told = told_of(
+        {"step": (0, 1, 2), "flag": (True, False)}, lambda step, flag: math.nan if step == 0 else float(step)
+    )
+    assert any(text.startswith("step from 1 to 2 raises the entropy by") for text in told.sentences), told.sentences
+    other = told_of({"step": (0, 1, 2)}, float, queries=lambda step: "all but 1" if step == 0 else "all")
+    assert any(text.startswith("step from 1 to 2 raises the entropy by") for text in other.sentences), other.sentences
+
+
+def test_no_step_is_one_where_nothing_changes() -> None:
+    def number(step: int, mask: str) -> float | None:
+        return None if (step, mask) == (1, "b") else float(step > 1) if mask == "a" else 3.0 * step
+
+    told = told_of({"step": (1, 2, 3), "mask": ("a", "b")}, number)
+    assert any("from 1 to 3" in text and "with mask=a alone" in text for text in told.sentences), told.sentences
+    assert not any("at every step" in text for text in told.sentences)
+
+
+def test_each_of_several_effects_says_where_alone_it_is_seen() -> None:
+    def queries(step: int, mask: str, side: str) -> str:
+        return "all but 1" if (step, mask, side) == (1, "b", "y") else "all"
+
+    told = told_of(
+        {"step": (1, 2), "mask": ("a", "b"), "side": ("x", "y")},
+        lambda step, mask, side: step * (5.0 if mask == "a" else 1.0), queries=queries,
+    )  # fmt: skip
+    said = next(text for text in told.sentences if text.startswith("step from 1 to 2"))
+    assert said.endswith("; with mask=b compared with side=x alone."), said
+
+
+def test_a_clear_part_of_what_is_not_sure_is_shown() -> None:
+    told = told_of({"step": (1, 2), "mask": ("a", "b")}, lambda step, mask: -1.0 * step if mask == "a" else 0.0)
+    wild = summarized_with_noise({"step": (1, 2), "mask": ("a", "b")}, noisy="b", effect=-0.4)
+    assert "not sure" not in told.sentences[0]
+    assert any("It is not sure" in text and "−0.4 with mask=a" in text for text in wild.sentences), wild.sentences
+
+
+def summarized_with_noise(names: Mapping[str, Sequence[Any]], noisy: str, effect: float) -> Answers:
+    """Return the answers of a sweep whose rows of one mask are drowned in noise."""
+    head = ["point", "seed", *names, "status", "message", "variant", "entropy"]
+    lines = []
+    for at, (seed, step, mask) in enumerate(itertools.product(range(8), *names.values())):
+        number = 30 * noise(at, 3) if mask == noisy else effect * step + 0.01 * noise(at, 4)
+        lines.append([str(at), str(seed), str(step), mask, "ok", "", "one", repr(number)])
+    return summarized(
+        head, lines, [axis("seed", 8), *(axis(key, len(values)) for key, values in names.items())]
+    ).answers
+
+
+def test_a_rule_with_a_seed_of_its_own_is_said_to_be_one_draw() -> None:
+    drawn = told_of({"score": ("none", "t5")}, lambda score: float(score == "t5"))
+    assert "score=t5 draws numbers of its own once, by score.t5.seed" in drawn.note
+    plain = told_of({"score": ("none", "alibi")}, lambda score: float(score == "alibi"))
+    assert "draws numbers" not in plain.note

@@ -88,8 +88,10 @@ def of_shape(profile: Profile, shape: Shape, family: Family, bare: Finding) -> F
 def at_every_step(profile: Profile, shape: Shape) -> bool:
     """Say whether a metric goes one way at each step, and there at each combination of the other settings."""
     (only,), change = shape.legs, profile.changes[0]
+    whole = {cell.where for cell in cells_of(replace(change, start=only.start, end=only.end))}
     steps = (replace(change, start=place, end=place + 1) for place in range(only.start, only.end))
-    return all(cell.estimate.mean * only.estimate.mean >= 0 for step in steps for cell in cells_of(step))
+    cells = [cell for step in steps for cell in cells_of(step)]
+    return all(cell.estimate.mean * only.estimate.mean > 0 for cell in cells if cell.where in whole)
 
 
 def is_part(profile: Profile, shape: Shape) -> bool:
@@ -188,19 +190,24 @@ def unsure(bare: Finding, profile: Profile, change: Change, family: Family) -> F
     if not math.isnan(limit) and all(each.nothing or each.within(limit) <= family.each for each in every):
         shown = f"{both_ways(estimate)}{units}"
         return replace(bare, says=f"the {spoken(profile.metric)} ({shown})", sure=SLIGHT, shown=shown)
-    shown = f"{not_enough(estimate, family, units)}{hidden(cells, estimate)}"
+    shown = f"{not_enough(estimate, family, units)}{hidden(cells, estimate, family.each)}"
     shown += f",{there}" if (there := alone(change)) else ""
     says, needed = f"the {spoken(profile.metric)} ({shown})", seeds_needed(estimate, family.each)
     return replace(bare, says=says, sure=UNSURE, needed=needed, shown=shown)
 
 
-def hidden(cells: Sequence[Cell], whole: Estimate) -> str:
-    """Say from where to where effects range of which a mean is not sure, where one of them is clear."""
-    if not any(cell.estimate.chance <= LEVEL and not cell.estimate.nothing for cell in cells):
+def hidden(cells: Sequence[Cell], whole: Estimate, level: float) -> str:
+    """Say from where to where effects range of which a mean is not sure, where one of them is clear.
+
+    Where it is no clearer than many of them would be by chance, it must also part them by more than is not sure.
+    """
+    clear = [cell.estimate for cell in cells if cell.estimate.chance <= LEVEL and not cell.estimate.nothing]
+    if not clear:
         return ""
     ordered = sorted(cells, key=lambda cell: cell.estimate.mean)
     low, high = ordered[0], ordered[-1]
-    if not high.estimate.mean - low.estimate.mean > whole.high - whole.low:
+    sure = any(each.chance <= level / len(cells) for each in clear) and low is not high
+    if not sure and not high.estimate.mean - low.estimate.mean > whole.high - whole.low:
         return ""
     ends = (f"{signed(cell.estimate.mean)} {places(cell.where)}" for cell in (low, high))
     return f"; {' to '.join(ends)}"

@@ -181,15 +181,23 @@ def of_cells(profile: Profile, change: Change, others: Sequence[Dependence], fam
     mean = f"; {what} is the mean over {settings(rest)}, on which it depends too" if rest else ""
     if perhaps:
         mean += f"; {'it' if rest else what} may depend on {settings(list(dict.fromkeys(perhaps)))} too"
-    only = f"; compared{there}" if (there := alone(change, [each.setting for each in two])) else ""
-    return replace(bare, says=f"{verb(profile, told.sign, change)} {text}{mean}{only}", claims=tuple(claims))
+    says = f"{verb(profile, told.sign, change)} {text}{mean}{alone_in(change, cells)}"
+    return replace(bare, says=says, claims=tuple(claims))
 
 
-def alone(change: Change, besides: Sequence[str] = ()) -> str:
+def alone(change: Change, where: Sequence[tuple[str, str]] = ()) -> str:
     """Say at which values of other settings alone a change can be seen, where both sides are nowhere else."""
-    where = change.slab.only_at(change.start, change.end)
-    there = [at_each(setting, labels) for setting, labels in where if setting not in besides]
+    there = [at_each(*each) for each in change.slab.only_at(change.start, change.end, where)]
     return f" {listed(there)} alone" if there else ""
+
+
+def alone_in(change: Change, cells: Sequence[Cell]) -> str:
+    """Say the same of each of some effects, or once of all."""
+    said = {cell.where: alone(change, cell.where) for cell in cells}
+    if len(set(said.values())) == 1:
+        there = said[cells[0].where]
+        return f"; compared{there}" if there else ""
+    return "".join(f"; {places(where)} compared{there}" for where, there in said.items() if there)
 
 
 def sign_of(estimate: Estimate) -> int:

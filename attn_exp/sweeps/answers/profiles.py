@@ -187,11 +187,15 @@ class Slab:
             numbers = np.take(numbers, [self.levels[place].index(label)], axis=first + place)
         return numbers
 
-    def only_at(self, start: int, end: int) -> list[tuple[str, tuple[str, ...]]]:
-        """Return the other settings, with their values, at some values of which alone two levels can be compared."""
-        there = np.isfinite(self.difference(start, end))
+    def only_at(self, start: int, end: int, where: Sequence[tuple[str, str]] = ()) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the other settings, with those values at which alone two levels can be compared, if these are not all;
+        where some of them have these values already."""
+        there = np.isfinite(self.difference(start, end, where))
         found = []
+        named = [name for name, _ in where]
         for axis, (name, labels) in enumerate(zip(self.names, self.levels, strict=True), 1):
+            if name in named:
+                continue
             levels = np.flatnonzero(np.moveaxis(there, axis, 0).reshape(len(labels), -1).any(axis=1))
             if 0 < len(levels) < len(labels):
                 found.append((name, tuple(labels[level] for level in levels)))
@@ -232,7 +236,8 @@ class Slab:
         numbers = self.of_seeds(differences)
         if not len(numbers):
             return None
-        return certainly(float(numbers[0])) if fixed or self.fixed else estimated(numbers)
+        alike = len(numbers) > 1 and np.ptp(numbers) <= NOISE * abs(float(numbers[0]))
+        return certainly(float(numbers[0])) if fixed or self.fixed or alike else estimated(numbers)
 
     def of_seeds(self, differences: Array) -> Array:
         """Return the mean of the differences of each seed that has any."""
@@ -307,13 +312,16 @@ def profile_of(cube: Cube, setting: str, metric: str, variant: int, thresholds: 
     order = order_of(labels) if setting != VARIANT else list(range(len(labels)))
     if all(map(is_number, labels)) and len(order) > MOST_LEVELS:
         order = [order[round(place)] for place in np.linspace(0, len(order) - 1, MOST_LEVELS)]
-    slab = replace(slab, numbers=slab.numbers[order], queries=None if slab.queries is None else slab.queries[order])
-    levels = tuple(labels[place] for place in order)
-    pairs = {}
-    for start, end in compared_pairs(levels):
-        estimate = slab.compare(start, end)
-        if estimate is not None:
-            pairs[start, end] = estimate
+    whole = slab
+    while True:
+        sets = None if whole.queries is None else whole.queries[order]
+        slab = replace(whole, numbers=whole.numbers[order], queries=sets)
+        levels = tuple(labels[place] for place in order)
+        estimates = {pair: slab.compare(*pair) for pair in compared_pairs(levels)}
+        pairs = {pair: estimate for pair, estimate in estimates.items() if estimate is not None}
+        if len(order) < 2 or any(start == 0 for start, _ in pairs):
+            break
+        order = order[1:]  # with the first value nothing can be compared
     if all(estimate.nothing and not moved(slab, *pair) for pair, estimate in pairs.items()):
         return None
     profile = Profile(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
+from attn_exp import registry, rules
 from attn_exp.experiment.column import spoken
 from attn_exp.report.sweep.plotted import FEW
 from attn_exp.report.words import listed
@@ -208,8 +209,28 @@ def note(cube: Cube, family: Family, found: Sequence[Finding]) -> str:
             "the 95% interval of that comparison alone, wider for few seeds than in the table. Where no other setting "
             f"is named, the number is a mean over all of them{both}."
         )
+    parts += [
+        DRAWN_ONCE.format(value=f"{name}={label}", seed=f"{name}.{label}.seed") for name, label in drawn_once(cube)
+    ]
     parts += missing(cube)
     if cube.left_out:
         seeds = len(cube.seeds)
         parts.append(f"These sentences compare the first {seeds:,} of {seeds + cube.left_out:,} seeds.")
     return " ".join(parts)
+
+
+DRAWN_ONCE = (
+    "{value} draws numbers of its own once, by {seed}: all seeds share them, and what is said of it holds for that "
+    "draw alone."
+)
+
+
+def drawn_once(cube: Cube) -> Iterator[tuple[str, str]]:
+    """Yield the values of a setting that are rules with a seed of their own, which those of a sweep do not change."""
+    for setting, labels in zip(cube.names, cube.levels, strict=True):
+        for label in labels if setting in rules.KINDS else ():
+            if not rules.has(setting, label) or registry.is_absent(rules.package(setting), label):
+                continue
+            has_seed = any(each.name == "seed" for each in fields(rules.kind(setting, label)))
+            if has_seed and f"{setting}.{label}.seed" not in cube.names:
+                yield setting, label
