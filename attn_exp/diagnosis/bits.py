@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ ALIKE, ROUNDING = 1e-14, 2.0**-24
 BESIDE = "a small number beside the sums of the softmax: weights sum to a little less than 1"
 SHARES = "weights are rounded to float32, values are not: its softmax is one of float32"
 WHOLLY = "it rounds what it is given to float32, and computes in that; say dtype=float32 if that is meant"
+TURNED = "it rounds queries and keys to float32, as many do who turn them by their places; values it does not"
 SILENT = "it answers in float64, but only float32 is behind it; say dtype=float32 if that is meant"
 
 
@@ -35,8 +37,7 @@ def bits_to_judge_by(caller: Caller, seen: Seen) -> tuple[int, str]:
         of_softmax = only_shares_are_rounded(seen, digits) and is_exact_in_scores(caller, seen[0][0])
         # float32 is the habit of PyTorch and JAX, where nobody asked for float64; NumPy never rounds by itself
         of_habit = caller.library.name != "numpy" and not caller.request.dtype
-        is_wholly = of_habit and is_wholly_single(caller, seen[0][0])
-        return SINGLE, SHARES if of_softmax else WHOLLY if is_wholly else SILENT
+        return SINGLE, SHARES if of_softmax else habit(caller, seen[0][0]) if of_habit else SILENT
     kind = representable([answer for _, answer in seen[:4]])
     if kind and failing(seen, digits) and only_rounded(seen, DIGITS[kind]):
         return DIGITS[kind], f"its answers are rounded to {kind}"
@@ -50,11 +51,19 @@ def only_shares_are_rounded(seen: Seen, digits: int) -> bool:
     return bool(held) and not failing(held, digits)
 
 
-def is_wholly_single(caller: Caller, case: Case) -> bool:
-    """Say whether a function rounds its inputs to float32 first: those that are rounded already give the very same."""
+def habit(caller: Caller, case: Case) -> str:
+    """Say what a function rounds to float32 before it computes: all of it, or its queries and keys; or that nothing is
+    said of it."""
+    if rounds_first(caller, case, ("q", "k", "v", "x")):
+        return WHOLLY
+    return TURNED if case.given.q is not None and rounds_first(caller, case, ("q", "k")) else SILENT
+
+
+def rounds_first(caller: Caller, case: Case, names: Sequence[str]) -> bool:
+    """Say whether a function rounds these inputs to float32 first: rounded before, they give the very same."""
     given = case.given
-    names = [name for name in ("q", "k", "v", "x") if getattr(given, name) is not None]
-    held = {name: getattr(given, name).astype(np.float32).astype(np.float64) for name in names}
+    there = [name for name in names if getattr(given, name) is not None]
+    held = {name: getattr(given, name).astype(np.float32).astype(np.float64) for name in there}
     answers = [caller(one).output for one in (case, replace(case, given=replace(given, **held)))]
     return same_numbers(answers[0], answers[1])
 

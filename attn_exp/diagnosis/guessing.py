@@ -224,7 +224,10 @@ THEN: tuple[Rule, ...] = (
     (named("n", "nb", "num", "count", "parts"), lambda sizes: [sizes.heads, sizes.width, sizes.size]),
     (has("temperature"), lambda sizes: [math.sqrt(sizes.size)]),
     (named("initscale"), lambda sizes: [1.0]),
-    (named("scale", "scaling", "gain"), lambda sizes: [1 / math.sqrt(sizes.size)]),
+    (
+        lambda word, note: word in ("scale", "scaling", "gain") or word.endswith("scalar"),
+        lambda sizes: [1 / math.sqrt(sizes.size)],
+    ),
     (has("eps"), lambda sizes: [1e-5]),
     (noted("float"), lambda sizes: [0.0, 1.0]),
     (lambda word, note: word.startswith(("is", "use", "has", "with", "do")), lambda sizes: [False, True, None]),

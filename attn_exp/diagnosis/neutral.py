@@ -94,6 +94,11 @@ UNIT = Source(
     "1 + 0j at every place", lambda context: as_complex(context, np.ones((context.at.rows, context.at.size // 2)))
 )
 
+TURNS = Source(
+    "eye(2) for each two numbers [1 1 t d/2 2 2]",
+    lambda context: context.array(np.tile(np.eye(2), (1, 1, context.at.rows, context.at.size // 2, 1, 1))),
+)
+
 
 def as_complex(context: Context, array: Array) -> Any:
     """Return an array as complex numbers without an imaginary part."""
@@ -221,7 +226,7 @@ HINTS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     (r"(.*_)?cos(ine)?(_.*)?", (EYE,)),
     (r"(.*_)?sin(e)?(_.*)?", (NULL,)),
     (r"freqs(_?cis|_?complex)?|freqs_.*|rope_?freqs", (UNIT, NONE)),
-    (r"(apply_)?(rope|rotary|rotary_?emb|pos_?emb|pe|position_?embedding)(_?fn)?", (NONE, SAME)),
+    (r"(apply_)?(rope|rotary|rotary_?emb|pos_?emb|pe|position_?embedding)(_?fn)?", (NONE, SAME, TURNS)),
     (r".*(segment|doc(ument)?)_?ids?.*", (DOCUMENTS,)),
     (r".*(pos|position)s?(_?ids?)?|.*_?pos(itions)?|cache_?position|index|indices",
      (POSITIONS, POSITIONS_OF_ALL, ZERO)),

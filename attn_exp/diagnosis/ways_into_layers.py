@@ -265,6 +265,11 @@ def in_pairs(size: int) -> Make:
     return lambda sizes: sizes.array(np.tile([1.0, 0.0], (sizes.rows, size // 2, 1)))
 
 
+def in_matrices(size: int) -> Make:
+    """Return what makes a matrix for each two numbers of a head that turns them by no angle, `[1 1 t d/2 2 2]`."""
+    return lambda sizes: sizes.array(np.tile(np.eye(2), (1, 1, sizes.rows, size // 2, 1, 1)))
+
+
 def pair(one: Make, other: Make) -> Make:
     """Return the maker of what two others make, as a pair."""
     return lambda sizes: (one(sizes), other(sizes))
@@ -311,10 +316,11 @@ def complex_tables(sizes: list[int]) -> tuple[Make, ...]:
 
 
 def angles(sizes: list[int]) -> tuple[Make, ...]:
-    """Return what makes cosines and sines of no angle, as a pair or as complex numbers."""
+    """Return what makes cosines and sines of no angle, as matrices, as a pair or as complex numbers."""
     pairs = [pair(Filled(shape, 1.0, size), Filled(shape, 0.0, size)) for size in sizes for shape in TABLES]
     return (
         nothing,
+        *([in_matrices(sizes[0])] if len(sizes) > 1 else []),
         *pairs,
         *complex_tables(sizes)[:-1],
         Filled("1 t d", 0.0, sizes[0]),

@@ -398,3 +398,27 @@ def test_a_scale_that_divides_is_a_way_to_say_it() -> None:
     assert verdict.passed, verdict
     assert "what is passed as its scale divides" in str(verdict)
     assert not attn_exp.check(squared, quick=True).passed
+
+
+def turned_in_single(q: Any, k: Any, v: Any, pe: Any) -> Any:
+    """Queries and keys are turned in float32 by a matrix for each two numbers, as models of images do."""
+
+    def turn(x: Any) -> Any:
+        pairs = x.float().reshape(*x.shape[:-1], -1, 1, 2)
+        return (pe[..., 0] * pairs[..., 0] + pe[..., 1] * pairs[..., 1]).reshape(x.shape).type_as(x)
+
+    return F.scaled_dot_product_attention(turn(q), turn(k), v)
+
+
+class TurnedByMatrices(Three):
+    def forward(self, x: Any, pe: Any) -> Any:  # type: ignore[override] # it wants more
+        q, k, v = (self.cut(side(x)) for side in (self.to_q, self.to_k, self.to_v))
+        return self.mix(self.put_together(turned_in_single(q, k, v, pe)))
+
+
+def test_positions_as_matrices_are_given_so_that_they_turn_nothing() -> None:
+    verdict = attn_exp.check(TurnedByMatrices, quick=True)
+    assert verdict.passed, verdict
+    function = attn_exp.check(turned_in_single, quick=True)
+    assert function.passed, function
+    assert "it rounds queries and keys to float32" in str(function)
