@@ -15,7 +15,7 @@ from attn_exp.sweeps.answers.cube import OWN, Cube
 from attn_exp.sweeps.answers.effects import Share, same_functions, same_levels
 from attn_exp.sweeps.answers.finding import FEW_SEEDS, SLIGHT, SURE, UNSURE, Finding
 from attn_exp.sweeps.answers.intervals import MOST_SEEDS, Family
-from attn_exp.sweeps.answers.missing import apart, missing, where
+from attn_exp.sweeps.answers.missing import missing, where
 from attn_exp.sweeps.answers.phrases import called, short
 from attn_exp.sweeps.answers.profiles import SPOKEN
 
@@ -203,7 +203,7 @@ def note(cube: Cube, family: Family, found: Sequence[Finding]) -> str:
         comparisons = (
             "one comparison" if family.count == 1 else f"{family.count:,} comparisons, held together by Holm's rule"
         )
-        both = "" if cube.complete and not apart(cube) else ", as far as both sides have results"
+        both = "" if cube.complete else ", as far as both sides have results"
         parts.append(
             f"These sentences rest on {comparisons}: of 100 such sweeps at most 5 say anything false. ± is half of "
             "the 95% interval of that comparison alone, wider for few seeds than in the table. Where no other setting "
