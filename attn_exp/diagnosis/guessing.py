@@ -229,6 +229,7 @@ THEN: tuple[Rule, ...] = (
         lambda sizes: [1 / math.sqrt(sizes.size)],
     ),
     (has("eps"), lambda sizes: [1e-5]),
+    (noted("none", "optional"), lambda sizes: [None, sizes.width, 1.0]),
     (noted("float"), lambda sizes: [0.0, 1.0]),
     (lambda word, note: word.startswith(("is", "use", "has", "with", "do")), lambda sizes: [False, True, None]),
     (named(*FLAGS), lambda sizes: [False, True, None]),

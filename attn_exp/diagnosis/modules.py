@@ -455,22 +455,29 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
     """
     lent = library("numpy" if kind == "keras" else "jax")
 
-    def works(made: Any, of_size: Sizes) -> Bound:
+    def called_in(made: Any, of_size: Sizes, orders: Sequence[str]) -> tuple[PureLayer, Way]:
         forward = taken_by(forward_of(kind, made), own.name)
         ways = list[Way]()
 
         def example(call: Callable[..., Any]) -> None:
-            axes = ("btm", "tm", "bhwm", "bmhw", "bmt", "hwm", "bfhwm")
-            axes = ("tm", "btm", "mhw", "hwm", "mt", "bhwm", "bmhw") if kind == "equinox" else axes
-            ways.append(find_way(call, forward, lambda array: lent.into(array, "float32"), axes, [of_size.width],
+            ways.append(find_way(call, forward, lambda array: lent.into(array, "float32"), orders, [of_size.width],
                                  of_size.size, most=MOST_SLOW))  # fmt: skip
 
         layer = pure(kind, made, example)
         if not ways:
             example(layer)
+        return layer, ways[0]
+
+    def works(made: Any, of_size: Sizes) -> Bound:
+        orders = OF_ONE if kind == "equinox" else OF_MANY
+        if kind == "keras" and not made.built:  # a call that fails may leave it built for other axes
+            layer, way = in_the_first_order(lambda order: called_in(unbuilt(made), of_size, (order,)), orders)
+        else:
+            layer, way = called_in(made, of_size, orders)
         if not layer.leaves:
             return Bound(own.function, np.dot if kind == "keras" else library_of_jax())
-        found = understood(layer, ways[0], forward, np.dot if kind == "keras" else library_of_jax())
+        forward = taken_by(forward_of(kind, made), own.name)
+        found = understood(layer, way, forward, np.dot if kind == "keras" else library_of_jax())
         assert found.inside is not None
         if found.inside.arrays["W_q"].shape[1] == found.inside.heads:
             raise PoorError(found, "heads of one number")
@@ -483,6 +490,35 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
         return cast("Bound", construct(signed(maker, own.function, kind), own.name, sizes, works))
     except NotFoundError as error:
         raise UserError(f"{own.name}: no projections found: {error}") from error
+
+
+OF_MANY = ("btm", "tm", "bhwm", "bmhw", "bmt", "hwm", "bfhwm")
+OF_ONE = ("tm", "btm", "mhw", "hwm", "mt", "bhwm", "bmhw")
+"""The orders of axes to try, of layers that take many entries at once, and of those that take one."""
+
+
+def unbuilt(made: Any) -> Any:
+    """Return a layer of Keras made anew, or the same one where its class does not say of what."""
+    with suppress(Exception):
+        return type(made).from_config(made.get_config())
+    return made
+
+
+def in_the_first_order(
+    call: Callable[[str], tuple[PureLayer, Way]], orders: Sequence[str]
+) -> tuple[PureLayer, Way]:  # fmt: skip
+    """Return what the first order of axes gives with which a call does not fail.
+
+    Raises:
+        NoWayError: all fail; it is that of the first.
+    """
+    errors = list[NoWayError]()
+    for order in orders:
+        try:
+            return call(order)
+        except NoWayError as error:
+            errors.append(error)
+    raise errors[0]
 
 
 MOST_SLOW = 24

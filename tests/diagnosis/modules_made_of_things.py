@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import torch
@@ -389,3 +390,24 @@ class OfOwnSettings(Packed):
 
     def forward(self, x: Tensor) -> Any:
         return self.attend(x)
+
+
+class Side(Enum):
+    """What another parameter may be alone."""
+
+    LEFT = 1
+    RIGHT = 2
+
+
+class OfScalars(Packed):
+    """It is told by what queries are multiplied, and where logits are capped, if they are."""
+
+    def __init__(self, dim: int, heads: int, query_scalar: float, soft_cap: float | None, side: Side) -> None:
+        super().__init__(dim, heads)
+        self.query_scalar, self.soft_cap, self.side = query_scalar, soft_cap, Side(side)
+
+    def forward(self, x: Tensor) -> Any:
+        q, k, v = self.sides(x)
+        scores = q * self.query_scalar @ k.mT
+        scores = scores if self.soft_cap is None else self.soft_cap * (scores / self.soft_cap).tanh()
+        return self.last(self.joined(scores.softmax(-1) @ v))
