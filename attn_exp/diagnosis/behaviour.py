@@ -241,7 +241,9 @@ def same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]
     arguments, fresh = caller.arguments(case), caller.arguments(new)
     if caller.library.name == "jax":
         return Finding(rung, ABSENT, "arrays of JAX cannot be written to"), ""
-    caller.answer(arguments, case)
+    once, again = (caller.answer(one, case) for one in (arguments, caller.arguments(case)))  # which lie elsewhere
+    if not same_answer(once, again, case, digits):
+        return Finding(rung, BROKEN, OF_OLD), ""
     apart = caller.answer(fresh, new)
     if apart.output is None:
         return Finding(rung, BROKEN, silent([apart])), ""
@@ -253,7 +255,10 @@ def same_address(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]
         return Finding(rung, ABSENT, "its inputs cannot be written to any more"), ""
     if same_answer(caller.answer(arguments, new), apart, new, digits):
         return Finding(rung, HELD), ""
-    return Finding(rung, BROKEN, "it remembers where its inputs lay, and gives an old answer"), ""
+    return Finding(rung, BROKEN, OF_OLD), ""
+
+
+OF_OLD = "it remembers where its inputs lay, and gives an old answer"
 
 
 def one_changed(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
