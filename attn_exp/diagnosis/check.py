@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from time import perf_counter
 
@@ -291,6 +292,7 @@ def verdict_on_answers(
     right = [pair for pair in seen if pair[0] not in lost]
     small = smallest_wrong(caller, function, wrong, digits) if wrong else None
 
+    @cache  # each view of the evidence asks, and a layer would be made anew for each
     def ask() -> Seen:
         asked = of_one_input(wrong)
         others = in_other_sizes(caller, function, {case.rung for case, _ in asked})

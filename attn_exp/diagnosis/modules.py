@@ -128,10 +128,7 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         widths = widths_of(layer, of_size if inspect.isclass(own.function) else None)
         way = find_way(layer, forward, lambda array: lent.into(array, layer.kind), LAID, widths, of_size.size)
         found = understood(layer, tokens_first(layer, way), forward, home or library_of_jax())
-        assert found.inside is not None
-        if found.inside.arrays["W_q"].shape[1] == found.inside.heads:
-            raise PoorError(found, "heads of one number")
-        return found
+        return telling(found)
 
     try:
         if not inspect.isclass(own.function):
@@ -141,6 +138,17 @@ def of_plain(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         raise UserError(f"{own.name}: no projections found: {error}") from error
     except NoWayError as error:
         raise UncalledError(f"{own.name} cannot be called with x: {error}") from error
+
+
+def telling(found: Bound) -> Bound:
+    """Return a layer of which answers tell something.
+
+    Raises:
+        PoorError: its heads have one number each.
+    """
+    if found.inside is not None and found.inside.arrays["W_q"].shape[1] == found.inside.heads:
+        raise PoorError(found, "heads of one number")
+    return found
 
 
 def with_again(own: OwnFunction, request: Request, make: Callable[[Sizes], Bound]) -> Bound:
@@ -175,9 +183,7 @@ def of_class(own: OwnFunction, sizes: Sizes, request: Request) -> Bound:
         module.eval()  # what it returns is not always the module
         told = of_size.heads if is_told(own) else None
         found = of_module(module, own.name, request, of_size, told, fresh=True)
-        if found.inside is not None and found.inside.arrays["W_q"].shape[1] == found.inside.heads:
-            raise PoorError(found, "heads of one number")
-        return found
+        return telling(found)
 
     torch.manual_seed(sizes.seed)
     made: Bound = construct(own.function, own.name, sizes, works)
@@ -478,10 +484,7 @@ def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Boun
             return Bound(own.function, np.dot if kind == "keras" else library_of_jax())
         forward = taken_by(forward_of(kind, made), own.name)
         found = understood(layer, way, forward, np.dot if kind == "keras" else library_of_jax())
-        assert found.inside is not None
-        if found.inside.arrays["W_q"].shape[1] == found.inside.heads:
-            raise PoorError(found, "heads of one number")
-        return found
+        return telling(found)
 
     try:
         if not inspect.isclass(own.function):

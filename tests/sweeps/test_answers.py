@@ -634,3 +634,15 @@ def test_a_rule_with_a_seed_of_its_own_is_said_to_be_one_draw() -> None:
     assert "score=t5 draws numbers of its own once, by score.t5.seed" in drawn.note
     plain = told_of({"score": ("none", "alibi")}, lambda score: float(score == "alibi"))
     assert "draws numbers" not in plain.note
+
+
+def test_a_distance_from_one_row_is_not_compared_between_variants() -> None:
+    """It is 0 for the row that all are compared with, whatever that computes."""
+    head = ["point", "seed", "status", "message", "variant", "total_variation", "gini"]
+    lines = [
+        [str(seed), str(seed), "ok", "", name, repr(far + 0.001 * noise(seed, 5)), repr(far + 0.001 * noise(seed, 6))]
+        for seed in range(8) for name, far in (("other", 0.5), ("compared", 0.0))
+    ]  # fmt: skip
+    said = summarized(head, lines, [axis("seed", 8)], ["total_variation", "gini"]).answers.sentences
+    assert any("gini" in text and "than other" in text for text in said), said
+    assert not any("total variation" in text and "than other" in text for text in said), said

@@ -12,7 +12,7 @@ from attn_exp.experiment.column import spoken
 from attn_exp.report.words import listed
 from attn_exp.sweeps.answers.cube import METRICS, OF_ANSWERS, Cube
 from attn_exp.sweeps.answers.phrases import called, place, short
-from attn_exp.sweeps.answers.profiles import SPOKEN, of_others
+from attn_exp.sweeps.answers.profiles import SPOKEN
 
 OF_WEIGHTS = SPOKEN[:2]
 """Metrics of the weights alone: the entropy of those that share out 1, and the largest of any."""
@@ -61,6 +61,12 @@ def of_other_queries(cube: Cube) -> Iterator[str]:
             partly.append(f"values of {called(setting)}" if setting else "variants")
     if partly:
         yield f"{subject} compared between {listed(partly)} only where both are taken over the same queries."
+
+
+def of_others(sets: Array, first: Array) -> Array:
+    """Return where two numbers that are there are means of other queries."""
+    other: Array = (sets != first) & (sets >= 0) & (first >= 0)
+    return other
 
 
 def lost_rows(cube: Cube, metric: str) -> Array:

@@ -408,12 +408,6 @@ def dependence(slab: Slab, differences: Array, place: int, limit: float) -> Depe
     )  # fmt: skip
 
 
-def of_others(sets: Array, first: Array) -> Array:
-    """Return where two numbers that are there are means of other queries."""
-    other: Array = (sets != first) & (sets >= 0) & (first >= 0)
-    return other
-
-
 def family_of(found: Sequence[Profile]) -> Family:
     """Return the family of all comparisons that the sentences about these profiles rest on."""
     chances = [each for profile in found for each in profile.chances()]
