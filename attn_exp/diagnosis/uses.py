@@ -61,7 +61,7 @@ def uses_of(kind: Any) -> dict[str, Use]:
             tree = ast.parse(textwrap.dedent(inspect.getsource(home)))
         except (OSError, TypeError, SyntaxError, IndentationError):
             continue
-        Reader(found, own_names(tree)).read(tree)
+        Reader(found, own_names(tree)).visit(tree)
     return found
 
 
@@ -97,10 +97,6 @@ class Reader(ast.NodeVisitor):
 
     def __init__(self, found: dict[str, Use], kept: set[str]) -> None:
         self.found, self.kept, self.making = found, kept, False
-
-    def read(self, tree: ast.AST) -> None:
-        """Note what all of some code does."""
-        self.visit(tree)
 
     def of(self, node: ast.AST) -> Use | None:
         """Return what is known of the thing that an expression names: a parameter, or a field of one."""
@@ -201,6 +197,6 @@ def keywords_read(function: Any) -> dict[str, Any]:
     except (OSError, TypeError, SyntaxError):
         return {}
     found: dict[str, Use] = {}
-    Reader(found, set()).read(tree)
+    Reader(found, set()).visit(tree)
     words = found[stars[0]].keys if stars and stars[0] in found else []
     return {word: None if found.get(word, Use()).optional else inspect.Parameter.empty for word in words}

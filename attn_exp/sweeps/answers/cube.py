@@ -25,7 +25,7 @@ METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 OF_ANSWERS = ("shift", "cosine")
 OWN = tuple(name for name in METRICS if name not in OF_ANSWERS)
 """Metrics of a variant alone; the others compare it with the first row."""
-OF_WEIGHTS = ("entropy", "effective_keys", "largest_weight")
+OVER_QUERIES = ("entropy", "effective_keys", "largest_weight")
 """Means over the queries that see a key."""
 PAST = "past"
 """The setting that says how many tokens have no query."""
@@ -68,7 +68,7 @@ class Cube:
 
     def queries_of(self, metric: str) -> Array | None:
         """Return the sets of queries that a metric is a mean of; None where there is one, or where it is of all."""
-        among = metric in OF_WEIGHTS or metric not in METRICS or (PAST in self.names and metric in OF_ANSWERS)
+        among = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric in OF_ANSWERS)
         if self.queries is None or not among:
             return None
         known = self.queries[self.resolved >= 0]
