@@ -234,11 +234,10 @@ def seeds_of_names(names: Sequence[str]) -> tuple[int, ...]:
 
 def told_apart(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names with a number behind each that somebody before it has: `Ada` and `Ada (2)`."""
-    earlier: Counter[str] = Counter()
-    told = []
+    told: list[str] = []
     for name in names:
-        earlier[name] += 1
-        told.append(name if earlier[name] == 1 else f"{name} ({earlier[name]})")
+        numbered = (f"{name} ({number})" for number in itertools.count(2))
+        told.append(next(one for one in itertools.chain([name], numbered) if one not in told))
     return tuple(told)
 
 
