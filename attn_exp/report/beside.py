@@ -9,7 +9,7 @@ from attn_exp.experiment.comparison import Comparison
 from attn_exp.report.page_data import panel_data, variant_data
 from attn_exp.report.sections.walks import functions
 from attn_exp.report.sections.weights import part_of
-from attn_exp.report.views import MOST_NUMBERS, Views, colours, labels, seen
+from attn_exp.report.views import MOST_COARSE, Views, colours, labels, seen
 
 
 class Explorer(NamedTuple):
@@ -21,7 +21,7 @@ class Explorer(NamedTuple):
 
 def explorer(runs: Mapping[str, Comparison]) -> Explorer | None:
     """Return the weights of runs by their names; None where their tokens differ, or one never formed its weights."""
-    sides = {name: seen(comparison, MOST_NUMBERS) for name, comparison in runs.items()}
+    sides = {name: seen(comparison, MOST_COARSE) for name, comparison in runs.items()}
     tokens = [labels(comparison.problem) for comparison in runs.values()]
     if any(each != tokens[0] for each in tokens) or not all(views.panels for views in sides.values()):
         return None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attn_exp.config.schema import Report
 from attn_exp.experiment.comparison import Run
-from attn_exp.report.views import MOST_NUMBERS, Shown, Views, seen
+from attn_exp.report.views import MOST_COARSE, Shown, Views, seen
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
 """The formats of figures; Markdown shows the first of them that there is."""
@@ -54,7 +54,7 @@ def splits_up_to(wanted: Report) -> float:
     """Return how large the weights are that have to be taken apart: any for figures, small ones for the page alone."""
     if wanted.figures:
         return inf
-    return MOST_NUMBERS if wanted.pages else 0
+    return MOST_COARSE if wanted.pages else 0
 
 
 def drawn(views: Views) -> list[Drawn]:

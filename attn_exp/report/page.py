@@ -30,6 +30,8 @@ SCRIPTS = (
     "report.js", "steps.js", "explore.js", "cells.js", "live.js", "again.js", "change.js", "rows.js", "hand.js",
     "guide.js", "depth.js",
 )  # fmt: skip
+CHANGING = ("live.js", "again.js", "change.js", "rows.js", "hand.js", "guide.js")
+"""Scripts of a page whose numbers can be changed; one of other numbers goes without."""
 
 SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
 """The classes of `share_class`."""
@@ -115,17 +117,21 @@ def page(material: Material) -> str:
     environment.filters |= FILTERS
     views, both = material.views, contents(material, texts)
     style = inline(template_text("report.css"), template_text("flow.css"), SHARES)
+    carries = page_data(views)
+    panels = tuple(zip(views.panels, carries["panels"], strict=True))
     leaders, about = [walk["variant"] for walk in material.walks], {"command": both["command"]}
     guided = both["command"] != "" and "=" not in both["command"]  # the default run has a first reading
-    script = scripts(*(name for name in SCRIPTS if guided or name != "guide.js"))
+    live = live_plans(views.comparison, leaders, about)
+    names = [name for name in SCRIPTS if live["arrays"] or name not in CHANGING]
+    script = scripts(*(name for name in names if guided or name != "guide.js"))
     return environment.get_template("report.html").render(
         both,
         axes=axes_of(step for walk in material.walks for step in walk["steps"]),
         data={
-            **page_data(views),
+            **carries,
             **colours(views)._asdict(),
-            "walks": [carried(part["walk"]) for part in both["parts"] if "walk" in part],
-            "live": live_plans(views.comparison, leaders, about),
+            "walks": [carried(part["walk"], panels) for part in both["parts"] if "walk" in part],
+            "live": live,
         },
         style=Markup(style),
         script=Markup(script),

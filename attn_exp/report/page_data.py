@@ -19,9 +19,9 @@ from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN
 from attn_exp.report import words
 from attn_exp.report.live_command import command
-from attn_exp.report.page_steps import packed
+from attn_exp.report.page_numbers import as_text, many_numbers, one_head, packed
 from attn_exp.report.pixels import picture
-from attn_exp.report.views import MOST_NUMBERS, Colours, Panel, Views, colours, labels
+from attn_exp.report.views import MOST_COARSE, MOST_NUMBERS, Colours, Panel, Views, colours, labels
 from attn_exp.report.walk import closed_by_mask, is_mixed
 from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.positions.position import Position
@@ -52,13 +52,14 @@ def page_data(views: Views) -> dict[str, Any]:
 
 def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str, Any]:
     """Return weights `[h t s]`: the scores that they are the softmax of, where that is so, with what is added to them,
-    else the weights themselves; pictures where they are too many for a page. `shut` says which places are masked."""
+    else the weights themselves; many of them in two bytes each, and pictures where they are too many for a page.
+    `shut` says which places are masked."""
     variant, split = panel.variants[0], panel.split
     settled = settled_as(comparison, variant)
     told: dict[str, Any] = {"title": panel.title, "shape": panel.weights.shape}
     told |= {"own": settled.multiplier, "standard": standard_multiplier(comparison, variant)}
     shut = closed_by_mask(settled, panel.weights) if split is None else np.isneginf(split.rest)
-    if panel.weights.size > MOST_NUMBERS:
+    if panel.weights.size > MOST_COARSE:
         told["pictures"] = [
             picture(head, scale.shares, None if shut is None else shut[place])
             for place, head in enumerate(panel.weights)
@@ -66,6 +67,8 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str
         return told
     if shut is not None and shut.any():
         told["shut"] = as_text(one_head(shut))
+    if panel.weights.size > MOST_NUMBERS:
+        return told | many_numbers(panel)
     if split is None:
         return told | {"weights": packed(panel.weights)}
     added = np.where(np.isneginf(split.rest), 0, split.rest)
@@ -265,16 +268,6 @@ def ruled(problem: Problem, settled: Settled) -> dict[str, Any]:
         "extra": np.concatenate(extras, axis=-1).reshape(heads, -1).tolist() if extras else None,
         "pair": vectors(rules, problem, heads),
     }
-
-
-def as_text(places: Array) -> str:
-    """Return truth as 1 and 0, place by place."""
-    return "".join("01"[int(each)] for each in places.ravel())
-
-
-def one_head(array: Array) -> Array:
-    """Return an array `[h t s]`, or its first head where all are alike."""
-    return array[:1] if (array == array[:1]).all() else array
 
 
 def vectors(rules: Rules, problem: Problem, heads: int) -> list[list[float]] | None:

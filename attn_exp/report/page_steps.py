@@ -1,13 +1,14 @@
 """The tables of a walk as a page carries them: the digits of all heads in few bytes, from which its script writes them.
 
 A page shows the tables of one head of one variant. Those are written here where the page begins with them; the others
-travel as whole numbers, the digits that their tables show, and are written when somebody asks for them.
+travel as whole numbers, the digits that their tables show, and are written when somebody asks for them. What the page
+has anyway, as maps and lines are drawn from it, does not travel twice: scores, what is made of them, and weights.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,16 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.report import walk, words
 from attn_exp.report.numbers import decimal
+from attn_exp.report.page_numbers import as_text, one_head, packed
+from attn_exp.report.views import Panel
 from attn_exp.report.walk import SIDE, Step, Table
 
 FEW, MANY_TOKENS = 4, 8
 """Of more than 16 numbers of a vector a page shows four, and of each vector where there are more than eight tokens.
-Rows of tokens and columns of keys it shows up to 16."""
+Of rows of tokens and columns of keys it shows 16 at a time."""
 
 MOST_CELLS = 50_000
-"""So many numbers of a stage travel with a page: of more heads than that the first."""
+"""So many numbers of a stage travel with a page; of more than that those of the first 16 keys, tokens and heads."""
 
 MARKS = {"closed": -32768, "−∞": -32767, "nan": -32766, "inf": 32767}
 """What stands for a cell that is no number, or that a mask closes."""
@@ -42,8 +45,11 @@ def on_page(step: Step, most: int) -> Step:
     heads, rows, columns = step.corners.shape
     tall = (1, 1, *step.shape)[-2] if step.stage != "lse" else step.shape[-1]
     wide = step.shape[-1] if step.stage != "lse" else step.shape[0]
-    rows = min(rows, FEW) if walk.is_projection(step) and tall > most else rows
-    columns = min(columns, FEW) if not walk.by_key(step) and wide > most else columns
+    if walk.is_projection(step):
+        rows = min(rows, FEW if tall > most else SIDE)
+    if not walk.by_key(step):
+        columns = min(columns, FEW if wide > most else SIDE)
+        rows = rows if heads * rows * columns <= MOST_CELLS else min(rows, SIDE)
     first = step.tables[0]
     table = Table(
         first.title,
@@ -53,10 +59,11 @@ def on_page(step: Step, most: int) -> Step:
         first.matrix[:rows, :columns],
         cut(first.parts, columns),
     )
-    kept = max(1, min(heads, MOST_CELLS // max(1, rows * columns)))
+    kept = heads if walk.by_key(step) else max(1, min(heads, MOST_CELLS // max(1, rows * columns)))
     said = [words.OF_HEADS.format(shown=kept, all=heads)] if kept < heads else []
-    said += [words.OF_LINES.format(shown=rows, all=tall, lines=words.ROWS)] if rows < tall else []
-    said += [words.OF_LINES.format(shown=columns, all=wide, lines=words.COLUMNS)] if columns < wide else []
+    shown = len(table.rows), len(table.columns)
+    said += [words.OF_LINES.format(shown=shown[0], all=tall, lines=words.ROWS)] if shown[0] < tall else []
+    said += [words.OF_LINES.format(shown=shown[1], all=wide, lines=words.COLUMNS)] if shown[1] < wide else []
     corners = step.corners[:kept, :rows, :columns]
     return step._replace(tables=(table,), corners=corners, left_out=words.listed(said) if said else "")
 
@@ -71,17 +78,52 @@ def cut(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[str, in
     return tuple(kept)
 
 
-def carried(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whose walk it is and its tables, ready for JSON, by the names of their stages."""
-    steps = {step.stage: carried_step(step) for group in shown["groups"] for step in group}
+def carried(shown: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return whose walk it is and its tables, ready for JSON, by the names of their stages.
+
+    `panels` are those of the page, each with what travels of it.
+    """
+    every = [step for group in shown["groups"] for step in group]
+    maps = None if shown["panel"] == "" else panels[shown["panel"]]
+    made = {step.stage for step in every if maps and walk.by_key(step) and made_of(maps[0], maps[1], step)}
+    steps = {step.stage: carried_step(step, step.stage in made) for step in every}
     return {"variant": shown["variant"], "title": shown["title"], "panel": shown["panel"], "steps": steps}
 
 
-def carried_step(step: Step) -> dict[str, Any]:
-    """Return the digits of all heads of a step, and what its tables are written with."""
-    table, heads = step.tables[0], len(step.corners)
-    tokens = not walk.is_projection(step)
-    digits, wide = whole_numbers(step)
+def made_of(panel: Panel, told: Mapping[str, Any], step: Step) -> bool:
+    """Say whether a page makes the numbers of a step of those of a panel, of which it draws maps and lines."""
+    split = panel.split
+    closed = step.closed if step.closed is not None and step.closed.any() else None
+    if "pictures" in told or (closed is not None and as_text(one_head(closed)) != told.get("shut")):
+        return False
+    known = {"weights": panel.weights}
+    if split is not None and "scores" in told:
+        logits = split.own * split.scores
+        known |= {"scores": split.scores, "logits": logits, "masked": logits + split.rest}
+    array = known.get(step.stage)
+    return array is not None and array.shape == step.corners.shape and same_numbers(array, step.corners)
+
+
+def same_numbers(one: Array, other: Array) -> bool:
+    """Say whether two arrays differ by rounding alone."""
+    least = 1e-12 * float(np.abs(other[np.isfinite(other)]).max(initial=0))
+    return np.allclose(one, other, rtol=1e-12, atol=least, equal_nan=True)
+
+
+def within(step: Step) -> Step:
+    """Return a step by keys with what travels of it: of many numbers those of the first keys, queries and heads."""
+    heads, rows, columns = step.corners.shape
+    if heads * rows * columns <= MOST_CELLS:
+        return step
+    rows = rows if heads * rows * SIDE <= MOST_CELLS else SIDE
+    return step._replace(corners=step.corners[: max(1, MOST_CELLS // (rows * SIDE)), :rows, :SIDE])
+
+
+def carried_step(step: Step, made: bool) -> dict[str, Any]:
+    """Return the digits of all heads of a step unless they are `made` there, and what its tables are written with."""
+    step = within(step) if walk.by_key(step) and not made else step
+    table, heads, tokens = step.tables[0], len(step.corners), not walk.is_projection(step)
+    digits, wide = ("", False) if made else whole_numbers(step)
     return {
         "rows": ("k" if step.rows_are_keys else "q") if tokens else list(table.rows),
         "columns": "k" if walk.by_key(step) else list(table.columns),
@@ -113,8 +155,3 @@ def digits_of(value: float, places: int) -> int:
     """Return the number that a cell shows, without its point; a mark where it shows none."""
     text = decimal(value, places)
     return MARKS[text] if text in MARKS else int(text.replace(".", "").replace("−", "-"))
-
-
-def packed(array: Array) -> str:
-    """Return an array as base64 of float64 in little-endian order."""
-    return base64.b64encode(np.ascontiguousarray(array, "<f8").tobytes()).decode()

@@ -185,8 +185,9 @@ def distinct(tokens: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name}#{place + 1}" if often[name] > 1 else name for place, name in enumerate(names))
 
 
-MOST_NUMBERS = 150_000
-"""A page carries the arrays of a panel only up to this many numbers each; beyond, what moves is left out."""
+MOST_NUMBERS, MOST_COARSE = 150_000, 600_000
+"""A page carries the arrays of a panel whole up to so many numbers each, and up to so many in two bytes each; beyond,
+what moves is left out."""
 
 
 class Shown(NamedTuple):

@@ -16,7 +16,7 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
 from attn_exp.report.stages import PROJECTED, Explained, Marked, elsewhere, explained, paired, projected, remark
-from attn_exp.report.views import labels
+from attn_exp.report.views import MOST_COARSE, labels
 from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
     `largest` is the number whose cell has the full colour, and `power` that of a share of it which is coloured;
     `closed` says which weights a mask closes, `whole` whether its numbers have no more decimals than are shown.
-    `corners` are the corners of all heads `[h row column]`, also of those without a table; of a projection whose
+    `corners` are the numbers of all heads `[h row column]`, also of those without a table; of a projection whose
     columns part into heads, `owners` may name whose corner each is, and at which column it starts.
     """
 
@@ -172,9 +172,11 @@ def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step
         decimals=places,
         left_out=left_out(heads.shape, shown),
         rows_are_keys=has_rows_of_keys(stage, comparison.problem),
-        closed=closed_by_mask(settled, heads, SIDE) if stage == "weights" else None,
+        closed=closed_by_mask(settled, heads, None if heads.size <= MOST_COARSE else SIDE)
+        if stage == "weights"
+        else None,
         whole=is_exact(finite, places),
-        corners=heads[:, :SIDE, :SIDE],
+        corners=heads,
     )
 
 

@@ -15,7 +15,9 @@
   };
   const { steps } = window.attention;
   const tableAt = (walk, stage, head) => { const step = stepAt(walk, stage); return step && steps.table(/\d+/.exec(step.id)[0] - 1, stage, head)?.querySelector("table"); };
-  const cellAt = (walk, stage, head, row, column) => tableAt(walk, stage, head)?.tBodies[0].rows[row]?.cells[column + 1];
+  /** At which row and column of a stage its table begins. */
+  const beginOf = (table) => (table?.parentNode.dataset.from ?? "0 0").split(" ").map(Number);
+  const cellAt = (walk, stage, head, row, column) => { const table = tableAt(walk, stage, head), [top, left] = beginOf(table); return table?.tBodies[0].rows[row - top]?.cells[column - left + 1]; };
   const sizes = (walk, stage) => stepAt(walk, stage).dataset.shape.split(" ").map(Number);
   const sizesShown = (walk, stage) => window.attention.data.walks[/\d+/.exec(stepAt(walk, stage).id)[0] - 1].steps[stage].shape;
   const text = (cell) => (cell.querySelector("ins") || cell).textContent; // the new number of a changed cell
@@ -65,10 +67,10 @@
 
   /** How a row of logits becomes weights: their cells, those that are seen, their numbers, the exact weights, and whether more take part. */
   function lineOf(walk, head, row, facts) {
-    const before = lastOf(walk, "weights"), line = before && tableAt(walk, before, head)?.tBodies[0].rows[row];
+    const before = lastOf(walk, "weights"), table = before && tableAt(walk, before, head), [top, first] = beginOf(table), line = table?.tBodies[0].rows[row - top];
     if (!line) return null;
     const cells = [...line.cells].slice(1), panel = window.attention.panels[facts.panel], left = sizes(walk, before).at(-1) > cells.length;
-    const start = panel && (head * panel.shape[1] + row) * panel.shape[2];
+    const start = panel?.weights && (head * panel.shape[1] + row) * panel.shape[2] + first;
     /** A logit with more digits than its table has, where those are too few for a power. */
     const fine = (cell, key) => {
       const exact = panel?.scores && panel.own * panel.scores[start + key] + (panel.rest ? panel.rest[start + key] : 0);
@@ -76,15 +78,17 @@
     };
     const shown = cells.map(fine), numbers = shown.map((each) => Number(each.replace("−", "-").replace("∞", "Infinity")));
     const seen = cells.map((_, key) => key).filter((key) => numbers[key] > -Infinity);
-    const weight = (key) => (panel ? panel.weights[start + key] : value(cellAt(walk, "weights", head, row, key)));
+    const weight = (key) => (panel?.weights ? panel.weights[start + key] : value(cellAt(walk, "weights", head, row, first + key)));
     const extras = planOf(walk)?.extra, extra = extras?.[head % extras.length];
-    return { cells, shown, numbers, seen, weight, left, extra, more: left || Boolean(facts.extra) };
+    return { cells, shown, numbers, seen, weight, left, extra, first, more: left || Boolean(facts.extra) };
   }
 
   function softened(walk, head, row, column, cell, facts) {
     const line = lineOf(walk, head, row, facts);
     if (!line) return null;
-    const { cells: lit, shown, numbers, seen, left } = line, own = numbers[column];
+    const { cells: lit, shown, numbers, seen, left } = line;
+    column -= line.first;
+    const own = numbers[column];
     if (!seen.length && !left && value(cell) !== 0) return { why: fill(words.BLIND_GETS, facts), lit };
     if (own === -Infinity && seen.length && facts.normalizer !== "sum") return { why: words.MAY_NOT_SEE, lit: [lit[column]] };
     if (facts.normalizer === "sigmoid") return { sum: `1 / (1 + exp(−(${shown[column]})))`, lit: [lit[column]] };
@@ -135,8 +139,8 @@
     if (stage === "weights") return softened(walk, head, row, column, cell, facts);
     if (stage === "context") {
       if (!stepAt(walk, "weights")) return null;
-      const many = sizes(walk, "weights").at(-1);
-      return product(cell, range(many, (inner) => [cellAt(walk, "weights", head, row, inner), cellAt(walk, "v", key, inner, column)], true), many);
+      const many = sizes(walk, "weights").at(-1), [, first] = beginOf(tableAt(walk, "weights", head));
+      return product(cell, range(many, (place) => first + place, true).map((inner) => [cellAt(walk, "weights", head, row, inner), cellAt(walk, "v", key, inner, column)]), many);
     }
     if (stage === "output") {
       if (!stepAt(walk, "context")) return null;
@@ -173,10 +177,10 @@
   function show(cell) {
     clear();
     const step = cell.closest(".step"), table = cell.closest("table"), section = cell.closest(".walk");
-    const [, walk, stage] = /^walk-(\d+)-(.*)$/.exec(step.id), row = cell.parentNode.sectionRowIndex, column = cell.cellIndex - 1;
+    const [, walk, stage] = /^walk-(\d+)-(.*)$/.exec(step.id), [top, left] = beginOf(table), row = top + cell.parentNode.sectionRowIndex, column = left + cell.cellIndex - 1;
     const note = step.querySelector("p .note")?.textContent || "", head = Number(table.parentNode.dataset.head);
     const found = why(Number(walk), stage, head, row, column, cell, section.dataset, note);
-    const symbol = step.querySelector("h3 var").textContent, at = table.tHead.rows[0].cells[column + 1].textContent;
+    const symbol = step.querySelector("h3 var").textContent, at = table.tHead.rows[0].cells[cell.cellIndex].textContent;
     const place = `${symbol}[${cell.parentNode.cells[0].textContent}, ${at}]`, number = text(cell);
     const name = table.caption ? fill(words.CELL_OF_TABLE, { place, table: table.caption.textContent }) : place;
     const apart = typeof found?.apart === "number", sentence = apart ? words.CELL_IS_APART : found?.why ? words.IS_BECAUSE : words.CELL_IS;

@@ -10,6 +10,8 @@
   const digitsIn = (text) => (text.split(".")[1] || "").length;
   const tablesOf = (step) => Array.from(step.querySelectorAll("[data-head]"), (region) => [Number(region.dataset.head), region.querySelector("table")]);
   const cellsOf = (table) => Array.from(table.tBodies[0].rows, (row) => Array.from(row.cells).slice(1));
+  /** At which row and column of its stage a table begins: of long texts it shows those around the query that is followed. */
+  const beginOf = (table) => (table.parentNode.dataset.from ?? "0 0").split(" ").map(Number);
   const sections = plans.map((_, place) => document.getElementById(`walk-${place + 1}`));
   /** At which columns the tables of a step start, where each is of the columns that one head reads. */
   const startsOf = (step) => data.walks[/\d+/.exec(step.id)[0] - 1].steps[stageOf(step)].owners.map(([, start]) => start);
@@ -45,15 +47,18 @@
     data.walks.forEach(({ steps: all }, walk) => all[name]?.shape[0] && Array.from({ length: all[name].shape[0] }, (_, head) => tables.table(walk, name, head)));
     for (const step of steps(`.walk article [id$="-${name}"]`)) {
       if (late && !asGiven(moving[Number(/\d+/.exec(step.id)[0]) - 1], name)) continue;
-      for (const [head, table] of tablesOf(step)) {
-        const width = Number(step.dataset.shape.split(" ").at(-1)), from = startsOf(step)[head] ?? (late && name !== "weights" ? head * width : 0);
-        cellsOf(table).forEach((row, place) => row.forEach((cell, column) => places.set(cell, { name, row: place, column: column + from, table, step })));
-        table.classList.add("changing");
-        table.setAttribute("role", "grid");
-        table.setAttribute("aria-label", fill(words.TYPE_TO_CHANGE, { name: `${step.querySelector("h3 var").textContent}${table.caption ? `, ${table.caption.textContent}` : ""}` }));
-        cellsOf(table)[0][0].tabIndex = 0;
-      }
+      for (const [head, table] of tablesOf(step)) open(step, name, head, table);
     }
+  }
+  /** Lets the cells of a table be changed. */
+  function open(step, name, head, table) {
+    const width = Number(step.dataset.shape.split(" ").at(-1)), [top, left] = beginOf(table), from = startsOf(step)[head] ?? (late && name !== "weights" ? head * width : left);
+    for (const [cell, place] of places) if (!cell.isConnected && place.step === step) places.delete(cell);
+    cellsOf(table).forEach((row, place) => row.forEach((cell, column) => places.set(cell, { name, row: top + place, column: column + from, table, step })));
+    table.classList.add("changing");
+    table.setAttribute("role", "grid");
+    table.setAttribute("aria-label", fill(words.TYPE_TO_CHANGE, { name: `${step.querySelector("h3 var").textContent}${table.caption ? `, ${table.caption.textContent}` : ""}` }));
+    cellsOf(table)[0][0].tabIndex = 0;
   }
   const valueOf = ({ name, row, column }, arrays = now) => arrays[name][row][column];
   const called = (cell) => `${places.get(cell).step.querySelector("h3 var").textContent}[${[cell.parentNode.cells[0].textContent, places.get(cell).table.tHead.rows[0].cells[cell.cellIndex].textContent].filter(Boolean).join(", ")}]`;
@@ -106,10 +111,10 @@
   };
 
   function paint(table, old, heads, head, least, exact, weights) {
-    const largest = old.flat(2).filter(Number.isFinite).reduce((most, value) => Math.max(most, Math.abs(value)), 0), places = digits(heads, least);
+    const largest = old.flat(2).filter(Number.isFinite).reduce((most, value) => Math.max(most, Math.abs(value)), 0), places = digits(heads, least), [top, left] = beginOf(table);
     cellsOf(table).forEach((row, place) => row.forEach((cell, column) => {
-      const value = heads[head][place][column];
-      if (same(value, old[head][place][column])) restore(cell); else write(cell, exact ? typed(value, least) : written(value, places), value, shade(value, largest, weights));
+      const value = heads[head][top + place][left + column];
+      if (same(value, old[head][top + place][left + column])) restore(cell); else write(cell, exact ? typed(value, least) : written(value, places), value, shade(value, largest, weights));
     }));
   }
 
@@ -156,15 +161,19 @@
     const shown = variants.find((variant) => variant.panel === place), plan = live.rows.find(({ variant }) => variant === shown?.name)?.plan;
     const stages = plan && live.stages(plan);
     if (!stages?.weights) return;
+    panel.first ??= { weights: panel.weights.slice(), scores: panel.scores?.slice() };
     panel.weights.set(stages.weights.flat(2));
     if (stages.scores) panel.scores?.set(stages.scores.flat(2));
   }
 
   // What is written later follows then.
   tables.made.push((table, element, head) => {
+    const was = table && Array.from(places.values()).find(({ step }) => step === element);
+    if (was) live.opened?.(open(element, was.name, head, table) ?? table);
     const walk = Number(/walk-(\d+)/.exec(element.id || element.closest(".walk").id)[1]) - 1, plan = moving[walk];
     if (!plan || !live.changed().length) return;
     const [stages, old, stage] = [live.stages(plan), before(plan), table && stageOf(element)];
+    if (table && own[stage] && !late) paintTable(element, head, table, parted(element, own[stage]), parted(element, now[stage]), true);
     if (!table) tell(element, plan, stages, old);
     else if (stages[stage] && (late || !own[stage])) paintTable(element, head, table, old[stage], stages[stage], Boolean(own[stage]) && asGiven(plan, stage));
   });

@@ -1,6 +1,6 @@
 (() => {
   // One thing at a time: small maps of all heads, and large what is chosen, alone or beside another with their difference.
-  const { data, panels, variants, weightsAt, meanEntropy, mostEntropy, shade, element, heat, picture, follow } = window.attention;
+  const { data, panels, variants, weightsAt, meanEntropy, mostEntropy, element, heat, picture, named, follow } = window.attention;
   const steps = window.attention.steps ?? { sections: [], show() {} }; // a page of two runs has none
   const byId = (id) => document.getElementById(id), large = byId("large");
   if (!large) { if (data.walks.length) steps.show(0, 0, 0); window.attention.refresh = follow.remark; return; }
@@ -52,10 +52,10 @@
     label.append(select);
     return { label, select };
   };
-  const named = choices.map(({ name }, place) => [place, name]);
+  const all = choices.map(({ name }, place) => [place, name]);
   const controls = {
-    show: labelled("show", words.SHOW, named),
-    with: labelled("with", words.BESIDE, [[-1, words.NOTHING], ...named]),
+    show: labelled("show", words.SHOW, all),
+    with: labelled("with", words.BESIDE, [[-1, words.NOTHING], ...all]),
     token: labelled("token", words.QUERY, data.tokens.map((token, place) => [place, token || words.EMPTY_TOKEN])),
     view: labelled("view", words.AS, [["both", words.MAP_AND_LINES], ["map", words.MAP], ["lines", words.LINES_ALONE]]),
   };
@@ -77,22 +77,23 @@
   // Tokens with lines: queries at the left, keys at the right, as thick as the weight.
   const SVG = new DOMParser().parseFromString("<svg></svg>", "text/html").body.firstChild.namespaceURI;
   const draw = (name, attributes, text) => { const made = document.createElementNS(SVG, name); for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value); if (text) made.textContent = text; return made; };
-  const LEVELS = 10, FAINTEST = data.keys.length > 32 ? 0.1 : 0.05, SIDE = Math.min(110, 12 + 8 * Math.max(...[...data.tokens, ...data.keys].map(({ length }) => length))), WIDE = 150 + 2 * SIDE;
+  const LEVELS = 10, STRONGEST = 16, FAINTEST = data.keys.length > 32 ? 0.1 : 0.05, SIDE = Math.min(110, 12 + 8 * Math.max(...[...data.tokens, ...data.keys].map(({ length }) => length))), WIDE = 150 + 2 * SIDE;
   function lines(weights, title, least = 4) {
     const rows = data.tokens.length, keys = data.keys.length, most = Math.max(rows, keys), pitch = Math.max(least, Math.min(30, 460 / most)), high = pitch * most + 8;
     const svg = draw("svg", { class: "lines", viewBox: `0 0 ${WIDE} ${high}`, width: WIDE, height: high, role: "img", "aria-label": title });
     const at = (place, count) => 4 + pitch * (place + 0.5 + (most - count) / 2), share = (row, key) => Math.min(1, Math.max(weights[row * keys + key], 0) / data.top) || 0;
     const thick = (level) => 0.5 + 6 * level / LEVELS;
-    const paths = (chosen) => {
+    const paths = (pairs) => {
       const parts = Array.from({ length: LEVELS + 1 }, () => "");
-      for (let row = 0; row < rows; row++) for (let key = 0; key < keys; key++) {
-        const strength = share(row, key);
-        if (strength >= FAINTEST && chosen(row, key)) parts[Math.round(LEVELS * strength)] += `M${SIDE} ${at(row, rows).toFixed(1)}L${WIDE - SIDE} ${at(key, keys).toFixed(1)}`;
-      }
+      for (const [row, key] of pairs) parts[Math.round(LEVELS * share(row, key))] += `M${SIDE} ${at(row, rows).toFixed(1)}L${WIDE - SIDE} ${at(key, keys).toFixed(1)}`;
       return parts.flatMap((d, level) => (d ? [draw("path", { d, "stroke-width": thick(level), "stroke-opacity": 0.2 + 0.7 * level / LEVELS })] : []));
     };
-    const all = draw("g", { class: "all" }), one = draw("g", { class: "one" }), texts = draw("g", {});
-    all.append(...paths(() => true));
+    const all = draw("g", { class: "all" }), one = draw("g", { class: "one" }), texts = draw("g", {}), every_pair = [];
+    for (let row = 0; row < rows; row++) for (let key = 0; key < keys; key++) if (share(row, key) >= FAINTEST) every_pair.push([row, key]);
+    all.append(...paths(every_pair));
+    /** The strongest lines of one query, or to one key, however faint. */
+    const strongest = (row, key) => (row === null ? Array.from({ length: rows }, (_, each) => [each, key]) : Array.from({ length: keys }, (_, each) => [row, each]))
+      .filter((pair) => share(...pair) > 0).sort((one, other) => share(...other) - share(...one)).slice(0, STRONGEST);
     const every = Math.ceil(12 / pitch), label = (text, place, count, left) => {
       const short = text.length > 15 ? `${text.slice(0, 14)}…` : text;
       const word = draw("text", { x: left ? SIDE - 6 : WIDE - SIDE + 6, y: at(place, count) + 4, class: `${left ? "left" : ""}${place % every ? " rare" : ""}` }, short || words.EMPTY_TOKEN);
@@ -103,7 +104,7 @@
     const follows = (row, key) => {
       const chosen = row !== null || key !== null;
       svg.classList.toggle("traced", chosen);
-      one.replaceChildren(...(chosen ? paths((each, other) => each === row || other === key) : []));
+      one.replaceChildren(...(chosen ? paths(strongest(row, key)) : []));
       texts.querySelectorAll("text").forEach((word) => word.classList.toggle("on", chosen && (Number(word.dataset.q) === row || Number(word.dataset.key) === key || (row !== null && "key" in word.dataset && share(row, Number(word.dataset.key)) > 0.3))));
     };
     svg.addEventListener("mouseover", (event) => { if (event.target.dataset.key) follows(null, Number(event.target.dataset.key)); });
@@ -126,16 +127,23 @@
     const made = element("figure", { "data-panel": data.walks[each.walk].panel });
     made.append(element("figcaption", {}, title));
     if (!each.panel) { made.append(element("p", { class: "note" }, words.NO_WEIGHTS)); return made; }
-    if (each.panel.pictures) { made.append(element("img", { class: "map", src: each.panel.pictures[each.head], alt: title })); return made; }
+    if (each.panel.pictures) {
+      made.append(named(element("img", { class: "map", src: each.panel.pictures[each.head], alt: title }), data.tokens, data.keys), element("p", { class: "note" }, words.TOO_MANY_FOR_LINES));
+      return made;
+    }
     const weights = weightsOf(each, turned), both = element("div", { class: "both" });
     if (state.view !== "lines") {
       const region = heat("", weights, data.tokens, data.keys, 1, { rows: true, columns: true, digits: 2, weights: true, shut: (place) => each.panel.closed(place, each.head) });
       region.dataset.head = each.head;
-      [region, region.querySelector("canvas")].forEach((named) => named?.setAttribute("aria-label", title));
+      [region, region.querySelector("canvas")].forEach((each) => each?.setAttribute("aria-label", title));
       asks(region, weights);
       both.append(region);
     }
-    if (state.view !== "map") both.append(lines(weights, title));
+    if (state.view !== "map") {
+      both.append(lines(weights, title));
+      const least = FAINTEST * data.top, left = weights.some((weight) => weight > 0 && weight < least);
+      if (left && data.keys.length > STRONGEST) both.append(element("p", { class: "note" }, fill(words.LINES_FROM, { least: least.toPrecision(1), count: STRONGEST })));
+    }
     made.append(both);
     return made;
   }

@@ -145,7 +145,7 @@
     event.preventDefault();
     event.stopPropagation();
   }
-  for (const table of new Set(Array.from(places.values(), (place) => place.table))) {
+  live.opened = (table) => {
     table.addEventListener("keydown", onKey);
     table.addEventListener("pointerdown", (event) => {
       const cell = cellAt(event);
@@ -158,7 +158,8 @@
       event.stopPropagation();
       if (cell && !moved && event.target.tagName !== "INPUT") edit(cell);
     });
-  }
+  };
+  new Set(Array.from(places.values(), (place) => place.table)).forEach(live.opened);
   document.addEventListener("pointermove", (event) => {
     const far = dragged && dragged.y - event.clientY;
     if (!dragged || dragged.still || (!dragged.moved && Math.abs(far) < 4)) return;

@@ -2,10 +2,10 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
 
-  // Numbers travel as the bytes of float64, so that the page computes with exactly the run's own.
-  const floats = (text) => {
-    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-    return new Float64Array(bytes.buffer);
+  // Numbers travel as the bytes of float64, so that the page computes with exactly the run's own; very many in two bytes each.
+  const floats = (told) => {
+    const bytes = Uint8Array.from(atob(told.levels ?? told), (letter) => letter.charCodeAt(0)).buffer;
+    return told.levels ? Float64Array.from(new Uint16Array(bytes), (level) => (level === 65535 ? NaN : told.low + told.step * level)) : new Float64Array(bytes);
   };
   const shutIn = ({ shut, shape }) => (place, head) => Boolean(shut) && shut[shut.length > shape[1] * shape[2] ? head * shape[1] * shape[2] + place : place] === "1";
   const panels = data.panels.map((panel) => {
@@ -76,7 +76,8 @@
     const wide = columnNames.length > 6 ? { tabindex: "0", role: "group", "aria-label": caption } : {};
     const region = element("div", { class: "scroll", ...wide });
     if (rowNames.length > 16 || columnNames.length > 16) {
-      region.append(element("p", { class: "note" }, caption), picture(caption, values, rowNames.length, columnNames.length, largest, marks));
+      if (caption) region.append(element("p", { class: "note" }, caption));
+      region.append(named(picture(caption, values, rowNames.length, columnNames.length, largest, marks), rowNames, columnNames));
       return region;
     }
     const table = element("table", { class: columnNames.length > 9 ? "heat wide" : "heat" });
@@ -99,6 +100,24 @@
     });
     region.append(table);
     return region;
+  }
+
+  /** A picture with the names of its rows and columns, of as many as there is room for. */
+  function named(drawn, rowNames, columnNames) {
+    const made = element("div", { class: "named" }), short = (name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name || words.EMPTY_TOKEN);
+    for (const [kind, names, side] of [["down", rowNames, "top"], ["across", columnNames, "left"]]) {
+      const line = element("div", { class: kind, "aria-hidden": "true" }), every = Math.ceil(names.length * 14 / 416);
+      line.style[kind === "down" ? "width" : "height"] = `${Math.max(...names.map((name) => short(name).length)) * 0.62 + 0.5}em`;
+      names.forEach((name, place) => {
+        if (place % every) return;
+        const word = element("span", {}, short(name));
+        word.style[side] = `${(100 * (place + 0.5)) / names.length}%`;
+        line.append(word);
+      });
+      made.append(line);
+    }
+    made.append(drawn);
+    return made;
   }
 
   function picture(caption, values, height, width, largest, marks) {
@@ -153,5 +172,5 @@
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") pin(null); });
 
   bar.hidden = data.tokens.length > 256; // what needs this script appears only now
-  window.attention = { data, floats, panels, variants, weightsAt, meanEntropy, mostEntropy, shade, element, heat, picture, follow };
+  window.attention = { data, floats, panels, variants, weightsAt, meanEntropy, mostEntropy, shade, element, heat, picture, named, follow };
 })();

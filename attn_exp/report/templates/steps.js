@@ -6,46 +6,89 @@
   const stepOf = (walk, stage) => document.getElementById(`walk-${walk + 1}-${stage}`);
   const made = []; // what follows when a table is written
 
+  /** A number in so many decimals; one half way between two of them becomes the even one, as in the report. */
+  function rounded(value, decimals) {
+    const text = value.toFixed(decimals), half = Math.abs(value * 10 ** decimals % 1) === 0.5 && /^50*$/.test(value.toFixed(decimals + 60).split(".")[1].slice(decimals));
+    const even = half && /[13579]$/.test(text) ? (value - Math.sign(value) * 0.25 * 10 ** -decimals).toFixed(decimals) : text;
+    return even.replace(/^-(?=[0.]+$)/, "").replace("-", "−");
+  }
+
+  /** What travels with a page as maps and lines are drawn from it: as the run has it, whatever somebody changed. */
+  const MADE = {
+    scores: ({ scores }, place) => scores[place],
+    logits: ({ scores, own }, place) => own * scores[place],
+    masked: ({ scores, rest, own }, place) => (rest?.[place] === -Infinity ? -Infinity : own * scores[place] + (rest ? rest[place] : 0)),
+    weights: ({ weights }, place) => weights[place],
+  };
+
   const unpacked = new Map();
-  /** The cells of all heads of a stage as their texts, `[head][row][column]`, and whether a mask closes them. */
+  /** The cells of all heads of a stage as their texts, `[head][row][column]`, and whether a mask closes them; of some rows and columns if they are given. */
   function cellsOf(walk, stage) {
-    const step = data.walks[walk].steps[stage], [heads, rows, columns] = step.shape;
-    if (!unpacked.has(step)) {
+    const step = data.walks[walk].steps[stage], [, rows, columns] = step.shape, panel = panels[data.walks[walk].panel];
+    if (step.digits && !unpacked.has(step)) {
       const bytes = Uint8Array.from(atob(step.digits), (letter) => letter.charCodeAt(0)).buffer;
       unpacked.set(step, step.wide ? new Float64Array(bytes) : new Int16Array(bytes));
     }
-    const numbers = unpacked.get(step), scale = 10 ** step.decimals;
-    const cell = (digits) => {
-      const mark = step.wide ? undefined : MARKS.get(digits), value = mark === "m" ? 0 : mark === undefined ? digits / scale : NaN;
-      const text = mark && mark !== "m" ? mark : Number.isFinite(value) ? value.toFixed(step.decimals).replace("-", "−") : String(value).replace("-Infinity", "−∞").replace("Infinity", "inf").toLowerCase();
+    const numbers = unpacked.get(step), scale = 10 ** step.decimals, made = step.digits ? null : { ...panel, ...panel.first };
+    const cell = (head, row, column) => {
+      const place = (head * rows + row) * columns + column, digits = made ? MADE[stage](made, place) : numbers[place];
+      const mark = made ? stage === "weights" && panel.closed(row * columns + column, head) ? "m" : undefined : step.wide ? undefined : MARKS.get(digits);
+      const value = mark === "m" ? 0 : mark !== undefined ? NaN : made ? digits : digits / scale;
+      const text = mark && mark !== "m" ? mark : Number.isFinite(value) ? rounded(value, step.decimals) : String(value).replace("-Infinity", "−∞").replace("Infinity", "inf").toLowerCase();
       return { text, value, closed: mark !== undefined || !Number.isFinite(value) };
     };
-    return (head) => Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_, column) => cell(numbers[(head * rows + row) * columns + column])));
+    return (head, from = [0, 0], count = [rows, columns]) => Array.from({ length: count[0] }, (_, row) => Array.from({ length: count[1] }, (_, column) => cell(head, from[0] + row, from[1] + column)));
   }
 
-  const names = (which, count) => (Array.isArray(which) ? which : (which === "q" ? data.tokens : data.keys).slice(0, count));
+  const names = (which, from, count) => (Array.isArray(which) ? which : which === "q" ? data.tokens : data.keys).slice(from, from + count);
 
-  /** The table of one head of a stage in its step; written if it is not there yet. */
+  // Of long texts 16 rows of tokens and 16 columns of keys are shown: those around the query that is followed.
+  const SIDE = 16, past = data.keys.length - data.tokens.length, among = past >= 0 && data.tokens.every((token, place) => token === data.keys[place + past]);
+  const around = { q: 0, k: 0 };
+  const begins = (which, count) => (which === "q" || which === "k" ? Math.max(0, Math.min(around[which] - SIDE / 2, count - SIDE)) : 0);
+  function look(walk, head, query) {
+    const panel = panels[data.walks[walk].panel], keys = data.keys.length, start = panel?.weights && (Math.min(head, panel.shape[0] - 1) * panel.shape[1] + query) * keys;
+    const line = panel?.weights?.subarray(start, start + keys) ?? []; // elsewhere the key with the largest weight is in the middle
+    Object.assign(around, { q: query, k: among ? query + past : Math.max(0, line.indexOf(line.reduce((most, weight) => Math.max(most, weight), 0))) });
+  }
+
+  /** Says which of its rows, columns and heads a step shows. */
+  function tell(step, about, many) {
+    const sizes = step.dataset.shape.split(" ").map(Number), [heads, tall, wide] = step.id.endsWith("-lse") ? [1, ...sizes.reverse()] : [1, 1, 1, ...sizes].slice(-3), keys = about.columns === "k";
+    const line = (which, all, here, lines) => {
+      if (which !== "q" && which !== "k") return here < all ? fill(words.OF_LINES, { shown: here, all, lines }) : "";
+      const from = begins(which, here), said = names(which, from, Math.min(SIDE, here));
+      if (which === "q" && many) return all > 1 ? fill(words.OF_ROW, { name: data.tokens[around.q], all }) : "";
+      return said.length < all ? fill(words.OF_WINDOW, { first: said[0], last: said.at(-1), all, lines }) : "";
+    };
+    const shown = [about.shape[0] < heads && !about.owners.length ? fill(words.OF_HEADS, { shown: about.shape[0], all: heads }) : "", line(Array.isArray(about.rows) ? "" : about.rows, tall, about.shape[1], words.ROWS), line(keys ? "k" : "", wide, about.shape[2], words.COLUMNS)].filter(Boolean);
+    let note = step.querySelector(":scope > .note");
+    if (!note && shown.length) step.append(note = element("p", { class: "note" }));
+    if (note) { note.textContent = shown.length ? fill(words.SHOWN, { left_out: shown.join(", ") }) : ""; note.hidden = !shown.length; }
+  }
+
+  /** The table of one head of a stage in its step; written if it is not there yet, or shows other keys. */
   function table(walk, stage, head) {
     const step = stepOf(walk, stage), about = data.walks[walk].steps[stage];
     if (!step || !about || head >= about.shape[0]) return null;
-    const there = step.querySelector(`[data-head="${head}"]`);
-    if (there) return there;
-    const { rows, columns, shape, titled, largest, power, owners } = about, [owner, start] = owners[head] || [], parts = owner ? [[owner, shape[2]]] : about.parts, caption = titled ? fill(words.HEAD, { number: head + 1 }) : "";
+    const there = step.querySelector(`[data-head="${head}"]`), byKey = about.columns === "k";
+    const from = byKey ? [begins(about.rows, about.shape[1]), begins("k", about.shape[2])] : [0, 0], shape = [1, byKey ? Math.min(SIDE, about.shape[1]) : about.shape[1], byKey ? Math.min(SIDE, about.shape[2]) : about.shape[2]];
+    if (there && (there.dataset.from ?? "0 0") === from.join(" ") && there.querySelector("tbody").rows.length === shape[1]) return there;
+    const { rows, columns, titled, largest, power, owners } = about, [owner, start] = owners[head] || [], parts = owner ? [[owner, shape[2]]] : about.parts, caption = titled ? fill(words.HEAD, { number: head + 1 }) : "";
     const wide = shape[2] > 6 ? { tabindex: "0", role: "group", "aria-label": `${step.querySelector("h3 var").textContent} ${caption}` } : {};
-    const region = element("div", { class: "scroll other", "data-head": head, ...wide }), grid = element("table", { class: shape[2] > 9 ? "heat wide" : "heat" });
+    const region = element("div", { class: there ? there.className : "scroll other", "data-head": head, "data-from": from.join(" "), ...wide }), grid = element("table", { class: shape[2] > 9 ? "heat wide" : "heat" });
     if (caption) grid.append(element("caption", {}, caption));
     const top = grid.createTHead().insertRow(), tokens = !Array.isArray(rows);
     top.append(element("td"));
-    names(owner ? Array.from({ length: shape[2] }, (_, place) => String(start + place + 1)) : columns, shape[2]).forEach((name, place) => top.append(element("th", columns === "k" ? { scope: "col", "data-k": place } : { scope: "col" }, name)));
-    const body = grid.createTBody(), heading = names(rows, shape[1]);
-    cellsOf(walk, stage)(head).forEach((line, row) => {
+    names(owner ? Array.from({ length: shape[2] }, (_, place) => String(start + place + 1)) : columns, from[1], shape[2]).forEach((name, place) => top.append(element("th", byKey ? { scope: "col", "data-k": from[1] + place } : { scope: "col" }, name)));
+    const body = grid.createTBody(), heading = names(rows, from[0], shape[1]);
+    cellsOf(walk, stage)(head, from, shape.slice(1)).forEach((line, row) => {
       const each = body.insertRow();
-      if (tokens) each.dataset[rows] = row;
+      if (tokens) each.dataset[rows] = from[0] + row;
       each.append(element("th", { scope: "row" }, heading[row]));
       line.forEach(({ text, value, closed }, column) => {
         const share = largest && !closed ? Math.min(1, Math.abs(value) / largest) ** power : 0, kind = closed ? "m" : share && value < 0 ? "n" : "";
-        const cell = element("td", { ...(kind && { class: kind }), ...(columns === "k" && { "data-k": column }) }, text);
+        const cell = element("td", { ...(kind && { class: kind }), ...(byKey && { "data-k": from[1] + column }) }, text);
         if (share) cell.style.setProperty("--w", Math.round(100 * share) / 100);
         each.append(cell);
       });
@@ -56,7 +99,7 @@
       parts.forEach(([whom, count]) => foot.append(element("th", { colspan: count }, whom)));
     }
     region.append(grid);
-    step.querySelector(".tables").append(region);
+    if (there) there.replaceWith(region); else step.querySelector(".tables").append(region);
     made.forEach((next) => next(grid, step, head));
     return region;
   }
@@ -64,7 +107,8 @@
   /** A query's answer in a head as a sum of values: the largest eight terms, and what they come to. */
   function sum(walk, head, query) {
     const { panel, title } = data.walks[walk], about = sections[walk].dataset, weights = panels[panel]?.weights, list = sections[walk].querySelector(".sums");
-    if (!list || !weights) return;
+    if (!list) return;
+    if (!weights) { list.replaceChildren(element("li", { class: "note" }, words.TOO_MANY_FOR_SUMS)); return; }
     const [heads, rows, keys] = panels[panel].shape, line = Array.from(weights.subarray((head * rows + query) * keys, (head * rows + query + 1) * keys));
     const item = element("li", { "data-q": query, "data-head": head }), said = element("span", { class: "sum" }, `${about.sums}${heads > 1 ? ` ${head + 1}` : ""}(${data.tokens[query]}) =`);
     const seen = line.map((weight, key) => [weight, key]).filter(([weight]) => weight !== 0), terms = seen.slice().sort((a, b) => b[0] - a[0]).slice(0, 8).sort((a, b) => a[1] - b[1]);
@@ -97,7 +141,8 @@
   /** Shows one walk, one head and one query of it, and hides all else. */
   function show(walk, head, query) {
     shown = [walk, head, query];
-    const section = sections[walk], share = Number(section.dataset.share) || 1;
+    const section = sections[walk], share = Number(section.dataset.share) || 1, many = data.tokens.length > 8 && !document.getElementById("all-rows")?.checked;
+    look(walk, head, query);
     let owner = walk;
     while (owner > 0 && !inputs[owner].length) owner -= 1;
     inputs.forEach((articles, place) => { // an article that stands where it belongs keeps the focus
@@ -110,8 +155,10 @@
       const wanted = count === 1 ? 0 : /[kv]$/.test(stage) ? Math.floor(head / share) : head;
       table(number - 1, stage, wanted);
       for (const region of step.querySelectorAll("[data-head]")) region.classList.toggle("other", Number(region.dataset.head) !== wanted);
+      if (about.shape[1] > SIDE && about.columns !== "k" && !Array.isArray(about.rows)) for (const row of step.querySelectorAll("tbody tr")) row.hidden = !(row.rowIndex - 1 >= begins(about.rows, about.shape[1]) && row.rowIndex - 1 < begins(about.rows, about.shape[1]) + SIDE);
+      tell(step, about, many);
     }
-    lists[walk].classList.toggle("many", data.tokens.length > 8 && !document.getElementById("all-rows")?.checked);
+    lists[walk].classList.toggle("many", many);
     sum(walk, head, query);
     for (const row of section.querySelectorAll(".steps tr[data-q]")) row.classList.toggle("now", Number(row.dataset.q) === query);
     follow.remark();

@@ -1,0 +1,148 @@
+"""Long texts: steps, sums, lines and differences of whichever token is followed, and what is not drawn is said."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_exp.arrays import Array
+from attn_exp.report.page_numbers import in_two_bytes
+from tests.compose import comparison
+from tests.report.tab import Tab
+from tests.report.test_explore import LINES, show, texts
+
+MANY = ("embeddings=random", "embeddings.d_model=48", "head=12", "variant=[multi_head]")
+LONG = (*MANY, "embeddings.tokens=40")
+TOLD = "document.getElementById('told').textContent"
+
+
+def numbers(opened: Tab, selector: str) -> Array:
+    return np.array([float(text.replace("−", "-")) for text in texts(opened, selector)])
+
+
+def stages(words: tuple[str, ...]) -> dict[str, Array]:
+    return dict(comparison(*words).traces["multi_head"].stages())
+
+
+def test_steps_and_sums_go_with_the_token(opened: Tab, tmp_path: Path) -> None:
+    """Around x30 of 40 stand x22 to x37, at the end the last sixteen."""
+    show(opened, tmp_path, *LONG, address="#show=multi_head.7&query=31")
+    array = stages(LONG)
+    for stage in ("q", "scores", "logits", "weights"):
+        assert texts(opened, f"#walk-1-{stage} tbody th") == ["x30"]
+    for stage in ("k", "v"):
+        assert texts(opened, f"#walk-1-{stage} tbody th") == [f"x{place}" for place in range(22, 38)]
+    for stage in ("scores", "logits", "weights"):
+        assert texts(opened, f"#walk-1-{stage} thead th") == [f"x{place}" for place in range(22, 38)]
+        np.testing.assert_allclose(numbers(opened, f"#walk-1-{stage} tbody td"), array[stage][6, 30, 22:38], atol=0.006)
+    np.testing.assert_allclose(numbers(opened, "#walk-1-k tbody td"), array["k"][6, 22:38, :4].ravel(), atol=0.0006)
+    np.testing.assert_allclose(numbers(opened, "#walk-1-output tbody td"), array["output"][30, :4], atol=0.0006)
+    [total] = texts(opened, ".sums li")
+    best = np.argmax(array["weights"][6, 30])
+    assert total.startswith("context 7(x30) =") and f"{array['weights'][6, 30, best]:.2f} v(x{best})" in total
+    assert texts(opened, "#walk-1-scores > .note") == [
+        "Shown: the row of x30, of 40, columns x22 to x37 of 40; results.npz holds all."
+    ]
+    opened.ask("attention.choose({ token: 39 })")
+    assert texts(opened, "#walk-1-k tbody th") == [f"x{place}" for place in range(24, 40)]
+    opened.click("#all-rows")
+    assert texts(opened, "#walk-1-weights tbody th") == [f"x{place}" for place in range(24, 40)]
+    shown = numbers(opened, "#walk-1-weights tbody td")
+    np.testing.assert_allclose(shown, array["weights"][6, 24:40, 24:40].ravel(), atol=0.0006)
+    assert opened.console == []
+
+
+def test_a_number_far_down_says_how_it_came_about(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, *LONG, address="#show=multi_head.7&query=31")
+    array = stages(LONG)
+    said = "document.querySelector('p.why').textContent"
+    opened.click("#walk-1-scores tr.now td:nth-of-type(3)")
+    told = opened.ask(said).replace("−", "-")
+    assert told.startswith("S[x30, x24] of head 7 = ")
+    assert f"{array['q'][6, 30, 0]:.3f} × " in told and told.endswith(f"{array['scores'][6, 30, 24]:.2f}")
+    opened.click("#walk-1-weights tr.now td:nth-of-type(3)")
+    told = opened.ask(said).replace("−", "-")
+    assert "keys that are not shown" in told and told.endswith(f"{array['weights'][6, 30, 24]:.4f}")
+
+
+@pytest.mark.parametrize("tokens", [65, 128])
+def test_twelve_heads_of_many_tokens_have_lines_a_scale_and_a_difference(
+    opened: Tab, tmp_path: Path, tokens: int
+) -> None:
+    words = (*MANY, f"embeddings.tokens={tokens}")
+    show(opened, tmp_path, *words, address="#show=multi_head.2&with=multi_head.5&query=41")
+    weights = stages(words)["weights"]
+    far = np.abs(weights[1] - weights[4]).max()
+    told = re.search(r"weights: (0[.][0-9]+)", opened.ask(TOLD))
+    assert told and float(told[1]) == pytest.approx(far, abs=6e-4)
+    assert len(texts(opened, "#large .minus canvas")) == 1
+    assert texts(opened, "#touch-scale") == [""]
+    opened.ask("attention.choose({ with: -1 }); attention.follow.pin(40)")
+    assert sum(count for _, count in opened.ask(LINES.replace(".all", ".one"))) == 16
+    assert texts(opened, "#large figure > .both > .note")[0].startswith("Lines begin at a weight of 0.0")
+    rows = texts(opened, "#large .named .down span")
+    assert rows[0] == "x0" and 20 <= len(rows) <= 40
+    assert opened.overflow() <= 0
+    assert opened.console == []
+
+
+def test_a_page_of_128_tokens_opens_in_a_second_and_stays_small(opened: Tab, tmp_path: Path) -> None:
+    words = (*MANY, "embeddings.tokens=128")
+    show(opened, tmp_path, *words)
+    assert (tmp_path / "page.html").stat().st_size < 850_000
+    opened.tell("Page.navigate", url="about:blank")
+    opened.wait()
+    start = time.monotonic()
+    opened.open(tmp_path / "page.html")
+    assert time.monotonic() - start < 1
+
+
+def test_of_too_many_weights_the_page_says_what_it_leaves_out(
+    opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attn_exp.report.page_data.MOST_COARSE", 1000)
+    show(opened, tmp_path, *LONG, address="#show=multi_head.2&query=31")
+    assert texts(opened, "#large .note") == ["There are too many weights to draw lines or to turn the scale."]
+    assert texts(opened, ".sums li") == ["This page carries too many weights to write a sum."]
+    assert texts(opened, "#walk-1-weights tbody th") == ["x30"]
+    weights = stages(LONG)["weights"]
+    np.testing.assert_allclose(numbers(opened, "#walk-1-weights tbody td"), weights[1, 30, 22:38], atol=0.0006)
+    assert opened.console == []
+
+
+def test_a_number_far_down_is_changed_where_it_stands(opened: Tab, tmp_path: Path) -> None:
+    words = ("embeddings=random", "embeddings.tokens=30", "variant=[matrix]")
+    show(opened, tmp_path, *words, address="#show=matrix&query=25")
+    cell = "document.querySelector('#walk-1-x tr.now td')"
+    opened.ask(f"{cell}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+    opened.ask("document.querySelector('.edit').value = '2'")
+    opened.ask("document.querySelector('.edit').dispatchEvent(new InputEvent('input', {bubbles: true}))")
+    opened.press("Enter")
+    before = comparison(*words).problem
+    assert before.x is not None
+    x = before.x.copy()
+    x[24, 0] = 2
+    q, k = (x @ before.projections[name] for name in ("W_q", "W_k"))
+    now = """Array.from(document.querySelectorAll('#walk-1-scores tr.now td'),
+      (cell) => (cell.querySelector('ins') || cell).textContent)"""
+    for row in (24, 5):
+        opened.ask(f"attention.choose({{ token: {row} }})")
+        first = {24: 14, 5: 0}[row]
+        shown = [float(text.replace("−", "-")) for text in opened.ask(now)]
+        np.testing.assert_allclose(shown, q[row] @ k[first : first + 16].T, atol=0.006)
+    assert "X[x24, 1]" in opened.ask("document.querySelector('.changed p').textContent")
+    assert opened.console == []
+
+
+def test_two_bytes_hold_a_number_to_half_a_step() -> None:
+    array = np.array([[-3.0, 0.1, np.nan], [7.0, 2.5, 0.0]])
+    told = in_two_bytes(array)
+    levels = np.frombuffer(base64.b64decode(told["levels"]), "<u2").reshape(array.shape)
+    assert levels[0, 2] == 65535
+    step = 10 / 65534
+    np.testing.assert_allclose(np.where(levels == 65535, np.nan, -3 + step * levels), array, atol=step / 2 + 1e-12)
