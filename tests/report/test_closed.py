@@ -100,8 +100,8 @@ def test_without_a_mask_nothing_is_closed_and_a_leak_is_not_hidden() -> None:
 
 
 def test_a_long_run_has_no_control_without_effect(opened: Tab, tmp_path: Path) -> None:
-    """Of 400 tokens no weights travel with the page: no slider, and nothing that can be changed."""
-    show(opened, tmp_path, "variant=[matrix,blockwise]", "embeddings=random", "embeddings.tokens=400")
+    """Of 800 tokens no weights travel with the page: no slider, and nothing that can be changed."""
+    show(opened, tmp_path, "variant=[matrix,blockwise]", "embeddings=random", "embeddings.tokens=800")
     shown = f"{SHOWN.format('button, select, input')}.map((each) => each.id)"
     assert set(opened.ask(shown)) <= {"choice-token", "all-rows", "depth"}
 
