@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, combinations, permutations, product
+from types import MappingProxyType
 from typing import Any
 
 from attn_exp.diagnosis.call import holds_size
 from attn_exp.diagnosis.modules import Bound
-from attn_exp.diagnosis.neutral import HEADS, Context, Source, is_known, sources_of
+from attn_exp.diagnosis.neutral import HEADS, WIDTH, Context, Source, is_known, sources_of
 from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
-from attn_exp.diagnosis.packing import KV, QKV, Pack, heads_of, source_of_matrices, ways_of
+from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
+from attn_exp.diagnosis.plain_layers import METHODS
 from attn_exp.diagnosis.pure_layers import as_called
-from attn_exp.diagnosis.sides import side_of_name
+from attn_exp.diagnosis.sides import biases_of, side_of_name
 from attn_exp.forms.pipeline import At
 from attn_exp.own_code import LeftError, held
 from attn_exp.rules.rules import Rules
@@ -27,6 +29,7 @@ SIZES = "sizes"
 """The role of what an adapter is told of a call's sizes."""
 MOST_WAYS = 24
 """Values that are tried for the arguments that nobody knows, for one way to give the arrays."""
+WHOLE_LAYER = (*LAYER, "W_o", "b_q", "b_k", "b_v", "b_o", "memory")
 PASSED = ("mask", "padding", "causal", "scale", "window", "softcap", "shared", "lengths", "alibi", "sinks", "heads",
           "kv_heads", "dropout", "added")  # fmt: skip
 """Roles that a function has a word for, which a question says."""
@@ -51,7 +54,7 @@ class Adapter:
 
     def __call__(self, **given: Any) -> Any:
         at, library = given.pop(own(SIZES))
-        core = {role: given.pop(own(role)) for role in (*CORE, *LAYER, "W_o") if own(role) in given}
+        core = {role: given.pop(own(role)) for role in (*CORE, *WHOLE_LAYER) if own(role) in given}
         given.pop(own("heads"), None)
         context = Context(at, library, core)
         function = self.function.of(context) if isinstance(self.function, Making) else self.function
@@ -69,7 +72,7 @@ class Adapter:
     def __str__(self) -> str:
         """Say what the arguments are given that are none of q, k, v or x themselves, and of what it is made."""
         made = f"made of {self.function}" if isinstance(self.function, Making) and self.function.sources else ""
-        said = [f"{name}={source.text}" for name, source in self.sources.items() if len(source.text) > 1]
+        said = [f"{name}={source.text}" for name, source in self.sources.items() if source.text not in (*"qkvx", name)]
         return ", ".join([made, *said] if made else said)
 
 
@@ -129,14 +132,22 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
             passed = {role_of(given.name): given for given in reversed(parameters)
                       if role_of(given.name) in PASSED and given.name not in arrangement.sources
                       and (given.default is not given.empty or role_of(given.name) in NEEDED)}  # fmt: skip
-            unknown = [given for given in parameters if is_required(given) and given.name not in arrangement.sources
-                       and given not in passed.values()]  # fmt: skip
+            rest = [
+                given for given in parameters if given.name not in arrangement.sources and given not in passed.values()
+            ]
+            unknown = [given for given in rest if is_required(given) or counts(given, arrangement)]
             for extra in choices(unknown):
                 yield bound_of(called, function, parameters, arrangement, passed, extra)
 
 
 def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
-    """Yield what may be called, with its parameters: the function, or what a class or a maker of functions makes."""
+    """Yield what may be called, with its parameters: the function, or what a class or a maker of functions makes.
+
+    A class that is made of matrices is called as a function of them and of what its objects are called with.
+    """
+    if inspect.isclass(function) and (joint := of_matrices(function)) is not None:
+        yield joint, parameters_of(joint, name)
+        return
     function = as_called(function)
     forward = getattr(function, "forward", None)
     parameters = parameters_of(forward if callable(forward) and not inspect.isclass(function) else function, name)
@@ -156,6 +167,26 @@ def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parame
             forward = getattr(made, "forward", None)
             yield making, parameters_of(forward if callable(forward) else made, name)
             return
+
+
+def of_matrices(kind: Any) -> Callable[..., Any] | None:
+    """Return a class whose objects are made of matrices as one function of these and of x; None of other classes."""
+    word = next((word for word in METHODS if inspect.isfunction(getattr(kind, word, None))), "")
+    if not word or not inspect.isfunction(getattr(kind, "__init__", None)):
+        return None
+    made_of, taken = ([*inspect.signature(getattr(kind, name)).parameters.values()][1:] for name in ("__init__", word))
+    names = [given.name for given in made_of]
+    matrices = [name for name in names if side_of_name(name).startswith("W_") and name not in biases_of(names)]
+    if not matrices or any(given.name in names or is_starred(given) for given in (*made_of, *taken)[len(made_of) :]):
+        return None
+
+    def joint(**given: Any) -> Any:
+        made = kind(**{name: given.pop(name) for name in names if name in given})
+        return getattr(made, word)(**given)
+
+    parameters = [given.replace(kind=inspect.Parameter.KEYWORD_ONLY) for given in (*made_of, *taken)]
+    vars(joint)["__signature__"] = inspect.Signature(parameters)
+    return joint
 
 
 NOMINAL = Context(At(Rules(), 2, 6, 6, 9, 9, 8, 48), "numpy", {})
@@ -185,9 +216,19 @@ def bound_of(
     return Bound(adapter, function, offer)
 
 
+def counts(given: inspect.Parameter, arrangement: Arrangement) -> bool:
+    """Say whether the default of a parameter beside a layer's matrices is a size that is theirs."""
+    return not arrangement.core and type(given.default) is int and WIDTH in sources_of(given)
+
+
 def is_required(given: inspect.Parameter) -> bool:
     """Say whether a parameter has no default and is no star."""
-    return given.default is given.empty and given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
+    return given.default is given.empty and not is_starred(given)
+
+
+def is_starred(given: inspect.Parameter) -> bool:
+    """Say whether a parameter stands for many arguments."""
+    return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
 
 
 def choices(unknown: Sequence[inspect.Parameter]) -> Iterator[dict[str, Source]]:
@@ -212,7 +253,9 @@ def arrangements(parameters: Sequence[inspect.Parameter]) -> Iterator[Arrangemen
     """Yield which arguments may hold the arrays, the likeliest first; names that say it leave one way alone."""
     usable = [given for given in parameters if given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)]
     named = sides_of(usable)
-    known = list(by_names(named, [given.name for given in usable if side_of_name(given.name).startswith("W")]))
+    biases = biases_of([given.name for given in usable])
+    weights = [given.name for given in usable if side_of_name(given.name).startswith("W") and given.name not in biases]
+    known = list(by_names(named, weights, biases))
     if known:
         yield from known
         return
@@ -239,21 +282,27 @@ def sides_of(usable: Sequence[inspect.Parameter]) -> dict[str, str]:
     return named
 
 
-def by_names(named: Mapping[str, str], weights: Sequence[str]) -> Iterator[Arrangement]:
-    """Yield the arrangements that names say: `named` by what they mean, `weights` those of matrices in their order."""
+def by_names(
+    named: Mapping[str, str], weights: Sequence[str], biases: Mapping[str, str]
+) -> Iterator[Arrangement]:  # fmt: skip
+    """Yield the arrangements that names say: `named` by what they mean, `weights` those of matrices in their order.
+
+    `biases` says which name is the bias of which matrix.
+    """
     inputs = [named[side] for side in ("x", "q", "k", "v", "kv") if side in named]
     matrices = [name for name in weights if side_of_name(name) != "W"]
-    if set(CORE) <= set(named):
+    if inputs and len(matrices) >= len(CORE):
+        for one in of_layer(inputs[0], weights, biases):
+            others = {**dict.fromkeys(inputs[1:], MEMORY), **one.sources}
+            yield replace(one, sources=others, roles=(*one.roles, *(["memory"] if inputs[1:] else [])))
+    elif set(CORE) <= set(named):
         yield from of_heads([named[side] for side in "qkv"])
-    elif inputs and len(matrices) >= len(CORE):
-        for one in of_layer(inputs[0], weights):  # where it has a word for a memory too, that is x itself
-            yield replace(one, sources={**dict.fromkeys(inputs[1:], direct("x")), **one.sources})
     elif "qkv" in named and "x" not in named:
         yield from packed_heads({named["qkv"]: QKV}, {})
     elif {"q", "kv"} <= set(named):
         yield from packed_heads({named["kv"]: KV}, {named["q"]: "q"})
     elif "x" in named and weights:
-        yield from of_layer(named["x"], weights)
+        yield from of_layer(named["x"], weights, biases)
 
 
 def by_position(names: Sequence[str]) -> Iterator[Arrangement]:
@@ -272,6 +321,9 @@ def by_position(names: Sequence[str]) -> Iterator[Arrangement]:
 def direct(role: str) -> Source:
     """Return the source of an array as it is."""
     return Source(role, lambda context: context.given[role])
+
+
+MEMORY = Source("x, or a memory", lambda context: context.given.get("memory", context.given["x"]))
 
 
 def of_heads(names: Sequence[str]) -> Iterator[Arrangement]:
@@ -309,7 +361,11 @@ def of_pack(pack: Pack, roles: Sequence[str]) -> Source:
     return Source(text, lambda context: pack.make([context.given[role] for role in roles]))
 
 
-def of_layer(x: str, names: Sequence[str]) -> Iterator[Arrangement]:
+Held = dict[str, tuple[tuple[str, ...], str]]
+"""Which matrices an argument holds, and how."""
+
+
+def of_layer(x: str, names: Sequence[str], biases: Mapping[str, str] = MappingProxyType({})) -> Iterator[Arrangement]:
     """Yield functions of x and matrices: three or four of them, or fewer in which several lie side by side."""
     sides = {side_of_name(name): name for name in names}
     known = [side for side in ("W_q", "W_k", "W_v") if side in sides]
@@ -323,20 +379,28 @@ def of_layer(x: str, names: Sequence[str]) -> Iterator[Arrangement]:
     if len(names) >= len(three):
         for how, order in product(("side by side", "heads", "turned"), orders):
             for last in ("side by side", "turned") if len(names) > len(three) else ("",):
-                sources = {name: source_of_matrices((role,), how) for name, role in zip(names, order, strict=False)}
+                held: Held = {name: ((role,), how) for name, role in zip(names, order, strict=False)}
                 if last:
-                    sources[names[3]] = source_of_matrices(("W_o",), "turned" if how == "turned" else last)
-                yield layer_of(x, sources, how == "heads", bool(last))
+                    held[names[3]] = (("W_o",), "turned" if how == "turned" else last)
+                yield layer_of(x, held, biases)
         return
     for how in ways_of(three):
         for last in ("side by side", "w and b", "weight and bias", "turned") if len(names) > 1 else ("",):
-            sources = {names[0]: source_of_matrices(three, how)}
+            held = {names[0]: ((*three, *(["W_o"] if how in WHOLE else [])), how)}
             if last:
-                sources[names[1]] = source_of_matrices(("W_o",), last)
-            yield layer_of(x, sources, how == "by head", bool(last) or how == "named")
+                held[names[1]] = (("W_o",), last)
+            yield layer_of(x, held, biases)
 
 
-def layer_of(x: str, sources: Mapping[str, Source], counts_heads: bool, is_whole: bool) -> Arrangement:
-    """Return a function of x and matrices, with an output projection where it is whole."""
-    roles = (*LAYER, "W_o") if is_whole else LAYER
-    return Arrangement(False, {x: direct("x"), **sources}, (), roles, counts_heads, guessed=True)
+def layer_of(x: str, held: Held, biases: Mapping[str, str]) -> Arrangement:
+    """Return a function of x and matrices: which of them each argument holds, and how; with the biases beside them."""
+    sources = {name: source_of_matrices(roles, how) for name, (roles, how) in held.items()}
+    taken = [role for roles, _ in held.values() for role in roles]
+    for bias, matrix in biases.items():
+        if matrix in held:
+            roles, how = held[matrix]
+            beside = tuple(role.replace("W", "b") for role in roles)
+            taken += beside
+            sources[bias] = source_of_matrices(beside, "side by side" if how == "turned" else how)
+    counts_heads = any(how in ("heads", "by head") for _, how in held.values())
+    return Arrangement(False, {x: direct("x"), **sources}, (), ("x", *taken), counts_heads, guessed=True)

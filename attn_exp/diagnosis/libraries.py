@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -143,8 +144,13 @@ def wanted(function: Any) -> tuple[str, ...]:
     return (*first, *rest)
 
 
+CALLS = ("forward", "__call__", "call")
+
+
 def modules_named(function: Any) -> set[str]:
-    """Return the libraries whose modules or functions the code of a function names."""
+    """Return the libraries whose modules or functions the code of a function, or of a class's call, names."""
+    if inspect.isclass(function):
+        function = next((one for word in CALLS if inspect.isfunction(one := getattr(function, word, None))), function)
     code = getattr(function, "__code__", None) or getattr(getattr(function, "forward", None), "__code__", None)
     space: Mapping[str, Any] = getattr(function, "__globals__", {})
     words = set(code.co_names) if code is not None else set()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from attn_exp.diagnosis.libraries import join, stack
-from attn_exp.diagnosis.neutral import Context, Source
+from attn_exp.diagnosis.neutral import Context, Settings, Source
 from attn_exp.diagnosis.offer import plain
 from attn_exp.diagnosis.sides import side_of_name
 
@@ -94,7 +95,7 @@ def source_of_matrices(roles: Sequence[str], how: str) -> Source:
     def make(context: Context) -> Any:
         return pack([context.given[role] for role in roles], context)
 
-    return Source(text.format(", ".join(roles)), make)
+    return Source(roles[0] if (len(roles), how) == (1, "side by side") else text.format(", ".join(roles)), make)
 
 
 def with_zeros(names: tuple[str, str]) -> Callable[[Sequence[Any], Context], Any]:
@@ -107,13 +108,21 @@ def with_zeros(names: tuple[str, str]) -> Callable[[Sequence[Any], Context], Any
     return pack
 
 
+def named(matrices: Sequence[Any], context: Context, *, as_layers: bool = False) -> Named:
+    """Return the matrices of a layer by their names, as arrays or as layers of their own."""
+    arrays = dict(zip(("W_q", "W_k", "W_v", "W_o"), matrices, strict=False))
+    return Named(arrays, Settings(context), as_layers=as_layers)
+
+
 TOGETHER: dict[str, tuple[str, Callable[[Sequence[Any], Context], Any]]] = {
     "side by side": ("concatenate([{0}], -1)", lambda matrices, context: join(matrices, -1)),
     "by head": ("[{0}] of each head side by side", lambda matrices, context: by_head(matrices, context.at.heads)),
     "stacked": ("stack([{0}])", lambda matrices, context: stack(matrices, 0)),
     "turned": ("concatenate([{0}], -1).T", lambda matrices, context: join(matrices, -1).T),
     "tuple": ("({0})", lambda matrices, context: tuple(matrices)),
-    "named": ("a dictionary of all matrices", lambda matrices, context: Named(matrices_of(context))),
+    "named": ("a dictionary of all matrices", named),
+    "named layers": ("a dictionary of all layers", lambda matrices, context: named(matrices, context, as_layers=True)),
+    "all": ("({0})", lambda matrices, context: tuple(matrices)),
     "heads": ("{0} of each head in a list", lambda matrices, context: columns(matrices[0], context.at.heads)),
     "w and b": ("{{'w': {0}, 'b': 0}}", with_zeros(("w", "b"))),
     "weight and bias": ("{{'weight': {0}, 'bias': 0}}", with_zeros(("weight", "bias"))),
@@ -121,27 +130,43 @@ TOGETHER: dict[str, tuple[str, Callable[[Sequence[Any], Context], Any]]] = {
 """Ways to hand over matrices in one argument: as Python says it, and how it is done."""
 
 
-def matrices_of(context: Context) -> dict[str, Any]:
-    """Return all matrices of a call by role."""
-    return {role: array for role, array in context.given.items() if role != "x"}
+WHOLE = ("named", "named layers", "all")
+"""Those of them that hold the output projection too."""
 
 
 class Named(dict[str, Any]):
-    """A dictionary that knows its arrays by whatever name they are asked: `W_q`, `wq`, `query_weight`, `q`."""
+    """A dictionary that knows its arrays by whatever name they are asked: `W_q`, `wq`, `query_weight`, `q`.
+
+    Other names are those of sizes. With `as_layers` each array is a dictionary of its own, with a bias of zeros.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], sizes: Settings | None = None, *, as_layers: bool = False) -> None:
+        super().__init__(arrays)
+        self._as_layers, self._sizes = as_layers, sizes
 
     def __missing__(self, name: str) -> Any:
-        side = side_of_name(str(name))
-        if side == "W":
-            side = "W_o"
-        for role in (side, f"W_{side}", side.removeprefix("W_")):
-            if role and role in self:
-                return self[role]
-        packed = [self[role] for role in ("W_q", "W_k", "W_v") if role in self]
-        if side in ("W_qkv", "qkv") and packed:
-            return join(packed, -1)
-        if plain(str(name)).startswith("b") and packed:
+        array = self.array(str(name))
+        if array is None:
+            if self._sizes is not None:
+                with suppress(AttributeError):
+                    return getattr(self._sizes, name)
             raise KeyError(name)
-        raise KeyError(name)
+        return OneOf(array) if self._as_layers else array
+
+    def array(self, name: str) -> Any:
+        """Return the matrix, or the matrices side by side, that a name says, or None where it says none."""
+        if plain(name).startswith("b"):
+            return None
+        side = side_of_name(name)
+        side = "W_o" if side == "W" else side
+        if side in ("W_qkv", "qkv"):
+            packed = [dict.__getitem__(self, role) for role in ("W_q", "W_k", "W_v") if role in self]
+            return join(packed, -1) if packed else None
+        found = (role for role in (side, f"W_{side}", side.removeprefix("W_")) if role in self)
+        return next((dict.__getitem__(self, role) for role in found), None)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.__missing__(name) if self._as_layers else super().__getitem__(name)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -150,7 +175,17 @@ class Named(dict[str, Any]):
             raise AttributeError(name) from error
 
 
+class OneOf(dict[str, Any]):
+    """A layer as a dictionary: what begins with b is its bias, of zeros, and all else is its matrix."""
+
+    def __init__(self, matrix: Any) -> None:
+        super().__init__(w=matrix, b=matrix[0] * 0.0)
+
+    def __missing__(self, name: str) -> Any:
+        return self["b" if str(name).startswith("b") else "w"]
+
+
 def ways_of(roles: Sequence[str]) -> Iterator[str]:
     """Yield in which ways some matrices may be one argument, the likeliest first."""
-    several = ("side by side", "by head", "stacked", "tuple", "turned", "w and b", "weight and bias", "named")
+    several = ("side by side", "by head", "stacked", "tuple", "turned", "w and b", "weight and bias", *WHOLE)
     yield from several if len(roles) > 1 else ("side by side", "heads", "turned", "w and b", "weight and bias")

@@ -93,6 +93,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
         yield maker.case("another head size", 6, 6, size=4, optional=True)
     if offer.takes("memory") and not request.masks and not request.positions:
         yield maker.case(CROSS, 5, 9, memory=True, optional=True)
+        yield maker.case(CROSS, 6, 6, memory=True, optional=True)  # some take as many keys as queries alone
     yield from keyword_cases(maker)
     if inside is None and can_be_chosen(request):
         yield from ahead_cases(maker)

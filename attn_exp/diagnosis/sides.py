@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from attn_exp.diagnosis.offer import BY_NAME, plain
 
@@ -54,3 +55,28 @@ def side_of_name(name: str) -> str:
 def strip(words: tuple[str, ...]) -> set[str]:
     """Return words without the letter of the plural."""
     return {word.rstrip("s") for word in words}
+
+
+SAYS_WEIGHT, SAYS_BIAS = ("w", "weight", "weights", "kernel", "kernels", "matrix"), ("b", "bias", "biases")
+
+
+def biases_of(names: Sequence[str]) -> dict[str, str]:
+    """Return which names are biases of a matrix among them: they differ from its name in that word alone."""
+    matrices = {stem: name for name in reversed(names) if (stem := stem_without(name, SAYS_WEIGHT)) is not None}
+    biases = {name: stem for name in names if (stem := stem_without(name, SAYS_BIAS)) is not None}
+    return {name: matrices[stem] for name, stem in biases.items() if stem in matrices}
+
+
+def stem_without(name: str, words: Sequence[str]) -> str | None:
+    """Return a name without one of some words, or the letter that stands for it: `c_attn_w`, `Wq`; None of others."""
+    parts = parts_of_name(name)
+    rest = [part for part in parts if part not in words]
+    if len(rest) < len(parts):
+        return "".join(rest)
+    if name in parts or name.lower() in parts:
+        return name.lower()[1:] if len(name) <= SHORT and name[0].lower() == words[0] else None
+    return None
+
+
+SHORT = 4
+"""Letters of a name such as `wq` or `bqkv`, whose first one says what it is."""

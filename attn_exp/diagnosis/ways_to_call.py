@@ -265,10 +265,26 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     first = silent[0].function if silent else None
     is_meant = first and not misfit and (known is not None or first.offer is None or first.inside is not None)
     last = [max(silent, key=lambda tried: furthest(tried.answer))] if is_meant else []
-    found = nearly or rare or causal or unscaled or shaped or spoke or last
+    found = nearly or rare or causal or unscaled or whatever_the_width(shaped) or spoke or last
     if found:
         return found[0]
     raise misfit or unfit(own, silent)
+
+
+def whatever_the_width(shaped: Sequence[Tried]) -> Sequence[Tried]:
+    """Return the ways to hand over a layer's matrices that do for x of another width too, where some do.
+
+    Square matrices that are turned give an answer of the same shape.
+    """
+    if not shaped or shaped[0].caller.offer.core or not shaped[0].caller.offer.guessed:
+        return shaped
+    tried = shaped[0]
+    wider = next((one for one in cases(tried.caller, tried.function, True) if one.rung == "another width"), None)
+    if wider is None:
+        return shaped
+    shape = expected(wider)["output"].shape
+    fitting = [one for one in shaped if (said := one.caller(wider).output) is not None and said.shape == shape]
+    return fitting or shaped
 
 
 def as_many_axes(shaped: Sequence[Tried]) -> tuple[str, ...]:

@@ -1,0 +1,108 @@
+"""Functions of x and of a layer's matrices, and classes that are made of them: packed, turned, by name, as layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attn_exp
+
+
+def softmax(scores: Any) -> Any:
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def attend(heads: int, q: Any, k: Any, v: Any) -> Any:
+    """Return the heads of attention side by side, `[t h*d]`."""
+    q, k, v = (np.stack(np.split(side, heads, -1)) for side in (q, k, v))
+    return np.concatenate(list(softmax(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5) @ v), -1)
+
+
+def with_biases(x: Any, c_attn_w: Any, c_attn_b: Any, c_proj_w: Any, c_proj_b: Any, n_head: int) -> Any:
+    return attend(n_head, *np.split(x @ c_attn_w + c_attn_b, 3, -1)) @ c_proj_w + c_proj_b
+
+
+def bias_twice(x: Any, c_attn_w: Any, c_attn_b: Any, c_proj_w: Any, c_proj_b: Any, n_head: int) -> Any:
+    return with_biases(x, c_attn_w, c_attn_b, c_proj_w, c_proj_b, n_head) + c_proj_b
+
+
+def of_three_inputs(Q: Any, K: Any, V: Any, W_q: Any, W_k: Any, W_v: Any, num_heads: int) -> Any:
+    said = [attend(num_heads, q @ W_q, k @ W_k, v @ W_v) for q, k, v in zip(Q, K, V, strict=True)]
+    return np.stack(said)
+
+
+def values_of_queries(Q: Any, K: Any, V: Any, W_q: Any, W_k: Any, W_v: Any, num_heads: int) -> Any:
+    return of_three_inputs(Q, K, Q, W_q, W_k, W_v, num_heads)
+
+
+def linear(params: Any, x: Any) -> Any:
+    return x @ params["kernel"] + params["bias"]
+
+
+def of_layers_by_name(params: Any, x: Any) -> Any:
+    sides = (linear(params[word], x) for word in ("W_q", "W_k", "W_v"))
+    return linear(params["W_o"], attend(params["num_heads"], *sides))
+
+
+def of_four_in_a_row(x: Any, params: Any, n_heads: int) -> Any:
+    w_q, w_k, w_v, last = params
+    return attend(n_heads, x @ w_q, x @ w_k, x @ w_v) @ last
+
+
+class Held:
+    """Made of arrays, with biases beside them."""
+
+    def __init__(self, attn_weights: Any, attn_bias: Any, proj_weights: Any, proj_bias: Any, num_heads: int = 8):
+        self.given, self.heads = (attn_weights, attn_bias, proj_weights, proj_bias), num_heads
+
+    def __call__(self, x: Any) -> Any:
+        return with_biases(x, *self.given, self.heads)
+
+
+class Turned:
+    """Made of matrices `[out in]`, in sizes of its own where none are said; queries and keys are turned."""
+
+    def __init__(self, wq: Any, wk: Any, wv: Any, wo: Any, n_heads: int = 9, hidden_dim: int = 576):
+        self.given, self.size, self.heads = (wq, wk, wv, wo), hidden_dim // n_heads, n_heads
+
+    def turned(self, x: Any) -> Any:
+        half = self.size // 2
+        angles = np.multiply.outer(np.arange(len(x)), 10000.0 ** (-np.arange(half) / half))
+        first, last = np.split(x.reshape(len(x), self.heads, -1), 2, -1)
+        cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+        return np.concatenate([first * cos - last * sin, last * cos + first * sin], -1).reshape(len(x), -1)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (x @ matrix.T for matrix in self.given[:3])
+        return attend(self.heads, self.turned(q), self.turned(k), v) @ self.given[3].T
+
+
+@pytest.mark.parametrize(
+    "one", [with_biases, of_three_inputs, of_layers_by_name, of_four_in_a_row, Held], ids=lambda one: one.__name__
+)
+def test_matrices_are_handed_over_as_they_are_taken(one: Callable[..., Any]) -> None:
+    verdict = attn_exp.check(one, quick=True)
+    assert verdict.passed, verdict
+
+
+def test_square_matrices_are_turned_where_those_of_another_width_must_be() -> None:
+    verdict = attn_exp.check(Turned, quick=True)
+    assert verdict.right_under == "position=rope", verdict
+
+
+def test_a_bias_is_asked_and_so_is_another_input_of_values() -> None:
+    assert not attn_exp.check(bias_twice, quick=True).passed
+    assert attn_exp.check(of_three_inputs, quick=True).not_asked == ("masks (it has no word for one)",)
+    assert not attn_exp.check(values_of_queries, quick=True).passed
+
+
+def test_as_many_keys_as_queries_are_asked_where_no_other_number_is_taken() -> None:
+    def of_one_length(Q: Any, K: Any, V: Any, W_q: Any, W_k: Any, W_v: Any, num_heads: int) -> Any:
+        assert Q.shape == K.shape
+        return of_three_inputs(Q, K, V, W_q, W_k, W_v, num_heads)
+
+    assert attn_exp.check(of_one_length, quick=True).not_asked == ("masks (it has no word for one)",)
