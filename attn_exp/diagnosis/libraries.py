@@ -150,6 +150,8 @@ CALLS = ("forward", "__call__", "call")
 def modules_named(function: Any) -> set[str]:
     """Return the libraries whose modules or functions the code of a function, or of a class's call, names."""
     if inspect.isclass(function):
+        if any(base.__module__.startswith("torch.nn") for base in function.__mro__):
+            return {"torch"}
         function = next((one for word in CALLS if inspect.isfunction(one := getattr(function, word, None))), function)
     code = getattr(function, "__code__", None) or getattr(getattr(function, "forward", None), "__code__", None)
     space: Mapping[str, Any] = getattr(function, "__globals__", {})
