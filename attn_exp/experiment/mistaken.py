@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +12,12 @@ from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import filled
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.pipeline import At, Given, Recipe, compute
+from attn_exp.forms.pipeline import At, Given, Recipe, compute, sides
 from attn_exp.forms.steps import share, share_in_turns, split
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.heads import pooled
 from attn_exp.problem.problem import Problem
+from attn_exp.rules.from_outside import AbsentMask
 
 SHOWN = ("q", "scores", "logits", "capped", "masked", "weights", "context", "output")
 
@@ -85,6 +87,68 @@ def start(settled: Settled, problem: Problem) -> Given:
     values = problem.k if problem.v is None else problem.v
     k, v = (pooled(split(side, shares.given), shares.shared) for side in (problem.k, values))
     return Given(split(problem.q, shares.query)[None], k[None], v[None], past=problem.past)
+
+
+def departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, ...]:
+    """Return the stages of a variant with mistakes that do not follow from the stages before as the definition has it.
+
+    Each stage is held against the right step on what the trace has before it, so that a mistake shows where it is made
+    and not in all that comes after. A step that the shapes have no room for departs.
+    """
+    recipe = filled(right(settled), settled.empty)
+    steps = right_steps(recipe, settled, problem, trace)
+    absent = any(isinstance(mask, AbsentMask) for mask in settled.rules.masks)
+    return tuple(
+        stage
+        for stage, array in trace.stages()
+        if stage in steps and not (absent and stage in ("masked", "weights")) and not follows(steps[stage], array)
+    )
+
+
+def right_steps(recipe: Recipe, settled: Settled, problem: Problem, trace: Trace) -> dict[str, Callable[[], Array]]:
+    """Return for each stage what the right step makes of the stages before it."""
+    held = {name: array[None] for name, array in trace.stages()}
+    if problem.weights is not None:
+        (rows, keys), width, groups = problem.weights.shape, held["v"].shape[-1], held["v"].shape[1]
+        at = At(recipe.rules, 1, settled.head, groups, rows, keys, width, width * settled.head)
+        return {"context": lambda: recipe.gather(at, recipe.mix(at, held["weights"], held["v"], held["v"]))}
+    given = start(settled, problem)
+    flat = dict(zip("qkv", sides(recipe, given), strict=True))
+    at = replace(At.of_heads(recipe.rules, flat["q"], flat["k"]), past=given.past)
+
+    def side(name: str) -> Array:
+        placed = recipe.place(at, name, flat[name], recipe.positions)
+        return np.asarray(placed if name == "q" else recipe.share(at, placed))
+
+    def masked() -> Array:
+        forbidden = recipe.forbid(at, recipe.biased(at, held["capped"]), recipe.allowed(at))
+        return np.asarray(recipe.bent(at, forbidden) if at.rules.bend_last else forbidden)
+
+    return {
+        "q": lambda: side("q"),
+        "k": lambda: side("k"),
+        "v": lambda: side("v"),
+        "scores": lambda: recipe.score(at, held["q"], held["k"]),
+        "logits": lambda: recipe.scaled(at, held["scores"]),
+        "capped": lambda: held["logits"] if at.rules.bend_last else recipe.bent(at, held["logits"]),
+        "masked": masked,
+        "weights": lambda: recipe.after(at, recipe.normalize(at, held["masked"]), recipe.allowed(at)),
+        "context": lambda: recipe.gather(at, recipe.mix(at, held["weights"], held["v"], held["k"])),
+        "output": lambda: whole_output(recipe, held, problem)[0],
+    }
+
+
+def follows(step: Callable[[], Array], array: Array) -> bool:
+    """Say whether a stage is what the right step makes of the stages before, but for rounding."""
+    try:
+        with np.errstate(all="ignore"):
+            made = step()
+    except (ValueError, KeyError):
+        return False
+    mine = array if made.ndim == array.ndim else array[None]
+    close = 1000 * float(np.finfo(array.dtype).eps)
+    large = float(np.abs(made[np.isfinite(made)]).max(initial=0.0))
+    return made.shape == mine.shape and np.allclose(mine, made, rtol=close, atol=close * large, equal_nan=True)
 
 
 def whole_output(recipe: Recipe, stages: dict[str, Array], problem: Problem) -> Array:

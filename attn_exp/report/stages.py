@@ -5,6 +5,7 @@ A formula in MathML is written here and not by a template, so that it stands bes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,6 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report import words
 from attn_exp.rules.normalizers.normalizer import Normalizer
-from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.score import Score
 
 
@@ -48,6 +48,7 @@ def transposed(symbol: str) -> str:
     return f'<msup><mi>{symbol}</mi><mi mathvariant="normal">T</mi></msup>'
 
 
+RIGHT = f"<mtext>{words.RIGHT.format(what='')}</mtext>"
 EQUALS, PLUS = "<mo>=</mo>", "<mo>+</mo>"
 
 
@@ -85,20 +86,38 @@ def projected(result: str, meaning: str, bias: bool, apart: str, marked: Marked 
     )
 
 
-def concatenated(mixed: bool, bias: bool) -> Explained:
-    """Explain the output: the heads side by side, mixed by W_o where the variant does."""
-    heads = "<mo>[</mo>" + name("C", "1") + "<mo>…</mo>" + name("C", "h") + "<mo>]</mo>"
+def concatenated(mixed: bool, bias: bool, alone: bool) -> Explained:
+    """Explain the output: the heads side by side, or the only one `alone`, mixed by W_o where the variant does."""
+    heads = name("C") if alone else "<mo>[</mo>" + name("C", "1") + "<mo>…</mo>" + name("C", "h") + "<mo>]</mo>"
     after = name("W", "o") + (PLUS + name("b", "o") if bias else "") if mixed else ""
     plain = f" W_o{' + b_o' if bias else ''}" if mixed else ""
+    parts = "its context" if alone else "the heads side by side"
     return Explained(
         symbol="Y",
         axes="t m",
-        meaning="What each token leaves with: the heads side by side, mixed by the output projection."
-        if mixed
-        else "What each token leaves with: the heads side by side.",
-        formula=f"Y = [C_1 ... C_h]{plain}",
+        meaning=f"What each token leaves with: {parts}{', mixed by the output projection' if mixed else ''}.",
+        formula=f"Y = {'C' if alone else '[C_1 ... C_h]'}{plain}",
         mathml=math(name("Y") + EQUALS + heads + after),
     )
+
+
+def scaled(scale: bool | float) -> Explained:
+    """Explain the logits: the scores as they are, divided by the root of d, or times a number of the user's own."""
+    if scale is False:
+        return LOGITS._replace(
+            meaning="The scores as they are. Without scaling their spread grows with the size of a head.",
+            formula="L = S",
+            mathml=math(name("L") + EQUALS + name("S")),
+        )
+    return LOGITS if scale is True else LOGITS._replace(meaning="The scores times one number, which the settings give.")
+
+
+def contexts(weighed: bool) -> Explained:
+    """Explain the context; without a formula of the weights where the form never holds them."""
+    if weighed:
+        return STAGES["context"]
+    meaning = "Each query receives the values, weighed. This form never holds the weights as a table."
+    return STAGES["context"]._replace(meaning=meaning, formula="C", mathml="")
 
 
 def weighted(logit: str, normalizer: Normalizer, extra: bool) -> Explained:
@@ -128,52 +147,50 @@ def weighted(logit: str, normalizer: Normalizer, extra: bool) -> Explained:
     )
 
 
-def masked(logit: str) -> Explained:
-    """Explain the masked logits, made of those whose symbol is `logit`."""
+def masked(logit: str, closes: bool, adds: bool, bends: bool) -> Explained:
+    """Explain the masked logits, made of those whose symbol is `logit`: what masks close and score rules add.
+
+    `bends`: a rule bends the logits after that, as old code did.
+    """
+    closed = "minus infinity where a query may not look"
+    meaning = {
+        (True, True): f"The logits with what rules add to them: {closed}.",
+        (True, False): f"The logits, {closed}.",
+        (False, True): "The logits with what a rule adds to them.",
+    }.get((closes, adds), "The logits after the rules.")
+    sum_, shown = (f"{logit} + bias", name(logit) + PLUS + "<mi>bias</mi>") if adds else (logit, name(logit))
+    if bends:
+        meaning, sum_ = f"{meaning} A rule bends them after that.", f"bend({sum_})"
+        shown = f"<mi>bend</mi><mo>(</mo>{shown}<mo>)</mo>"
+    less = (", -inf before the bend where masked" if bends else ", -inf where masked") if closes else ""
     return Explained(
         symbol="M",
         axes="t s",
-        meaning="The logits with what rules add to them: minus infinity where a query may not look.",
-        formula="M = {logit} + bias, -inf where masked".format(logit=logit.replace("′", "'")),
-        mathml=math(name("M") + EQUALS + name(logit) + PLUS + "<mi>bias</mi>"),
+        meaning=meaning,
+        formula=f"M = {sum_}{less}".replace("′", "'"),
+        mathml=math(name("M") + EQUALS + shown),
     )
 
 
-def summed(logit: str) -> Explained:
-    """Explain the logarithm of each row's sum."""
+def summed(logit: str, held: bool) -> Explained:
+    """Explain the logarithm of each row's sum; `held` says whether the form holds the logits that it is made of."""
+    of = "" if held else ", of logits that this form never holds as a table"
     return Explained(
         symbol="Z",
         axes="h t",
-        meaning=("The logarithm of each row's sum of exponentials: with it, parts of an answer can be merged."),
-        formula=f"Z_i = log sum_j exp({logit.replace('′', chr(39))}_ij)",
-        mathml=math(name("Z", "i") + EQUALS + "<mi>log</mi>" + SUM.format("j") + POWER.format(logit, "j")),
+        meaning=f"The logarithm of each row's sum of exponentials{of}: with it, parts of an answer can be merged.",
+        formula=f"Z_i = log sum_j exp({logit.replace('′', chr(39))}_ij)" if held else "Z",
+        mathml=math(name("Z", "i") + EQUALS + "<mi>log</mi>" + SUM.format("j") + POWER.format(logit, "j"))
+        if held
+        else "",
     )
 
 
-def explained(
-    stage: str,
-    *,
-    given: bool = False,
-    mixed: bool = False,
-    bias: bool = False,
-    logit: str = "L",
-    normalizer: Normalizer = Rules.normalizer,
-    extra: bool = False,
-) -> Explained:
-    """Return the words for a stage; without a formula where it is given, or where nothing is known of it."""
-    if stage in PROJECTED:
-        stated = projected(stage.upper(), PROJECTED[stage], bias, "")
-    elif stage == "output":
-        stated = concatenated(mixed, bias)
-    elif stage == "weights":
-        stated = weighted(logit, normalizer, extra)
-    elif stage == "masked":
-        stated = masked(logit)
-    elif stage == "lse":
-        stated = summed(logit)
-    else:
-        stated = STAGES.get(stage, Explained(stage, "", "", "", ""))
-    return stated._replace(formula=f"{stated.symbol}, given", mathml="") if given else stated
+def wrongly(stated: Explained, said: Sequence[tuple[str, str]]) -> Explained:
+    """Return the words for a stage that mistakes make otherwise: what each is, and what would be right."""
+    made = " ".join(words.MADE_BY.format(mistake=mistake, says=says) for mistake, says in said) or words.MADE_OTHERWISE
+    right = stated.mathml.replace(">", f">{RIGHT}", 1)
+    return stated._replace(meaning=made, formula=words.RIGHT.format(what=stated.formula), mathml=right)
 
 
 def paired(rule: str) -> Explained:
@@ -207,13 +224,6 @@ STAGES = {
         "S = Q K^T",
         math(name("S") + EQUALS + name("Q") + transposed("K")),
     ),
-    "logits": Explained(
-        "L",
-        "t s",
-        "The scores times one number, so that their spread does not grow with the size of a head.",
-        "L = c S",
-        math(name("L") + EQUALS + name("c") + name("S")),
-    ),
     "capped": Explained(
         "L′",
         "t s",
@@ -229,6 +239,15 @@ STAGES = {
         math(name("C") + EQUALS + name("A") + name("V")),
     ),
 }
+
+LOGITS = Explained(
+    "L",
+    "t s",
+    "The scores times one number, so that their spread does not grow with the size of a head.",
+    "L = c S",
+    math(name("L") + EQUALS + name("c") + name("S")),
+)
+"""The logits where scaling is that of the definition."""
 
 ADDED = Explained(
     "S",

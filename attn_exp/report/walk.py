@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +13,27 @@ from attn_exp.arrays import Array
 from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
+from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
 from attn_exp.report import words
-from attn_exp.report.stages import PROJECTED, Explained, Marked, elsewhere, explained, paired, projected, remark
+from attn_exp.report.stages import (
+    PROJECTED,
+    STAGES,
+    Explained,
+    Marked,
+    concatenated,
+    contexts,
+    elsewhere,
+    masked,
+    paired,
+    projected,
+    remark,
+    scaled,
+    scores_that,
+    summed,
+    weighted,
+    wrongly,
+)
 from attn_exp.report.views import MOST_COARSE, labels
 from attn_exp.rules.from_outside import AbsentMask
 from attn_exp.rules.grid import Grid
@@ -75,7 +93,15 @@ class Step(NamedTuple):
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
     """Return the stages of one variant in order, those that change nothing left out."""
-    return tuple(step(stage, array, comparison, variant) for stage, array in every(comparison, variant))
+    settled = settled_as(comparison, variant)
+    wrong: tuple[str, ...] = ()
+    if settled.mistakes or is_code(settled.form):
+        from attn_exp.experiment.mistaken import departures  # noqa: PLC0415 - most runs need it not
+
+        wrong = departures(settled, comparison.problem, comparison.traces[variant])
+    return tuple(
+        step(stage, array, comparison, settled, wrong=stage in wrong) for stage, array in every(comparison, variant)
+    )
 
 
 def every(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
@@ -145,18 +171,21 @@ def beside(step: Step) -> str:
     return "projections" if is_projection(step) else step.stage
 
 
-def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step:
-    """Return one stage of a computation as a reader walks through it: its tables, its formula and its words."""
-    settled = settled_as(comparison, variant)
+def step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, wrong: bool = False) -> Step:
+    """Return one stage of a computation as a reader walks through it: its tables, its formula and its words.
+
+    `wrong`: it does not follow from the stages before as the definition has it.
+    """
     heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
     shown = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))
     rows, columns = names(stage, comparison, heads.shape[1:], vector=array.ndim == 1)
     finite = np.abs(heads[np.isfinite(heads)])
     places = decimals(finite)
+    stated, note = in_words(stage, comparison, settled), remark(stage, comparison, settled)
     return Step(
         stage=stage,
-        explained=in_words(stage, comparison, settled),
-        note=remark(stage, comparison, settled),
+        explained=mistaken_words(stated, stage, settled) if wrong else stated,
+        note=words.RIGHT.format(what=note) if wrong and stage == "logits" else note,
         shape=array.shape,
         tables=tuple(
             Table(
@@ -183,24 +212,52 @@ def step(stage: str, array: Array, comparison: Comparison, variant: str) -> Step
 def in_words(stage: str, comparison: Comparison, settled: Settled) -> Explained:
     """Return the words for a stage of this variant."""
     problem = comparison.problem
-    projections = problem.projections
-    formed = [name for name, _ in during(comparison.traces[settled.name])]
     apart = "memory" if problem.memory is not None else "past" if problem.past else ""
-    bias = "b_o" in projections if stage == "output" else f"b_{stage}" in projections
-    stated = explained(
-        stage,
-        given=(stage in ("q", "k", "v") and problem.x is None) or (stage == "weights" and problem.weights is not None),
-        mixed=settled.output_projection and "W_o" in projections,
-        bias=bias,
-        logit=logit_of(stage, formed),
-        normalizer=settled.rules.normalizer,
-        extra=any(rule.extra(0) is not None for rule in settled.rules.scores),
-    )
-    if stage in PROJECTED and stated.mathml:
-        return projected(stage.upper(), PROJECTED[stage], bias, apart, marks(stage, settled))
-    if stage == "scores" and settled.rules.pairing is not None:
-        stated = paired(registry.name_of(settled.rules.pairing))
+    if stage in PROJECTED:
+        bias = f"b_{stage}" in problem.projections
+        stated = projected(stage.upper(), PROJECTED[stage], bias, apart, marks(stage, settled))
+    elif stage == "output":
+        mixed = settled.output_projection and "W_o" in problem.projections
+        stated = concatenated(mixed, "b_o" in problem.projections, settled.head == 1)
+    elif stage == "W_o" and settled.head == 1:
+        stated = STAGES["W_o"]._replace(meaning="Makes the output of the context.")
+    else:
+        stated = of_pairs(stage, comparison, settled)
+    if stage == "weights" and problem.weights is not None:
+        stated = Explained("A", "t s", "How much of each value a query receives, as given.", "A, given", "")
+    elif stage in PROJECTED and problem.x is None:
+        stated = stated._replace(formula=f"{stated.symbol}, given", mathml="")
     return elsewhere(stated, stage, apart) if apart else stated
+
+
+def of_pairs(stage: str, comparison: Comparison, settled: Settled) -> Explained:
+    """Return the words for a stage from the scores to the context, and for what is the same in all variants."""
+    rules, formed = settled.rules, [name for name, _ in during(comparison.traces[settled.name])]
+    logit = logit_of(stage, formed)
+    adds, bends = (bool(scores_that(comparison, settled, act)) for act in ("bias", "bend"))
+    extra = any(rule.extra(0) is not None for rule in rules.scores)
+    of: dict[str, Callable[[], Explained]] = {
+        "logits": lambda: scaled(settled.scale),
+        "masked": lambda: masked(logit, bool(rules.masks), adds, bends and rules.bend_last),
+        "weights": lambda: weighted(logit, rules.normalizer, extra),
+        "lse": lambda: summed(logit, "logits" in formed),
+        "context": lambda: contexts("weights" in formed),
+    }
+    if stage == "scores" and rules.pairing is not None:
+        return paired(registry.name_of(rules.pairing))
+    return of[stage]() if stage in of else STAGES.get(stage, Explained(stage, "", "", "", ""))
+
+
+def mistaken_words(stated: Explained, stage: str, settled: Settled) -> Explained:
+    """Return the words for a stage that is made otherwise: the mistakes that begin there, or all of them.
+
+    A function of the user's own has no mistakes to name, and an earlier version may have known others.
+    """
+    from attn_exp import mistakes  # noqa: PLC0415 - most runs make none
+
+    made = [(name, mistakes.mistake(name)) for name in settled.mistakes if name in mistakes.names()]
+    here = [(name, mistake.says) for name, mistake in made if mistake.stage == stage]
+    return wrongly(stated, here or [(name, mistake.says) for name, mistake in made])
 
 
 def marks(stage: str, settled: Settled) -> Marked:

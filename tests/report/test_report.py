@@ -318,7 +318,7 @@ def test_formulas_follow_the_rules() -> None:
     assert told("position=sinusoidal").count("(with position=") == 3
     bent = told("score=[softcap,alibi]", "score.softcap.cap=5")
     assert "`L' = bend(L)` (score=softcap(cap=5))" in bent
-    assert "`M = L' + bias, -inf where masked` (score=alibi)" in bent
+    assert "`M = L' + bias` (score=alibi)" in bent
     assert "`S_ij = sum_n w_n tanh(Q_in + K_jn)` (score=additive" in told("score=additive")
     assert "product" not in told("score=additive")
     assert "`Q = X W_q + b_q`" in told("bias=true")

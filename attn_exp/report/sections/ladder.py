@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_exp.experiment.comparison import Comparison
+from attn_exp.experiment.comparison import Comparison, settled_as
 from attn_exp.experiment.row import Row, Step
 from attn_exp.forms.trace import Trace
 from attn_exp.report import walk, words
@@ -116,7 +116,7 @@ def arrays(comparison: Comparison, variant: str, trace: Trace, scale: Colours, l
             title += f" of {count}"
         yield Drawn(title, picture=picture(matrix, scale.shares), width=matrix.shape[1], height=matrix.shape[0])
     if trace.output is not None:
-        step = walk.step("output", trace.output, comparison, variant)._replace(largest=largest)
+        step = walk.step("output", trace.output, comparison, settled_as(comparison, variant))._replace(largest=largest)
         rows, columns = trace.output.shape
         if rows <= SMALL and columns <= WIDE:
             yield Drawn(words.OUTPUT, step, step.tables[0]._replace(title="", parts=()))

@@ -64,7 +64,7 @@ def first_map(views: Views, scale: Colours, run: str = "") -> Map:
     head, variant = heads_of(panel)[0], panel.variants[0]
     title = f"{run}: {head.title}" if run else head.title
     if max(head.weights.shape) <= SMALL:
-        step = walk.step("weights", panel.weights, views.comparison, variant)
+        step = walk.step("weights", panel.weights, views.comparison, settled_as(views.comparison, variant))
         step = step._replace(largest=scale.top, power=scale.power, decimals=2)
         return Map(title, step, step.tables[0]._replace(title=""))
     shut = closed_by_mask(settled_as(views.comparison, variant), panel.weights[:1])

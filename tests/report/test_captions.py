@@ -1,0 +1,112 @@
+"""What stands above a stage is true of its variant: the page of each says what it computes, and not what others do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attn_exp
+from attn_exp.experiment.comparison import settled_as
+from attn_exp.experiment.mistaken import departures
+from attn_exp.forms.trace import Trace
+from attn_exp.report.walk import Step, steps
+from attn_exp.runs.result import Result
+
+
+def said(*words: str, variant: str = "matrix") -> dict[str, Step]:
+    """Return the stages of a variant of a run, by name."""
+    comparison = attn_exp.run(f"variant=[{variant}]", *words).comparison
+    return {step.stage: step for step in steps(comparison, variant)}
+
+
+def caption(step: Step) -> str:
+    """Return what stands above a stage, in one line."""
+    return f"{step.explained.meaning} {step.explained.formula} ({step.note})"
+
+
+def test_logits_that_are_not_divided_are_said_to_grow() -> None:
+    plain, number = said("scale=false")["logits"], said("scale=2")["logits"]
+    assert caption(plain) == (
+        "The scores as they are. Without scaling their spread grows with the size of a head. L = S (c = 1: no scaling)"
+    )
+    assert caption(number) == "The scores times one number, which the settings give. L = c S (c = 2)"
+    assert "so that their spread does not grow" in caption(said()["logits"])
+
+
+def test_minus_infinity_is_said_where_a_mask_closes_and_a_bias_where_a_rule_adds() -> None:
+    assert said("mask=causal")["masked"].explained.formula == "M = L, -inf where masked"
+    assert "infinity" not in caption(said("score=alibi")["masked"])
+    assert said("score=alibi")["masked"].explained.formula == "M = L + bias"
+    assert said("score=alibi", "mask=causal")["masked"].explained.formula == "M = L + bias, -inf where masked"
+
+
+@pytest.mark.parametrize("form", ["blockwise", "linear"])
+def test_no_stage_speaks_of_one_that_its_form_never_has(form: str) -> None:
+    walked = said(variant=form)
+    assert "weights" not in walked and "logits" not in walked
+    formulas = " ".join(step.explained.formula for step in walked.values())
+    assert "A V" not in formulas and "L_" not in formulas
+    assert "never holds the weights" in caption(walked["context"])
+
+
+def test_one_head_stands_beside_no_other() -> None:
+    alone, two = said("head=1", variant="multi_head"), said("head=2", variant="multi_head")
+    assert alone["output"].explained.formula == "Y = C W_o"
+    assert "side by side" not in caption(alone["output"]) + caption(alone["W_o"])
+    assert two["output"].explained.formula == "Y = [C_1 ... C_h] W_o"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words", "where"),
+    [
+        ("no_scale", (), {"logits"}),
+        ("values_from_keys", (), {"context"}),
+        ("softmax_over_queries", (), {"weights"}),
+        ("half_accumulation", (), {"scores", "context"}),  # two of its products
+        ("mask_small_fill", ("mask=causal",), {"masked"}),
+        ("qkv_order", (), {"q", "v"}),  # the order [v k q]: keys stay what they are
+        ("no_max_subtraction", (), set()),  # with scores that do not overflow it is the same function
+    ],
+)
+def test_a_mistake_is_said_where_it_is_made(mistake: str, words: tuple[str, ...], where: set[str]) -> None:
+    walked = said(f"mistake={mistake}", *words)
+    wrong = {stage for stage, step in walked.items() if f"mistake={mistake}" in step.explained.meaning}
+    assert wrong == where
+    for stage in where:
+        step = walked[stage]
+        assert step.explained.formula.startswith("right: ") and "<mtext>right: </mtext>" in step.explained.mathml
+
+
+def test_the_scale_of_the_definition_is_not_said_of_a_mistake() -> None:
+    step = said("mistake=no_scale")["logits"]
+    assert step.note == "right: c = 1/sqrt(d) = 1/sqrt(4) = 0.5"
+    assert np.array_equal(step.tables[0].matrix, said()["scores"].tables[0].matrix)
+
+
+def result(*words: str) -> Result:
+    """Return a run of one variant."""
+    return attn_exp.run("variant=[matrix]", *words)
+
+
+@pytest.mark.parametrize("stage", ["q", "k", "v", "scores", "logits", "masked", "weights", "context", "output"])
+def test_any_stage_that_does_not_follow_is_found(stage: str) -> None:
+    comparison = result("mask=causal", "score=softcap").comparison
+    settled, trace = settled_as(comparison, "matrix"), comparison.traces["matrix"]
+    assert departures(settled, comparison.problem, trace) == ()
+    moved: Trace = trace.replace(**{stage: getattr(trace, stage) + 0.25})
+    assert departures(settled, comparison.problem, moved)[0] == stage
+
+
+def test_a_function_of_ones_own_is_not_said_to_follow_the_definition(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import numpy as np\n\n\ndef attention(q, k, v):\n    powers = np.exp(q @ np.swapaxes(k, -1, -2))\n"
+        "    weights = powers / powers.sum(axis=-1, keepdims=True)\n    return weights @ v, weights / 2\n",
+        encoding="utf-8",
+    )
+    comparison = attn_exp.run("variant=[matrix,mine]", f"variant.mine.form={path}:attention", "head=1").comparison
+    walked = {step.stage: step for step in steps(comparison, "mine")}
+    assert "weights" in walked
+    assert caption(walked["context"]) == "This function makes it otherwise than the definition. right: C = A V ()"
