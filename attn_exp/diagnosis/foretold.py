@@ -114,7 +114,7 @@ def drawn(
     """Return a student's numbers, and the sheet of them.
 
     x holds 0, 1 and 2, the matrices -1, 0 and 1; `compose` makes a sheet of numbers. They are drawn again, at most
-    `TRIES` times, while one of the mistakes `telling` would not show or a softmax is saturated.
+    `TRIES` times, while two tokens are the same, one of the mistakes `telling` would not show or a softmax is saturated.
 
     Raises:
         UserError: no numbers show every one of these mistakes.
@@ -122,6 +122,9 @@ def drawn(
     reason = ""
     for attempt in range(TRIES):
         made = numbers(config, np.random.default_rng([seed, attempt]))
+        if alike(made["vectors"]):
+            reason = "two tokens are the same"
+            continue
         sheet = compose(made)
         silent = hidden(sheet, telling)
         if not silent and not saturated(sheet):
@@ -131,6 +134,12 @@ def drawn(
         f"seed={seed}: in {TRIES} tries no small numbers show every common mistake ({reason}); "
         "try more tokens, another embeddings.d_model, or digits=3"
     )
+
+
+def alike(vectors: list[list[int]]) -> bool:
+    """Say whether two tokens have the same numbers, though 0, 1 and 2 give each its own: nothing could tell them apart."""
+    rows, width = {tuple(row) for row in vectors}, len(vectors[0])
+    return len(rows) < len(vectors) <= (3**width - 1) // 2
 
 
 def numbers(config: Config, rng: np.random.Generator) -> Numbers:

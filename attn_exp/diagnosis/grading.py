@@ -160,7 +160,7 @@ def boxes_of(paper: Paper, answers: Mapping[str, Array], decimals: Mapping[str, 
     for blank in paper.blanks:
         if blank.stage in answers:
             values = answers[blank.stage].reshape(paper.exact[blank.stage].shape)
-            halves = np.full(values.shape, 0.5 * 10.0**-paper.digits)
+            halves = np.full(values.shape, paper.room(blank.stage))
             own = 0.5 * 10.0 ** -decimals[blank.stage] if blank.stage in decimals else own_halves(values)
             box = Box(blank.stage, values, halves, own.reshape(values.shape), (blank.rows, blank.columns))
             yield sharpened(box, paper.exact)

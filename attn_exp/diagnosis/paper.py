@@ -13,6 +13,7 @@ from attn_exp.config.schema import Config
 from attn_exp.diagnosis.boxes import KEYED
 from attn_exp.diagnosis.numbers import Made, catalogue
 from attn_exp.diagnosis.own_form import prepared_with_code
+from attn_exp.diagnosis.turning import Turned, turned_sides
 from attn_exp.diagnosis.worksheet import Sheet, other_step, stages
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.recipes import STAGES, Stages, follows_steps
@@ -75,6 +76,20 @@ class Paper:
         extras = [[float(rule.extra(head)) for head in range(settled.head)] for rule in rules]
         return [float(logit) for logit in np.logaddexp.reduce(extras)] if extras else []
 
+    @cached_property
+    def turned_sides(self) -> dict[str, Turned]:
+        """How positions turn q and k, by side; nothing where they do not."""
+        return turned_sides(self.sheet.settled, self.sheet.problem) or {}
+
+    def room(self, stage: str) -> float:
+        """Return how far a number of a stage may lie from what is right: half a unit of its last decimal.
+
+        Queries and keys that are turned may have been rounded before that too: both numbers of a pair were.
+        """
+        half, turned = 0.5 * 10.0**-self.digits, self.turned_sides.get(stage)
+        before = 0.0 if turned is None else float((np.abs(turned.cos) + np.abs(turned.sin)).max(initial=0.0))
+        return half * (1 + before)
+
     @property
     def given_weights(self) -> bool:
         """Whether the problem starts at its weights."""
@@ -106,11 +121,16 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, turned: bo
         raise UserError(f"variant={settled.name}: a sheet has no formula for {untold[0]}")
     start = "v weights" if problem.weights is not None else "q k v" if problem.x is None else ""
     formed = [stage for stage in STAGES if stage in exact and stage not in start.split()]
+    if turned_sides(settled, problem) is None:
+        formed = [stage for stage in formed if stage not in "qk"]
+        if wanted := [stage for stage in asked if stage in "qk"]:
+            raise UserError(
+                f"{wanted[0]} cannot be asked: a sheet has no formula for position={settled.words['position']}"
+            )
     for stage in asked:
         if stage not in formed:
             raise UserError(unknown(stage, formed, "stage"))
-    easy = [stage for stage in formed if stage not in "qk" or all(one.changes_x for one in settled.positions)]
-    worth = worth_asking(exact, easy, problem.x)
+    worth = worth_asking(exact, formed, problem.x)
     chosen = [stage for stage in formed if stage in asked] if asked else worth
     sheet = replace(sheet, scratch=tuple(stage for stage in worth if stage not in chosen and stage not in "qkv"))
     blanks = tuple(blank(stage, exact[stage], sheet) for stage in chosen)

@@ -230,6 +230,16 @@ FORMULA_SIDE, TURNED_SIDE = "{side} = {source} W_{side}", "{side} = W_{side}ᵀ 
 ADDED, MEMORY = "added", "memory"
 HIDDEN, WRITTEN_HIDDEN = ", −∞ where a token may not look", "written -inf or x"
 INTO_HEADS = "cut into heads of {width} columns"
+HEADS_POOLED = "cut into heads of {width} columns, then the mean of each {count} of them, one after another"
+HEADS_SHARE = "{count} heads of {one} with each head of {other}"
+LINES_OF_TURNED, IN_EACH_HEAD = "rows", " of each head"
+PAIR_TURNED = (
+    "then {lines} (a, b) = {pairs}{several} turned: a cos − b sin and a sin + b cos, with the cos and sin of the token"
+)
+PAIRS_TURNED = (
+    "then the pairs of {lines} (a, b) = {pairs}{several} turned: a cos − b sin and a sin + b cos, "
+    "with the cos and sin of the token and the pair"
+)
 STAGE_OF_HEAD = "{stage}, head {number}"
 ALL_RIGHT = "all right"
 SOME_MISSING = "no number is wrong; some are missing"

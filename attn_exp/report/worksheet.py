@@ -102,6 +102,7 @@ def given(paper: Paper) -> list[dict[str, Any]]:
     arrays: list[tuple[str, Array | None, Sequence[str]]] = []
     if asked & {"q", "k", "v"}:
         arrays += sources(paper, asked)
+    arrays += angles(paper, asked)
     arrays += sides(paper, asked)
     arrays += added(paper, asked)
     arrays.append(("weights", problem.weights, problem.tokens))
@@ -115,7 +116,7 @@ def given(paper: Paper) -> list[dict[str, Any]]:
 def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
     """Yield x, and the memory where keys and values are made of one, with their places marked as positions do."""
     problem, positions = paper.sheet.problem, [one for one in paper.sheet.settled.positions if one.changes_x]
-    arrays = {"x": (problem.x, problem.tokens)}
+    arrays = {"x": (problem.x, problem.tokens if problem.memory is not None else problem.key_tokens)}
     if problem.memory is not None:
         arrays = {"x": arrays["x"]} if "q" in asked else {}
         arrays |= {words.MEMORY: (problem.memory, problem.key_tokens)} if asked & {"k", "v"} else {}
@@ -123,6 +124,22 @@ def sources(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array,
         if array is not None:
             marked = reduce(lambda given, position: position.embed(given), positions, array)
             yield f"{name} with positions" if positions else name, marked, tokens
+
+
+def angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
+    """Yield the cosines and sines by which the asked of q and k are turned, a column for each pair.
+
+    Queries that stand among the keys have their rows there; those of other tokens have tables of their own.
+    """
+    tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
+    turned = {side: paper.turned_sides[side] for side in "qk" if side in asked and side in paper.turned_sides}
+    shared = len(turned) == 2 and tokens["q"] == tokens["k"][-len(tokens["q"]) :]
+    shared = shared and np.allclose(turned["q"].cos, turned["k"].cos[-len(tokens["q"]) :])
+    for side, one in turned.items():
+        if not (shared and side == "q") and one.pairs:
+            of = "" if shared or len(turned) == 1 else f" of {side}"
+            yield f"cos{of}", one.cos, tokens[side]
+            yield f"sin{of}", one.sin, tokens[side]
 
 
 def added(paper: Paper, asked: AbstractSet[str]) -> Iterator[tuple[str, Array, Sequence[str]]]:
@@ -199,6 +216,7 @@ def data(paper: Paper, file: str) -> dict[str, Any]:
     return {
         "file": file,
         "digits": paper.digits,
+        "rooms": {stage: paper.room(stage) for stage in paper.turned_sides},
         "turned": paper.turned,
         "hides": bool(crossed(paper)),
         "order": [blank.stage for blank in paper.blanks],
@@ -304,16 +322,28 @@ def of_stage(paper: Paper, stage: str) -> str:
 
 
 def turning(paper: Paper, stage: str) -> str:
-    """Return which positions turn q and k, if any do."""
-    turning = [position for position in paper.sheet.settled.positions if not position.changes_x]
-    names = " and ".join(type(position).__name__ for position in turning)
-    return f", turned by {names}" if names and stage in ("q", "k") else ""
+    """Return which columns of each head positions turn, and how, where they do."""
+    one = paper.turned_sides.get(stage)
+    if one is None or not one.pairs:
+        return ""
+    lines = words.LINES_OF_TURNED if paper.turned else words.COLUMNS
+    pairs = ", ".join(f"({left + 1}, {right + 1})" for left, right in one.pairs)
+    several = words.IN_EACH_HEAD if len(paper.exact[stage]) > 1 else ""
+    text = words.PAIR_TURNED if len(one.pairs) == 1 else words.PAIRS_TURNED
+    return ", " + text.format(lines=lines, pairs=pairs, several=several)
 
 
 def parting(paper: Paper, stage: str) -> str:
-    """Return into how many columns a head a side parts, where its heads are columns of it."""
-    count, _, width = paper.exact[stage].shape if stage in "qkv" else (1, 0, 0)
+    """Return how a side parts into heads where these are columns of it, and how many heads share one of the keys'."""
+    shares = paper.sheet.settled.heads
+    if stage in ("scores", "context") and shares.shared < shares.query:
+        one, other = ("q", "k") if stage == "scores" else ("weights", "v")
+        return ", " + words.HEADS_SHARE.format(count=shares.query // shares.shared, one=one, other=other)
     matrix = paper.sheet.problem.projections.get(f"W_{stage}")
+    count, _, width = paper.exact[stage].shape if stage in "qkv" else (1, 0, 0)
+    if stage in ("k", "v") and matrix is not None and shares.shared < shares.given:
+        together = shares.given // shares.shared
+        return ", " + words.HEADS_POOLED.format(width=width, count=together)
     parts = count > 1 and (matrix is None or matrix.shape[1] == count * width)
     return ", " + words.INTO_HEADS.format(width=width) if parts else ""
 

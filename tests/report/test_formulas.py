@@ -9,9 +9,11 @@ import pytest
 
 import attn_exp
 from attn_exp.diagnosis.paper import Paper
+from attn_exp.diagnosis.turning import of_side
 from attn_exp.errors import UserError
 from attn_exp.report import worksheet
 from attn_exp.report.worksheet import formula
+from attn_exp.rules.positions.position import Position
 from tests.report.browser import need_chromium
 from tests.report.tab import visit
 
@@ -100,11 +102,95 @@ def test_what_is_given_is_not_asked() -> None:
     paper = attn_exp.sheet("experiment=attention_times_value", "variant=[matrix]").paper
     assert [blank.stage for blank in paper.blanks] == ["output"]
     assert [matrix["name"] for matrix in worksheet.given(paper)] == ["v", "weights"]
-    turned = attn_exp.sheet("variant=[matrix]", "position=rope").paper
-    assert "q" not in {blank.stage for blank in turned.blanks}
-    given = shown(turned)
-    scores = next(blank.right for blank in turned.blanks if blank.stage == "scores")
-    assert np.abs(given["q"] @ given["k"].T - scores[0]).max() < 1e-4
+
+
+def turned_by_hand(rows: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairs: list[tuple[int, int]]) -> np.ndarray:
+    """Turn pairs of columns, numbered from 1, as the line of a sheet says."""
+    made = rows.copy()
+    for place, (a, b) in enumerate(pairs):
+        left, right = rows[:, a - 1], rows[:, b - 1]
+        made[:, a - 1] = left * cos[:, place] - right * sin[:, place]
+        made[:, b - 1] = left * sin[:, place] + right * cos[:, place]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("words", "pairs"),
+    [
+        (("position=rope",), [(1, 3), (2, 4)]),
+        (("position=rope", "position.rope.interleaved=true"), [(1, 2), (3, 4)]),
+        (("position=rope", "position.rope.size=2"), [(1, 2)]),
+        (("position=[sinusoidal,rope]",), [(1, 3), (2, 4)]),
+        (("position=rope_llama3",), [(1, 3), (2, 4)]),
+    ],
+    ids=str,
+)
+def test_queries_that_positions_turn_follow_from_the_sheet(
+    words: tuple[str, ...], pairs: list[tuple[int, int]]
+) -> None:
+    paper = attn_exp.sheet("variant=[matrix]", *words, "digits=5").paper
+    given, right = shown(paper), {blank.stage: blank.right[0] for blank in paper.blanks}
+    x = given.get("x with positions", given.get("x"))
+    assert x is not None
+    for side in "qk":
+        by_hand = turned_by_hand(x @ given[f"W_{side}"], given["cos"], given["sin"], pairs)
+        assert np.abs(by_hand - right[side]).max() < 1e-6
+    assert f"(a, b) = {', '.join(map(str, pairs))}" in formula(paper, paper.blanks[0])
+
+
+def test_what_is_rounded_before_it_is_turned_is_right(tmp_path: Path) -> None:
+    """A student may write `x W_q` down before turning it, on the page and graded."""
+    need_chromium()
+    exercise = attn_exp.sheet("variant=[matrix]", "position=rope", "stages=[q]", "digits=1", "seed=3")
+    paper, given = exercise.paper, shown(exercise.paper)
+    product = np.round(given["x"] @ given["W_q"], 1)
+    q = np.round(turned_by_hand(product, given["cos"], given["sin"], [(1, 3), (2, 4)]), 1)
+    assert np.abs(q - paper.blanks[0].right[0]).max() > 0.05  # not right to half a unit
+    assert exercise.check(q=q).passed
+    assert not exercise.check(q=q + 0.2).passed
+    script = f"""
+    const typed = {q.ravel().tolist()};
+    sheet.inputs.forEach((input, place) => {{ input.value = typed[place]; }});
+    sheet.check();
+    return sheet.inputs.map((input) => input.className);
+    """
+    assert set(visit(worksheet.page(paper, "", "a.csv"), script, tmp_path).answer) == {"right"}
+
+
+def test_each_side_has_its_own_angles_where_its_tokens_are_others() -> None:
+    paper = attn_exp.sheet("variant=[matrix]", "position=rope", "past=1", "digits=5").paper
+    given = shown(paper)
+    assert len(given["cos"]) == len(given["x"]) == 3 and paper.blanks[0].rows == ("likes", "coffee")
+    queries = turned_by_hand(given["x"][1:] @ given["W_q"], given["cos"][1:], given["sin"][1:], [(1, 3), (2, 4)])
+    assert np.abs(queries - paper.blanks[0].right[0]).max() < 1e-6
+    apart = shown(attn_exp.sheet("variant=[matrix]", "position=rope", "embeddings.memory=2").paper)
+    assert len(apart["cos of q"]) == 3 and len(apart["cos of k"]) == 2
+
+
+def test_the_scores_of_heads_that_share_keys_follow_from_the_sheet() -> None:
+    paper = attn_exp.sheet("variant=[multi_head]", "head=4", "kv_head=2", "digits=5").paper
+    given, right = shown(paper), {blank.stage: blank.right for blank in paper.blanks}
+    heads = np.split(given["x"] @ given["W_k"], 4, axis=1)
+    keys = [(heads[0] + heads[1]) / 2, (heads[2] + heads[3]) / 2]
+    assert np.abs(right["k"] - keys).max() < 1e-6
+    scores = [right["q"][head] @ keys[head // 2].T for head in range(4)]
+    assert np.abs(right["scores"] - scores).max() < 1e-6
+    lines = {blank.stage: formula(paper, blank) for blank in paper.blanks}
+    assert lines["k"].endswith("then the mean of each 2 of them, one after another")
+    assert lines["scores"] == "scores = q kᵀ, 2 heads of q with each head of k"
+
+
+def test_a_position_that_turns_no_pairs_is_given_turned() -> None:
+    class Stretched(Position):
+        def turn(self, heads: np.ndarray, positions: np.ndarray) -> np.ndarray:
+            return np.asarray(heads * (1 + positions[:, None]))
+
+    class Bent(Position):
+        def turn(self, heads: np.ndarray, positions: np.ndarray) -> np.ndarray:
+            return np.asarray(heads**2)
+
+    for position in (Stretched(), Bent()):
+        assert of_side([position], "q", 4, np.arange(3)) is None
 
 
 def test_a_memory_is_given_too() -> None:

@@ -102,7 +102,7 @@
   function judged(stage, at, value, typed) {
     const right = data.exact[stage][at[0]][at[1]][at[2]];
     const wanted = right === null ? -Infinity : right;
-    if (near(value, wanted, half)) return "right";
+    if (near(value, wanted, (data.rooms[stage] ?? 0) * (1 + 1e-9) || half)) return "right";
     if ("qkv".includes(stage)) return "wrong";
     const centre = computed(stage, typed)[at[0]][at[1]][at[2]];
     const room = half + reach(stage, typed, at, centre);
