@@ -73,6 +73,12 @@ def softmax(logits: Array, axis: int = -1) -> Array:
     return shares
 
 
+def shares(logits: Array) -> Array:
+    """Return the parts of a row's sum; noughts where that is nought, as nobody can divide by it."""
+    total = logits.sum(axis=-1, keepdims=True)
+    return np.where(np.abs(total) < CLOSE, 0.0, logits / np.where(np.abs(total) < CLOSE, 1.0, total))
+
+
 def turned(array: Array) -> Array:
     """Return matrices with rows and columns exchanged."""
     return np.swapaxes(array, -1, -2)
@@ -276,11 +282,36 @@ def other_digits(number: float) -> float:
 
 
 def lost_sign(made: Made, given: Given) -> Array:
-    """Return k, of which the first number below 0 has lost its sign."""
+    """Return k, of which the largest number has the other sign."""
     array = np.array(STEPS["k"](made, given))
-    place = tuple(np.argwhere(array < -0.5)[0])
+    place = np.unravel_index(np.argmax(np.abs(array)), array.shape)
     array[place] = -array[place]
     return array
+
+
+def to_one(array: Array) -> Array:
+    """Round shares to two decimals, and move the largest of each row so that it sums to 1."""
+    rounded = np.round(array, 2)
+    largest = rounded.argmax(axis=-1)[..., None]
+    left = np.round(1 - rounded.sum(axis=-1, keepdims=True), 2)
+    np.put_along_axis(rounded, largest, np.take_along_axis(rounded, largest, axis=-1) + left, axis=-1)
+    return rounded
+
+
+def without_signs(stage: str) -> dict[str, Step]:
+    """Return the step of a box whose minus signs were all left out."""
+    return {stage: lambda made, given: np.abs(STEPS[stage](made, given))}
+
+
+def one_row(stage: str, row: int, step: Step) -> dict[str, Step]:
+    """Return the step of a box, one row of which is made otherwise."""
+
+    def mixed(made: Made, given: Given) -> Array:
+        array = np.array(STEPS[stage](made, given))
+        array[:, row] = step(made, given)[:, row]
+        return array
+
+    return {stage: mixed}
 
 
 NO_SCALE: dict[str, Step] = {"logits": lambda made, given: made["scores"]}
@@ -369,8 +400,8 @@ CASES = (
     Case("softmax of the scores", "The logits are right, the softmax is of the scores.", r"softmax.*scores",
          steps=OF_SCORES),
     Case("exp without the sum", "exp is there, the division is not.", r"(exp|divided).*(sum|divided)", steps=NO_SUM),
-    Case("shares without exp", "The logits are divided by their sum, without exp.", r"sum_normalized",
-         steps={"weights": lambda made, given: np.nan_to_num(made["logits"] / made["logits"].sum(-1, keepdims=True))}),
+    Case("shares without exp", "The logits are divided by their sum, without exp.", r"sum_normalized|normalizer=sum",
+         steps={"weights": lambda made, given: shares(made["logits"])}),
     Case("A x", "The weights are times x instead of v.", r"\bx\b", steps=TIMES_X),
     Case("A k", "The weights are times k instead of v.", r"values_from_keys|\bk\b",
          steps={"context": lambda made, given: made["weights"] @ made["k"]}),
@@ -386,6 +417,21 @@ CASES = (
          steps={"scores": lambda made, given: made["k"] @ turned(made["q"])}),
     Case("W turned", "q is x times W_q transposed.", r"projection_transposed|transposed",
          steps={"q": lambda made, given: split(given.x @ given.matrices["W_q"].T, given.heads)}),
+    Case("powers of ten", "10 to the logit is taken instead of e to it.", r"\b10\b",
+         steps={"weights": lambda made, given: softmax(made["masked"] * np.log(10))}),
+    Case("one sum for all", "All rows are divided by the sum of the first row.", r"first row",
+         steps={"weights": lambda made, given: np.exp(made["masked"]) / np.exp(made["masked"])[:, :1].sum(-1)}),
+    Case("no signs in k", "All minus signs of k are lost.", r"sign|all right|^$", steps=without_signs("k")),
+    Case("no signs in scores", "All minus signs of the scores are lost.", r"sign|all right|^$",
+         steps=without_signs("scores")),
+    Case("W_q for all", "q, k and v are all x W_q.", r"(?s)(?=.*k is made with W_q)(?=.*v is made with W_q)",
+         steps={name: lambda made, given: split(given.x @ given.matrices["W_q"], given.heads) for name in "kv"}),
+    Case("one row without scale", "In the second row alone the scale is missing.", r"(?s)(?=.*scale)(?=.*t2)",
+         steps=one_row("logits", 1, NO_SCALE["logits"])),
+    Case("one row over columns", "In the last row alone the softmax is over the columns.",
+         r"(?s)(?=.*softmax_over_queries)(?=.*t3)", steps=one_row("weights", 2, OVER_COLUMNS["weights"])),
+    Case("shares to one", "Right; rows of weights were moved so that they sum to 1.", r"sum to 1|all right|^$", A_NAME,
+         steps={"weights": lambda made, given: to_one(STEPS["weights"](made, given))}, free=("weights",)),
     # Several things at once
     Case("no scale and a slip", "The scale is missing, and there is a slip in the output.",
          rf"(?s)no_scale.*{SLIP}.*t2", steps=NO_SCALE | moved("output", (0, 1, 0), a_bit)),
@@ -431,6 +477,8 @@ CASES = (
          r"(?s)(?=.*no_scale)(?=.*(no_output_projection|W_o))", sheet="heads",
          steps=NO_SCALE | {"output": lambda made, given: joined(made["context"])}),
     Case("rope right", "All is right.", r"all right|^$", A_NAME, sheet="rope"),
+    Case("rope without turning", "q and k were not turned.", r"position_missing|not turned|positions", sheet="rope",
+         steps={name: lambda made, given, name=name: (given.x @ given.matrices[f"W_{name}"])[None] for name in "qk"}),
     Case("rope, no sum and a slip", "exp without the sum, and a slip in the scores.", rf"(?s)(?=.*{SLIP})(?=.*sum)",
          sheet="rope", steps=moved("scores", (0, 2, 2), lambda number: number + 1) | NO_SUM),
 )  # fmt: skip

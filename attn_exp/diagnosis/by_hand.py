@@ -34,7 +34,7 @@ WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
 )  # fmt: skip
 """What may be said of a box that is not simply right."""
 LEAST = 3
-"""Cells that a mistake at one box alone must explain."""
+"""Cells that a mistake at one box alone must explain; in one row or one head alone one less."""
 SPARE = 6.0
 """Bits that the cells of a box must tell beyond those that the choice among mistakes takes."""
 NOTHING = 1e-9
@@ -164,6 +164,8 @@ class Judge:
         """Yield other ways to write a box."""
         if box.stage == "weights":
             yield "in percent, where shares of 1 are asked", in_percent(box)
+            if (moved := moved_to_one(box)) is not None:
+                yield "moved a little, so that the written shares sum to 1", moved
         other = swapped(box) if TURNED not in box.note else None
         if other is not None and box.values.shape[-1] == box.values.shape[-2]:
             yield "the box has rows and columns exchanged", other
@@ -180,7 +182,7 @@ class Judge:
             right = replace(box, values=np.where(missed, centre, box.values))
         share = missed.sum() / max(1, box.given.sum())
         paper = share > FEW and (self.in_its_box(place, box) or self.whole_numbers(box))
-        remark = self.mistake_at(place, box, missed) if missed.sum() >= LEAST and not paper else None
+        remark = self.mistake_at(place, box, missed) if missed.sum() > 1 and not paper else None
         if remark is None and missed.sum() > 1 and (found := self.exchanged(place, box)) is not None:
             remark, right = found
         if remark is not None:
@@ -234,25 +236,32 @@ class Judge:
         return None if alone is None else alone[0].reshape(exact.shape)
 
     def mistake_at(self, place: int, box: Box, missed: Array) -> Remark | None:
-        """Return the mistake at this box that gives its wrong numbers: those of every head, or of some heads alone."""
-        if (
-            np.ptp(box.values[missed]) == 0
-            or bits(box, [made for one in self.known if (made := part(one.stages, box)) is not None]) < SPARE
-        ):
+        """Return the mistake at this box that gives its wrong numbers: all, or those of some heads or rows alone."""
+        if np.ptp(box.values[missed]) == 0 or self.told_by(box, missed) < SPARE:
             return None
-        several = box.values.ndim == 3 and len(box.values) > 1
-        heads = missed.reshape(len(missed), -1).any(axis=-1) if several else np.array([True])
-        alone = several and not heads.all()
-        fits = (
-            way
-            for way in self.ways_at(place, box)
-            if (left := self.left_by(way, place, box)) is not None and not (left[heads] if alone else left).any()
-        )
-        way = min(fits, key=self.missed_sides, default=None) if box.stage in "qkv" else next(fits, None)
-        if way is None:
-            return None
-        only = f"In head {', '.join(str(head + 1) for head in np.flatnonzero(heads))} alone: " if alone else ""
-        return Remark(box.stage, MISTAKE, f"{only}{way.says}", way.name, way.fix)
+        for where, only in parts_of(box, missed):
+            if missed.sum() < LEAST - bool(only):
+                continue
+            if only and self.told_by(replace(box, values=np.where(where, box.values, np.nan)), missed) < SPARE:
+                continue
+            fits = (
+                way
+                for way in self.ways_at(place, box)
+                if (left := self.left_by(way, place, box)) is not None and not (left & where).any()
+            )
+            way = min(fits, key=self.missed_sides, default=None) if box.stage in "qkv" else next(fits, None)
+            if way is not None:
+                return Remark(box.stage, MISTAKE, f"{only}{way.says}", way.name, way.fix)
+        return None
+
+    def told_by(self, box: Box, missed: Array) -> float:
+        """Return how much the given cells of a box tell, in bits: how far mistakes spread them, or how many numbers of
+        the size of the right ones the wrong cells could have held."""
+        spread = bits(box, [made for one in self.known if (made := part(one.stages, box)) is not None])
+        right = part(self.exact, box)
+        finite = np.zeros(1) if right is None else right[np.isfinite(right)]
+        unit = 1.0 if np.array_equal(finite, np.round(finite)) else 2 * float(box.halves.max())
+        return max(spread, float((missed & box.given).sum()) * math.log2(max(np.ptp(finite) / unit, 1.0)))
 
     def missed_sides(self, way: Known) -> int:
         """Return how many numbers of q, k and v a mistake does not give: one that gives all of them is likelier."""
@@ -302,6 +311,20 @@ class Judge:
         return None
 
 
+def parts_of(box: Box, missed: Array) -> Iterator[tuple[Array, str]]:
+    """Yield the cells that one mistake may explain, and where that is if it is not everywhere: heads, or rows."""
+    everywhere = np.ones_like(missed)
+    heads = missed.any(axis=(-2, -1), keepdims=True) if box.values.ndim == 3 else everywhere
+    if heads.all():
+        yield everywhere, ""
+    else:
+        yield heads & everywhere, f"In head {', '.join(str(head + 1) for head in np.flatnonzero(heads))} alone: "
+    rows = missed.any(axis=-1, keepdims=True)
+    names = [box.names[0][place] for place in np.flatnonzero(rows.reshape(-1, rows.shape[-2]).any(axis=0))]
+    if not rows.all() and len(names) < rows.shape[-2]:
+        yield rows & everywhere, f"In row {' and '.join(names)} alone: "
+
+
 SKIPPED = {
     "logits": ("The softmax is of the scores, not of the logits.", "weights = softmax(logits)"),
     "masked": ("The softmax is of the logits before the mask.", "weights = softmax(masked)"),
@@ -334,6 +357,16 @@ def of_paper(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
         around("normalize", lambda normalize, at, masked: np.exp(masked) / masked.shape[-1]),
     )  # fmt: skip
     yield (
+        "sum_of_first_row", "Every row is divided by the sum of the first row, not by its own.",
+        "weights = exp(logit) / sum of exp over its own row",
+        around("normalize", lambda normalize, at, masked: over_first_row(masked)),
+    )  # fmt: skip
+    yield (
+        "powers_of_ten", "Powers of 10 are taken instead of powers of e.", "exp(logit) = 2.718...^logit",
+        around("normalize", lambda normalize, at, masked: normalize(at, masked * math.log(10))),
+    )  # fmt: skip
+    yield from without_signs(sheet)
+    yield (
         "logits_negated", "The softmax is of the logits with their signs turned.", "weights = softmax(logits)",
         around("normalize", lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked))),
     )  # fmt: skip
@@ -343,6 +376,11 @@ def of_paper(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
                 "no_projection", f"x itself stands for {side}: W_{side} is left out.", f"{side} = x W_{side}",
                 around("project", partial(left_out, side)),
             )  # fmt: skip
+            for other in "qkv".replace(side, ""):
+                yield (
+                    "another_matrix", f"{side} is made with W_{other} instead of W_{side}.", f"{side} = x W_{side}",
+                    around("project", partial(made_with, side, other)),
+                )  # fmt: skip
     q, x = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q), sheet.problem.x
     if x is not None:
         yield (
@@ -359,6 +397,48 @@ def of_paper(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
     yield (
         "keys_from_queries", mistake.says, mistake.fix, around("score", lambda score, at, q, k: score(at, q, q))
     )  # fmt: skip
+
+
+def without_signs(sheet: Sheet) -> Iterator[tuple[str, str, str, Change]]:
+    """Yield that all minus signs of a stage are lost, wherever it has some."""
+    steps = {"scores": "score", "logits": "scaled", "context": "mix", "output": "mix"}
+    for stage, array in (stages(sheet, sheet.right) or {}).items():
+        says = f"All minus signs of {stage} are lost.", f"{stage} keeps its signs"
+        if stage in "qkv" and (array < 0).any():
+            yield "signs_lost", *says, around("place", partial(unsigned_side, stage))
+        elif stage in steps and (array < 0).any():
+            yield "signs_lost", *says, around(steps[stage], unsigned)
+
+
+def unsigned(step: Step, *given: Any) -> Array:
+    """Return what a step gives without minus signs."""
+    array: Array = np.abs(step(*given))
+    return array
+
+
+def unsigned_side(of: str, place: Step, at: Any, side: str, *given: Any) -> Array:
+    """Return one side without minus signs, and the others as they are."""
+    placed: Array = place(at, side, *given)
+    return np.abs(placed) if side == of else placed
+
+
+def over_first_row(masked: Array) -> Array:
+    """Return exp over the sum of the first row `[... t s]`."""
+    powers = np.exp(masked)
+    return np.asarray(powers / powers[..., :1, :].sum(axis=-1, keepdims=True))
+
+
+def made_with(wrong: str, other: str, project: Step, side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
+    """Return one side projected with the matrix and the bias of another, and the others as they are.
+
+    Raises:
+        ValueError: the other matrix is of another size.
+    """
+    if side != wrong:
+        return np.asarray(project(side, x, arrays))
+    if arrays[f"W_{side}"].shape != arrays[f"W_{other}"].shape:
+        raise ValueError("the matrices have several sizes")
+    return np.asarray(project(other, x, arrays))
 
 
 def left_out(without: str, project: Step, side: str, x: Array, arrays: Mapping[str, Array]) -> Array:
@@ -412,6 +492,17 @@ def coarse_text(decimals: int, asked: int) -> str:
 def in_percent(box: Box) -> Box:
     """Return a box of percents as shares."""
     return replace(box, values=box.values / 100, own=box.own / 100, moves=None)
+
+
+def moved_to_one(box: Box) -> Box | None:
+    """Return a box of shares as exact as those that were moved by a unit where rounding left a row beside 1.
+
+    None where no row sums to 1 as it is written.
+    """
+    given = box.given.all(axis=-1, keepdims=True)
+    sums = np.isclose(box.values.sum(axis=-1, keepdims=True), 1, rtol=0, atol=NOTHING)
+    moved = given & sums
+    return replace(box, halves=np.where(moved, 3 * box.halves, box.halves), moves=None) if moved.any() else None
 
 
 def decimals_written(boxes: Sequence[Box]) -> int:

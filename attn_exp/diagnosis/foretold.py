@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,6 +100,12 @@ def saturated(paper: Paper) -> bool:
     return bool((weights.max(axis=-1)[several] > LARGEST_WEIGHT).any())
 
 
+def flat(paper: Paper) -> bool:
+    """Say whether a head has the same score for every pair, so that it attends to all alike."""
+    scores = paper.exact.get("scores")
+    return scores is not None and scores[0].size > 1 and bool((np.ptp(scores, axis=(-2, -1)) == 0).any())
+
+
 # Small whole numbers for a worksheet
 
 TRIES = 60
@@ -114,7 +120,8 @@ def drawn(
     """Return a student's numbers, and the sheet of them.
 
     x holds 0, 1 and 2, the matrices -1, 0 and 1; `compose` makes a sheet of numbers. They are drawn again, at most
-    `TRIES` times, while two tokens are the same, one of the mistakes `telling` would not show or a softmax is saturated.
+    `TRIES` times, while two tokens are the same, one of the mistakes `telling` would not show, or a softmax is
+    saturated.
 
     Raises:
         UserError: no numbers show every one of these mistakes.
@@ -127,19 +134,19 @@ def drawn(
             continue
         sheet = compose(made)
         silent = hidden(sheet, telling)
-        if not silent and not saturated(sheet):
+        if not (silent or saturated(sheet) or flat(sheet)):
             return made, sheet
-        reason = f"{silent[0]} never shows" if silent else "one key takes all"
+        reason = f"{silent[0]} never shows" if silent else "one key takes all" if saturated(sheet) else "a head is flat"
     raise UserError(
         f"seed={seed}: in {TRIES} tries no small numbers show every common mistake ({reason}); "
         "try more tokens, another embeddings.d_model, or digits=3"
     )
 
 
-def alike(vectors: list[list[int]]) -> bool:
-    """Say whether two tokens have the same numbers, though 0, 1 and 2 give each its own: nothing could tell them apart."""
+def alike(vectors: Sequence[Sequence[int]]) -> bool:
+    """Say whether two tokens have the same numbers, though there are enough for each to have its own."""
     rows, width = {tuple(row) for row in vectors}, len(vectors[0])
-    return len(rows) < len(vectors) <= (3**width - 1) // 2
+    return bool(len(rows) < len(vectors) <= (3**width - 1) // 2)
 
 
 def numbers(config: Config, rng: np.random.Generator) -> Numbers:

@@ -365,3 +365,29 @@ def test_no_name_file_or_token_is_a_formula_to_a_spreadsheet(home: Path) -> None
     graded = result("class/answers", "class/key")
     assert {line["student"] for line in graded} == {records.cell(name) for name in ("=2+2", *FORMULAS)}
     assert sorted(line["points"] for line in graded) == ["", *["9"] * len(FORMULAS)]
+
+
+def test_a_cell_that_nobody_can_read_counts_on_the_page_of_the_class(home: Path) -> None:
+    paper = handed(*SMALL, "stages=[scores,weights]")
+    text = written(paper)
+    first = next(cell for cell in text.split(",") if re.fullmatch(r"-?[0-9.]+", cell))
+    Path("mine.csv").write_text(text.replace(first, "ca. 2", 1))
+    result("mine.csv")
+    page = next(Path().rglob("class.html")).read_text(encoding="utf-8")
+    wrong = dict(
+        re.findall(r'<tr><th scope="row">(\w+)</th>(?:<td class="number">[^<]*</td>){2}<td[^>]*>(\d+)</td>', page)
+    )
+    assert wrong == {"scores": "1", "weights": "0"}
+
+
+def test_no_student_has_two_equal_tokens_or_a_head_of_equal_scores(home: Path) -> None:
+    """Drawn numbers must tell tokens apart, and each head must prefer something."""
+    Path("names.csv").write_text("\n".join(f"student {number}" for number in range(40)), encoding="utf-8")
+    words = ["embeddings=random", "embeddings.tokens=4", "embeddings.d_model=4", "head=2", "variant=[multi_head]"]
+    write_sheets([*words, "names=names.csv", "to=class"])
+    composed = sheets.composer(typed=False)
+    for place in Path("class/key").glob("*.json"):
+        made = sheets.read_key(place).paper(composed)
+        x, scores = np.asarray(made.sheet.problem.x), made.exact["scores"]
+        assert len(np.unique(x, axis=0)) == len(x)
+        assert (np.ptp(scores, axis=(-2, -1)) > 0).all()
