@@ -73,9 +73,10 @@
     return more === undefined && plain(above) && plain(below) && Number.isFinite(value) ? value : NaN; // 1/3 too
   }
   const stepOf = ({ name }) => 10 ** (Math.floor(Math.log10(own[name].flat().reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1)) - 1);
-  /** A number some steps away, with the digits of its table or of a step. */
-  const nudged = (place, start, count, cell) => {
-    const step = stepOf(place), finest = Math.max(digitsIn((cell.querySelector("ins") || cell.querySelector("del") || cell).textContent), -Math.floor(Math.log10(step)), 0);
+  /** A number some steps away, with the digits of its table, and those of a step unless it is dragged. */
+  const nudged = (place, start, count, cell, drawn = false) => {
+    const step = stepOf(place), before = drawn ? (Object.is(start, valueOf(place, own)) ? shownIn(cell) : typed(start, digitsIn(shownIn(cell)))) : (cell.querySelector("ins") || cell.querySelector("del") || cell).textContent;
+    const finest = Math.max(digitsIn(before), drawn ? 0 : -Math.floor(Math.log10(step)), 0);
     return finest > 20 ? start + count * step : Number((start + count * step).toFixed(finest));
   };
   function enter(cell) {
@@ -165,7 +166,7 @@
     if (!dragged || dragged.still || (!dragged.moved && Math.abs(far) < 4)) return;
     if (!dragged.moved) dragged.cell.setPointerCapture(event.pointerId);
     dragged.moved = true;
-    change(dragged.cell, nudged(places.get(dragged.cell), dragged.start, Math.round(far / 4), dragged.cell));
+    change(dragged.cell, nudged(places.get(dragged.cell), dragged.start, Math.round(far / 4), dragged.cell, true));
   });
   document.addEventListener("pointerup", () => { if (dragged?.moved) enter(dragged.cell); else if (dragged?.still) dragged = null; });
   document.addEventListener("pointercancel", () => { dragged = null; });

@@ -132,6 +132,7 @@
   window.attention.chosen = markChosen;
 
   function follow() {
+    for (const head of steps("#comparison th[data-column]")) head.style.minWidth ||= `${head.getBoundingClientRect().width}px`; // the table keeps its width
     const numbers = rows.map((row) => row.plan && numbersOf(row, live.stages)), letters = known && lettersBy(live.stages);
     const text = (line, column) => {
       if (column === "same_as") return letters[line];
