@@ -57,6 +57,12 @@ NO_WEIGHTS = "its weights were never formed"
 ALL_QUERIES = "the rows of all queries"
 FROM_TO = "{query} → {key}: {weight}"
 SCALE = "The stronger a colour, the larger the weight: no colour is 0, the full colour is {top}, on the whole page."
+GREY = "Grey places are masked."
+SCALE_OF_READING = (
+    "A row is a query, a column a key. "
+    "The stronger a colour, the larger the weight: no colour is 0, the full colour is 1."
+)
+OUTPUTS_OF_READING = "A row is a token, a column a number of its output: blue is above 0, brown below."
 WITH_POWER = "Small weights are coloured stronger than in proportion (to the power {power}), so that they can be seen."
 THIS_RUN = "this run"
 MEAN_ENTROPY = "Mean entropy {mean} of at most {most} nats; the largest of all weights is {largest}."
@@ -75,7 +81,7 @@ EMPTY_TOKEN = "(empty)"
 # A first reading of the default run: two sentences a step
 FIRST_READING, BACK, NEXT, LEAVE = "A first reading", "Back", "Next", "Leave the reading"
 STEP_OF = "A first reading, {step} of {of}: {name}"
-STEP_NO_SCALE, STEP_SCALE, STEP_HEADS, STEP_MASK, STEP_MIX = "no scale", "scale", "heads", "a mask", "W_o"
+STEP_NO_SCALE, STEP_SCALE, STEP_HEADS, STEP_MASK, STEP_MIX = "no scale", "scale", "{heads} heads", "a mask", "W_o"
 NO_SCALE = (
     "The query of {query} meets every key, with scores from {low} to {high}, and their softmax gives {key} {weight}. "
     "The weights have a mean entropy of {entropy} nats, where even shares would have {even}."
@@ -96,6 +102,8 @@ MIXES = (
     "W_o mixes the heads, which stood side by side, into a vector for each token: that moves the output by up to "
     "{mixed}. Without the mask this is {variant}, the last variant of this run."
 )
+
+BEFORE_MIXING, AFTER_MIXING = "output, the heads side by side", "output, mixed by W_o"
 
 # Why numbers of a variant cannot be changed in the page: half a sentence each
 WHY_COARSE = "{whose} {kinds}, and a page computes in float64"

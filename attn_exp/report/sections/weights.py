@@ -93,10 +93,10 @@ HTML = """\
 {% if part.first or part.blocks or part.several %}
 <section id="weights">
 <h2>Weights</h2>
-{% if part.first or part.blocks %}<p>A row is a query, a column a {{ part.column }}. {#
+{% if part.first or part.blocks %}<p id="scale">A row is a query, a column a {{ part.column }}. {#
 #}{{ words.SCALE.format(top=part.scale.top|short) }}{% if part.scale.power < 1 %} {#
 #}{{ words.WITH_POWER.format(power=part.scale.power) }}{% endif %}{#
-#}{% if part.masked %} Grey places are masked.{% endif %}</p>{% endif %}
+#}{% if part.masked %} {{ words.GREY }}{% endif %}</p>{% endif %}
 <div id="overview" class="overview"></div>
 <div id="choice" class="controls touch" hidden></div>
 <div id="large" class="large">{% for map in part.first %}<figure><figcaption>{{ map.title }}</figcaption>{#

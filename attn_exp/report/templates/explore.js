@@ -185,18 +185,30 @@
     return { made, said: differences.join("; ") };
   }
 
-  // A guided reading shows its own weights until something else is chosen.
+  // A guided reading shows its own weights, coloured up to 1, until something else is chosen.
   let guided = null;
-  const explore = { left: null, guide(parts) { if (parts) guided = parts; else leave(); draw_large(); } };
-  function leave() {
-    if (guided) explore.left?.();
-    guided = null;
+  const scale = byId("scale"), [own_scale, own_top] = [scale?.textContent, data.top];
+  const explore = { left: null, guide(parts, about) {
+    guided = parts;
+    data.top = parts ? 1 : own_top;
+    if (scale) scale.textContent = parts ? about : own_scale;
+    drawOverview();
+    frame();
+    draw_large();
+  } };
+  /** The small maps of what is shown large have a frame. */
+  function frame() {
+    buttons.forEach((button, place) => {
+      button.setAttribute("aria-pressed", String(guided ? guided.some(({ panel, head }) => panel && choices[place].panel?.weights && sameWeights({ panel, head }, choices[place])) : place === state.show));
+      button.classList.toggle("second", !guided && place === state.with);
+    });
   }
+  const sameWeights = (one, other) => { const [mine, yours] = [weightsOf(one), weightsOf(other)]; return mine.length === yours.length && mine.every((weight, place) => Math.abs(weight - yours[place]) <= 1e-12); };
 
   function draw_large() {
     if (guided) {
       followers = [];
-      large.replaceChildren(...guided().map((each) => figure(each, each.name)));
+      large.replaceChildren(...guided.map((each) => (each.made ? each.made() : figure(each, each.name))));
       byId("told").textContent = "";
       follow.remark();
       return;
@@ -258,12 +270,12 @@
 
   /** Shows something else; `told` unless the address said so itself. */
   function choose(changes, told = true) {
-    if (told && ("show" in changes || "with" in changes)) leave();
+    if (told && ("show" in changes || "with" in changes)) explore.left?.();
     const before = state.show;
     Object.assign(state, changes, "token" in changes ? { token: changes.token ?? state.token } : {});
     if (state.show !== before) multiplier = null;
     for (const [name, { select }] of Object.entries(controls)) select.value = state[name];
-    buttons.forEach((button, place) => { button.setAttribute("aria-pressed", String(place === state.show)); button.classList.toggle("second", place === state.with); });
+    frame();
     const { walk, head } = choices[state.show];
     if (rows) steps.sections[walk].querySelector(".of-rows").append(rows);
     steps.show(walk, head, state.token);
