@@ -76,6 +76,8 @@ LINES_FROM = "Lines begin at a weight of {least}; a query that is followed shows
 ONE_MINUS = "{one} minus {other}: {what}"
 LARGEST_DIFFERENCES = "Largest difference: {differences}."
 DIFFERENT_SHAPES = "their outputs have different shapes"
+NOT_IN_THIS_PAGE = "The address names what is not in this page: {names}."
+FIRST_INSTEAD = "The first choice is shown instead."
 EMPTY_TOKEN = "(empty)"
 
 # A first reading of the default run: two sentences a step
@@ -240,7 +242,7 @@ HIDDEN, WRITTEN_HIDDEN = ", −∞ where a token may not look", "written -inf or
 INTO_HEADS = "cut into heads of {width} columns"
 HEADS_POOLED = "cut into heads of {width} columns, then the mean of each {count} of them, one after another"
 HEADS_SHARE = "{count} heads of {one} with each head of {other}"
-LINES_OF_TURNED, IN_EACH_HEAD = "rows", " of each head"
+LINES_OF_TURNED, IN_EACH_HEAD = "rows", "of each head"
 PAIR_TURNED = (
     "then {lines} (a, b) = {pairs}{several} turned: a cos − b sin and a sin + b cos, with the cos and sin of the token"
 )

@@ -328,7 +328,7 @@ def turning(paper: Paper, stage: str) -> str:
         return ""
     lines = words.LINES_OF_TURNED if paper.turned else words.COLUMNS
     pairs = ", ".join(f"({left + 1}, {right + 1})" for left, right in one.pairs)
-    several = words.IN_EACH_HEAD if len(paper.exact[stage]) > 1 else ""
+    several = f" {words.IN_EACH_HEAD}" if len(paper.exact[stage]) > 1 else ""
     text = words.PAIR_TURNED if len(one.pairs) == 1 else words.PAIRS_TURNED
     return ", " + text.format(lines=lines, pairs=pairs, several=several)
 

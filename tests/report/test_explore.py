@@ -97,6 +97,54 @@ def test_a_link_shows_what_was_chosen(opened: Tab, tmp_path: Path) -> None:
     assert texts(opened, ".walk > h2") == ["multi_head, step by step"]
 
 
+TOP = "document.getElementById('%s').getBoundingClientRect().top"
+
+
+def test_a_link_to_a_section_keeps_the_choice_and_a_link_with_a_choice_shows_it(opened: Tab, tmp_path: Path) -> None:
+    show(opened, tmp_path, *MASKED, address="#show=multi_head.2&query=3")
+    assert abs(opened.ask(TOP % "weights")) < SCREEN / 4
+    opened.click("nav a[href='#comparison']")
+    assert opened.ask("location.hash") == "#show=multi_head.2&query=3&at=comparison"
+    assert abs(opened.ask(TOP % "comparison")) < SCREEN / 4
+    opened.click("nav a[href='#weights']")
+    assert abs(opened.ask(TOP % "weights")) < SCREEN / 4
+    opened.ask("history.back()")
+    opened.ask("new Promise((done) => setTimeout(done, 200))")
+    assert texts(opened, "#large figcaption") == ["multi_head, head 2"]
+    assert abs(opened.ask(TOP % "comparison")) < SCREEN / 4
+    show(opened, tmp_path, *MASKED, address="#show=multi_head.2&query=3&at=walk-2-weights")
+    assert texts(opened, "#large figcaption") == ["multi_head, head 2"]
+    assert abs(opened.ask(TOP % "walk-2-weights")) < SCREEN / 2
+    opened.click(".walk.chosen .flow a")
+    assert opened.ask("location.hash").startswith("#show=multi_head.2&query=3&at=walk-")
+    assert opened.console == []
+
+
+@pytest.mark.parametrize(
+    ("address", "named"),
+    [
+        ("#show=nobody&with=multi_head.2&query=99&view=cloud", "show=nobody, query=99, view=cloud"),
+        ("#nowhere", "#nowhere"),
+        ("#%", "#%"),
+        ("#walk-9", "#walk-9"),
+        ("#show=multi_head.2&at=nowhere", "at=nowhere"),
+    ],
+)
+def test_an_address_that_names_nothing_says_so(opened: Tab, tmp_path: Path, address: str, named: str) -> None:
+    said = "#weights > [role=status]"
+    show(opened, tmp_path, *MASKED, address=address)
+    [told] = texts(opened, said)
+    assert told.startswith(f"The address names what is not in this page: {named}.")
+    assert ("The first choice" in told) == (not address.startswith("#show=multi_head"))
+    assert abs(opened.ask(TOP % "weights")) < SCREEN / 4
+    opened.ask("attention.choose({ show: 1 })")
+    assert texts(opened, said) == []
+    for right in ("", "#weights", "#walk-2", "#show=multi_head.2&with=looped&query=2&view=lines"):
+        show(opened, tmp_path, *MASKED, address=right)
+        assert texts(opened, said) == []
+    assert opened.console == []
+
+
 def test_lines_are_as_thick_as_weights_and_a_query_shows_its_own(opened: Tab, tmp_path: Path) -> None:
     """Three queries that see one, two and three keys have six lines; the first gives all to itself."""
     show(opened, tmp_path, *MASKED)

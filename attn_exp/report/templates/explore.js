@@ -251,21 +251,37 @@
     if (to > 0) turn(to);
   }));
 
-  // The address remembers what was chosen.
-  function remember() {
+  // The address remembers what was chosen, and where a link led.
+  function remember(at = "", keep = false) {
     const said = new URLSearchParams({ show: choices[state.show].key });
     if (state.with >= 0) said.set("with", choices[state.with].key);
     if (state.token) said.set("query", state.token + 1);
     if (state.view !== "both") said.set("view", state.view);
-    history.replaceState(null, "", `#${said}`);
+    if (at) said.set("at", at);
+    history[keep ? "pushState" : "replaceState"](null, "", `#${said}`);
   }
+  /** Shows what the address names, and says what of it is not there; returns where to look. */
   function recall() {
-    const [, walk] = /^#walk-(\d+)/.exec(location.hash) || [], said = new URLSearchParams(location.hash.slice(1));
-    const placeOf = (key) => choices.findIndex((each) => each.key === key);
-    if (walk) return choose({ show: choices.findIndex((each) => each.walk === walk - 1) }, false);
-    if (!said.has("show")) return undefined;
-    const token = Number(said.get("query") || 1) - 1, view = said.get("view");
-    return choose({ show: Math.max(0, placeOf(said.get("show"))), with: placeOf(said.get("with")), token: data.tokens[token] === undefined ? 0 : token, view: view === "map" || view === "lines" ? view : "both" }, false);
+    const address = location.hash.slice(1), [, walk] = /^walk-(\d+)/.exec(address) || [], said = new URLSearchParams(address), lost = [];
+    const known = (name, otherwise, find) => { const value = said.get(name), found = value && find(value); if (value && found === undefined) lost.push(`${name}=${value}`); return found ?? otherwise; };
+    const keyed = (key) => { const place = choices.findIndex((each) => each.key === key); return place < 0 ? undefined : place; };
+    let at = "";
+    if (said.has("show")) {
+      const changes = { show: known("show", 0, keyed), with: known("with", -1, keyed), token: known("query", 0, (place) => (data.tokens[place - 1] === undefined ? undefined : place - 1)), view: known("view", "both", (view) => (["map", "lines", "both"].includes(view) ? view : undefined)) };
+      at = known("at", "weights", (id) => (byId(id) ? id : undefined));
+      choose(changes, false);
+    } else if (walk && walkThere(walk)) choose({ show: choices.findIndex((each) => each.walk === walk - 1) }, false);
+    else if (address && !byId(address)) lost.push(location.hash);
+    tellLost(lost);
+    return at && byId(at);
+  }
+  const walkThere = (walk) => choices.some((each) => each.walk === walk - 1);
+  const missing = element("p", { class: "note touch", role: "status" });
+  choice.before(missing);
+  function tellLost(lost) {
+    missing.textContent = lost.length ? [fill(words.NOT_IN_THIS_PAGE, { names: lost.join(", ") }), /^(#|show=)/.test(lost[0]) ? words.FIRST_INSTEAD : ""].join(" ") : "";
+    missing.hidden = !lost.length;
+    if (lost.length) byId("weights").scrollIntoView();
   }
 
   /** Shows something else; `told` unless the address said so itself. */
@@ -281,14 +297,22 @@
     steps.show(walk, head, state.token);
     if (!("token" in changes) || Object.keys(changes).length > 1) draw_large();
     window.attention.chosen?.();
-    if (told) remember();
+    if (told) { remember(); tellLost([]); }
   }
-  window.addEventListener("hashchange", recall);
-  document.querySelector("nav a[href='#walk-1']")?.addEventListener("click", (event) => { // the steps of what is chosen
+  window.addEventListener("hashchange", () => recall()?.scrollIntoView());
+  document.addEventListener("click", (event) => { // a link within the page keeps the choice in the address
+    const href = event.target.closest?.("a[href^='#']")?.getAttribute("href").slice(1), chosen = choices[state.show].walk;
+    const target = href && (href === "walk-1" ? steps.sections[chosen] : byId(href)); // the steps of what is chosen
+    if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    steps.sections[choices[state.show].walk].scrollIntoView();
+    remember(target.id, true);
+    target.closest("details")?.setAttribute("open", "");
+    target.scrollIntoView();
+    if (target.tabIndex < 0) target.setAttribute("tabindex", "-1");
+    target.focus({ preventScroll: true });
   });
   Object.assign(window.attention, { explore, choose, choices, state, refresh() { drawOverview(); draw_large(); steps.show(choices[state.show].walk, choices[state.show].head, state.token); } });
   choose({}, false);
-  recall();
+  const first = recall();
+  if (first) addEventListener("load", () => first.scrollIntoView());
 })();
