@@ -165,14 +165,6 @@ def test_what_is_said_of_your_own_code_runs(name: str, produce: Any, tmp_path: P
     assert name != "check" or re.search(r"keras_layer\.py:attention --quick\nattention: passed", shown)
 
 
-def test_commands_of_the_readme_that_need_your_code_are_run_on_these_pages() -> None:
-    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n**Check.**")[1].split("\n**Sheet.**")[0]
-    commands = re.findall(r"^attn-exp (.*?)(?: +#.*)?$", section, re.MULTILINE)
-    pages = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("check", "extend"))
-    assert len(commands) == 3
-    assert all(f"$ python -m attn_exp {command}\n" in pages for command in commands)
-
-
 @pytest.mark.parametrize("group", ["mask", "score", "position", "normalizer"])
 def test_the_reference_shows_each_rule_with_its_settings_its_picture_and_its_source(group: str, produce: Any) -> None:
     text = produce.reference(f"{group}s")

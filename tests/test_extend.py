@@ -58,7 +58,7 @@ OUTCOMES = {
     "A source of embeddings": Outcome(ONE_FUNCTION, " random, she_likes_coffee, sines, the_cat_sat,"),
     "A generator": Outcome(ONE_FUNCTION, ": jax, jax_key, jax_split, legacy, minimal, numpy or torch"),
     "A mistake": Outcome(
-        "It computes attention with scale_by_cube_root",
+        "Its mistake is scale_by_cube_root",
         "scale_by_cube_root",
         "python -m attn_exp mistake=scale_by_cube",
         code=1,

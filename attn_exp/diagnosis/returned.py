@@ -41,7 +41,8 @@ def numbers_of(said: Any, library: Library, most: int, part: str = "") -> tuple[
     try:
         parts = parts_of(said)
         if not parts:
-            raise NoNumbersError(f"returned {type(said).__name__}; expected an array")
+            kind = "nothing" if said is None else f"a {type(said).__name__}"
+            raise NoNumbersError(f"returned {kind}; expected an array")
         first, *others = [part, *(name for name in parts if name != part)] if part in parts else parts
         output, kind = real(parts[first], library, most)
         arrays = {first: output}

@@ -119,7 +119,7 @@ def lines(verdict: Verdict) -> list[str]:
     state = "passed" if verdict.passed else "FAILED"
     under = f" under {verdict.right_under}" if verdict.passed and verdict.right_under else ""
     said = [f"{verdict.name}: {state}{under}   (asked: {verdict.asked})", ""]
-    said += ["It could not be called." if verdict.uncalled else f"It computes {verdict.computes.rstrip('.')}."]
+    said += ["It could not be called." if verdict.uncalled else what_it_is(verdict)]
     if verdict.right_under:
         said += [f"It is right under {verdict.right_under}: pass these words, and it is held to them."]
     for name in verdict.mistakes:
@@ -145,6 +145,15 @@ def lines(verdict: Verdict) -> list[str]:
     if verdict.not_asked:
         said += ["", *(f"not asked: {one}" for one in verdict.not_asked)]
     return [*said, *ladder(verdict)]
+
+
+def what_it_is(verdict: Verdict) -> str:
+    """Return what a function computes as a sentence; of one that is wrong, its mistakes."""
+    plain = verdict.computes.rstrip(".")
+    names = " and ".join(verdict.mistakes)
+    if names and not verdict.passed and plain.startswith(said := f"attention with {names}"):
+        return f"Its mistake{'s are' if len(verdict.mistakes) > 1 else ' is'} {names}{plain.removeprefix(said)}."
+    return f"It computes {plain}."
 
 
 def lines_of_two(verdict: Verdict) -> list[str]:

@@ -189,7 +189,7 @@ class Tab:
         return int(self.ask(f"{widths}(document.querySelector({json.dumps(selector)}))"))
 
     def violations(self) -> list[list[str]]:
-        """Return the serious violations that axe-core finds: how bad, which rule, where.
+        """Return all violations that axe-core finds, slight ones too: how bad, which rule, where.
 
         It judges no contrast on a background that changes, so the shades at the edges of tables are taken away.
         """
@@ -199,10 +199,10 @@ class Tab:
         axe = Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8")
         self.ask(f"{axe}\n0")
         self.ask(UNSHADED)
-        found = self.ask(
+        found: list[list[str]] = self.ask(
             "axe.run().then((told) => told.violations.map((each) => [each.impact, each.id, each.nodes[0].html]))"
         )
-        return [each for each in found if each[0] in ("serious", "critical")]
+        return found
 
     def photograph(self, path: Path, whole: bool = True) -> None:
         """Take a picture of the page, or of what the screen shows of it."""

@@ -91,7 +91,7 @@ def test_two_mistakes_at_once_are_named_on_the_page_too(here: Path) -> None:
         "    return powers / powers.sum(-2, keepdims=True) @ v\n"
     )
     text = (folder() / "report.md").read_text().replace("\\", "")
-    assert "The function attention computes attention with no_scale and softmax_over_queries." in text
+    assert "The function attention makes the mistakes no_scale and softmax_over_queries." in text
 
 
 def test_a_function_that_fails_is_told_without_harm_to_the_page() -> None:

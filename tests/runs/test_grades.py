@@ -391,3 +391,20 @@ def test_no_student_has_two_equal_tokens_or_a_head_of_equal_scores(home: Path) -
         x, scores = np.asarray(made.sheet.problem.x), made.exact["scores"]
         assert len(np.unique(x, axis=0)) == len(x)
         assert (np.ptp(scores, axis=(-2, -1)) > 0).all()
+
+
+@pytest.mark.long
+def test_axe_finds_nothing_on_any_page_of_a_class(home: Path) -> None:
+    need_chromium()
+    Path("names.csv").write_text("Ada\nAlan\n", encoding="utf-8")
+    words = [*SMALL[:4], "stages=[q,scores,weights]", "position=rope", "names=names.csv"]
+    write_sheets([*words, "to=class"])
+    write_sheets([*words, "exam=true", "to=exam"])
+    Path("class/answers/Ada.csv").write_text(Path("class/answers/Ada.csv").read_text().replace(",,", ",1,", 4))
+    result("class/answers", "class/key")
+    pages = [path for place in ("class", "exam") for path in sorted(Path(place).rglob("*.html"))]
+    assert {path.name for path in pages} >= {"sheets.html", "Ada.html", "class.html", "everybody.html"}
+    with tab(home) as page:
+        for path in pages:
+            page.open(path.absolute())
+            assert page.violations() == [], path

@@ -51,14 +51,10 @@ def sentence(verdict: Verdict) -> str:
     """Say what a function computes, or that it could not be called."""
     if verdict.uncalled:
         return f"The function {verdict.name} could not be called."
-    return f"The function {verdict.name} computes {computed(verdict)}."
-
-
-def computed(verdict: Verdict) -> str:
-    """Say what a function computes; its mistakes, which are explained below, by their names alone."""
     if verdict.mistakes and not verdict.passed:
-        return "attention with {mistakes}".format(mistakes=f" {words.AND} ".join(verdict.mistakes))
-    return verdict.computes.rstrip(".")
+        names = f" {words.AND} ".join(verdict.mistakes)
+        return words.MISTAKES_OF.format(name=verdict.name, names=names, several="s" * (len(verdict.mistakes) > 1))
+    return f"The function {verdict.name} computes {verdict.computes.rstrip('.')}."
 
 
 def explained(name: str) -> tuple[str, str, str]:

@@ -150,13 +150,8 @@ def by_box(handed: Sequence[Handed]) -> list[tuple[str, str, str, str]]:
     lines = []
     for stage in stages:
         found = [score for one in graded for score in one.scored if score.stage == stage]
-        wrong = sum(
-            box.wrong + box.unreadable > 0
-            for one in graded
-            if one.grade
-            for box in one.grade.boxes
-            if box.stage == stage
-        )
+        boxes = [box for one in graded if one.grade for box in one.grade.boxes if box.stage == stage]
+        wrong = sum(box.wrong + box.unreadable > 0 for box in boxes)
         mean = sum(score.points for score in found) / len(found)
         lines.append((stage, marking.count(mean), marking.count(max(score.most for score in found)), f"{wrong}"))
     return lines

@@ -30,7 +30,7 @@ def test_what_is_written_here_runs(tmp_path: Path) -> None:
     write_bert(tmp_path)
     found = comparison("model=bert", f"model.path={tmp_path}", "model.tokens=[1,2]", "model.layer=1")
     assert found.rows[0].error < 1e-12
-    assert found.config.title == f"Layer 1 of bert in {tmp_path.name} (layers 0 to 1)"
+    assert found.config.title == f"Layer 1 of the bert model {tmp_path.name}, whose layers are 0 to 1"
 
 
 CONFIGS = {
