@@ -154,9 +154,9 @@ def test_what_is_said_of_your_own_code_runs(name: str, produce: Any, tmp_path: P
         shown = produce.produced(text.replace("<!-- checkout -->\n", ""), page)
     said = {
         "check": [
-            "attention with scale_by_d",
+            "Its mistake is scale_by_d",
             "with x and a layer's matrices, torch",
-            "attention with no_scale",
+            "no_scale",
             "multi_head and mine compute the same function (A)",
         ],
         "extend": ["looped and matrix compute the same function (A)", "did you mean mask.wide.step?"],
