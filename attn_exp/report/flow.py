@@ -398,6 +398,15 @@ def by_head(step: Step, split: Splitting, array: Array, most: int) -> Step:
     return step._replace(corners=corners, owners=tuple((owner(split, name, at // width), at) for at in starts))
 
 
+def rows_by_head(step: Step, heads: int, array: Array, most: int) -> Step:
+    """Return W_o of more than `most` rows with a corner for each head: the first rows that its context meets."""
+    if heads == 1 or len(array) <= most or len(array) % heads:
+        return step
+    width = len(array) // heads
+    corners = np.stack([array[at : at + min(width, walk.SIDE), : walk.SIDE] for at in range(0, len(array), width)])
+    return step._replace(corners=corners, head_rows=width)
+
+
 def owner(split: Splitting, name: str, part: int) -> str:
     """Say which heads read a part of the columns of a side: `heads 1–2`."""
     if name == "q":

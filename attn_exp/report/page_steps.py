@@ -52,7 +52,7 @@ def on_page(step: Step, most: int) -> Step:
         rows = rows if heads * rows * columns <= MOST_CELLS else min(rows, SIDE)
     first = step.tables[0]
     table = Table(
-        first.title,
+        words.HEAD.format(number=1) if step.head_rows else first.title,
         first.head,
         first.rows[:rows],
         first.columns[:columns],
@@ -128,6 +128,7 @@ def carried_step(step: Step, made: bool) -> dict[str, Any]:
         "rows": ("k" if step.rows_are_keys else "q") if tokens else list(table.rows),
         "columns": "k" if walk.by_key(step) else list(table.columns),
         "owners": step.owners,
+        "headRows": step.head_rows,
         "shape": step.corners.shape,
         "titled": (heads > 1 or bool(table.title)) and not step.owners,
         "decimals": step.decimals,

@@ -72,7 +72,8 @@ class Step(NamedTuple):
     `largest` is the number whose cell has the full colour, and `power` that of a share of it which is coloured;
     `closed` says which weights a mask closes, `whole` whether its numbers have no more decimals than are shown.
     `corners` are the numbers of all heads `[h row column]`, also of those without a table; of a projection whose
-    columns part into heads, `owners` may name whose corner each is, and at which column it starts.
+    columns part into heads, `owners` may name whose corner each is, and at which column it starts; of W_o `head_rows`
+    says how many rows each head has, where the corners are those of its heads.
     """
 
     stage: str
@@ -89,6 +90,7 @@ class Step(NamedTuple):
     whole: bool = False
     corners: Array = np.zeros((0, 0, 0))
     owners: tuple[tuple[str, int], ...] = ()
+    head_rows: int = 0
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:

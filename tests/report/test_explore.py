@@ -196,6 +196,31 @@ def test_a_wide_projection_shows_the_columns_of_the_head_that_is_chosen(opened: 
     assert texts(opened, "#walk-1-W_k thead th") == ["1", "2", "3", "4"]
 
 
+def test_the_walk_of_y_shows_what_it_is_made_of(opened: Tab, tmp_path: Path) -> None:
+    """Of two small heads the context of both, and of twelve that of the chosen one, beside its rows of W_o."""
+    show(opened, tmp_path, *MASKED, address="#show=multi_head.1")
+    assert texts(opened, "#walk-2-context caption") == ["head 1"]
+    opened.click("#walk-2-output tbody td")
+    assert texts(opened, "#walk-2-context caption") == ["head 1", "head 2"]
+    assert len(texts(opened, "#walk-2-context .source")) == 4
+    opened.press("Escape")
+    assert texts(opened, "#walk-2-context caption") == ["head 1"]
+    show(opened, tmp_path, *TWELVE, address="#show=multi_head.7&query=5")
+    found = comparison(*TWELVE)
+    matrix, trace = found.problem.projections["W_o"], found.traces["multi_head"]
+    assert trace.context is not None and trace.output is not None
+    assert texts(opened, "#walk-1-W_o tbody th") == ["49", "50", "51", "52"]
+    shown = [float(text.replace("−", "-")) for text in texts(opened, "#walk-1-W_o tbody td")]
+    np.testing.assert_allclose(shown, matrix[48:52, :4].ravel(), atol=0.0006)
+    assert texts(opened, "#walk-1-W_o > .note")[0].startswith("Shown: rows 49 to 52 of 96, 4 of 96 columns;")
+    opened.click("#walk-1-output tr.now td:nth-of-type(2)")
+    said = opened.ask("document.querySelector('p.why').textContent").replace("−", "-")
+    assert said.startswith(f"Y[x4, 2] = {trace.context[6, 4, 0]:.3f} × ") and f"{matrix[48, 1]:.4f}" in said
+    assert "of 92 more" in said and said.endswith(f"{trace.output[4, 1]:.3f}")
+    opened.ask("attention.choose({ show: 0 })")
+    assert texts(opened, "#walk-1-W_o tbody th") == ["1", "2", "3", "4"]
+
+
 def test_a_number_of_another_head_is_changed_where_it_stands(opened: Tab, tmp_path: Path) -> None:
     """Of ten tokens a page shows four columns of W: those of head 2 begin with the fifth."""
     words = ("embeddings=random", "embeddings.tokens=10", "embeddings.d_model=8", "head=2", "variant=[multi_head]")
@@ -212,6 +237,11 @@ def test_a_number_of_another_head_is_changed_where_it_stands(opened: Tab, tmp_pa
     matrix[1, 5] = 2
     assert opened.ask(f"{cell}.querySelector('ins').textContent").startswith("2.0")
     assert len(texts(opened, "#walk-1-W_q ins")) == 1
+    opened.ask("document.querySelector('#walk-1-W_o [data-head=\"1\"] tbody td').click()")
+    opened.ask("document.querySelector('.edit').value = '3'")
+    opened.ask("document.querySelector('.edit').dispatchEvent(new InputEvent('input', {bubbles: true}))")
+    opened.press("Enter")
+    assert opened.ask("attention.live.now.W_o[4][0]") == 3
     shown = opened.ask("Array.from(document.querySelectorAll('#walk-1-q [data-head=\"1\"] tr.now td'), "
                        "(cell) => (cell.querySelector('ins') || cell).textContent)")  # fmt: skip
     expected = before.x[0] @ matrix[:, 4:8]

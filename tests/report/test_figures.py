@@ -207,7 +207,9 @@ def test_a_flat_plot_says_that_it_is_flat() -> None:
 def test_a_figure_of_one_cell_is_not_drawn() -> None:
     assert "distances" not in drawings_of(comparison("variant=[matrix]"))
     lone = drawings_of(comparison("embeddings=random", "embeddings.tokens=1", "variant=[matrix,multi_head]"))
-    assert "distances" in lone and not {"weights", "overview"} & lone.keys()
+    assert lone.keys() == {"distances", "flow"}
+    one = comparison("variant=[matrix]", "embeddings=random", "embeddings.tokens=3", "past=2")
+    assert "entropy" not in drawings_of(one) and "sharpness" in drawings_of(one)
 
 
 @pytest.mark.parametrize("tokens", [5, 40])

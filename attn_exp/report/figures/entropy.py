@@ -31,8 +31,8 @@ EDGE = 0.04
 
 
 def wanted(views: Views) -> bool:
-    """A form that never forms its weights has no entropy of each query."""
-    return bool(shown(views))
+    """A form that never forms its weights has no entropy of each query; of one query it is a number, of one key 0."""
+    return min(len(views.comparison.problem.tokens), views.comparison.problem.keys) > 1 and bool(shown(views))
 
 
 def shown(views: Views) -> list[Panel]:

@@ -14,8 +14,8 @@ from attn_exp.report.views import Views
 
 
 def wanted(views: Views) -> bool:
-    """Only a softmax of scores can be computed at another multiplier."""
-    return any(panel.split is not None for panel in views.panels)
+    """Only a softmax of scores can be computed at another multiplier, and of one key it is always 1."""
+    return views.comparison.problem.keys > 1 and any(panel.split is not None for panel in views.panels)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:

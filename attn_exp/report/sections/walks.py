@@ -12,7 +12,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
-from attn_exp.report.flow import Flow, by_head, flow, parted, splitting
+from attn_exp.report.flow import Flow, by_head, flow, parted, rows_by_head, splitting
 from attn_exp.report.page_steps import most_numbers, on_page
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.views import Colours, Views, colours
@@ -46,6 +46,8 @@ def shown_walk(shown: Mapping[str, Any], scale: Colours, problem: Problem) -> di
     def on_screen(step: walk.Step) -> walk.Step:
         if step.stage in problem.projections:
             step = by_head(step, shown["split"], problem.projections[step.stage], most)
+        if step.stage == "W_o":
+            step = rows_by_head(step, shown["split"].heads, problem.projections["W_o"], most)
         return on_page(step._replace(largest=scale.top, power=scale.power) if step.stage == "weights" else step, most)
 
     return {**shown, "groups": [[on_screen(step) for step in group] for group in shown["groups"]]}

@@ -145,7 +145,11 @@
     if (stage === "output") {
       if (!stepAt(walk, "context")) return null;
       const [heads, , width] = sizes(walk, "context"), from = (place) => cellAt(walk, "context", Math.floor(place / width), row, place % width);
-      if (facts.mixed) return product(cell, range(heads * width, (place) => [from(place), cellAt(walk, "W_o", 0, place, column)]), heads * width, cellAt(walk, "b_o", 0, 0, column));
+      if (facts.mixed) { // of many heads the terms of the one that is shown
+        const byHead = sizesShown(walk, "W_o")[0] > 1, start = byHead ? steps.head() * width : 0;
+        const terms = range(byHead ? width : heads * width, (inner) => [from(start + inner), cellAt(walk, "W_o", byHead ? steps.head() : 0, start + inner, column)]);
+        return product(cell, terms, heads * width, cellAt(walk, "b_o", 0, 0, column));
+      }
       const own = from(column);
       return own && { sum: heads > 1 ? fill(words.C_OF_HEAD, { number: Math.floor(column / width) + 1 }) : `C`, lit: [own] };
     }
@@ -170,7 +174,7 @@
   }
 
   function clear() {
-    document.querySelectorAll(".source, .asked").forEach((cell) => cell.classList.remove("source", "asked"));
+    document.querySelectorAll(".source, .asked, .needed").forEach((each) => each.classList.remove("source", "asked", "needed"));
     said.remove();
   }
 
@@ -186,7 +190,10 @@
     const apart = typeof found?.apart === "number", sentence = apart ? words.CELL_IS_APART : found?.why ? words.IS_BECAUSE : words.CELL_IS;
     const parts = { cell: name, sum: found?.sum, why: found?.why, apart: apart && short(found.apart), number: number + (apart && note ? `, ${note}` : "") };
     said.textContent = fill(found ? sentence : words.CELL_IS_GIVEN, parts);
-    (found ? found.lit : []).forEach((each) => each.classList.add("source"));
+    for (const each of found ? found.lit : []) {
+      each.classList.add("source");
+      each.closest(".other")?.classList.add("needed"); // a table of another head
+    }
     cell.classList.add("asked");
     cell.closest("article").append(said);
   }

@@ -127,8 +127,8 @@
   function paint(table, old, heads, head, least, exact, weights) {
     const largest = old.flat(2).filter(Number.isFinite).reduce((most, value) => Math.max(most, Math.abs(value)), 0), places = digits(heads, least), [top, left] = beginOf(table);
     cellsOf(table).forEach((row, place) => row.forEach((cell, column) => {
-      const value = heads[head][top + place][left + column];
-      if (same(value, old[head][top + place][left + column])) restore(cell); else write(cell, exact ? typed(value, least) : written(value, places), value, shade(value, largest, weights));
+      const value = (heads[head] ?? heads[0])[top + place][left + column];
+      if (same(value, (old[head] ?? old[0])[top + place][left + column])) restore(cell); else write(cell, exact ? typed(value, least) : written(value, places), value, shade(value, largest, weights));
     }));
   }
 

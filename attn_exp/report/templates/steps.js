@@ -53,15 +53,16 @@
   }
 
   /** Says which of its rows, columns and heads a step shows. */
-  function tell(step, about, many) {
+  function tell(step, about, many, head) {
     const sizes = step.dataset.shape.split(" ").map(Number), [heads, tall, wide] = step.id.endsWith("-lse") ? [1, ...sizes.reverse()] : [1, 1, 1, ...sizes].slice(-3), keys = about.columns === "k";
     const line = (which, all, here, lines) => {
+      if (which === "o") return fill(words.OF_WINDOW, { first: head * about.headRows + 1, last: head * about.headRows + here, all, lines });
       if (which !== "q" && which !== "k") return here < all ? fill(words.OF_LINES, { shown: here, all, lines }) : "";
       const from = begins(which, here), said = names(which, from, Math.min(SIDE, here));
       if (which === "q" && many) return all > 1 ? fill(words.OF_ROW, { name: data.tokens[around.q], all }) : "";
       return said.length < all ? fill(words.OF_WINDOW, { first: said[0], last: said.at(-1), all, lines }) : "";
     };
-    const shown = [about.shape[0] < heads && !about.owners.length ? fill(words.OF_HEADS, { shown: about.shape[0], all: heads }) : "", line(Array.isArray(about.rows) ? "" : about.rows, tall, about.shape[1], words.ROWS), line(keys ? "k" : "", wide, about.shape[2], words.COLUMNS)].filter(Boolean);
+    const shown = [about.shape[0] < heads && !about.owners.length && !about.headRows ? fill(words.OF_HEADS, { shown: about.shape[0], all: heads }) : "", line(about.headRows ? "o" : Array.isArray(about.rows) ? "" : about.rows, tall, about.shape[1], words.ROWS), line(keys ? "k" : "", wide, about.shape[2], words.COLUMNS)].filter(Boolean);
     let note = step.querySelector(":scope > .note");
     if (!note && shown.length) step.append(note = element("p", { class: "note" }));
     if (note) { note.textContent = shown.length ? fill(words.SHOWN, { left_out: shown.join(", ") }) : ""; note.hidden = !shown.length; }
@@ -72,16 +73,16 @@
     const step = stepOf(walk, stage), about = data.walks[walk].steps[stage];
     if (!step || !about || head >= about.shape[0]) return null;
     const there = step.querySelector(`[data-head="${head}"]`), byKey = about.columns === "k";
-    const from = byKey ? [begins(about.rows, about.shape[1]), begins("k", about.shape[2])] : [0, 0], shape = [1, byKey ? Math.min(SIDE, about.shape[1]) : about.shape[1], byKey ? Math.min(SIDE, about.shape[2]) : about.shape[2]];
-    if (there && (there.dataset.from ?? "0 0") === from.join(" ") && there.querySelector("tbody").rows.length === shape[1]) return there;
+    const above = about.headRows * head, from = byKey ? [begins(about.rows, about.shape[1]), begins("k", about.shape[2])] : [0, 0], shape = [1, byKey ? Math.min(SIDE, about.shape[1]) : about.shape[1], byKey ? Math.min(SIDE, about.shape[2]) : about.shape[2]];
+    if (there && (there.dataset.from ?? "0 0") === `${above + from[0]} ${from[1]}` && there.querySelector("tbody").rows.length === shape[1]) return there;
     const { rows, columns, titled, largest, power, owners } = about, [owner, start] = owners[head] || [], parts = owner ? [[owner, shape[2]]] : about.parts, caption = titled ? fill(words.HEAD, { number: head + 1 }) : "";
     const wide = shape[2] > 6 ? { tabindex: "0", role: "group", "aria-label": `${step.querySelector("h3 var").textContent} ${caption}` } : {};
-    const region = element("div", { class: there ? there.className : "scroll other", "data-head": head, "data-from": from.join(" "), ...wide }), grid = element("table", { class: shape[2] > 9 ? "heat wide" : "heat" });
+    const region = element("div", { class: there ? there.className : "scroll other", "data-head": head, "data-from": `${above + from[0]} ${from[1]}`, ...wide }), grid = element("table", { class: shape[2] > 9 ? "heat wide" : "heat" });
     if (caption) grid.append(element("caption", {}, caption));
     const top = grid.createTHead().insertRow(), tokens = !Array.isArray(rows);
     top.append(element("td"));
     names(owner ? Array.from({ length: shape[2] }, (_, place) => String(start + place + 1)) : columns, from[1], shape[2]).forEach((name, place) => top.append(element("th", byKey ? { scope: "col", "data-k": from[1] + place } : { scope: "col" }, name)));
-    const body = grid.createTBody(), heading = names(rows, from[0], shape[1]);
+    const body = grid.createTBody(), heading = above ? Array.from({ length: shape[1] }, (_, row) => String(above + row + 1)) : names(rows, from[0], shape[1]);
     cellsOf(walk, stage)(head, from, shape.slice(1)).forEach((line, row) => {
       const each = body.insertRow();
       if (tokens) each.dataset[rows] = from[0] + row;
@@ -156,7 +157,7 @@
       table(number - 1, stage, wanted);
       for (const region of step.querySelectorAll("[data-head]")) region.classList.toggle("other", Number(region.dataset.head) !== wanted);
       if (about.shape[1] > SIDE && about.columns !== "k" && !Array.isArray(about.rows)) for (const row of step.querySelectorAll("tbody tr")) row.hidden = !(row.rowIndex - 1 >= begins(about.rows, about.shape[1]) && row.rowIndex - 1 < begins(about.rows, about.shape[1]) + SIDE);
-      tell(step, about, many);
+      tell(step, about, many, wanted);
     }
     lists[walk].classList.toggle("many", many);
     sum(walk, head, query);
@@ -164,5 +165,5 @@
     follow.remark();
   }
 
-  window.attention.steps = { sections, stepOf, cellsOf, table, show, made };
+  window.attention.steps = { sections, stepOf, cellsOf, table, show, made, head: () => shown?.[1] ?? 0 };
 })();
