@@ -30,7 +30,7 @@ from attn_exp.diagnosis.questions import Inside, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.several import mixes_as_known
-from attn_exp.diagnosis.slices import shared_by_heads
+from attn_exp.diagnosis.slices import made_of_slices
 from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
 from attn_exp.diagnosis.ways_into_layers import LAID, NoWayError, Way, find_way, parameters_of_call, read_otherwise
 from attn_exp.errors import UncalledError, UserError
@@ -261,7 +261,7 @@ def of_module(
         others = (if_understood(layer, other, forward, module) for other in read_otherwise(way))
         turned = next(filter(None, others), None)
         if turned is None:
-            other = mixing(layer, way, forward, module, told) or of_slices(layer, way, forward, module)
+            other = mixing(layer, way, forward, module, told)
             return other or by_names(module, name, request, way, told, error)
         found = turned
     return replace(
@@ -327,19 +327,22 @@ def if_understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], 
 
 
 def of_slices(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound | None:
-    """Return a layer whose heads share their matrices; None where they do not."""
+    """Return a layer whose heads take slices of x; None of others."""
 
     def probe(x: Array, memory: Array | None = None) -> Array:
         return layer.answer(way, x, memory)
 
     try:
-        found = shared_by_heads(layer, probe, way.width, sounds_like)
+        found = made_of_slices(layer, probe, way.width, sounds_like)
     except (NotFoundError, RuntimeError, ValueError):
         return None
     if found is None:
         return None
-    call, offer = called(layer, way, forward, "with matrices that all heads share")
-    return Bound(call, origin, offer, Inside(found[0], found[1], found[1]), layer)
+    around = surroundings(watching(layer, way), way, Inner(found[0], found[1], found[1]), layer.rounding * 100)
+    said = "; ".join([words_of(around, [], way) or "with", "each head takes a slice of x"]).replace("with;", "with")
+    call, offer = called(layer, way, forward, said)
+    inside = Inside(found[0], found[1], found[1], around if around is not None and str(around) else None, way.tokens)
+    return Bound(call, origin, offer, inside, layer, given=(*way.sides, *way.given))
 
 
 def as_named(module: Any, name: str, found: Inside | None, told: int | None) -> Inside | None:
@@ -386,7 +389,13 @@ def understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     Raises:
         NotFoundError: what it computes is no attention that is known.
     """
-    return with_roles(layer, way, forward, origin, roles_of(layer, way))
+    try:
+        return with_roles(layer, way, forward, origin, roles_of(layer, way))
+    except NotFoundError:
+        other = of_slices(layer, way, forward, origin)
+        if other is None:
+            raise
+        return other
 
 
 def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any, roles: Roles) -> Bound:

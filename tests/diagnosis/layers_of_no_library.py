@@ -71,3 +71,27 @@ class OfOneText:
 
 class Unscaled(OfOneText):
     scale = False
+
+
+class Narrow:
+    """A head of its own for each slice of x, with matrices of its own: one text of tokens `[t m]`."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        rng, size = np.random.default_rng(5), dim // heads
+        self.each = [{side: rng.standard_normal((size, size)) for side in "vqk"} for _ in range(heads)]
+        self.last, self.of_scale = rng.standard_normal((dim, dim)), size
+
+    def forward(self, x: Any) -> Any:
+        said = []
+        for own, x_h in zip(self.each, np.split(x, len(self.each), -1), strict=True):
+            scores = x_h @ own["q"] @ (x_h @ own["k"]).T / self.of_scale**0.5
+            said.append(shares(scores) @ (x_h @ own["v"]))
+        return np.concatenate(said, -1) @ self.last
+
+
+class NarrowByWidth(Narrow):
+    """The same, scaled by the whole width."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.of_scale = dim

@@ -135,6 +135,21 @@ class Shared(torch.nn.Module):
         return self.last((weights @ self.three(slices)).transpose(1, 2).flatten(2))
 
 
+class Narrow(torch.nn.Module):
+    """Each head applies matrices of its own to its slice of x, and a residual goes beside."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        size = dim // heads
+        self.a, self.b, self.c = (
+            torch.nn.ModuleList(torch.nn.Linear(size, size) for _ in range(heads)) for _ in range(3)
+        )
+
+    def forward(self, x: Any) -> Any:
+        parts = zip(self.a, self.b, self.c, x.chunk(len(self.a), -1), strict=True)
+        return x + torch.cat([((a(y) @ b(y).mT) / y.shape[-1] ** 0.5).softmax(-1) @ c(y) for a, b, c, y in parts], -1)
+
+
 class SharedByWidth(Shared):
     """The same, with the root of the whole width."""
 
@@ -242,7 +257,8 @@ class CausalWithoutMask(NeedsHiding):
 
 
 @pytest.mark.parametrize(
-    "layer", [WithStore, NormedInSingle, Gated, OfWindow, Shared, Block, NormsAfter, OfFirst, IntoStore, MaskOfBlocks]
+    "layer",
+    [WithStore, NormedInSingle, Gated, OfWindow, Shared, Narrow, Block, NormsAfter, OfFirst, IntoStore, MaskOfBlocks],
 )
 def test_a_layer_is_right_whatever_stands_beside_its_attention(layer: Any) -> None:
     verdict = attn_exp.check(layer, quick=True)

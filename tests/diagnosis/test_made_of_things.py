@@ -38,7 +38,9 @@ def test_layers_that_want_each_other_are_not_made_without_end() -> None:
     assert verdict.passed, verdict
 
 
-@pytest.mark.parametrize("kind", [numpy_ones.OfLayers, numpy_ones.OfOneText], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [numpy_ones.OfLayers, numpy_ones.OfOneText, numpy_ones.Narrow], ids=lambda kind: kind.__name__
+)
 def test_a_layer_of_no_library_is_asked_as_any_other(kind: Any) -> None:
     verdict = attn_exp.check(kind, quick=True)
     assert verdict.passed, verdict
@@ -47,3 +49,4 @@ def test_a_layer_of_no_library_is_asked_as_any_other(kind: Any) -> None:
 def test_the_mistake_of_a_layer_of_no_library_is_named() -> None:
     assert attn_exp.check(numpy_ones.Unscaled, quick=True).mistakes == ("no_scale",)
     assert attn_exp.check(numpy_ones.Unscaled(12, 2), quick=True).mistakes == ("no_scale",)
+    assert attn_exp.check(numpy_ones.NarrowByWidth, quick=True).mistakes == ("scale_by_sqrt_d_model",)
