@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from attn_exp.diagnosis.roles import TOKENS, Context, Layer, NotFoundError, Place, Probe, Roles, Search, restored
+from attn_exp.diagnosis.ways_into_layers import Way
 
 ORDERS = ((-2, -1), (-1, -2), (1, 2), (2, 1), (-1, 1), (1, -1))
 """Where queries and keys lie beside the values of their head, in steps."""
 
 
 def arrangements(
-    layer: Layer, probe: Probe, width: int, hint: Callable[[str], str], memory: bool, heads: int
+    layer: Layer, probe: Probe, way: Way, hint: Callable[[str], str], memory: bool, heads: int
 ) -> list[Roles]:
     """Return the roles that a layer's parameters may have with so many heads, the likeliest first; maybe none."""
     with restored(layer) as before:
-        search = Search(layer, probe, width, hint, memory, before, TOKENS)
+        search = Search(layer, probe, way.width, hint, memory, before, way.tokens or TOKENS)
         try:
             context = search.context(gates=False)
             sources = context.sources()

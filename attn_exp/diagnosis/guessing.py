@@ -58,6 +58,8 @@ def guesses(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any
         return instead_of_default(given, sizes, known_of)
     if takes_projection(given):
         return [projection(side_of_name(f"{given.name}_proj").removeprefix("W_"), sizes)]
+    if is_side_of_image(word, known_of.kind):
+        return [GRID, (GRID, GRID)]
     known = sizes.value(given.name)
     rule = next((values for fits, values in FIRST if fits(word, note)), None)
     if rule is None and known is not None:
@@ -156,7 +158,7 @@ def in_lists(values: list[Any], count: int) -> list[Any]:
 
 def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) -> list[Any]:
     """Return what stands for a default that is a size, and for None that is called; all others stay."""
-    word = plain(given.name)
+    word, grids = plain(given.name), of_image(given, known_of)
     use = known_of.uses.get(given.name, Use())
     if given.default is None and (use.made_from or use.called) and sizes.value(given.name) is None:
         return [None, *by_use(given.name, use, sizes, known_of, [])]
@@ -164,14 +166,25 @@ def instead_of_default(given: inspect.Parameter, sizes: Sizes, known_of: About) 
     known = sizes.value(given.name)
     if word == "winit" and "haiku" in sys.modules:
         return [sys.modules["haiku"].initializers.VarianceScaling(1.0)]
-    if "drop" in word and type(given.default) is float:
-        return [sizes.dropout]
+    if grids or ("drop" in word and type(given.default) is float):
+        return grids or [sizes.dropout]
     if word in (*DROPOUT, *BIAS) or isinstance(given.default, bool) or (word == "numgroups" and whole):
         return []  # groups with a default are those of a norm
     exact = word in HEADS or word in SHARED or word in SIZE
     if known is not None and (exact or about_heads(word) or whole):
         return [known]
     return [sizes.width] if whole and ends_in_size(word) and given.default % 2 == 0 else []
+
+
+def of_image(given: inspect.Parameter, known_of: About) -> list[Any]:
+    """Return what stands for the default size of an image, or of a window of one; nothing of other defaults."""
+    word, default = plain(given.name), given.default
+    if is_side_of_image(word, known_of.kind) and isinstance(default, tuple):
+        return [(GRID,) * len(default)]
+    if type(default) is not int or default < GRID:
+        return []
+    is_window = "window" in word and default <= LARGEST_WINDOW
+    return [GRID] if is_side_of_image(word, known_of.kind) else [GRID, default] if is_window else []
 
 
 Rule = tuple[Callable[[str, str], bool], Callable[[Sizes], list[Any]]]
@@ -208,7 +221,26 @@ def projection(side: str, sizes: Sizes) -> Any:
     return sys.modules["torch"].nn.Linear(*ends)
 
 
+GRID = 4
+"""Rows and columns of an image in code that takes one size alone: its points are fewer than the numbers of each."""
+LARGEST_WINDOW = 16
+"""Of an image: a larger one is of tokens in a row."""
+SIDES_OF_IMAGES = ("resolution", "inputresolution", "imgsize", "imagesize", "fmapsize", "featsize", "featuresize",
+                   "featuremapsize", "gridsize", "spatialsize")  # fmt: skip
+
+
+def is_side_of_image(word: str, kind: Any) -> bool:
+    """Say whether a word counts rows or columns of an image: by itself, or as a class takes height and width."""
+    init = getattr(kind, "__init__", None)
+    beside = {plain(name) for name in inspect.signature(init).parameters} if inspect.isfunction(init) else set()
+    pairs = (("height", "width"), ("width", "height"), ("h", "w"), ("w", "h"))
+    others = {word.removesuffix(one) + other for one, other in pairs if word.endswith(one)}
+    return word in SIDES_OF_IMAGES or bool(others & beside)
+
+
 FLAGS = ("causal", "mask", "bias", "vis", "log", "verbose")
+OF_CHANCE = ("key", "rng", "rngkey", "prng", "prngkey", "rndkey", "randomkey", "randkey", "initkey", "rngseed")
+"""What a source of random numbers is called under JAX."""
 FIRST: tuple[Rule, ...] = (
     (lambda word, note: "drop" in word and "module" in note, lambda sizes: [dropout_module(sizes), sizes.dropout]),
     (has("drop"), lambda sizes: [sizes.dropout, dropout_module(sizes)]),
@@ -216,6 +248,7 @@ FIRST: tuple[Rule, ...] = (
     (noted("dtype"), lambda sizes: dtypes()),
     (has("device"), lambda sizes: ["cpu"]),
     (noted("bool"), lambda sizes: [False, True]),
+    (lambda word, note: word in OF_CHANCE and "jax" in sys.modules, lambda sizes: [*jax_key(), 0]),
 )
 """What is surer than any size of that name."""
 THEN: tuple[Rule, ...] = (
@@ -233,12 +266,11 @@ THEN: tuple[Rule, ...] = (
     (noted("float"), lambda sizes: [0.0, 1.0]),
     (lambda word, note: word.startswith(("is", "use", "has", "with", "do")), lambda sizes: [False, True, None]),
     (named(*FLAGS), lambda sizes: [False, True, None]),
-    (has("window"), lambda sizes: [(2, 4), 64, 7]),
+    (has("window"), lambda sizes: [(2, 4), 64, 7, GRID]),
     (has("len", "positions", "tokens"), lambda sizes: [256]),
     (noted("str"), lambda sizes: ["", "default", None]),
     (named("name", "type", "mode"), lambda sizes: ["", "default", None]),
     (named("rngs"), lambda sizes: nnx_rngs()),
-    (lambda word, note: word == "key" and "jax" in sys.modules, lambda sizes: jax_key()),
     (noted("int"), lambda sizes: [sizes.width, sizes.heads, sizes.size, 1, None]),
     (lambda word, note: ends_in_size(word), lambda sizes: [sizes.width, sizes.heads, sizes.size, 1, None]),
     (has(""), lambda sizes: [sizes.width, None, False, sizes.heads, 0.0, sizes.size, 1]),

@@ -244,6 +244,7 @@ def of_module(
         return Bound(module, module, offered(module.forward, name))
     if fresh:
         redraw(layer, request.seed)
+        rest_batch_norms(module)
     try:
         layer, way = with_way(layer, forward, request, sizes)
     except UserError as error:
@@ -305,7 +306,7 @@ def mixing(
 
     with layer.without_norms():
         every = [roles for memory in ((True, False) if way.memory else (False,)) if heads
-                 for roles in arrangements(layer, probe, way.width, sounds_like, memory, heads)]  # fmt: skip
+                 for roles in arrangements(layer, probe, way, sounds_like, memory, heads)]  # fmt: skip
     for roles in every:
         found = with_roles(layer, way, forward, module, roles)
         offer = cast("Offer", found.offer)
@@ -328,6 +329,9 @@ def if_understood(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], 
 
 def of_slices(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], origin: Any) -> Bound | None:
     """Return a layer whose heads take slices of x; None of others."""
+
+    if way.tokens:  # it takes no other number of them
+        return None
 
     def probe(x: Array, memory: Array | None = None) -> Array:
         return layer.answer(way, x, memory)
@@ -702,6 +706,18 @@ def redraw(layer: TorchLayer | PlainLayer, seed: int) -> None:
             layer.put({name: rng.standard_normal(array.shape) / np.sqrt(max(array.shape))})
         elif "bias" in name or id(layer.places[name]) in of_norms:
             layer.put({name: array + 0.2 * rng.standard_normal(array.shape)})
+
+
+def rest_batch_norms(module: Any) -> None:
+    """Let each BatchNorm hand on what it is given, as a new one does but for its small number: it is a line for each
+    number where nobody trains, and may stand between any matrix and what that is multiplied by."""
+    for child in module.modules():
+        if "BatchNorm" in type(child).__name__ and getattr(child, "running_var", None) is not None:
+            child.running_mean.zero_()
+            child.running_var.fill_(1.0 - child.eps)
+            if child.weight is not None:
+                child.weight.data.fill_(1.0)
+                child.bias.data.zero_()
 
 
 UNSET = (1e-20, 1e6)

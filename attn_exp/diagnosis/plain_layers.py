@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.layers import ROUNDING_OF_SINGLE
 from attn_exp.diagnosis.libraries import LIBRARIES
+from attn_exp.diagnosis.pure_layers import compiled
 from attn_exp.diagnosis.returned import parts_of
 from attn_exp.own_code import held
 
@@ -38,8 +40,7 @@ class PlainLayer:
             single |= self.library == "jax" or ("float32" in str(array.dtype) and self.library == "torch")
         self.rounding = ROUNDING_OF_SINGLE if single else 1e-7
         self.kind = "float32" if single else "float64"
-        name = next((word for word in METHODS if callable(getattr(made, word, None))), "")
-        self.forward: Callable[..., Any] = getattr(made, name) if name else made
+        self.forward: Callable[..., Any] = next(filter(callable, (held_by(made, word) for word in METHODS)), made)
 
     @property
     def parameters(self) -> Mapping[str, Array]:
@@ -60,7 +61,28 @@ class PlainLayer:
                 write(home, key, like(shaped, before))
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
+        if self.library == "jax":
+            return self.whole({name: read(*place) for name, place in self.places.items()}, positional, named)
         return self.forward(*positional, **named)
+
+    @cached_property
+    def whole(self) -> Callable[..., Any]:
+        """The object as a function of what it holds and what it is given, compiled as a whole."""
+
+        def applied(held: Mapping[str, Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+            before = {name: read(*place) for name, place in self.places.items()}
+            try:
+                self.write_all(held)
+                return self.forward(*positional, **named)
+            finally:
+                self.write_all(before)
+
+        return compiled(applied)
+
+    def write_all(self, values: Mapping[str, Any]) -> None:
+        """Let other arrays lie where its own do."""
+        for name, value in values.items():
+            write(*self.places[name], value)
 
     def answer(self, way: Any, x: Array, memory: Array | None) -> Array:
         """Return the answer of a call as NumPy has it."""
@@ -96,7 +118,7 @@ def evaluated(made: Any) -> Any:
     """Return an object with all that is inside told that this is no training."""
     for one in objects_in(made):
         for word in IN_TRAINING:
-            if getattr(one, word, None) is True:
+            if held_by(one, word) is True:
                 setattr(one, word, False)
     return made
 
@@ -110,6 +132,7 @@ def objects_in(made: Any) -> Iterator[Any]:
         if (
             id(one) in seen
             or depth > DEPTH
+            or held_by(one, "dtype") is not None
             or (type(one).__module__ in ("builtins", "numpy") and depth and not inside(one))
         ):
             continue
@@ -118,13 +141,21 @@ def objects_in(made: Any) -> Iterator[Any]:
         rest += [(value, depth + 1) for _, value in inside(one)]
 
 
+def held_by(one: Any, name: str) -> Any:
+    """Return an attribute of somebody's object, or None where there is none: some raise errors of their own then."""
+    try:
+        return getattr(one, name, None)
+    except Exception:
+        return None
+
+
 def inside(one: Any) -> list[tuple[Any, Any]]:
     """Return what an object holds: attributes, or members of a list or a dictionary, with their names."""
     if isinstance(one, Mapping):
         return list(one.items())
     if isinstance(one, list | tuple):
         return list(enumerate(one))
-    slots = {name: getattr(one, name) for name in getattr(type(one), "__slots__", ()) if hasattr(one, name)}
+    slots = {name: value for name in getattr(type(one), "__slots__", ()) if (value := held_by(one, name)) is not None}
     return list((getattr(one, "__dict__", None) or slots).items())
 
 
@@ -141,7 +172,7 @@ def arrays_in(made: Any, name: str = "", depth: int = 0, seen: set[int] | None =
     seen.add(id(made))
     for key, value in inside(made):
         word = f"{name}.{key}" if name else str(key)
-        if hasattr(value, "dtype") and hasattr(value, "shape"):
+        if held_by(value, "dtype") is not None and held_by(value, "shape") is not None:
             is_float = "float" in str(value.dtype)
             if is_float and id(value) not in seen and not is_mask(value) and not isinstance(made, tuple):
                 seen.add(id(value))

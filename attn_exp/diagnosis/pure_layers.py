@@ -111,8 +111,9 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return known[key](arrays)
         except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError):
+            said = of_arrays[key](arrays)  # an error of its own: shapes that do not fit, say, which others may
             known[key] = of_arrays[key]
-            return known[key](arrays)
+            return said
 
     return whole
 

@@ -12,7 +12,8 @@ from attn_exp.diagnosis.uses import Use
 CLASSES: dict[str, dict[str, tuple[str, ...]]] = {
     "torch": {"norm": ("nn.LayerNorm", "nn.BatchNorm2d", "nn.BatchNorm1d"), "ln": ("nn.LayerNorm",),
               "bn": ("nn.BatchNorm2d", "nn.BatchNorm1d"), "conv": ("nn.Conv2d", "nn.Conv1d", "nn.Conv3d"),
-              "act": ("nn.GELU",), "nonlin": ("nn.GELU",), "gelu": ("nn.GELU",), "relu": ("nn.ReLU",),
+              "act": ("nn.Identity", "nn.GELU"), "nonlin": ("nn.Identity", "nn.GELU"),
+              "gelu": ("nn.GELU",), "relu": ("nn.ReLU",),
               "drop": ("nn.Dropout",), "linear": ("nn.Linear",), "dense": ("nn.Linear",), "proj": ("nn.Linear",),
               "fc": ("nn.Linear",), "": ("nn.Identity", "nn.Linear")},
     "linen": {"norm": ("LayerNorm",), "act": ("gelu",), "dense": ("Dense", "DenseGeneral"), "linear": ("Dense",),

@@ -29,7 +29,8 @@ HERE, THERE = 7, 5
 MEMORY = ("context", "memory", "encoderhiddenstates", "xa", "y", "data", "media", "cond", "keyvaluestates", "kv",
           "source", "inputskv", "xkv", "keyvalue", "crossinput", "xcross", "encoderoutput", "encoderoutputs", "enc",
           "ctx", "condition", "x2", "other", "text", "latents", "xkeyvalue", "contexts", "encoder", "memories",
-          "contextstates", "inputkv", "tgt", "kvinput", "z")  # fmt: skip
+          "contextstates", "inputkv", "tgt", "kvinput", "z", "states", "encoderstates", "encout", "encoderout", "xenc",
+          "src", "sourcestates")  # fmt: skip
 """What people call what keys and values are made of, where it is not x."""
 QUERY = ("inputsq", "xq", "queryinput", "inputq", "queryantecedent", "xquery", "qinput")
 KEYS, VALUES = ("inputsk", "xk", "keyinput"), ("inputsv", "xv", "valueinput")
@@ -324,8 +325,7 @@ def angles(sizes: list[int]) -> tuple[Make, ...]:
         *pairs,
         *complex_tables(sizes)[:-1],
         Filled("1 t d", 0.0, sizes[0]),
-        Filled("1 t m", 0.0),
-        Filled("1 r m", 0.0),
+        *(Filled(shape, 0.0) for shape in ("1 t m", "1 r m", "b t m", "t 1 m", "r 1 m")),
     )
 
 
@@ -459,7 +459,7 @@ def find_way(
                 if fitting and int(fitting[3]) not in known and int(fitting[2]) == width:
                     known.append(int(fitting[3]))
                 search.tries = 0
-    way = in_a_rare_way(search, Way(sides, axes[0], {}, positional, width=widths[0]), axes, needed)
+    way = in_a_rare_way(search, Way(sides, axes[0], {}, positional, width=search.width or widths[0]), axes, needed)
     unknown = {given.name: "memory" for given in others if given.name in needed and says_nothing(given)}
     for order in axes if way is None and unknown and not memories else ():  # perhaps keys are made of one of them
         start = Way(sides | unknown, order, {}, positional, width=widths[0])
@@ -517,7 +517,8 @@ class Search:
     """The search for what a layer's other arguments are given, in one order of axes.
 
     Of each argument the choice is kept with which the call comes furthest. `lengths` are the numbers in errors that
-    speak of the number of tokens, `of_one` says that it answered for one token of several, `answered` for how many.
+    speak of the number of tokens, `width` is that of x with which a call came furthest, `of_one` says that it answered
+    for one token of several, `answered` for how many.
     """
 
     def __init__(
@@ -527,7 +528,7 @@ class Search:
         self.first, self.said, self.tries, self.about_type = "", "", 0, False
         self.lengths, self.of_one = set[int](), False
         self.furthest: tuple[int, ...] = ()
-        self.answered = 0
+        self.width, self.answered = 0, 0
 
     def filled(self, way: Way, options: Mapping[str, Sequence[Make]]) -> Way | None:
         """Return the way with its other arguments, or None where no choice of them gives an answer."""
@@ -558,13 +559,14 @@ class Search:
         self.tries += 1
         said, place = trouble(self.layer, way, self.into, way.width, self.tokens)
         self.first, self.said = self.first or said, said
-        self.furthest = max(self.furthest, place)
+        if place > self.furthest:
+            self.furthest, self.width = place, way.width
         shape = re.match(r"its answer has the shape \[2, (?:(\d+), )?\d+\] for", said)
         self.answered = self.answered or (int(shape[1] or 1) if shape else 0)
         self.of_one |= said.startswith("its answer has the shape [2, 1, ")
         if re.search(rf"\b{HERE}\b", said):  # it has another number of tokens in mind, which it may name
             self.lengths |= {int(number) for number in re.findall(r"\d+", said)} - {HERE}
-        self.about_type |= bool(re.search(r"(?i)dtype|scalar type|\bdouble\b", said))
+        self.about_type |= bool(re.search(r"(?i)dtype|scalar type|\bdouble\b|^AssertionError", said))
         return place if said else None
 
 

@@ -23,6 +23,7 @@ from attn_exp.diagnosis.libraries import DIGITS, DTYPES, Library, library, modul
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound, bound, filled, is_module, sizes_of, taken_by
 from attn_exp.diagnosis.offer import Offer, at_of, offered, parameters_of
+from attn_exp.diagnosis.plain_layers import may_be_layer
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.diagnosis.questions import core_cases, layer_cases
 from attn_exp.diagnosis.request import Request
@@ -144,7 +145,7 @@ def if_right(own: OwnFunction) -> list[Bound]:
 
 def offer_by_names(own: OwnFunction, request: Request) -> Offer | None:
     """Return what the names of a function's parameters say that it takes; None where they do not, and of a module."""
-    if is_module(own.function):
+    if is_module(own.function) or may_be_layer(own.function):
         return None
     function = bound(own, request)
     return offer_of(own, function) if function.offer is None and is_named(own, function) else None

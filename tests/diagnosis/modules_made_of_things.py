@@ -411,3 +411,74 @@ class OfScalars(Packed):
         scores = q * self.query_scalar @ k.mT
         scores = scores if self.soft_cap is None else self.soft_cap * (scores / self.soft_cap).tanh()
         return self.last(self.joined(scores.softmax(-1) @ v))
+
+
+class InWindows(Packed):
+    """It takes images, and attends within windows of so many rows and columns."""
+
+    def __init__(self, dim: int, heads: int, window_size: int) -> None:
+        super().__init__(dim, heads)
+        self.side = window_size
+
+    def forward(self, x: Tensor) -> Any:
+        batch, high, wide, width = x.shape
+        shape = (batch, high // self.side, self.side, wide // self.side, self.side, width)
+        parts = x.reshape(shape).transpose(2, 3).reshape(-1, self.side**2, width)
+        return self.attend(parts).reshape(*shape[:2], shape[3], *shape[2:5:2], width).transpose(2, 3).reshape(x.shape)
+
+
+class OfGrid(Packed):
+    """It takes images of one size alone, norms what its layers make by batches, and needs a nonlinearity."""
+
+    def __init__(self, dim: int, num_heads: int, activation: Any = None, resolution: int = 14) -> None:
+        super().__init__(dim, num_heads)
+        self.norm, self.after = nn.BatchNorm1d(3 * dim), nn.Sequential(activation(), self.last)
+        self.table = nn.Parameter(torch.zeros(resolution**2, resolution**2))
+
+    def forward(self, x: Tensor) -> Any:
+        flat = self.norm(self.first(x).flatten(0, 1)).view(*x.shape[:2], -1)
+        q, k, v = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in flat.chunk(3, -1))
+        scores = q @ k.mT / q.shape[-1] ** 0.5 + self.table
+        return self.after(self.joined(scores.softmax(-1) @ v))
+
+
+class OfStates(Packed):
+    """Keys and values are made of states, where positions are made of vectors: both are needed, and so is a mask."""
+
+    def __init__(self, size: int, n_heads: int) -> None:
+        super().__init__(size, n_heads)
+        self.of_places = nn.Linear(size, size, bias=False)
+
+    def forward(self, x: Tensor, states: Tensor, pos_embedding: Tensor, mask: Any) -> Any:
+        q, k, v = (one(of)[..., part] for one, of, part in (
+            (self.first, x, slice(x.shape[-1])), (self.first, states, slice(x.shape[-1], 2 * x.shape[-1])),
+            (self.first, states, slice(2 * x.shape[-1], None))))  # fmt: skip
+        k = k + self.of_places(pos_embedding).mean(1, keepdim=True).expand(len(x), 1, -1)
+        q, k, v = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in (q, k, v))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        assert pos_embedding.shape == x.shape
+        scores = scores if mask is None else scores.masked_fill(mask == 0, -torch.inf)
+        return self.last(self.joined(scores.softmax(-1) @ v))
+
+
+class InSingle(Plain):
+    """It takes float32 alone."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+
+    def forward(self, x: Tensor) -> Any:
+        assert x.dtype == torch.float32
+        return super().forward(x)
+
+
+class OfItsOwnSizes(Plain):
+    """Its sizes are its own, and so is the number of tokens."""
+
+    def __init__(self) -> None:
+        super().__init__(40, 2)
+        self.register_buffer("seen", torch.ones(11, 11))
+
+    def forward(self, x: Tensor) -> Any:
+        q, k, v = self.sides(x)
+        return self.last(self.joined((q @ k.mT / q.shape[-1] ** 0.5 * self.seen).softmax(-1) @ v))

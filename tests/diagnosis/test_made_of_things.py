@@ -50,3 +50,39 @@ def test_the_mistake_of_a_layer_of_no_library_is_named() -> None:
     assert attn_exp.check(numpy_ones.Unscaled, quick=True).mistakes == ("no_scale",)
     assert attn_exp.check(numpy_ones.Unscaled(12, 2), quick=True).mistakes == ("no_scale",)
     assert attn_exp.check(numpy_ones.NarrowByWidth, quick=True).mistakes == ("scale_by_sqrt_d_model",)
+
+
+@pytest.mark.long
+def test_an_object_of_nobodys_library_under_jax_is_made_of_a_key_and_compiled_as_a_whole() -> None:
+    jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
+
+    class Holder:
+        """It says of all that it lacks that no such key is there."""
+
+        def __init__(self) -> None:
+            vars(self)["arrays"] = {}
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            self.arrays[name] = value
+
+        def __getattr__(self, name: str) -> Any:
+            return vars(self)["arrays"][name]
+
+    class Layer(Holder):
+        calls = 0
+
+        def __init__(self, rnd_key: Any, heads: int, d_model: int) -> None:
+            super().__init__()
+            self.heads, keys = heads, jax.random.split(rnd_key, 4)
+            self.w_q, self.w_k, self.w_v, self.last = (jax.random.normal(key, (d_model, d_model)) / 5 for key in keys)
+
+        def __call__(self, *, query: Any, key: Any, value: Any) -> Any:
+            Layer.calls += 1
+            sides = ((query, self.w_q), (key, self.w_k), (value, self.w_v))
+            q, k, v = ((x @ w).reshape(len(x), self.heads, -1).swapaxes(0, 1) for x, w in sides)
+            shares = jax.nn.softmax(q @ k.swapaxes(1, 2) / q.shape[-1] ** 0.5, -1)
+            return (shares @ v).swapaxes(0, 1).reshape(query.shape) @ self.last
+
+    verdict = attn_exp.check(Layer, quick=True)
+    assert verdict.passed, verdict
+    assert Layer.calls < 60  # traced once for each shape, and called some hundred times
