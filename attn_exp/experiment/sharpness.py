@@ -19,7 +19,7 @@ SAME_WEIGHTS = 1e-12
 class Split(NamedTuple):
     """Weights as `softmax(own * scores + rest)`: arrays `[h t s]`, where `rest` is -inf at masked places.
 
-    `own` is the multiplier of the run, `standard` is `1 / sqrt(d)` of one head.
+    `own` is what the run multiplied its scores by, also by mistake; `standard` is `1 / sqrt(d)` of one head.
     """
 
     scores: Array
@@ -32,7 +32,7 @@ def split(comparison: Comparison, variant: str) -> Split | None:
     """Return what a variant's weights are the softmax of.
 
     None where the scores were not formed, or where the weights are no such softmax: a rule that bends logits or takes a
-    share of the sum does something else at another multiplier.
+    share of the sum does something else at another multiplier, and logits may be no multiple of the scores by mistake.
     """
     trace = comparison.traces[variant]
     if trace.scores is None or trace.logits is None or trace.masked is None or trace.weights is None:
@@ -41,9 +41,23 @@ def split(comparison: Comparison, variant: str) -> Split | None:
         return None
     if not np.allclose(softmax(trace.masked), trace.weights, rtol=0, atol=SAME_WEIGHTS):
         return None
+    own = multiple(trace.logits, trace.scores, settled_as(comparison, variant).multiplier)
+    if own is None:
+        return None
     rest = np.where(np.isneginf(trace.masked), -np.inf, trace.masked - trace.logits)
-    settled = settled_as(comparison, variant)
-    return Split(trace.scores, rest, settled.multiplier, standard_multiplier(comparison, variant))
+    return Split(trace.scores, rest, own, standard_multiplier(comparison, variant))
+
+
+def multiple(logits: Array, scores: Array, said: float) -> float | None:
+    """Return what scores were multiplied by, which is what is said unless that is a mistake; None where by nothing."""
+    largest = np.unravel_index(np.argmax(np.abs(scores)), scores.shape) if scores.size else ()
+    found = float(logits[largest] / scores[largest]) if scores.size and scores[largest] else said
+    close = 100 * float(np.finfo(logits.dtype).eps)
+    with np.errstate(invalid="ignore"):
+        fits = (
+            own for own in (said, found) if np.allclose(logits, own * scores, rtol=close, atol=close, equal_nan=True)
+        )
+        return next(fits, None)
 
 
 def standard_multiplier(comparison: Comparison, variant: str) -> float:

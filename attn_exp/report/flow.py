@@ -291,9 +291,11 @@ def links(problem: Problem, settled: Settled, steps: Sequence[Step], known: Mapp
         yield Link(f"W_{name}", below, way)
         yield Link(f"flat {name}", name, words.COLUMNS)
     last = [name for name in ("q", "k") if name in known]
+    wrong = {step.stage for step in steps if step.wrong}
     for stage in (name for name in CHAIN if name in known):
         yield from (Link(name, stage) for name in last[:-1])
-        yield Link(last[-1], stage, step_said(stage, settled, notes)) if last else Link("", stage)
+        label = settled.mistake if stage in wrong and settled.mistakes else step_said(stage, settled, notes)
+        yield Link(last[-1], stage, label) if last else Link("", stage)
         last = [stage]
     yield from (Link(name, "context") for name in [*last, "v"])
     yield Link("context", TOGETHER)

@@ -57,7 +57,8 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> dict[str
     variant, split = panel.variants[0], panel.split
     settled = settled_as(comparison, variant)
     told: dict[str, Any] = {"title": panel.title, "shape": panel.weights.shape}
-    told |= {"own": settled.multiplier, "standard": standard_multiplier(comparison, variant)}
+    own = settled.multiplier if split is None else split.own
+    told |= {"own": own, "standard": standard_multiplier(comparison, variant)}
     shut = closed_by_mask(settled, panel.weights) if split is None else np.isneginf(split.rest)
     if panel.weights.size > MOST_COARSE:
         told["pictures"] = [

@@ -48,7 +48,7 @@ def transposed(symbol: str) -> str:
     return f'<msup><mi>{symbol}</mi><mi mathvariant="normal">T</mi></msup>'
 
 
-RIGHT = f"<mtext>{words.RIGHT.format(what='')}</mtext>"
+RIGHT = f"<mtext>{words.RIGHT.format(what='').strip()}&#160;</mtext>"
 EQUALS, PLUS = "<mo>=</mo>", "<mo>+</mo>"
 
 

@@ -73,7 +73,8 @@ class Step(NamedTuple):
     `closed` says which weights a mask closes, `whole` whether its numbers have no more decimals than are shown.
     `corners` are the numbers of all heads `[h row column]`, also of those without a table; of a projection whose
     columns part into heads, `owners` may name whose corner each is, and at which column it starts; of W_o `head_rows`
-    says how many rows each head has, where the corners are those of its heads.
+    says how many rows each head has, where the corners are those of its heads. `wrong`: it
+    does not follow from the stages before as the definition has it.
     """
 
     stage: str
@@ -91,6 +92,7 @@ class Step(NamedTuple):
     corners: Array = np.zeros((0, 0, 0))
     owners: tuple[tuple[str, int], ...] = ()
     head_rows: int = 0
+    wrong: bool = False
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
@@ -206,6 +208,7 @@ def step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, 
         closed=closed_by_mask(settled, heads, None if heads.size <= MOST_COARSE else SIDE)
         if stage == "weights"
         else None,
+        wrong=wrong,
         whole=is_exact(finite, places),
         corners=heads,
     )

@@ -10,9 +10,12 @@ import pytest
 import attn_exp
 from attn_exp.experiment.comparison import settled_as
 from attn_exp.experiment.mistaken import departures
+from attn_exp.experiment.sharpness import split
 from attn_exp.forms.trace import Trace
 from attn_exp.report.walk import Step, steps
 from attn_exp.runs.result import Result
+from tests.report.render import page_of
+from tests.report.test_report import a_run
 
 
 def said(*words: str, variant: str = "matrix") -> dict[str, Step]:
@@ -76,7 +79,7 @@ def test_a_mistake_is_said_where_it_is_made(mistake: str, words: tuple[str, ...]
     assert wrong == where
     for stage in where:
         step = walked[stage]
-        assert step.explained.formula.startswith("right: ") and "<mtext>right: </mtext>" in step.explained.mathml
+        assert step.explained.formula.startswith("right: ") and "<mtext>right:&#160;</mtext>" in step.explained.mathml
 
 
 def test_the_scale_of_the_definition_is_not_said_of_a_mistake() -> None:
@@ -110,3 +113,21 @@ def test_a_function_of_ones_own_is_not_said_to_follow_the_definition(tmp_path: P
     walked = {step.stage: step for step in steps(comparison, "mine")}
     assert "weights" in walked
     assert caption(walked["context"]) == "This function makes it otherwise than the definition. right: C = A V ()"
+
+
+@pytest.mark.parametrize("mistake", ["no_scale", "scale_by_d"])
+def test_the_page_begins_with_the_weights_that_the_mistake_gave(mistake: str) -> None:
+    """The slider stands at what the scores were multiplied by, and the picture says what was done."""
+    made = result(f"mistake={mistake}").comparison
+    found = split(made, "matrix")
+    trace = made.traces["matrix"]
+    assert found is not None and trace.scores is not None and trace.weights is not None
+    assert found.own == pytest.approx({"no_scale": 1.0, "scale_by_d": 0.25}[mistake])
+    powers = np.exp(found.own * found.scores)
+    assert np.allclose(powers / powers.sum(axis=-1, keepdims=True), trace.weights)
+    page = page_of(a_run(made))
+    assert f">{mistake}</text>" in page and "× c = " not in page
+
+
+def test_logits_that_are_no_multiple_of_the_scores_have_no_slider() -> None:
+    assert split(result("mistake=softcap_before_scale", "score=softcap").comparison, "matrix") is None
