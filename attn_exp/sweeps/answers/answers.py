@@ -146,9 +146,9 @@ def effects_table(answers: Answers) -> Table:
     if len({effect.variant for effect in answers.effects}) == 1:  # then its column says nothing
         head, lines = head[:3] + head[4:], [line[:3] + line[4:] for line in lines]
     caption = (
-        "Paired effects: the mean over seeds of the differences between rows that share all but one setting, its 95% "
-        "interval, the share of the seeds whose difference has the sign of the mean, and whether it is sure among all "
-        "comparisons of the sweep."
+        "What each setting does. Two rows that share all other settings are subtracted, and the effect is the mean of "
+        "the differences over seeds. Beside it stand its 95% interval, the share of seeds whose difference has its "
+        "sign, and whether it is sure among all comparisons of the sweep."
     )
     return Table("effects", caption, head, tuple(lines), deep_places(effect.metric for effect in shown))
 
