@@ -160,7 +160,7 @@ def check_called(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -> Ver
         turned = Explained((other_words.INVERTED,), change=change)
         verdict = verdict_on_answers(own, caller, tried, quick, tell, turned)
         return replace(read_otherwise(verdict, tried, request, again), seconds=perf_counter() - start)
-    verdict = verdict_on_answers(own, caller, tried, quick, tell)
+    verdict = with_masks_beside_a_mistake(own, caller, tried, quick, tell)
     # booleans that are added to the logits look like a small fill beside any other mistake
     other = ways_to_mask.with_added_mask(caller, tried.function) if SMALL_FILL in verdict.mistakes else None
     if other is not None and len(verdict.mistakes) == 2:
@@ -203,7 +203,7 @@ def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) ->
         return None
     usual = ways_to_mask.with_its_mask(tried.caller, function)  # masks are found where all else is right
     caller = replace(called.caller, masking=usual.masking, padding=usual.padding)
-    verdict = verdict_on_answers(own, caller, called, quick, tell)
+    verdict = with_masks_beside_a_mistake(own, caller, called, quick, tell)
     return verdict if verdict.mistakes and not verdict.passed else None
 
 
@@ -265,6 +265,55 @@ def read_otherwise(verdict: Verdict, tried: Tried, request: Request, again: Verd
     words = " ".join(filter(None, (request.words if request.typed else "", other_words.BLOCKS)))
     dressed = tried.caller.offer.parameters.get("padding") == "key_padding_mask"
     return other_words.read_otherwise(verdict, words, passed=dressed)
+
+
+def with_masks_beside_a_mistake(own: OwnFunction, caller: Caller, tried: Tried, quick: bool, tell: Tell) -> Verdict:
+    """Ask a function every question; where nothing explains its answers, find out how it wants its mask anew.
+
+    A mistake that shows without a mask changes what is right with one.
+    """
+    verdict = verdict_on_answers(own, caller, tried, quick, tell)
+    masks = [role for role in ("mask", "padding") if caller.offer.takes(role)]
+    if verdict.passed or verdict.mistakes or not masks:
+        return verdict
+    known = mistake_without_masks(caller, tried, masks)
+    if known is None or known.change is None:
+        return verdict
+    masked = ways_to_mask.with_its_mask(caller, tried.function, known.change)
+    request = caller.request
+    words = other_words.BLOCKS if other_words.are_open(request) and ways_to_mask.hides(
+        masked, tried.function, known.change
+    ) else ""  # fmt: skip
+    if words:
+        masked = replace(masked, request=other_words.with_words(request, words))
+    again = verdict_on_answers(own, masked, tried, quick, tell)
+    if not again.mistakes:
+        return verdict
+    return other_words.under(again, request, words) if words else again
+
+
+def mistake_without_masks(caller: Caller, tried: Tried, masks: Collection[str]) -> Explained | None:
+    """Return what explains the answers of a function that is given no mask, if mistakes do."""
+    parameters = {role: word for role, word in caller.offer.parameters.items() if role not in masks}
+    bare = replace(caller, offer=replace(caller.offer, parameters=parameters))
+    if any(role not in caller.offer.defaults for role in masks):
+        return None
+    seen = ways_to_call.ask_every_question(bare, tried.function, quick=True)
+    digits, _ = bits_to_judge_by(bare, seen)
+    wrong = failing(seen, digits)
+    if not wrong:
+        return None
+    right = [pair for pair in seen if pair not in wrong]
+    asked = promised(wrong)
+    found = explained(
+        Answers(
+            asked + right, digits, DIGITS[bare.dtype], ask=lambda: fresh(bare, tried.function, of_one_input(asked)),
+            ask_equal=lambda: of_equal_scores(
+                bare, tried.function, ways_to_call.rounded(tried.case, bare), seen
+            ),
+        )
+    )  # fmt: skip
+    return found if found.names else None
 
 
 def verdict_on_answers(

@@ -35,21 +35,29 @@ class MaskForm:
         return laid * 1.0 if self.numbers else laid
 
 
-def mask_form(layer: Callable[..., Any], way: Way, word: str) -> MaskForm:
-    """Return how a layer of PyTorch wants the mask of that name; as the questions write it, where it takes that."""
+def accepts(layer: Callable[..., Any], way: Way, word: str, axes: str, value: float | bool) -> bool:
+    """Say whether a layer of PyTorch takes a mask of that name with these axes that holds one value."""
     import torch  # noqa: PLC0415 - the layer is one of PyTorch's
 
     def into(array: Array) -> Any:
         return torch.from_numpy(array)
 
-    def accepts(axes: str, value: float | bool) -> bool:
-        given: Mapping[str, Any] = {**way.given, word: Filled(axes, value)}
-        return not trouble(layer, replace(way, given=given), into, way.width, way.tokens or HERE)[0]
+    given: Mapping[str, Any] = {**way.given, word: Filled(axes, value)}
+    return not trouble(layer, replace(way, given=given), into, way.width, way.tokens or HERE)[0]
 
-    if any(accepts(axes, value) for axes in USUAL for value in KINDS):
+
+def takes_keys(layer: Callable[..., Any], way: Way, word: str) -> bool:
+    """Say whether a layer of PyTorch takes a mask of keys alone under a name, with no other mask beside it."""
+    return any(accepts(layer, way, word, axes, value) for axes in OF_KEYS for value in (True, 1.0))
+
+
+def mask_form(layer: Callable[..., Any], way: Way, word: str) -> MaskForm:
+    """Return how a layer of PyTorch wants the mask of that name; as the questions write it, where it takes that."""
+    if any(accepts(layer, way, word, axes, value) for axes in USUAL for value in KINDS):
         return MaskForm()
     for role, forms in (("padding", OF_KEYS), ("mask", OTHERS)):
-        found = next(((axes, value) for axes in forms for value in (True, 1.0) if accepts(axes, value)), None)
+        every = ((axes, value) for axes in forms for value in (True, 1.0))
+        found = next((one for one in every if accepts(layer, way, word, *one)), None)
         if found is not None:
             return MaskForm(role, found[0], found[1] is not True)
     return MaskForm()

@@ -21,7 +21,7 @@ from attn_exp.diagnosis.case import differs, expected
 from attn_exp.diagnosis.constructing import PoorError, construct
 from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.libraries import DIGITS, library
-from attn_exp.diagnosis.mask_forms import MaskForm, mask_form
+from attn_exp.diagnosis.mask_forms import MaskForm, mask_form, takes_keys
 from attn_exp.diagnosis.module_sizes import CONFIG, HEADS, Sizes, about_heads, head_count, whole_numbers
 from attn_exp.diagnosis.offer import BY_NAME, Offer, offered, parameters_of, plain
 from attn_exp.diagnosis.plain_layers import PlainLayer, evaluated, matrices_in, may_be_layer
@@ -612,7 +612,9 @@ def called(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], said: s
     if word and isinstance(layer, TorchLayer):
         form = mask_form(layer, way, word)
     if form.role == "padding":
-        taken = {"padding": word} | {role: other for role, other in taken.items() if role != "mask"}
+        other = taken.get("padding", "")
+        keyed = other if other and isinstance(layer, TorchLayer) and takes_keys(layer, way, other) else word
+        taken = {role: name for role, name in taken.items() if role != "mask"} | {"padding": keyed}
 
     def call(x: Any, memory: Any = None, **keywords: Any) -> Any:
         if keywords.get(word) is not None:

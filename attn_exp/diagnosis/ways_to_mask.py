@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from attn_exp.diagnosis.call import Caller
+from attn_exp.diagnosis.candidates import Change
 from attn_exp.diagnosis.case import Answer, Case, expected, predicted, without_blind
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound
-from attn_exp.diagnosis.ways_to_call import cases, is_near, rounded
+from attn_exp.diagnosis.ways_to_call import cases, is_near, of_kept_queries, rounded
 from attn_exp.rules.masks.causal import Causal
 
 MOST_SECONDS = 2.0
@@ -21,35 +22,35 @@ MOST_SECONDS = 2.0
 Ways = Sequence[tuple[Caller, Case]]
 
 
-def with_its_mask(caller: Caller, function: Bound) -> Caller:
-    """Return the caller that writes masks as the function wants them.
+def with_its_mask(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
+    """Return the caller that writes masks as the function wants them; `change` is a mistake that it makes besides.
 
     Booleans, where it is right with them; numbers to add, where it adds those booleans to its logits. Else the first
     way that gives the right answer, or the right one if True hides; and then a mask of keys alone, `[b s]`, so too. One
     that answers to booleans is judged by them: other axes are tried, and no other numbers. Where nothing fits, booleans
     if it answers to them, or the first way to which it does. A layer may take any mask as its word for causal.
     """
-    case = question(caller, function, "masks")
+    case = question(caller, function, "masks", change)
     if case is None:
-        return with_its_padding(caller, function)
+        return with_its_padding(caller, function, change)
     answer = caller(case)
     if is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
-        return with_its_padding(caller, function)
+        return with_its_padding(caller, function, change)
     if answer.output is not None:
         added = replace(caller, masking=replace(caller.masking, kind="added"))
         adding = predicted(replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed), case.given)
         if adding and is_near(caller, answer, adding):
-            return with_its_padding(added, function)
+            return with_its_padding(added, function, change)
     right = expected(case)["output"]
     known = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
     is_judged = answer.output is not None and answer.output.shape == right.shape
     others = [(replace(caller, masking=one.like(known)), case) for one in MASKINGS]
-    ways = [*others, *of_keys_alone(caller, function), *of_entries(caller, function)]
+    ways = [*others, *of_keys_alone(caller, function, change), *of_entries(caller, function, change)]
     found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) == {"booleans"}])
     if not found and is_judged and means_causal(caller, case, answer):
-        return with_its_padding(as_causal(caller), function)
+        return with_its_padding(as_causal(caller), function, change)
     chosen = found or (caller if is_judged else answered) or caller
-    return with_its_padding(chosen, function) if chosen.offer.takes("mask") else chosen
+    return with_its_padding(chosen, function, change) if chosen.offer.takes("mask") else chosen
 
 
 ANY_IS_CAUSAL = "any mask that is given means a causal one"
@@ -90,12 +91,12 @@ def of_padding_alone(function: Bound) -> Bound | None:
     return replace(function, offer=replace(offer, parameters=words, defaults=defaults))
 
 
-def with_its_padding(caller: Caller, function: Bound) -> Caller:
+def with_its_padding(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
     """Return the caller that writes masks of keys as the function wants them, where it has a keyword for them."""
     if caller.offer.takes("lengths") and caller.layout == "htd" and not caller.request.layout:
         return as_entries(caller, function)
-    case = question(caller, function, "padding") if caller.offer.takes("padding") else None
-    answer = None if case is None else caller(case)
+    case = question(caller, function, "padding", change) if caller.offer.takes("padding") else None
+    answer = None if case is None else of_kept_queries(caller, case, caller(case))
     if case is None or answer is None or is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
         return caller
     ways = [(replace(caller, padding=replace(one, neutral=caller.padding.neutral)), case) for one in PADDINGS]
@@ -123,7 +124,7 @@ def searched(ways: Ways) -> tuple[Caller | None, Caller | None]:
     for caller, case in ways:
         if thread_time() - start > MOST_SECONDS:
             break
-        answer = caller(case)
+        answer = of_kept_queries(caller, case, caller(case))
         if is_near(caller, answer, expected(case)) or is_turned(caller, case, answer):
             return caller, caller
         if answer.output is not None:
@@ -142,10 +143,10 @@ def is_turned(caller: Caller, case: Case, answer: Answer) -> bool:
     return is_near(caller, replace(answer, output=without_blind(answer.output, turned)), seen)
 
 
-def hides(caller: Caller, function: Bound) -> bool:
+def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool:
     """Say whether True hides in the masks of a function: of queries and keys, or of keys alone."""
     roles = {"masks": "mask", "padding": "padding"}
-    asked = (question(caller, function, rung) for rung, role in roles.items() if caller.offer.takes(role))
+    asked = (question(caller, function, rung, change) for rung, role in roles.items() if caller.offer.takes(role))
     return any(case is not None and is_turned(caller, case, caller(case)) for case in asked)
 
 
@@ -154,27 +155,27 @@ def hide(at: Any, logits: Any, allowed: Any) -> Any:
     return np.where(allowed, -np.inf, logits)
 
 
-def of_keys_alone(caller: Caller, function: Bound) -> Iterator[tuple[Caller, Case]]:
+def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None) -> Iterator[tuple[Caller, Case]]:
     """Yield the ways in which the mask is one of keys alone, which every query shares."""
     parameters = {"padding" if role == "mask" else role: name for role, name in caller.offer.parameters.items()}
     if caller.offer.takes("padding"):
         return
     defaults = {"padding" if role == "mask" else role: value for role, value in caller.offer.defaults.items()}
     keyed = replace(caller, offer=replace(caller.offer, parameters=parameters, defaults=defaults))
-    case = question(keyed, function, "padding")
+    case = question(keyed, function, "padding", change)
     if case is not None:
         for one in PADDINGS:
             yield replace(keyed, padding=replace(one, neutral=caller.masking.neutral)), case
 
 
-def of_entries(caller: Caller, function: Bound) -> Iterator[tuple[Caller, Case]]:
+def of_entries(caller: Caller, function: Bound, change: Change | None = None) -> Iterator[tuple[Caller, Case]]:
     """Yield the ways in which what was taken for heads `[h t d]` are the entries of a batch."""
     if caller.layout == "htd" and not caller.request.layout and not caller.request.head:
         other = replace(caller, layout="btd")
-        case = question(other, function, "masks")
+        case = question(other, function, "masks", change)
         if case is not None:
             yield from ((replace(other, masking=one), case) for one in MASKINGS)
-        yield from of_keys_alone(other, function)
+        yield from of_keys_alone(other, function, change)
 
 
 def with_added_mask(caller: Caller, function: Bound) -> Caller | None:
@@ -186,7 +187,8 @@ def with_added_mask(caller: Caller, function: Bound) -> Caller | None:
     return other if other(case).output is not None else None
 
 
-def question(caller: Caller, function: Bound, rung: str) -> Case | None:
-    """Return the first question of a kind, where the function is asked one."""
+def question(caller: Caller, function: Bound, rung: str, change: Change | None = None) -> Case | None:
+    """Return the first question of a kind, where the function is asked one; what is right of it may be changed."""
     asked = next((case for case in cases(caller, function, quick=True) if case.rung == rung), None)
+    asked = asked if asked is None or change is None else replace(asked, recipe=change(asked))
     return None if asked is None else rounded(asked, caller)

@@ -93,3 +93,39 @@ def test_what_was_not_asked_is_said_with_its_reason() -> None:
     assert verdict.not_asked[1].startswith("fewer key/value heads (ValueError: ")
     assert "cross attention (it takes one input)" in attn_exp.check(Layer, quick=True).not_asked
     assert "not asked: masks (it has no word for one)" in str(verdict)
+
+
+class WithMaskedQueries(Layer):
+    """Its mask `[b s]` hides keys, and what queries of filler give is zeros; `key_mask` fails without it."""
+
+    def forward(self, x: Any, mask: Any = None, key_mask: Any = None) -> Any:  # type: ignore[override]
+        q, k, v = (part.transpose(1, 2) for part in self.packed(x).unflatten(-1, (self.heads, -1, 3)).unbind(-1))
+        scores = q @ k.mT / (self.dim // self.heads) ** 0.5
+        hidden = mask if key_mask is None else key_mask * mask
+        if hidden is not None:
+            scores = scores + ((1 - hidden) * -1e32)[:, None, None, :]
+        answer = self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return answer if mask is None else answer * mask[..., None]
+
+
+def test_a_mask_of_keys_that_makes_zeros_of_queries_is_right_whatever_stands_beside_it() -> None:
+    verdict = attn_exp.check(WithMaskedQueries, quick=True)
+    assert verdict.passed, verdict
+    assert {finding.rung: finding.state for finding in verdict.findings}["padding"] == "held"
+
+
+class Viewed(Layer):
+    """Heads by a view alone; True hides in its mask of keys."""
+
+    def forward(self, x: Any, padding_mask: Any = None) -> Any:  # type: ignore[override]
+        q, k, v = (part.reshape(len(x), self.heads, x.shape[1], -1) for part in self.packed(x).chunk(3, -1))
+        scores = q @ k.mT / (self.dim // self.heads) ** 0.5
+        if padding_mask is not None:
+            scores = scores.masked_fill(padding_mask == 1, -1e9)
+        return self.out((scores.softmax(-1) @ v).reshape(x.shape))
+
+
+def test_how_a_layer_wants_its_mask_is_found_beside_a_mistake() -> None:
+    verdict = attn_exp.check(Viewed, quick=True)
+    assert verdict.mistakes == ("heads_not_transposed",), verdict
+    assert "convention=torch_mha" in verdict.computes, verdict
