@@ -196,6 +196,22 @@ def fitted_numbers(seen: Seen) -> Iterator[Candidate]:
                 break
 
 
+def fitted_factors(first: Candidate, case: Case, output: Array) -> Iterator[Candidate]:
+    """Yield the factor of the scores with which a mistake, or nothing at all, gives an output."""
+
+    def beside(number: float) -> list[Candidate]:
+        return [beside_factor(one) for one in factor_of_scores(number)]
+
+    def beside_factor(factor: Candidate) -> Candidate:
+        names = tuple(sorted((*first.names, *factor.names)))
+        return replace(factor, names=names, change=composed(first, factor))
+
+    number = fitted(case, output, beside, FACTORS)
+    if number is not None:
+        yield from beside(number)
+        yield from map(beside_factor, one_for_all_sizes(case, number))
+
+
 def factor_of_scores(number: float) -> list[Candidate]:
     said = f"They are {number:.6g} times what they should be"
     return [Candidate(("scale_other",), everywhere(times(number)), True, said)]

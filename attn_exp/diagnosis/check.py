@@ -203,7 +203,8 @@ def as_its_names_say(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) ->
         return None
     usual = ways_to_mask.with_its_mask(tried.caller, function)  # masks are found where all else is right
     caller = replace(called.caller, masking=usual.masking, padding=usual.padding)
-    verdict = with_masks_beside_a_mistake(own, caller, called, quick, tell)
+    verdict = under_other_words(own, called, quick, tell)
+    verdict = verdict or with_masks_beside_a_mistake(own, caller, called, quick, tell)
     return verdict if verdict.mistakes and not verdict.passed else None
 
 

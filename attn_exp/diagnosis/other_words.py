@@ -5,13 +5,14 @@ A function that is right under such words, where nobody typed any, is held to th
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.call import Caller
-from attn_exp.diagnosis.candidates import every_mistake, other_settings
+from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings
 from attn_exp.diagnosis.case import Answer, Case, differs, predicted, tolerance
 from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.diagnosis.several import in_several_parts
@@ -56,7 +57,8 @@ def that_fit_beside_a_mistake(caller: Caller, case: Case, answer: Answer, digits
 
     def has_one(recipe: Recipe) -> bool:
         asked = replace(case, recipe=recipe)
-        return any(gives(one.change(asked), case, answer, digits) for one in every_mistake([asked]))
+        every = itertools.chain(every_mistake([asked]), fitted_numbers([(asked, answer)]))
+        return any(gives(one.change(asked), case, answer, digits) for one in every)
 
     def has_two(recipe: Recipe) -> bool:
         asked = replace(case, recipe=recipe)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_exp import mistakes
-from attn_exp.diagnosis.candidates import Candidate, composed, every_mistake, everywhere
+from attn_exp.diagnosis.candidates import Candidate, composed, every_mistake, everywhere, fitted_factors
 from attn_exp.diagnosis.case import Answer, Case, predicted
 from attn_exp.mistakes.masks import filled
 
@@ -59,20 +59,26 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
 ]:  # fmt: skip
     """Yield the mistakes of several parts that give the answer to a question, and to one in which scores are equal.
 
-    Without the latter, two parts at most. `mixes`: one of them mixes heads with tokens, and may be the only one.
+    Without the latter, two parts at most. `mixes`: one of them mixes heads with tokens, and may be the only one. Last
+    comes a factor of the scores that is read off the answer, beside what gives the other one.
     """
     parts = by_part(single)
     heads = [one for one in parts["heads"] if not mixes or set(one.names) & set(MIXING)]
     late = [one for one in parts["scale"] if one.names == ("scale_after_softmax",)]
+    unscaled = list[Candidate]()
     for head, mixed, shared in itertools.product(heads, parts["products"], [*parts["softmax"], *late]):
         first = together((head, mixed, shared))
         if len(first.names) > 2 if equal is None else not is_close(first, *equal):
             continue
         after = shared in late
+        unscaled += [first] if first.names and equal is not None and not after else []
         for scaled in parts["scale"][: 1 if after else None]:
             made = together((head, mixed, *((shared,) if after else (scaled, shared))))
             if (mixes or len(made.names) > 1) and (equal or len(made.names) < 3) and is_close(made, *asked):
                 yield made
+    case, answer = asked
+    for first in unscaled if answer.output is not None else ():
+        yield from fitted_factors(first, case, answer.output)  # type: ignore[arg-type]
 
 
 def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:

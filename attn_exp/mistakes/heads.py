@@ -29,6 +29,24 @@ def merge_as_it_lies(at: At, context: Array) -> Array:
     return context.reshape(batch, rows, heads * size)
 
 
+def cut_one_as_it_lies(side: str) -> Change:
+    """Return the change that cuts one of q, k and v with a view alone, and the others rightly."""
+
+    def place(step: Step, at: At, own: str, heads: Array, positions: Any) -> Any:
+        if own == side:
+            batch, count, length, size = heads.shape
+            heads = cut_as_it_lies(heads.swapaxes(1, 2).reshape(batch, length, count * size), count)
+        return step(at, own, heads, positions)
+
+    return around("place", place)
+
+
+def merge_as_columns(at: At, context: Array) -> Array:
+    """Put heads together with a view alone where tokens are columns: `[b h t d]` is read as `[b h*d t]`."""
+    batch, heads, rows, size = context.shape
+    return context.reshape(batch, heads * size, rows).swapaxes(1, 2)
+
+
 def heads_as_tokens(recipe: Recipe) -> Recipe:
     """Return the recipe that leaves heads `[b t h d]`, where those of one token are each other's keys."""
 
@@ -270,6 +288,7 @@ MISTAKES = {
             instead(split=cut_as_it_lies),
             heads_as_tokens,
             lambda recipe: instead(merge=merge_as_it_lies)(heads_as_tokens(recipe)),
+            *(cut_one_as_it_lies(side) for side in "qkv"),
         ),
         needs=("layer",),
     ),
@@ -286,7 +305,11 @@ MISTAKES = {
         fix="transpose [h, t, d] to [t, h, d] before the reshape",
         seen="dfdx issue 158; Trans2Seg issue 4",
         stage="output",
-        changes=(instead(merge=merge_as_it_lies), instead(merge=merge_by_stride)),
+        changes=(
+            instead(merge=merge_as_it_lies),
+            instead(merge=merge_by_stride),
+            instead(merge=merge_as_columns),
+        ),
         needs=("layer",),
     ),
     "weights_averaged": Mistake(

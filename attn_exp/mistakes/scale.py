@@ -113,7 +113,7 @@ MISTAKES = {
         of_code=True,
     ),
     "scale_multiplied": Mistake(
-        says="The scores are multiplied by a power of d instead of divided by sqrt(d).",
+        says="The scores are multiplied by a power of d, or of the model's size, instead of divided by sqrt(d).",
         fix="logits = scores / sqrt(d)",
         seen="a factor written for its inverse; / d**-0.5 and / d**-2",
         stage="logits",
@@ -121,6 +121,11 @@ MISTAKES = {
             instead(scaled=lambda at, scores: scores * math.sqrt(at.size)),
             instead(scaled=lambda at, scores: scores * at.size),
             instead(scaled=lambda at, scores: scores * at.size**2),
+            *(instead(scaled=lambda at, scores, power=power: scores * at.width**power) for power in (0.5, 1.0)),
+            *(
+                instead(scaled=lambda at, scores, power=power: scores * (at.heads * at.size) ** power)
+                for power in (0.5, 1.0)
+            ),
         ),
     ),
     "scale_twice": Mistake(

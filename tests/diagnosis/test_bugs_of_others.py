@@ -422,3 +422,84 @@ def test_positions_as_matrices_are_given_so_that_they_turn_nothing() -> None:
     function = attn_exp.check(turned_in_single, quick=True)
     assert function.passed, function
     assert "it rounds queries and keys to float32" in str(function)
+
+
+class CausalAndMultiplied(CausalAndWide):
+    power, factor = 0.5, 1.0
+
+    def scores(self, q: Any, k: Any) -> Any:
+        later = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
+        return (q @ k.transpose(-1, -2) * self.factor * self.width**self.power).masked_fill(later, -math.inf)
+
+
+class CausalAndFixed(CausalAndMultiplied):
+    power, factor = 0.0, 0.123
+
+
+class CausalQueriesTwice(CausalAndWide):
+    """Its keys are made and never used."""
+
+    def scores(self, q: Any, k: Any) -> Any:
+        later = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
+        return (q @ q.transpose(-1, -2) / math.sqrt(k.shape[-1])).masked_fill(later, -math.inf)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (CausalAndMultiplied, "scale_multiplied"),
+        (CausalAndFixed, "scale_fixed"),
+        (CausalQueriesTwice, "keys_from_queries"),
+    ],
+)
+def test_numbers_of_ones_own_and_unused_keys_are_named_beside_a_mask_inside(kind: Any, name: str) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert verdict.mistakes == (name,) and verdict.computes.startswith("with mask=causal, "), verdict
+
+
+class SpreadByItsOwnFactor(Three):
+    def scores(self, q: Any, k: Any) -> Any:
+        return q @ k.transpose(-1, -2) * 0.06
+
+    def weigh(self, scores: Any) -> Any:
+        return scores.softmax(-1).transpose(-1, -2)
+
+
+def test_a_factor_is_read_off_beside_another_mistake() -> None:
+    verdict = attn_exp.check(SpreadByItsOwnFactor, quick=True)
+    assert set(verdict.mistakes) == {"scale_fixed", "weights_transposed"}, verdict
+
+
+class ColumnsMergedByView(nn.Module):
+    """Tokens are columns, and what the heads give is read as if they still were."""
+
+    def __init__(self, channels: int, heads: int = 1) -> None:
+        super().__init__()
+        self.heads, self.out = heads, nn.Conv2d(channels, channels, 1)
+        self.to_q, self.to_k, self.to_v = (nn.Conv1d(channels, channels, 1, bias=False) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (side(x.flatten(2)).unflatten(1, (self.heads, -1)).mT for side in (self.to_q, self.to_k, self.to_v))
+        weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1)
+        return self.out((weights @ v).reshape(x.shape))
+
+
+class QueriesCutByView(Three):
+    """Only its queries are cut with no transpose, and the heads are put together by a view."""
+
+    def forward(self, x: Any) -> Any:
+        b, t, m = x.shape
+        q = self.to_q(x).reshape(b, self.num_heads, t, -1)
+        weights = self.weigh(self.scores(q, self.cut(self.to_k(x))))
+        return self.mix((weights @ self.cut(self.to_v(x))).reshape(b, t, m))
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (ColumnsMergedByView, {"heads_merged_wrong"}),
+        (QueriesCutByView, {"heads_merged_wrong", "heads_not_transposed"}),
+    ],
+)
+def test_columns_and_single_sides_that_are_viewed_are_named(kind: Any, names: set[str]) -> None:
+    assert set(attn_exp.check(kind, quick=True).mistakes) == names
