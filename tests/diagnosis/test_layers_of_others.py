@@ -98,7 +98,7 @@ def test_what_was_not_asked_is_said_with_its_reason() -> None:
 class WithMaskedQueries(Layer):
     """Its mask `[b s]` hides keys, and what queries of filler give is zeros; `key_mask` fails without it."""
 
-    def forward(self, x: Any, mask: Any = None, key_mask: Any = None) -> Any:  # type: ignore[override]
+    def forward(self, x: Any, mask: Any = None, key_mask: Any = None) -> Any:
         q, k, v = (part.transpose(1, 2) for part in self.packed(x).unflatten(-1, (self.heads, -1, 3)).unbind(-1))
         scores = q @ k.mT / (self.dim // self.heads) ** 0.5
         hidden = mask if key_mask is None else key_mask * mask
@@ -117,7 +117,7 @@ def test_a_mask_of_keys_that_makes_zeros_of_queries_is_right_whatever_stands_bes
 class Viewed(Layer):
     """Heads by a view alone; True hides in its mask of keys."""
 
-    def forward(self, x: Any, padding_mask: Any = None) -> Any:  # type: ignore[override]
+    def forward(self, x: Any, padding_mask: Any = None) -> Any:
         q, k, v = (part.reshape(len(x), self.heads, x.shape[1], -1) for part in self.packed(x).chunk(3, -1))
         scores = q @ k.mT / (self.dim // self.heads) ** 0.5
         if padding_mask is not None:
