@@ -304,21 +304,46 @@ def another_mask(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]
 STEP = 1e-6
 
 
-def gradients(caller: Caller, case: Case, digits: int) -> Finding:
+def gradients(caller: Caller, case: Case, digits: int) -> tuple[Finding, str]:
     """Hold PyTorch's gradients against central differences of the function, along one random direction."""
     rung = "gradients"
     if caller.library.name != "torch" or digits < DIGITS["float64"]:
-        return Finding(rung, ABSENT)
+        return Finding(rung, ABSENT), ""
     sides = ("q", "k", "v") if case.given.x is None else ("x",)
     arguments = caller.arguments(case)
     try:
         with held():
             derived, measured = slopes(caller, arguments, sides)
+    except CutError:
+        if is_switched_off(caller, arguments):
+            return Finding(rung, REMARK, "none: it switches them off itself"), ""
+        return Finding(rung, BROKEN, "none: what it returns is cut off from what it was given"), "gradients_cut"
     except Exception as error:
-        return Finding(rung, REMARK, f"none: {first_line(error)}"[:100])
+        return Finding(rung, REMARK, f"none: {first_line(error)}"[:100]), ""
     if abs(derived - measured) <= 1e-5 * max(abs(measured), 1.0):
-        return Finding(rung, HELD)
-    return Finding(rung, BROKEN, f"the slope is {measured:.6g}, the gradient says {derived:.6g}")
+        return Finding(rung, HELD), ""
+    return Finding(rung, BROKEN, f"the slope is {measured:.6g}, the gradient says {derived:.6g}"), ""
+
+
+class CutError(Exception):
+    """What a function returned does not know what it was made of."""
+
+
+def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
+    """Say whether a function of tensors switches gradients off while it works, as one does that is never trained."""
+    from torch import is_grad_enabled  # noqa: PLC0415 - the function brought it
+    from torch.overrides import TorchFunctionMode  # noqa: PLC0415
+
+    class Watching(TorchFunctionMode):
+        off = False
+
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.off |= not is_grad_enabled()
+            return function(*args, **(kwargs or {}))
+
+    with Watching() as watching:
+        caller.call(arguments)
+    return watching.off
 
 
 def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) -> tuple[float, float]:
@@ -336,7 +361,10 @@ def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) ->
         weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype, device=output.device)
         return (output.reshape(-1) * weights).sum()
 
-    derivatives = torch.autograd.grad(total(leaves), list(leaves.values()))
+    answer = total(leaves)
+    if not answer.requires_grad:
+        raise CutError
+    derivatives = torch.autograd.grad(answer, list(leaves.values()))
     derived = sum(float((slope * direction[side]).sum()) for side, slope in zip(sides, derivatives, strict=True))
     ends = [
         float(total({side: arguments[side] + sign * STEP * direction[side] for side in sides})) for sign in (1.0, -1.0)

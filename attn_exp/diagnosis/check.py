@@ -334,9 +334,10 @@ def verdict_on_answers(
     wrong = failing(seen, digits)
     tell("how it behaves")
     behaved = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), digits))
+    learned = gradients(caller, tried.case, digits)
     edges = list(remarks(caller, tried.case))
     again = asked_again(caller, seen, wrong)
-    broken = tuple(dict.fromkeys(name for finding, name in behaved if finding.state == BROKEN and name))
+    broken = tuple(dict.fromkeys(name for finding, name in (*behaved, learned) if finding.state == BROKEN and name))
     tell("which mistake it is")
     lost = {case for case, _ in wrong}
     right = [pair for pair in seen if pair[0] not in lost]
@@ -365,7 +366,7 @@ def verdict_on_answers(
         *(finding for finding, _ in behaved),
         again,
         *(finding for finding, _ in edges),
-        gradients(caller, tried.case, digits),
+        learned[0],
     )
     failed = [finding.rung for finding in findings if finding.state == BROKEN]
     passed = not failed

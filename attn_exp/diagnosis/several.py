@@ -71,7 +71,7 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
         if len(first.names) > 2 if equal is None else not is_close(first, *equal):
             continue
         after = shared in late
-        unscaled += [first] if first.names and equal is not None and not after else []
+        unscaled += [first] if first.names and equal is not None and not after and not mixes else []
         for scaled in parts["scale"][: 1 if after else None]:
             made = together((head, mixed, *((shared,) if after else (scaled, shared))))
             if (mixes or len(made.names) > 1) and (equal or len(made.names) < 3) and is_close(made, *asked):
@@ -92,6 +92,8 @@ def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
 
 def mixes_as_known(asked: Asked, equal: Asked) -> bool:
     """Say whether a mistake that mixes heads with tokens gives two answers, alone or beside those of other parts."""
+    if is_close(Candidate((), lambda case: case.recipe), *equal):
+        return False  # values and what is made of them are not mixed
     single = list(every_mistake([asked[0]]))
     return next(in_several_parts(single, asked, equal, mixes=True), None) is not None
 

@@ -55,7 +55,7 @@ def features(asked: Iterable[tuple[Recipe, Given]]) -> set[str]:
     words: set[str] = set()
     for recipe, given in asked:
         words |= {type(mask).__name__.lower() for mask in recipe.rules.masks}
-        words |= {type(rule).__name__.lower() for rule in recipe.rules.scores}
+        words |= {kind.__name__.lower() for rule in recipe.rules.scores for kind in type(rule).__mro__}
         words |= {"added"} if any(type(rule).bias is not Score.bias for rule in recipe.rules.scores) else set()
         words |= {type(position).__name__.lower() for position in recipe.positions}
         words |= {"mask"} if recipe.rules.masks else set()

@@ -84,6 +84,12 @@ MISTAKES = {
         seen="a buffer kept between calls",
         stage="output",
     ),
+    "gradients_cut": Mistake(
+        says="No gradient reaches its inputs: what it returns is cut off from them, and nothing learns.",
+        fix="no detach, no .data, no torch.tensor(...) and no NumPy on the way",
+        seen="q = torch.tensor(q) in the function; weights.detach() kept for a picture and used after it",
+        stage="output",
+    ),
     "batch_mixed": Mistake(
         says="The entries of a batch see each other: an answer depends on its neighbours.",
         fix="no sum and no softmax may run over the batch",

@@ -42,6 +42,12 @@ def values_of_queries(recipe: Recipe) -> Recipe:
     return instead(score=score, mix=mix)(recipe)
 
 
+def summed_apart(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Array:
+    """Sum the weights, and the values, each for itself: an einsum with one letter for keys and another for values."""
+    every = v.sum(axis=-2, keepdims=True)
+    return np.asarray(weights.sum(axis=-1, keepdims=True) * np.broadcast_to(every, (*every.shape[:-2], 1, v.shape[-1])))
+
+
 def projected_again(**sides: str) -> Change:
     """Return the change that projects a side from what another one's matrix has made already, not from x."""
 
@@ -111,6 +117,14 @@ MISTAKES = {
         seen="q passed for v; W_q used for the values too",
         stage="context",
         changes=(values_of_queries, taken_for(v="q")),
+        of_code=True,
+    ),
+    "values_summed": Mistake(
+        says="Every query gets the sum of all values: the weights are summed up by themselves, and have no effect.",
+        fix="one letter for keys and values: einsum('bhts,bhse->bhte', weights, v)",
+        seen="einsum('nhqk,nvhd->nqhd', weights, values)",
+        stage="context",
+        changes=(around("mix", summed_apart),),
         of_code=True,
     ),
     "projected_twice": Mistake(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from attn_exp.forms.pipeline import At
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
@@ -127,6 +129,14 @@ MISTAKES = {
                 for power in (0.5, 1.0)
             ),
         ),
+    ),
+    "scores_floored": Mistake(
+        says="The scores are rounded down to whole numbers: // divides and drops what is behind the point.",
+        fix="logits = scores / sqrt(d), with one stroke",
+        seen="scores // math.sqrt(d_k)",
+        stage="logits",
+        changes=(around("scaled", lambda scaled, at, scores: np.floor(scaled(at, scores))),),
+        of_code=True,
     ),
     "scale_twice": Mistake(
         says="The scale is applied twice, such as to q and then to the scores again.",

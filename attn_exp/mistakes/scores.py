@@ -28,24 +28,34 @@ class Adds(Score):
         return np.asarray(self.added(grid))
 
 
-def alibi(added: Callable[[Grid], Any]) -> Change:
-    """Return the change of ALiBi's bias into another."""
+def alibi(other: Callable[[Alibi], Score]) -> Change:
+    """Return the change of ALiBi into another rule."""
 
     def change(recipe: Recipe) -> Recipe:
-        scores = tuple(Adds(added) if isinstance(rule, Alibi) else rule for rule in recipe.rules.scores)
+        scores = tuple(other(rule) if isinstance(rule, Alibi) else rule for rule in recipe.rules.scores)
         return recipe.with_rules(scores=scores)
 
     return change
 
 
-def slope(grid: Grid) -> Array:
-    """Return the right slope of each place."""
-    return np.asarray(np.array(slopes(grid.heads))[grid.head])
+@dataclass(frozen=True)
+class Sloped(Alibi):
+    """ALiBi with other slopes: a function of the number of heads gives one for each."""
+
+    rates: Callable[[int], Array] = lambda heads: np.array(slopes(heads))
+
+    def bias(self, grid: Grid) -> Array:
+        return np.asarray(-self.rates(grid.heads)[grid.head] * abs(grid.query - grid.key))
 
 
 def sloped(rates: Callable[[int], Array]) -> Change:
-    """Return the change to other slopes: a function of the number of heads gives one for each."""
-    return alibi(lambda grid: -rates(grid.heads)[grid.head] * abs(grid.query - grid.key))
+    """Return the change to other slopes."""
+    return alibi(lambda rule: Sloped(rates))
+
+
+def leaning(direction: Callable[[Grid], Any]) -> Change:
+    """Return the change that multiplies slope * distance, which is subtracted, by another sign than -1."""
+    return alibi(lambda rule: Adds(lambda grid: -np.asarray(rule.bias(grid)) * direction(grid)))
 
 
 def powers_of_half(heads: int, first: int = 1) -> Array:
@@ -129,9 +139,9 @@ MISTAKES = {
         seen="distance taken as j - i where i - j is meant",
         stage="masked",
         changes=(
-            alibi(lambda grid: slope(grid) * abs(grid.query - grid.key)),
-            alibi(lambda grid: slope(grid) * (grid.query - grid.key)),
-            alibi(lambda grid: slope(grid) * (grid.key - grid.query)),
+            leaning(lambda grid: 1.0),
+            leaning(lambda grid: np.sign(grid.query - grid.key)),
+            leaning(lambda grid: np.sign(grid.key - grid.query)),
         ),
         needs=("alibi",),
     ),

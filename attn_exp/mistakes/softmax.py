@@ -12,14 +12,14 @@ from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
-def softmax_over(*axes: int) -> Change:
-    """Return the change that normalizes over other axes of `[b h t s]`."""
+def softmax_over(*axes: int, empty: float = 0.0) -> Change:
+    """Return the change that normalizes over other axes of `[b h t s]`; where all is hidden, weights are `empty`."""
 
     def normalize(at: At, masked: Array) -> Array:
         axis = tuple(axis for axis in axes if axis or not at.apart)
         powers = np.exp(masked - masked.max(axis=axis, keepdims=True, initial=-1e300))
         total = powers.sum(axis=axis, keepdims=True)
-        return np.asarray(powers / np.where(total == 0, 1.0, total))
+        return np.asarray(np.where(total == 0, empty, powers / np.where(total == 0, 1.0, total)))
 
     return instead(normalize=normalize)
 
@@ -91,14 +91,14 @@ MISTAKES = {
         fix="softmax over the last axis, the keys",
         seen="PyTorch-NLP issue 2; labml issue 146; axis=-2 or dim=0",
         stage="weights",
-        changes=(softmax_over(-2),),
+        changes=(softmax_over(-2), softmax_over(-2, empty=math.nan)),
     ),
     "softmax_over_heads": Mistake(
         says="The softmax runs over the heads instead of the keys.",
         fix="softmax over the last axis, the keys",
         seen="softmax without a dim; catalyst PR 285",
         stage="weights",
-        changes=(softmax_over(1),),
+        changes=(softmax_over(1), softmax_over(1, empty=math.nan)),
     ),
     "softmax_over_all": Mistake(
         says="One softmax runs over all places of the matrix instead of one for each query.",

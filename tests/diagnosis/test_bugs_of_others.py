@@ -503,3 +503,50 @@ class QueriesCutByView(Three):
 )
 def test_columns_and_single_sides_that_are_viewed_are_named(kind: Any, names: set[str]) -> None:
     assert set(attn_exp.check(kind, quick=True).mistakes) == names
+
+
+class CopiesItsQueries(Three):
+    def scores(self, q: Any, k: Any) -> Any:
+        return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (torch.tensor(self.cut(side(x)).numpy(force=True)) for side in (self.to_q, self.to_k, self.to_v))
+        return self.put_together(self.weigh(self.scores(q, k)) @ v)
+
+
+class NeverTrained(Three):
+    @torch.no_grad()
+    def forward(self, x: Any) -> Any:
+        return super().forward(x)
+
+
+def test_a_layer_that_no_gradient_reaches_is_wrong_unless_it_says_so_itself() -> None:
+    verdict = attn_exp.check(CopiesItsQueries, quick=True)
+    assert verdict.mistakes == ("gradients_cut",) and not verdict.passed, verdict
+    verdict = attn_exp.check(NeverTrained, quick=True)
+    assert verdict.passed, verdict
+    assert next(one for one in verdict.findings if one.rung == "gradients").state == "remark"
+
+
+def over_another_axis(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    return torch.softmax(scores if mask is None else scores.masked_fill(mask == 0, -math.inf), dim=1) @ v
+
+
+def test_a_softmax_over_heads_of_hidden_keys_alone_is_nan_and_no_mistake_of_masks() -> None:
+    assert attn_exp.check(over_another_axis, quick=True).mistakes == ("softmax_over_heads",)
+
+
+def leaning_outwards(q: Any, k: Any, v: Any) -> Any:
+    """Its slopes are those of the closed formula, and far keys of the past are favoured."""
+    heads, (rows, keys) = q.shape[1], (q.shape[-2], k.shape[-2])
+    rates = 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
+    far = (np.arange(rows)[:, None] - np.arange(keys)) * rates[:, None, None]
+    powers = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1]) + far
+    powers = np.exp(powers - powers.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+
+def test_a_wrong_sign_of_alibi_is_named_beside_its_closed_slopes() -> None:
+    verdict = attn_exp.check(leaning_outwards, quick=True)
+    assert verdict.mistakes == ("alibi_sign",) and "score=alibi head=4" in verdict.computes, verdict

@@ -46,6 +46,10 @@ def by_heads(q: Array, k: Array, v: Array) -> Any:
     return soft(raw(q, k) / q.shape[1]) @ v
 
 
+def whole_numbers(q: Array, k: Array, v: Array) -> Any:
+    return soft(raw(q, k) // np.sqrt(q.shape[-1])) @ v
+
+
 def by_queries(q: Array, k: Array, v: Array) -> Any:
     return soft(raw(q, k) / np.sqrt(q.shape[-2])) @ v
 
@@ -69,6 +73,10 @@ def queries_alone(q: Array, k: Array, v: Array) -> Any:
 
 def mixes_queries(q: Array, k: Array, v: Array) -> Any:
     return soft(logits(q, k)) @ q
+
+
+def each_by_itself(q: Array, k: Array, v: Array) -> Any:
+    return np.einsum("bhts,bhje->bhte", soft(logits(q, k)), v)
 
 
 def split(flat: Array, count: int) -> Any:
@@ -187,6 +195,8 @@ CODE = [
     Case("scale_by_batch", by_entries),
     Case("scale_by_heads", by_heads),
     Case("scale_by_sqrt_queries", by_queries),
+    Case("scores_floored", whole_numbers),
+    Case("values_summed", each_by_itself),
     Case("keys_viewed", keys_by_view, source="hyunwoongko/transformer"),
     Case("values_viewed", values_by_view),
     Case("keys_from_queries", queries_alone),
