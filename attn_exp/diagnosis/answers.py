@@ -147,6 +147,8 @@ class Answers:
             seen_rows = {**stages, "output": without_blind(stages["output"], stages)}
             if differs(without_blind(answer.output, stages), seen_rows, self.digits):
                 return -1
+            if not is_nearer(answer.output, stages["output"], case, self.digits):
+                return -1
             explained += not is_blind(stages)
         return explained
 
@@ -369,6 +371,19 @@ def queries_kept(case: Case, output: Array, digits: int) -> int:
         if same and not differs(output[..., :count, :], first, digits):
             return count
     return -1 if np.nan_to_num(output).any() else 0
+
+
+def is_nearer(output: Array, made: Array, case: Case, digits: int) -> bool:
+    """Say whether what a mistake makes is nearer to a wrong answer than what is right.
+
+    Logits of -50 where -inf should stand allow for more rounding, and would explain what is not quite right.
+    """
+    right = expected(case)
+    if right["output"].shape != output.shape or not differs(output, right, digits):
+        return True
+    with np.errstate(all="ignore"):
+        gaps = [np.abs(output - one).max(initial=0.0) for one in (made, right["output"])]
+    return bool(not np.isfinite(gaps).all() or gaps[0] < gaps[1] / 2)
 
 
 # What is known of answers that no mistake explains: which properties of attention they still have

@@ -335,15 +335,16 @@ def is_switched_off(caller: Caller, arguments: Mapping[str, Any]) -> bool:
     from torch.overrides import TorchFunctionMode  # noqa: PLC0415
 
     class Watching(TorchFunctionMode):
-        off = False
+        off: bool = False
 
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self.off |= not is_grad_enabled()
+            self.off = self.off or not is_grad_enabled()
             return function(*args, **(kwargs or {}))
 
-    with Watching() as watching:
+    watching = Watching()
+    with watching:
         caller.call(arguments)
-    return watching.off
+    return bool(watching.off)
 
 
 def slopes(caller: Caller, arguments: dict[str, Any], sides: tuple[str, ...]) -> tuple[float, float]:

@@ -25,7 +25,7 @@ from attn_exp.diagnosis.masking import PADDINGS, WORDS
 from attn_exp.diagnosis.modes import in_both_modes
 from attn_exp.diagnosis.modules import Bound, without_queries
 from attn_exp.diagnosis.precision import error
-from attn_exp.diagnosis.questions import CROSS, layer_cases
+from attn_exp.diagnosis.questions import CROSS, MASKS_OF_MORE, layer_cases
 from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.smallest import fresh, shown, smallest_wrong
 from attn_exp.diagnosis.unasked import unasked
@@ -221,6 +221,10 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
     if not fits:
         return beside_a_mistake(own, tried, quick, tell, digits)
     words, asked = min(fits, key=lambda one: ways_to_call.failing_at_first(tried, one[1], digits))
+    longest = ways_to_call.longest_question(tried, asked)
+    if longest is not None:
+        words = other_words.with_its_window(words, *longest, digits)
+        asked = other_words.with_words(request, words)
     as_it_is = None if other_words.TWO_TO_THE in words else understood(tried)  # it is made with other heads
     verdict = check_in_layout(own, asked, quick, tell, as_it_is)
     if verdict.mistakes == (other_words.INVERTED,):
@@ -358,6 +362,9 @@ def verdict_on_answers(
     asked = promised(wrong) + right
     evidence = Answers(asked, digits, DIGITS[caller.dtype], broken, ask=ask, ask_right=ask_right, ask_equal=ask_equal)
     found = (known or explained(evidence)) if wrong else Explained()
+    if wrong and is_of_own_axes(wrong, found):
+        seen = [(case, MADE_OF_IT if case in lost else answer) for case, answer in seen]
+        wrong, found, small = [], Explained(), None
     findings = (
         Finding(CALLED, HELD, said_of_call(caller)),
         *findings_of_questions(seen, wrong, caller, digits),
@@ -384,6 +391,18 @@ def verdict_on_answers(
         asked=caller.request.words, alike=found.alike, smallest=smallest, where=found.where,
         not_asked=unasked(caller, function, seen),
     )  # fmt: skip
+
+
+def is_of_own_axes(wrong: Seen, found: Explained) -> bool:
+    """Say whether nothing is wrong but what a function makes of a mask with axes that nobody promised to take.
+
+    What is wrong with masks is not excused by that.
+    """
+    own = all(case.unpromised and case.rung in MASKS_OF_MORE for case, _ in wrong)
+    return own and not any(mistake(name).group == "masks" for name in found.names)
+
+
+MADE_OF_IT = Answer(None, error="it answers, and makes something else of such a mask")
 
 
 def in_other_sizes(caller: Caller, function: Bound, rungs: Collection[str]) -> Seen:

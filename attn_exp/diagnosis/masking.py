@@ -30,13 +30,14 @@ class Masking:
 
     `added` is 0 there and -inf elsewhere; `ones and zeros` is 1 and 0 as floats. `axes` are those of a mask that all
     entries and heads share. Where all may be seen, `neutral` says what is given: that mask, None, or the mask turned.
-    Some want an object that holds their mask as an `attribute`.
+    Some want an object that holds their mask as an `attribute`. `lowest` is what is added where one may not attend.
     """
 
     kind: str = "booleans"
     axes: str = "t s"
     neutral: str = "mask"
     attribute: str = ""
+    lowest: float = LOWEST
 
     def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
         """Return a mask `[t s]` or `[b h t s]` in this way; `blocks`: True hides in it."""
@@ -46,7 +47,7 @@ class Masking:
                 return None
             seen, mask = ~seen, ~mask
         if self.kind == "added":
-            return np.where(self.laid(seen, at), 0.0, LOWEST)
+            return np.where(self.laid(seen, at), 0.0, self.lowest)
         laid = self.laid(mask, at)
         return laid.astype({"ones and zeros": np.float64, "integers": np.int64}.get(self.kind, np.bool_))
 

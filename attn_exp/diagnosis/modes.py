@@ -16,6 +16,8 @@ from attn_exp.diagnosis.layers import TorchLayer
 from attn_exp.diagnosis.libraries import DIGITS
 from attn_exp.diagnosis.modules import Bound, sizes_of
 from attn_exp.diagnosis.offer import parameters_of, plain
+from attn_exp.diagnosis.plain_layers import PlainLayer
+from attn_exp.diagnosis.plain_layers import evaluated as told_to_evaluate
 from attn_exp.diagnosis.pure_layers import kind_of
 from attn_exp.errors import UserError
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
@@ -26,15 +28,19 @@ RATE = 0.5
 
 
 def in_both_modes(own: OwnFunction, function: Bound, caller: Caller, case: Case) -> Iterator[tuple[Finding, str]]:
-    """Yield what evaluation with dropout and training without it give; nothing of what is no class of PyTorch."""
+    """Yield what evaluation with dropout and training without it give; nothing of what is no class of modules.
+
+    A class of no library is asked in evaluation alone: what it is told then is not known.
+    """
     layer = function.layer
-    if not inspect.isclass(own.function) or kind_of(own.function) or not isinstance(layer, TorchLayer):
+    if not inspect.isclass(own.function) or kind_of(own.function) or not isinstance(layer, TorchLayer | PlainLayer):
         return
     yield evaluated(own, layer, caller, case)
-    yield trained(layer, caller, case)
+    if isinstance(layer, TorchLayer):
+        yield trained(layer, caller, case)
 
 
-def evaluated(own: OwnFunction, layer: TorchLayer, caller: Caller, case: Case) -> tuple[Finding, str]:
+def evaluated(own: OwnFunction, layer: TorchLayer | PlainLayer, caller: Caller, case: Case) -> tuple[Finding, str]:
     """Make the class with dropout, and ask it twice in evaluation: the answers are equal."""
     rung = "dropout in evaluation"
     words = [plain(one.name) for one in parameters_of(own.function, own.name)]
@@ -42,7 +48,7 @@ def evaluated(own: OwnFunction, layer: TorchLayer, caller: Caller, case: Case) -
         return Finding(rung, ABSENT, "its class has no word for dropout"), ""
 
     def works(made: Any, _: Any) -> bool:
-        with exchanged(layer, made.double().eval()):
+        with exchanged(layer, made):
             answers = [caller(case).output for _ in range(2)]
         if answers[0] is None:
             raise UserError("it gives no answer")
@@ -74,11 +80,16 @@ def trained(layer: TorchLayer, caller: Caller, case: Case) -> tuple[Finding, str
 
 
 @contextmanager
-def exchanged(layer: TorchLayer, module: Any) -> Iterator[None]:
-    """Put another module in the place of a layer's own, meanwhile."""
-    before = layer.module
-    layer.module = module
+def exchanged(layer: TorchLayer | PlainLayer, made: Any) -> Iterator[None]:
+    """Put another object of its class, told that this is no training, in the place of a layer's own, meanwhile."""
+    if isinstance(layer, TorchLayer):
+        other = {"module": made.double().eval()}
+    else:
+        plain_layer = PlainLayer(told_to_evaluate(made))
+        other = {"forward": plain_layer.forward, "places": plain_layer.places}
+    before = {name: getattr(layer, name) for name in other}
     try:
+        vars(layer).update(other)
         yield
     finally:
-        layer.module = before
+        vars(layer).update(before)

@@ -20,6 +20,7 @@ from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change, together
 from attn_exp.mistakes.scores import sloped, up_to_8
+from attn_exp.rules.masks.window import Window
 
 RULES = ("mask", "mask_join", "score", "position", "normalizer", "scale", "convention", "align")
 """Words that say what is computed: where one of them is typed, all are held as they are."""
@@ -46,6 +47,22 @@ def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[st
     """Return the words under which the answer to the first question is right: one of them, or masks and positions."""
     fits = [words for words, change in meant(caller, case) if gives(change(case.recipe), case, answer, digits)]
     return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
+
+
+def with_its_window(words: str, case: Case, answer: Answer, digits: int) -> str:
+    """Return words that say causal with the window that a longer question under them shows; as they are without one."""
+    if CAUSAL not in words.split() or gives(case.recipe, case, answer, digits):
+        return words
+    for left in range(SHOWN, case.given.keys):
+        windowed = case.with_masks((*case.recipe.rules.masks, Window(left, -1)))
+        if gives(windowed.recipe, case, answer, digits):
+            return words.replace(CAUSAL, f"mask=[causal,window] mask.window.left={left}")
+    return words
+
+
+CAUSAL = "mask=causal"
+SHOWN = 8
+"""Windows that are as wide as this are not shown by the first questions."""
 
 
 def that_fit_beside_a_mistake(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:

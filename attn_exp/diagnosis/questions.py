@@ -40,6 +40,7 @@ LONGEST, MIDDLE = 131, 11
 STAGES = 12
 """Arrays `[b h t s]` that a question, its answer and the mistakes that may explain it hold at once."""
 CROSS = "keys of another input"
+MASKS_OF_MORE = ("a mask for each entry", "a mask for each head")
 SPREAD = 1.4
 """Standard deviation of queries and keys: logits then reach about 6, where weights differ and none is all."""
 
@@ -168,7 +169,7 @@ def masks_of_entries(maker: Maker) -> Iterator[Case]:
     if isinstance(maker, HeadsMaker) and maker.batch == 1:
         return
     rows, keys = maker.room_for(maker.request.masks, 7, 7)
-    for rung, heads in (("a mask for each entry", 1), ("a mask for each head", maker.heads))[: 1 + (maker.heads > 1)]:
+    for rung, heads in list(zip(MASKS_OF_MORE, (1, maker.heads), strict=True))[: 1 + (maker.heads > 1)]:
         drawn = [
             [maker.some_mask(rows, keys, maker.request.pads).values for _ in range(heads)] for _ in range(maker.entries)
         ]

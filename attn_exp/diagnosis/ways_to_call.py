@@ -183,6 +183,15 @@ def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
     return len(failing([(case, caller(case)) for case in asked], digits))
 
 
+def longest_question(tried: Tried, request: Request) -> tuple[Case, Answer] | None:
+    """Return the longest of the questions of another request with its answer; None where it is not answered."""
+    caller = replace(tried.caller, request=request)
+    asked = [case for case in cases(caller, tried.function, quick=False) if case.rung == "off the block"]
+    case = max(asked, key=lambda one: one.given.keys, default=None)
+    answer = None if case is None else caller(rounded(case, caller))
+    return None if case is None or answer is None or answer.output is None else (rounded(case, caller), answer)
+
+
 def offer_of(own: OwnFunction, function: Bound) -> Offer:
     """Return what a function takes."""
     with unreadable(own.name):

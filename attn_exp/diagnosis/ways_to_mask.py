@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Change
-from attn_exp.diagnosis.case import Answer, Case, expected, predicted, without_blind
+from attn_exp.diagnosis.case import Answer, Case, expected, predicted, same_numbers, without_blind
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.ways_to_call import cases, is_near, of_kept_queries, rounded
@@ -27,8 +27,9 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
 
     Booleans, where it is right with them; numbers to add, where it adds those booleans to its logits. Else the first
     way that gives the right answer, or the right one if True hides; and then a mask of keys alone, `[b s]`, so too. One
-    that answers to booleans is judged by them: other axes are tried, and no other numbers. Where nothing fits, booleans
-    if it answers to them, or the first way to which it does. A layer may take any mask as its word for causal.
+    that answers to booleans is judged by them: other axes are tried, and no numbers but those to add, where booleans
+    change nothing. Where nothing fits, booleans if it answers to them, or the first way to which it does. A layer may
+    take any mask as its word for causal.
     """
     case = question(caller, function, "masks", change)
     if case is None:
@@ -40,19 +41,40 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
         added = replace(caller, masking=replace(caller.masking, kind="added"))
         adding = predicted(replace(case.recipe, forbid=lambda at, logits, allowed: logits + allowed), case.given)
         if adding and is_near(caller, answer, adding):
-            return with_its_padding(added, function, change)
+            return with_its_padding(as_ones_and_zeros(added, "masking", case), function, change)
     right = expected(case)["output"]
     known = replace(caller.masking, attribute=caller.masking.attribute or attribute_of(answer.error))
     is_judged = answer.output is not None and answer.output.shape == right.shape
     others = [(replace(caller, masking=one.like(known)), case) for one in MASKINGS]
     ways = [*others, *of_keys_alone(caller, function, change), *of_entries(caller, function, change)]
-    found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) == {"booleans"}])
+    plain = caller(case.with_masks(case.recipe.rules.masks[:-1])) if is_judged else answer
+    untouched = is_judged and same_numbers(plain.output, answer.output)
+    may_be = {"booleans", "added"} if untouched else {"booleans"}
+    found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) <= may_be])
+    found = found and as_ones_and_zeros(found, "masking", case)
     if not found and is_judged and means_causal(caller, case, answer):
         return with_its_padding(as_causal(caller), function, change)
     chosen = found or (caller if is_judged else answered) or caller
     return with_its_padding(chosen, function, change) if chosen.offer.takes("mask") else chosen
 
 
+def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
+    """Return the caller that writes ones and zeros, where -inf alone hides anything and those are worked with too.
+
+    Whatever is multiplied with -inf and added hides a key; -1e9 does it where what is given is added as it is.
+    """
+    way = getattr(caller, role)
+    if way.kind != "added" or is_near(caller, replace(caller, **{role: replace(way, lowest=ADDED)})(case), case.right):
+        return caller
+    other = replace(caller, **{role: replace(way, kind="ones and zeros")})
+    hidden, seen = other(case).output, other(case.with_masks(case.recipe.rules.masks[:-1])).output
+    if hidden is None or seen is None or hidden.shape != seen.shape or np.array_equal(hidden, seen):
+        return caller
+    return other if np.allclose(hidden, seen) else caller
+
+
+ADDED = -1e9
+"""What most people add where one may not attend."""
 ANY_IS_CAUSAL = "any mask that is given means a causal one"
 
 
@@ -101,6 +123,7 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
         return caller
     ways = [(replace(caller, padding=replace(one, neutral=caller.padding.neutral)), case) for one in PADDINGS]
     found, answered = searched(ways)
+    found = found and as_ones_and_zeros(found, "padding", case)
     return found or (caller if answer.output is not None else answered) or caller
 
 

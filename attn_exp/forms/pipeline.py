@@ -44,6 +44,12 @@ class Given:
     apart: bool = False
     around: Around | None = None
 
+    @property
+    def keys(self) -> int:
+        """How many keys there are."""
+        made_of = next(one for one in (self.k, self.memory, self.x) if one is not None)
+        return int(made_of.shape[-2])
+
 
 @dataclass(frozen=True)
 class At:

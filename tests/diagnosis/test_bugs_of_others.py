@@ -515,9 +515,9 @@ class CopiesItsQueries(Three):
 
 
 class NeverTrained(Three):
-    @torch.no_grad()
     def forward(self, x: Any) -> Any:
-        return super().forward(x)
+        with torch.no_grad():
+            return super().forward(x)
 
 
 def test_a_layer_that_no_gradient_reaches_is_wrong_unless_it_says_so_itself() -> None:
@@ -550,3 +550,47 @@ def leaning_outwards(q: Any, k: Any, v: Any) -> Any:
 def test_a_wrong_sign_of_alibi_is_named_beside_its_closed_slopes() -> None:
     verdict = attn_exp.check(leaning_outwards, quick=True)
     assert verdict.mistakes == ("alibi_sign",) and "score=alibi head=4" in verdict.computes, verdict
+
+
+class CausalWindow(Three):
+    reach = 64
+
+    def scores(self, q: Any, k: Any) -> Any:
+        far = torch.arange(q.shape[-2])[:, None] - torch.arange(k.shape[-2])
+        return (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill((far < 0) | (far > self.reach), -math.inf)
+
+
+class NarrowWindow(CausalWindow):
+    reach = 8
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [CausalWindow, NarrowWindow])
+def test_a_window_that_only_long_texts_show_is_read_off_and_no_small_fill(kind: Any) -> None:
+    words = f"mask=[causal,window] mask.window.left={kind.reach}"
+    assert attn_exp.check(kind).right_under == words
+    verdict = attn_exp.check(kind, "mask=causal")
+    assert not verdict.passed and not verdict.mistakes, verdict
+
+
+class DropsAlways:
+    """A layer of arrays that drops weights whatever it is told."""
+
+    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.1) -> None:
+        rng = np.random.default_rng(3)
+        self.num_heads, self.dropout = num_heads, dropout
+        self.W_q, self.W_k, self.W_v, self.W_o = (rng.standard_normal((d_model, d_model)) / 5 for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (
+            (x @ w).reshape(*x.shape[:2], self.num_heads, -1).swapaxes(1, 2) for w in (self.W_q, self.W_k, self.W_v)
+        )
+        powers = np.exp(q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1]))
+        weights = powers / powers.sum(axis=-1, keepdims=True)
+        if self.dropout:
+            weights = weights * (np.random.random(weights.shape) >= self.dropout) / (1 - self.dropout)
+        return (weights @ v).swapaxes(1, 2).reshape(x.shape) @ self.W_o
+
+
+def test_a_layer_of_no_library_that_drops_in_evaluation_is_seen() -> None:
+    assert "dropout_on" in attn_exp.check(DropsAlways, quick=True).mistakes

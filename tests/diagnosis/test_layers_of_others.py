@@ -129,3 +129,40 @@ def test_how_a_layer_wants_its_mask_is_found_beside_a_mistake() -> None:
     verdict = attn_exp.check(Viewed, quick=True)
     assert verdict.mistakes == ("heads_not_transposed",), verdict
     assert "convention=torch_mha" in verdict.computes, verdict
+
+
+class TakesAwayNearlyNothing(Layer):
+    """A hidden key loses 1e-12; -inf in its mask would hide it all the same."""
+
+    def weigh(self, scores: Any, mask: Any) -> Any:
+        scores = scores / (self.dim // self.heads) ** 0.5
+        return (scores if mask is None else scores - 1e-12 * (1.0 - mask[:, None, None].double())).softmax(-1)
+
+
+class HidesWhereNegative(Layer):
+    def weigh(self, scores: Any, mask: Any) -> Any:
+        scores = scores / (self.dim // self.heads) ** 0.5
+        return (scores if mask is None else scores.masked_fill(mask < 0, -1e30)).softmax(-1)
+
+
+def test_what_infinity_alone_hides_is_no_mask_that_is_added() -> None:
+    verdict = attn_exp.check(TakesAwayNearlyNothing, quick=True)
+    assert not verdict.passed and verdict.mistakes[0] in ("mask_ignored", "mask_small_fill"), verdict
+    assert attn_exp.check(HidesWhereNegative, quick=True).passed
+
+
+class OneMaskForAll(Layer):
+    """Its mask is `[t s]`; of one with more axes it makes something else, and says nothing."""
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = (part.transpose(1, 2) for part in self.packed(x).unflatten(-1, (self.heads, -1, 3)).unbind(-1))
+        scores = q @ k.mT / (self.dim // self.heads) ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask[None, None].bool(), -1e9)
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(*x.shape[:2], -1))
+
+
+def test_what_a_layer_makes_of_masks_that_it_never_promised_is_no_mistake() -> None:
+    verdict = attn_exp.check(OneMaskForAll, quick=True)
+    assert verdict.passed, verdict
+    assert any("something else of such a mask" in said for said in verdict.not_asked), verdict.not_asked
