@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -147,7 +147,7 @@ class Answers:
             seen_rows = {**stages, "output": without_blind(stages["output"], stages)}
             if differs(without_blind(answer.output, stages), seen_rows, self.digits):
                 return -1
-            if not is_nearer(answer.output, stages["output"], case, self.digits):
+            if not is_nearer(answer.output, stages, case, self.digits):
                 return -1
             explained += not is_blind(stages)
         return explained
@@ -373,7 +373,7 @@ def queries_kept(case: Case, output: Array, digits: int) -> int:
     return -1 if np.nan_to_num(output).any() else 0
 
 
-def is_nearer(output: Array, made: Array, case: Case, digits: int) -> bool:
+def is_nearer(output: Array, stages: Mapping[str, Array], case: Case, digits: int) -> bool:
     """Say whether what a mistake makes is nearer to a wrong answer than what is right.
 
     Logits of -50 where -inf should stand allow for more rounding, and would explain what is not quite right.
@@ -382,7 +382,8 @@ def is_nearer(output: Array, made: Array, case: Case, digits: int) -> bool:
     if right["output"].shape != output.shape or not differs(output, right, digits):
         return True
     with np.errstate(all="ignore"):
-        gaps = [np.abs(output - one).max(initial=0.0) for one in (made, right["output"])]
+        seen, made, asked = (without_blind(one, stages) for one in (output, stages["output"], right["output"]))
+        gaps = [np.abs(seen - one).max(initial=0.0) for one in (made, asked)]
     return bool(not np.isfinite(gaps).all() or gaps[0] < gaps[1] / 2)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import Change
-from attn_exp.diagnosis.case import Answer, Case, expected, predicted, same_numbers, without_blind
+from attn_exp.diagnosis.case import Answer, Case, expected, predicted, without_blind
 from attn_exp.diagnosis.masking import MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.modules import Bound
 from attn_exp.diagnosis.ways_to_call import cases, is_near, of_kept_queries, rounded
@@ -27,9 +27,8 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
 
     Booleans, where it is right with them; numbers to add, where it adds those booleans to its logits. Else the first
     way that gives the right answer, or the right one if True hides; and then a mask of keys alone, `[b s]`, so too. One
-    that answers to booleans is judged by them: other axes are tried, and no numbers but those to add, where booleans
-    change nothing. Where nothing fits, booleans if it answers to them, or the first way to which it does. A layer may
-    take any mask as its word for causal.
+    that answers to booleans is judged by them: other axes are tried, and no other numbers. Where nothing fits, booleans
+    if it answers to them, or the first way to which it does. A layer may take any mask as its word for causal.
     """
     case = question(caller, function, "masks", change)
     if case is None:
@@ -47,10 +46,7 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     is_judged = answer.output is not None and answer.output.shape == right.shape
     others = [(replace(caller, masking=one.like(known)), case) for one in MASKINGS]
     ways = [*others, *of_keys_alone(caller, function, change), *of_entries(caller, function, change)]
-    plain = caller(case.with_masks(case.recipe.rules.masks[:-1])) if is_judged else answer
-    untouched = is_judged and same_numbers(plain.output, answer.output)
-    may_be = {"booleans", "added"} if untouched else {"booleans"}
-    found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) <= may_be])
+    found, answered = searched([way for way in ways if not is_judged or kinds(way[0]) == {"booleans"}])
     found = found and as_ones_and_zeros(found, "masking", case)
     if not found and is_judged and means_causal(caller, case, answer):
         return with_its_padding(as_causal(caller), function, change)
