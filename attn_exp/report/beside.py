@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from attn_exp.experiment.comparison import Comparison
+from attn_exp.report import words
 from attn_exp.report.page_data import panel_data, variant_data
 from attn_exp.report.sections.walks import functions
 from attn_exp.report.sections.weights import part_of
@@ -19,12 +20,21 @@ class Explorer(NamedTuple):
     data: Mapping[str, Any]
 
 
-def explorer(runs: Mapping[str, Comparison]) -> Explorer | None:
-    """Return the weights of runs by their names; None where their tokens differ, or one never formed its weights."""
+def why_not(runs: Mapping[str, Comparison]) -> str:
+    """Say why the weights of two runs are not shown beside each other; nothing where they are."""
+    tokens = [labels(comparison.problem) for comparison in runs.values()]
+    if any(each != tokens[0] for each in tokens):
+        return f"{words.NO_MAPS} {words.OTHER_TOKENS}"
+    for which, comparison in zip((words.FIRST_ONE, words.SECOND_ONE), runs.values(), strict=True):
+        if all(trace.weights is None for trace in comparison.traces.values()):
+            return f"{words.NO_MAPS} {words.NEVER_FORMED.format(which=which)}"
+    return ""
+
+
+def explorer(runs: Mapping[str, Comparison]) -> Explorer:
+    """Return the weights of runs by their names, which have the same tokens."""
     sides = {name: seen(comparison, MOST_COARSE) for name, comparison in runs.items()}
     tokens = [labels(comparison.problem) for comparison in runs.values()]
-    if any(each != tokens[0] for each in tokens) or not all(views.panels for views in sides.values()):
-        return None
     panels = tuple(panel for views in sides.values() for panel in views.panels)
     scale = colours(Views(next(iter(runs.values())), panels, ()))  # one for all of them
     data: dict[str, Any] = {"panels": [], "walks": [], "variants": [], "beside": 0}

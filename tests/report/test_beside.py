@@ -81,8 +81,15 @@ def test_two_runs_are_called_by_the_setting_that_parts_them() -> None:
     ]
 
 
-def test_runs_of_other_tokens_are_not_subtracted() -> None:
-    assert beside("embeddings=random", "embeddings.tokens=3")[2].explorer is None
+def test_runs_of_other_tokens_are_not_subtracted_and_the_page_says_why() -> None:
+    versus = beside("embeddings=random", "embeddings.tokens=3")[2]
+    assert versus.explorer is None
+    said = "The page shows no maps of the two runs: their tokens differ"
+    assert said in versus.sentences[-1] and said in versus_page(versus)
+    never = beside("variant=[blockwise]", first=("variant=[matrix]",))[2]
+    assert never.explorer is None
+    assert never.sentences[-1] == "The page shows no maps of the two runs: the second never formed its weights."
+    assert not any("no maps" in sentence for sentence in beside("scale=false")[2].sentences)
 
 
 @pytest.mark.parametrize("words", [("mask=causal", "scale=false"), ("embeddings.tokens=20",)], ids=["small", "large"])

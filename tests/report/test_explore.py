@@ -336,3 +336,15 @@ def test_a_first_reading_has_five_steps_with_the_numbers_of_the_run(opened: Tab,
     guided(opened, tmp_path)
     opened.click("#overview button[aria-label='multi_head, head 1']")
     assert texts(opened, ".guide") == [] and texts(opened, "#large figcaption") == ["multi_head, head 1"]
+
+
+@pytest.mark.parametrize(("layer", "other"), [(3, 2), (0, 1)])
+def test_a_layer_of_a_model_says_how_another_stands_beside_it(layer: int, other: int) -> None:
+    run = a_run(comparison())
+    config = run.comparison.config
+    model = replace(config, model=replace(config.model, family="bert", path="m", layer=layer))
+    command = f"python -m attn_exp model=bert model.path=m model.layer={layer} 'model.text=a b'"
+    page = page_of(replace(run, comparison=replace(run.comparison, config=model), about={"command": command}))
+    beside = f"python -m attn_exp model=bert model.path=m &#39;model.text=a b&#39; model.layer={other}"
+    assert f"<code>{beside}</code>, then with the folders of both runs <code>attn-exp compare RUN RUN</code>." in page
+    assert "attn-exp compare" not in page_of(run)

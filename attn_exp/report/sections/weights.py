@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +36,18 @@ def parts(material: Material) -> list[dict[str, Any]]:
     """Return the map that a page begins with, if there are weights, and the means of blocks."""
     views = material.views
     scale = colours(views)
-    return [part_of([("", views)], scale, len(material.walks) > 1)]
+    part = part_of([("", views)], scale, len(material.walks) > 1)
+    return [part | {"other_layer": other_layer(material)}]
+
+
+def other_layer(material: Material) -> str:
+    """Return the command that computes the layer beside that of this run; nothing where it has no model."""
+    model = material.run.comparison.config.model
+    said = [
+        word for word in shlex.split(str(material.run.about.get("command", ""))) if word != f"model.layer={model.layer}"
+    ]
+    beside = model.layer - 1 if model.layer else 1
+    return shlex.join([*said, f"model.layer={beside}"]) if said and model.family is not None else ""
 
 
 def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = True) -> dict[str, Any]:
@@ -55,6 +67,7 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
         "column": sentences.name_of_columns(views.comparison.problem),
         "masked": any(settled.rules.masks for _, side in sides for settled in side.comparison.variants),
         "several": several,
+        "other_layer": "",
     }
 
 
@@ -111,6 +124,9 @@ HTML = """\
 #}<button type="button" data-preset="own">{{ words.THIS_RUN }}</button> <button type="button" data-preset="one">{#
 #}no scaling</button></span>
 </div>
+{% if part.other_layer %}<p class="note">{{ words.ANOTHER_LAYER }} {#
+#}<code>{{ part.other_layer }}</code>{{ words.THEN }} <code>attn-exp compare RUN RUN</code>.</p>
+{% endif -%}
 {% if part.blocks %}<details class="more"{{ " open" if not part.first }}>{#
 #}<summary>{{ words.MEANS_OF_BLOCKS }}</summary><div class="grid">
 {% for map in part.blocks %}<figure><figcaption>{{ map.title }}</figcaption>{{ image(map) }}</figure>

@@ -15,7 +15,7 @@ from attn_exp.experiment.sameness import DIFFERENT, IDENTICAL, compared
 from attn_exp.forms import coarser
 from attn_exp.forms.trace import Trace
 from attn_exp.report import words
-from attn_exp.report.beside import explorer
+from attn_exp.report.beside import explorer, why_not
 from attn_exp.report.numbers import brief, minus
 from attn_exp.report.papers import Table, deep_places
 from attn_exp.report.sentences import spoken
@@ -72,8 +72,10 @@ def versus(names: tuple[str, str], one: Run, other: Run) -> Versus:
     tables = (settings, rows_table(one, other, {parting.variant: parting.word for parting in partings}))
     depth = common(a.config.report.depth, b.config.report.depth)
     shown = tuple(table for table in tables if table.lines)
-    explored = explorer(dict(zip(short_names(apart), (a, b), strict=True))) if moved else None
-    return Versus(*names, moved, tuple(filter(None, sentences)), shown, depth, explored)
+    sides = dict(zip(short_names(apart), (a, b), strict=True))
+    why = why_not(sides) if moved else ""
+    explored = explorer(sides) if moved and not why else None
+    return Versus(*names, moved, tuple(filter(None, (*sentences, why))), shown, depth, explored)
 
 
 def parting(name: str, one: Run, other: Run) -> Parting:
