@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from attn_exp.report import words
 from attn_exp.report.escapes import html
-from attn_exp.report.inline import inline, policy, scripts, template_text
+from attn_exp.report.inline import policy, scripts, styles, template_text
 
 MOST_COLUMNS = 6
 
@@ -59,7 +59,7 @@ def index_page(listed: Sequence[Listed]) -> str:
         if listed
         else "Nothing here yet: python -m attn_exp computes a first run."
     )
-    style, script = inline(template_text("index.css")), scripts("index.js")
+    style, script = styles(template_text("index.css")), scripts("index.js")
     return Template(template_text("index.html")).substitute(
         policy=policy(style, script),
         style=style,

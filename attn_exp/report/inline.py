@@ -23,21 +23,39 @@ def template_text(name: str) -> str:
 
 
 def inline(*texts: str) -> str:
-    """Return style sheets or scripts as they stand in their element, without what indents their lines."""
+    """Return texts as they stand in their element, without what indents their lines."""
     return "\n".join(("", *(line.lstrip() for text in texts for line in text.splitlines()), ""))
 
 
-REMARK = re.compile(r"^(//.*|/\*\*.*\*/)\n", re.MULTILINE)
+REMARK = re.compile(r"""^(//.*|/\*\*.*\*/)\n|(?<=[;{},)\]]) // [^"'`\n]*$""", re.MULTILINE)
+AROUND = re.compile(r"""("[^"]*"|'[^']*')| ([=<>&|?:*{}]+|=>|[!=]==) | ?([{}]) ?|([,;:]) """)
+"""Text in quotes, or spaces beside signs that need none; a plus and a minus may need theirs."""
+
+WITHOUT_SPACES = re.compile(r"^[^`/\\\n]+$", re.MULTILINE)
+"""Lines of scripts in which neither patterns nor texts of several parts stand."""
+
+IN_STYLES = re.compile(r"/\*.*?\*/|\s*([{};,>])\s*|(?<=:)[ ]+", re.DOTALL)
+
+
+def styles(*texts: str) -> str:
+    """Return style sheets as they stand in their element, without remarks, and without spaces that nothing needs."""
+    return IN_STYLES.sub(lambda found: found[1] or "", "\n".join(texts))
 
 
 def scripts(*names: str) -> str:
     """Return scripts as one, with the words that they say: `words.NAME` there is NAME in the file of words.
 
-    `fill(words.NAME, {place: value})` puts values where braces stand. Remarks on lines of their own stay behind.
+    `fill(words.NAME, {place: value})` puts values where braces stand. Remarks and most spaces stay behind.
     """
     text = REMARK.sub("", inline(*map(template_text, names)))
+    text = WITHOUT_SPACES.sub(lambda line: AROUND.sub(kept, line[0]), text)
     said = {name: getattr(words, name) for name in sorted(set(re.findall(r"\bwords\.([A-Z][A-Z_]*)", text)))}
     return inline('"use strict";', f"const words = {json.dumps(said, ensure_ascii=False)};", FILL) + text
+
+
+def kept(found: re.Match[str]) -> str:
+    """Return what was found without the spaces beside it."""
+    return "".join(filter(None, found.groups()))
 
 
 FILL = r"const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);"

@@ -13,7 +13,7 @@ from attn_exp.arrays import Array
 from attn_exp.diagnosis.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
 from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.report import words
-from attn_exp.report.inline import inline, policy, template_text
+from attn_exp.report.inline import policy, styles, template_text
 from attn_exp.report.templating import templates
 from attn_exp.report.worksheet import formula, written
 
@@ -29,7 +29,7 @@ LONG = 1e6
 
 def page(title: str, parts: Sequence[str]) -> str:
     """Return a page of marked sheets, each on a page of its own when it is printed."""
-    style = inline(template_text("report.css"), template_text("worksheet.css"))
+    style = styles(template_text("report.css"), template_text("worksheet.css"))
     return templates(autoescape=True).get_template("marked.html").render(
         title=title, parts=[Markup(part) for part in parts], style=Markup(style), policy=policy(style)
     )  # fmt: skip

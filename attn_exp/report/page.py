@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from attn_exp.report import walk
 from attn_exp.report.flow import hue
-from attn_exp.report.inline import inline, policy, scripts, template_text
+from attn_exp.report.inline import policy, scripts, styles, template_text
 from attn_exp.report.numbers import brief, decimal, decimals_of, kinds, minus
 from attn_exp.report.page_data import live_plans, page_data
 from attn_exp.report.page_steps import carried
@@ -116,7 +116,7 @@ def page(material: Material) -> str:
     environment = templates(autoescape=True, more=texts)
     environment.filters |= FILTERS
     views, both = material.views, contents(material, texts)
-    style = inline(template_text("report.css"), template_text("flow.css"), SHARES)
+    style = styles(template_text("report.css"), template_text("flow.css"), SHARES)
     carries = page_data(views)
     panels = tuple(zip(views.panels, carries["panels"], strict=True))
     leaders, about = [walk["variant"] for walk in material.walks], {"command": both["command"]}
@@ -143,4 +143,4 @@ def svg_source(svg: bytes) -> str:
     """Return a picture as an address that holds it, in a quarter fewer bytes than base64; it needs no escapes."""
     text = svg.decode()
     text = text if "'" in text else text.replace('"', "'")
-    return Markup("data:image/svg+xml," + quote(text, safe=" ='/;,()[]{}-.+*!?@~|"))
+    return Markup("data:image/svg+xml," + quote(text, safe=" ='/;:,()[]{}<>-.+*!?@~|"))

@@ -18,6 +18,8 @@ FULL = 0.85
 """How opaque the ink of the largest weight is, in tables and pictures alike: numbers stay readable on it."""
 VEIL = 70
 """How opaque the grey of masked places is, of 255."""
+FEW = 256
+"""So few pixels are shorter with a colour each than with a palette."""
 SIDE = 256
 """A picture has at most this many pixels a side; each then stands for the mean of its neighbours."""
 
@@ -46,6 +48,9 @@ def coarse(matrix: Array, side: int = SIDE) -> Array:
 
 def png(opacity: NDArray[np.uint8], veil: int = 0) -> bytes:
     """Encode a picture `[height width]` in one colour of 256 opacities, the least of which is grey behind a veil."""
+    if opacity.size <= FEW:
+        inks = np.array([[*GREY, veil], *([*INK, strength] for strength in range(1, 256))], np.uint8)
+        return encoded_png(inks[opacity])
     return encoded_png(opacity[:, :, None], ((b"PLTE", GREY + INK * 255), (b"tRNS", bytes((veil, *range(1, 256))))))
 
 
@@ -56,23 +61,25 @@ def coloured(
 
     What is not visible is clear, and what a mask has closed is grey.
     """
-    if visible.all() and closed is None:
+    if visible.all() and closed is None and places.size > FEW:
         return encoded_png(places[:, :, None], ((b"PLTE", palette.tobytes()),))
     shown = palette[places]
+    if visible.all() and closed is None:
+        return encoded_png(shown)
     if closed is not None:
         shown[closed] = tuple(bytes.fromhex(CLOSED[1:]))
     return encoded_png(np.concatenate([shown, 255 * visible[:, :, None].astype(np.uint8)], axis=2))
 
 
 def encoded_png(pixels: NDArray[np.uint8], before: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
-    """Encode pixels `[height width byte]`: one byte is a place in the palette `before` them, four are a colour.
+    """Encode pixels `[height width byte]`: one byte is a place in the palette `before` them, more are a colour.
 
     Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
     """
     height, width, size = pixels.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * size)], axis=1)
     parts = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3 if size == 1 else 6, 0, 0, 0)),
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, {1: 3, 3: 2, 4: 6}[size], 0, 0, 0)),
         *before,
         (b"IDAT", zlib.compress(lines.tobytes(), 6)),
         (b"IEND", b""),

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from attn_exp.experiment.column import spoken
 from attn_exp.report.beside import Explorer
-from attn_exp.report.inline import inline, policy, scripts, template_text
+from attn_exp.report.inline import policy, scripts, styles, template_text
 from attn_exp.report.page import FILTERS, SHARES
 from attn_exp.report.papers import Table
 from attn_exp.report.sections import weights
@@ -57,7 +57,7 @@ def versus_page(versus: Versus) -> str:
     """Return the page."""
     environment = templates(autoescape=True, more={"weights": weights.HTML})
     environment.filters |= FILTERS
-    style = inline(template_text("report.css"), SHARES if versus.explorer else "")
+    style = styles(template_text("report.css"), SHARES if versus.explorer else "")
     names = (*(("report.js", "explore.js") if versus.explorer else ()), *(("depth.js",) if versus.deep else ()))
     script = scripts(*names) if names else ""
     shown = replace(versus, tables=tuple(map(with_spoken_columns, versus.tables)))

@@ -16,7 +16,7 @@ from attn_exp.diagnosis.foretold import Foretold, foretold
 from attn_exp.diagnosis.paper import Blank, Paper
 from attn_exp.problem.matrices import BIASES, MATRICES
 from attn_exp.report import words
-from attn_exp.report.inline import inline, policy, scripts, template_text
+from attn_exp.report.inline import policy, scripts, styles, template_text
 from attn_exp.report.numbers import decimal, kinds
 from attn_exp.report.templating import templates
 
@@ -26,7 +26,7 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
 
     The page of an `exam` checks nothing, and nothing in it says what is right.
     """
-    style = inline(template_text("report.css"), template_text("worksheet.css"))
+    style = styles(template_text("report.css"), template_text("worksheet.css"))
     script = scripts("worksheet.js")
     return rendered(
         "worksheet.html", paper, student, filled=False, exam=exam, foretold=[], printed=False,
@@ -42,7 +42,7 @@ def printed(paper: Paper, student: str) -> str:
 
 def to_print(parts: Sequence[str]) -> str:
     """Return the page of all sheets of a class, each on pages of its own when it is printed."""
-    style = inline(template_text("report.css"), template_text("worksheet.css"))
+    style = styles(template_text("report.css"), template_text("worksheet.css"))
     return templates(autoescape=True).get_template("worksheets.html").render(
         parts=[Markup(part) for part in parts], style=Markup(style), policy=policy(style)
     )  # fmt: skip
@@ -50,7 +50,7 @@ def to_print(parts: Sequence[str]) -> str:
 
 def key(paper: Paper, student: str) -> str:
     """Return the key: the same boxes with what is right, and what each mistake would give."""
-    style = inline(template_text("report.css"), template_text("worksheet.css"))
+    style = styles(template_text("report.css"), template_text("worksheet.css"))
     mistakes = [mistake(paper, one) for one in foretold(paper)]
     return rendered(
         "worksheet.html",
@@ -82,7 +82,7 @@ def grades(
 ) -> str:
     """Return the page of a class: which mistake how often, the points by box, a line for each student, and the hash of
     its table."""
-    style = inline(template_text("report.css"), template_text("worksheet.css"))
+    style = styles(template_text("report.css"), template_text("worksheet.css"))
     most = max((int(count) for _, count, _ in overview), default=1)
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds}

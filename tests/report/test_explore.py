@@ -49,6 +49,15 @@ SEVEN = "variant=[looped,scaled,linear,decode,blockwise,multi_head,multi_query]"
 MANY = ("embeddings=random", "embeddings.tokens=12", "mask=causal", "scale=false", SEVEN)
 
 
+def test_the_default_page_is_no_larger_than_it_was_and_a_layer_goes_without_what_it_cannot_use() -> None:
+    run = a_run(comparison())
+    default = page_of(replace(run, about={**run.about, "command": "python -m attn_exp"}))
+    assert len(default.encode()) <= 167 * 1024  # and 14 of figures
+    layer = page_of(a_run(comparison(*TWELVE)))
+    assert len(layer.encode()) <= 220 * 1024
+    assert "live.compute" not in layer and "live.compute" in default
+
+
 @pytest.mark.parametrize(
     ("words", "screens"),
     [((), 5), (MASKED, 5), (TWELVE, 6), (MANY, 6)],

@@ -42,12 +42,11 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 def other_layer(material: Material) -> str:
     """Return the command that computes the layer beside that of this run; nothing where it has no model."""
-    model = material.run.comparison.config.model
-    said = [
-        word for word in shlex.split(str(material.run.about.get("command", ""))) if word != f"model.layer={model.layer}"
-    ]
-    beside = model.layer - 1 if model.layer else 1
-    return shlex.join([*said, f"model.layer={beside}"]) if said and model.family is not None else ""
+    model, command = material.run.comparison.config.model, str(material.run.about.get("command", ""))
+    if model.family is None or not command:
+        return ""
+    said = [word for word in shlex.split(command) if word != f"model.layer={model.layer}"]
+    return shlex.join([*said, f"model.layer={model.layer - 1 if model.layer else 1}"])
 
 
 def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = True) -> dict[str, Any]:

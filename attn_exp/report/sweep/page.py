@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from attn_exp.report.escapes import md
-from attn_exp.report.inline import inline, policy, scripts, template_text
+from attn_exp.report.inline import policy, scripts, styles, template_text
 from attn_exp.report.markdown import code, fenced, piped, tidy
 from attn_exp.report.numbers import kinds, minus
 from attn_exp.report.page import svg_source
@@ -25,7 +25,7 @@ def sweep_page(both: Mapping[str, Any], data: Mapping[str, Any] | None, depth: s
     figures = shown({name: svg_source(content) for name, content in drawn.items() if name.endswith(".svg")})
     environment = templates(autoescape=True)
     environment.filters |= {"kinds": kinds, "minus": minus}
-    style = inline(template_text("report.css"), template_text("sweep.css"))
+    style = styles(template_text("report.css"), template_text("sweep.css"))
     deep = has_deep(both)
     names = [name for name, used in (("depth.js", deep), ("sweep.js", data)) if used]
     script = scripts(*names) if names else ""
