@@ -437,4 +437,7 @@ def error_line(error: BaseException) -> str:
     lines = words_of_error(error).splitlines()
     if isinstance(error, UserError | LeftError):
         return lines[0]
+    if lines and lines[0].startswith("Exception encountered when calling"):  # Keras says below what was wrong
+        lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in lines[1:]]
+        lines = [line for line in lines if line]
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

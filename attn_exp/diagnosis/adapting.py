@@ -6,6 +6,7 @@ Names are hints: they say what is tried first. What an argument is that nobody k
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any
 
 from attn_exp.diagnosis.call import holds_size
 from attn_exp.diagnosis.modules import Bound
-from attn_exp.diagnosis.neutral import HEADS, WIDTH, Context, Source, is_known, sources_of
+from attn_exp.diagnosis.neutral import HEADS, ONE, WIDTH, Context, Source, is_known, sources_of
 from attn_exp.diagnosis.offer import CORE, LAYER, Offer, parameters_of, role_of, told
 from attn_exp.diagnosis.packing import KV, QKV, WHOLE, Pack, heads_of, source_of_matrices, ways_of
 from attn_exp.diagnosis.plain_layers import METHODS
@@ -138,6 +139,8 @@ def adapted(function: Any, name: str) -> Iterator[Bound]:
             unknown = [given for given in rest if is_required(given) or counts(given, arrangement)]
             for extra in choices(unknown):
                 yield bound_of(called, function, parameters, arrangement, passed, extra)
+            if parts := {given.name: ONE for given in rest if counts_parts(given)}:
+                yield bound_of(called, function, parameters, arrangement, passed, next(choices(unknown)) | parts)
 
 
 def targets(function: Any, name: str) -> Iterator[tuple[Any, list[inspect.Parameter]]]:
@@ -214,6 +217,15 @@ def bound_of(
     offer = Offer(arrangement.core, names, (), defaults, arrangement.layouts, str(adapter), arrangement.guessed,
                   arrangement.only_if_right)  # fmt: skip
     return Bound(adapter, function, offer)
+
+
+def counts_parts(given: inspect.Parameter) -> bool:
+    """Say whether the default of a parameter is how many tokens go together, more than any question has."""
+    is_size = bool(re.search(r"chunk|block|tile|bucket", given.name.lower()))
+    return type(given.default) is int and given.default > MOST_TOGETHER and is_size
+
+
+MOST_TOGETHER = 8
 
 
 def counts(given: inspect.Parameter, arrangement: Arrangement) -> bool:

@@ -643,11 +643,23 @@ def roles_of(layer: Layer, way: Way) -> Roles:
     def probe(x: Array, memory: Array | None = None) -> Array:
         return layer.answer(way, x, memory)
 
-    with layer.without_norms():
+    def of_first(x: Array, memory: Array | None = None) -> Array:
+        said: Array = probe(x[:, ::-1], None if memory is None else memory[:, ::-1])
+        return said[:, ::-1]
+
+    def found(ask: Callable[..., Array]) -> Roles:
         if way.memory:
             with suppress(NotFoundError):
-                return find(layer, probe, way.width, sounds_like, memory=True)
-        return find(layer, probe, way.width, sounds_like, tokens=way.tokens or TOKENS)
+                return find(layer, ask, way.width, sounds_like, memory=True)
+        return find(layer, ask, way.width, sounds_like, tokens=way.tokens or TOKENS)
+
+    with layer.without_norms():
+        try:
+            return found(probe)
+        except NotFoundError:
+            with suppress(NotFoundError):
+                return found(of_first)  # the last token may see itself alone, or nothing
+            raise
 
 
 def watching(layer: Layer, way: Way) -> Watch:

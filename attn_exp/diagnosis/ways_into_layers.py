@@ -233,11 +233,15 @@ class Filled:
 
 
 def read_otherwise(way: Way) -> Iterator[Way]:
-    """Yield the way with each mask of True or 1 the other way round, as those hide all where True hides."""
-    for name, make in way.given.items():
-        if isinstance(make, Filled) and make in MASKS and (make.value is True or make.value == 1.0):
-            other = replace(make, value=False if make.value is True else 0.0)
-            yield replace(way, given={**way.given, name: other})
+    """Yield the way with each mask of True or 1 the other way round, as those hide all where True hides; then all."""
+    others = {
+        name: replace(make, value=False if make.value is True else 0.0)
+        for name, make in way.given.items()
+        if isinstance(make, Filled) and make in MASKS and (make.value is True or make.value == 1.0)
+    }
+    yield from (replace(way, given={**way.given, name: other}) for name, other in others.items())
+    if len(others) > 1:
+        yield replace(way, given={**way.given, **others})
 
 
 def counted(shape: str) -> Make:

@@ -66,6 +66,33 @@ class ScaledLate(Layer):
         return scores.softmax(-1) / self.dim**0.5
 
 
+class SeesLater(Layer):
+    """Each token sees itself and those behind it, so that the last one sees itself alone."""
+
+    def weigh(self, scores: Any, mask: Any) -> Any:
+        return super().weigh(scores.masked_fill(torch.ones_like(scores).tril(-1).bool(), -1e30), None)
+
+
+class OfTwoMasks(Layer):
+    """It wants two masks, of which each hides all where it is True: keys, and answers."""
+
+    def forward(self, x: Any, pre_mask: Any = None, post_mask: Any = None) -> Any:
+        said = super().forward(x, pre_mask[:, None])
+        return said.masked_fill(post_mask[..., None], 0.0)
+
+    def weigh(self, scores: Any, mask: Any) -> Any:
+        return super().weigh(scores.masked_fill(mask, -np.inf), None).nan_to_num(0.0)
+
+
+def test_a_layer_whose_last_token_sees_itself_alone_is_asked_by_its_first() -> None:
+    assert attn_exp.check(SeesLater, quick=True).mistakes == ("causal_flipped", "mask_ignored")
+
+
+def test_two_masks_that_hide_all_are_turned_both() -> None:
+    verdict = attn_exp.check(OfTwoMasks, quick=True)
+    assert verdict.passed, verdict
+
+
 def test_what_queries_of_filler_give_is_nobodys_affair() -> None:
     verdict = attn_exp.check(OfFiller, quick=True)
     assert verdict.passed, verdict

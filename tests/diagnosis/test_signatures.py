@@ -56,6 +56,13 @@ def with_tables(q: Any, k: Any, v: Any, cos: Any, sin: Any) -> Any:
     return attend(turn(q), turn(k), v)
 
 
+def in_chunks(query: Any, key: Any, value: Any, query_chunk_size: int = 1024, key_chunk_size: int = 1024) -> Any:
+    """Lengths are so many times a size that is larger than any question is long."""
+    count, parts = divmod(query.shape[-2], query_chunk_size)
+    assert count and not parts and key.shape[-2] % key_chunk_size == 0
+    return attend(query, key, value)
+
+
 def with_settings(module: Any, query: Any, key: Any, value: Any, scaling: float, **rest: Any) -> Any:
     assert not module.training
     return softmax(query @ np.swapaxes(key, -1, -2) * scaling) @ value
@@ -171,7 +178,7 @@ class Temperature:
 
 
 ONE_LINE = [
-    with_d_k, with_module_of_functions, with_dropout, with_tables, with_settings, with_a_key, keywords_alone,
+    with_d_k, with_module_of_functions, with_dropout, with_tables, in_chunks, with_settings, with_a_key, keywords_alone,
     stars, letters, packed, packed_by_head, keys_and_values, lists, named, one_matrix, matrices_of_heads,
     two_inputs, keys_in_columns, parameters, tokens_first, channels_first, joined, weights_first, an_object,
     nested, maker, Temperature, partial(with_d_k, d_k=8), Temperature(8**0.5).__call__,
