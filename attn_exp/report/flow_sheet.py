@@ -114,6 +114,10 @@ TITLE_ABOVE, ROWS_APART, BANDS_APART, MOST_APART = 19, 6, 13, 30
 """The height of the title; between the rows of the first band, between bands, and how much more at most."""
 
 
+STACKED = 13
+"""How far what is projected stands below its matrix, where it does."""
+
+
 class Room(NamedTuple):
     """How wide and how high something is."""
 
@@ -122,7 +126,10 @@ class Room(NamedTuple):
 
 
 class Bands(NamedTuple):
-    """The cards of a flow: those that nothing leads to, rows of queries, keys and values, the chain and the rest."""
+    """The cards of a flow: those that nothing leads to, rows of queries, keys and values, the chain and the rest.
+
+    Where it is `stacked`, what is projected stands below its matrix, not beside it.
+    """
 
     title: str
     sources: tuple[Card, ...]
@@ -131,6 +138,7 @@ class Bands(NamedTuple):
     tail: tuple[Card, ...]
     several: str
     links: tuple[Link, ...]
+    stacked: bool = False
 
     @property
     def columns(self) -> list[tuple[int, float]]:
@@ -138,18 +146,31 @@ class Bands(NamedTuple):
         kinds = enumerate(zip(*self.rows, strict=True))
         wide = [(kind, max((card.width for card in column if card), default=0)) for kind, column in kinds]
         first = -1, max((card.width for card in self.sources), default=0)
+        if self.stacked:
+            wide = [(0, max(width for _, width in wide[:2])), *wide[2:]]
         return [(kind, width) for kind, width in (first, *wide) if width]
 
     @property
     def heights(self) -> list[float]:
         """How high each row of the first band is."""
-        return [max(card.height for card in row if card) for row in self.rows]
+        single = [max(card.height for card in row if card) for row in self.rows]
+        return [max(high, stack(row)) for high, row in zip(single, self.rows, strict=True)] if self.stacked else single
 
 
-def bands(title: str, flow: Flow, measure: Measure, longest: float) -> Bands:
-    """Return the cards of a flow, not yet placed; what is done on the way to one is shortened to `longest`."""
+def stack(row: Sequence[Card | None]) -> float:
+    """Return how high a matrix and what it projects are, one below the other."""
+    two = [one.height for one in row[:2] if one]
+    return sum(two) + STACKED * (len(two) - 1)
+
+
+def bands(title: str, flow: Flow, measure: Measure, longest: float, upright: bool = False) -> Bands:
+    """Return the cards of a flow, not yet placed; what is done on the way to one is shortened to `longest`.
+
+    Heads stand side by side in a card, or below each other where it is `upright`.
+    """
     ways = {link.target: link.label for link in flow.links if link.label not in (words.COLUMNS, words.MIXED_BY, "")}
-    known = {box.name: card(box, measure.fitted(ways.get(box.name, ""), longest), measure) for box in flow.boxes}
+    make = upright_card if upright else card
+    known = {box.name: make(box, measure.fitted(ways.get(box.name, ""), longest), measure) for box in flow.boxes}
     rows = [tuple(known.get(f"{kind}{name}") for kind in ("W_", "flat ", "")) for name in COLUMNS]
     return Bands(
         title,
@@ -343,6 +364,17 @@ def card(box: Box, way: str, measure: Measure) -> Card:
     wide = max(max(map(measure.line, lines)) + 2 * PAD, sum(cells))
     many = len(lines) + (2 if cells else 0)
     return Card(box.name, box.hue, lines, box.shares, cells, box.heads, wide, LINE * many + 7)
+
+
+def upright_card(box: Box, way: str, measure: Measure) -> Card:
+    """Return the card of a stage with a line for each head."""
+    if not box.shares:
+        return card(box, way, measure)
+    lines = [Text(", ".join(filter(None, [box.sizes, box.note])), box.symbol)]
+    lines += [Text(words.SIDE_BY_SIDE)] if box.name == TOGETHER else []
+    lines += [Text(f"{share.part} {share.becomes}".strip()) for share in box.shares]
+    wide = max(map(measure.line, lines)) + 2 * PAD
+    return Card(box.name, box.hue, tuple(lines), (), (), 1, wide, LINE * len(lines) + 7)
 
 
 def texts(box: Box, way: str) -> Iterator[Text]:

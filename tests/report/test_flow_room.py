@@ -143,3 +143,12 @@ def test_flaws_are_seen_so_the_test_above_can_fail() -> None:
         ("meet", " a long text", " below"), ("leaves its box", " a long text"), ("crossed", " a long text"),
     }  # fmt: skip
     assert list(flaws(Sheet(30, 100, (Label(5, 15, "a long text"),)))) == [("leaves the sheet", " a long text")]
+
+
+@pytest.mark.parametrize("name", ["default", "two heads", "one head", "8 heads", "memory of heads", "mask and cap"])
+def test_on_a_slide_no_line_leads_back_to_the_left(name: str) -> None:
+    shown = flow.shown(seen(comparison(*CASES[name])), *PAGES["slide"])
+    assert shown.letters >= flow.NEARLY * flow.SMALLEST
+    for curve in (shape for shape in shown.sheet.shapes if isinstance(shape, Curve) and not shape.fill):
+        across = np.concatenate(Line(*path_of(curve.path, curve.x, curve.y)).to_polygons(closed_only=False))[:, 0]
+        assert (np.diff(across) >= 0).all()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_exp.config.schema import Size
+from attn_exp.report import words
 from attn_exp.report.charts.chart import Sheet
 from attn_exp.report.charts.svg import sheet_as_svg
 from attn_exp.report.figures.figure import FONT_SIZE, Figure, drawn_width
 from attn_exp.report.flow import LETTERS, Flow
-from attn_exp.report.flow_sheet import Measure, Room, bands, least, sheet, wide_sheet
+from attn_exp.report.flow_columns import columns_sheet
+from attn_exp.report.flow_columns import least as least_in_columns
+from attn_exp.report.flow_sheet import Bands, Measure, Room, bands, least, sheet, wide_sheet
 from attn_exp.report.sections.walks import flows
 from attn_exp.report.views import Views
 
@@ -22,6 +26,9 @@ WIDE = 3.15
 
 SMALLEST = 7 / 72
 """Inches: how large letters are at least where all of a figure's are 8 points."""
+
+NEARLY = 0.95
+"""So large a part of the smallest letters is enough where a picture leads from left to right."""
 
 LARGEST = 1.6
 """So many times larger letters may be than that, where there is room."""
@@ -63,13 +70,23 @@ def shown(views: Views, width: float, height: float | None) -> Shown:
         one = sheet(pictures[:MOST], side_by_side)
         return Shown(one, min(width, one.width * FONT_SIZE / 72 / LETTERS))  # letters no larger than in other figures
     measure = Measure(views.lettering)
-    every = max(on_page(pictures[:MOST], width, height, measure), key=lambda one: one.letters)
+    every = best(pictures[:MOST], width, height, measure)
     if every.letters >= SMALLEST * 0.999 or len(pictures) == 1:
         return every
     title, flow = max(pictures, key=lambda named: len(named[1].boxes))
     others = ", ".join(name for name, _ in pictures if name != title)
     alone = [(f"{title} (not drawn: {others})", flow)]
-    return max(on_page(alone, width, height, measure), key=lambda one: one.letters)
+    return best(alone, width, height, measure)
+
+
+def best(pictures: Pictures, width: float, height: float, measure: Measure) -> Shown:
+    """Return the pictures from left to right where a page is wide enough to read them, else as large as can be."""
+    if width > height:
+        for stacked, short in product((False, True), repeat=2):
+            leading = max(from_left(pictures, width, height, measure, stacked, short), key=lambda one: one.letters)
+            if leading.letters >= SMALLEST * NEARLY:
+                return leading
+    return max(on_page(pictures, width, height, measure), key=lambda one: one.letters)
 
 
 def on_page(pictures: Pictures, width: float, height: float, measure: Measure) -> Iterator[Shown]:
@@ -83,6 +100,28 @@ def on_page(pictures: Pictures, width: float, height: float, measure: Measure) -
         wide, high = max(need.width for need in needs), sum(need.height for need in needs)
         letters = min(LETTERS * width / wide, LETTERS * height / high, LARGEST * SMALLEST)
         yield Shown(wide_sheet(plans, Room(LETTERS * width / letters, LETTERS * height / letters), measure), width)
+
+
+def from_left(
+    pictures: Pictures, width: float, height: float, measure: Measure, stacked: bool, short: bool
+) -> Iterator[Shown]:
+    """Yield sheets for a page wider than high: each picture in columns from left to right.
+
+    Queries stand below their matrix where they are `stacked`, and the words of the frame may be `short`.
+    """
+    for longest in NOTES:
+        plans = [bands(title, flow, measure, longest, upright=True) for title, flow in pictures]
+        plans = [plan._replace(stacked=stacked, several=heads_of(plan) if short else plan.several) for plan in plans]
+        needs = [least_in_columns(plan, measure) for plan in plans]
+        wide, high = max(need.width for need in needs), sum(need.height for need in needs)
+        letters = min(LETTERS * width / wide, LETTERS * height / high, LARGEST * SMALLEST)
+        room = Room(LETTERS * width / letters, LETTERS * height / letters)
+        yield Shown(columns_sheet(plans, room, measure), width)
+
+
+def heads_of(plan: Bands) -> str:
+    """Return how many heads a picture has, in few words; nothing where it has one."""
+    return words.COUNT_HEADS.format(count=max(card.heads for card in plan.chain)) if plan.several and plan.chain else ""
 
 
 def fill(views: Views, width: float, height: float | None) -> Drawing:
