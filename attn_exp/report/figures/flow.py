@@ -27,7 +27,7 @@ WIDE = 3.15
 SMALLEST = 7 / 72
 """Inches: how large letters are at least where all of a figure's are 8 points."""
 
-NEARLY = 0.95
+NEARLY = 0.98
 """So large a part of the smallest letters is enough where a picture leads from left to right."""
 
 LARGEST = 1.6
