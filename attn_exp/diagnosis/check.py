@@ -214,10 +214,9 @@ def under_other_words(own: OwnFunction, tried: Tried, quick: bool, tell: Tell) -
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None
     request = tried.caller.request
-    fits = [
-        (words, other_words.with_words(request, words))
-        for words in other_words.that_fit(tried.caller, tried.case, tried.answer, digits)
-    ]
+    found = other_words.that_fit(tried.caller, tried.case, tried.answer, digits)
+    found = found or other_words.that_turn(tried.caller, tried.case, tried.answer, digits)
+    fits = [(words, other_words.with_words(request, words)) for words in found]
     if not fits:
         return beside_a_mistake(own, tried, quick, tell, digits)
     words, asked = min(fits, key=lambda one: ways_to_call.failing_at_first(tried, one[1], digits))

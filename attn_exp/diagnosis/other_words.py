@@ -16,6 +16,7 @@ from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_s
 from attn_exp.diagnosis.case import Answer, Case, differs, predicted, tolerance
 from attn_exp.diagnosis.request import Request, request_of
 from attn_exp.diagnosis.several import in_several_parts
+from attn_exp.diagnosis.turning import words_of_turning
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change, together
@@ -47,6 +48,20 @@ def that_fit(caller: Caller, case: Case, answer: Answer, digits: int) -> list[st
     """Return the words under which the answer to the first question is right: one of them, or masks and positions."""
     fits = [words for words, change in meant(caller, case) if gives(change(case.recipe), case, answer, digits)]
     return [*fits, *(f"{words} {BOTTOM_RIGHT}" for words in fits if "mask=" in words and caller.offer.core)]
+
+
+def that_turn(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
+    """Return the words of rotary positions inside that were read off a layer and make its first answer right."""
+    if not are_open(caller.request) or case.given.x is None:
+        return []
+    words = [f"{before}{said}" for said in words_of_turning(caller, case) for before in ("", f"{CAUSAL} ")]
+    asked = ((said, with_words(caller.request, said)) for said in words)
+    return [said for said, request in asked if gives(under_request(case, request), case, answer, digits)]
+
+
+def under_request(case: Case, request: Request) -> Recipe:
+    """Return the recipe of a case with the masks and positions of a request."""
+    return replace(case.with_masks(request.masks).recipe, positions=request.positions)
 
 
 def with_its_window(words: str, case: Case, answer: Answer, digits: int) -> str:

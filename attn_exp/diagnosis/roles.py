@@ -436,6 +436,9 @@ class Search:
         level = np.linalg.lstsq(source, np.ones(len(source)), rcond=None)[0] * 2.0
         plain = self.answer()
 
+        def place_in(one: Place) -> tuple[int, int]:
+            return list(fed).index(one[0]), one[1]
+
         def sort(name: str, columns: list[int]) -> None:
             inputs = fed[name]
             if not self.moved(plain, self.under(name, self.column(name, inputs, columns, blind))):
@@ -454,11 +457,11 @@ class Search:
             random = self.rng.standard_normal(self.width)
             if rest and self.moved(plain, self.under(name, self.column(name, inputs, rest, random))):
                 sort(name, rest)
-        if queries and others and not keys:  # keys that are turned by their place
-            keys, others = others, []
+        if queries and others and (not keys or len(queries) % (len(keys) + len(others)) == 0):
+            keys, others = sorted([*keys, *others], key=place_in), []  # those that are turned by their place too
         if queries and keys and not others:
             return queries, keys, True
-        return *self.by_name(sorted(queries + keys + others, key=lambda one: (list(fed).index(one[0]), one[1]))), False
+        return *self.by_name(sorted(queries + keys + others, key=place_in)), False
 
     def by_name(self, places: list[Place]) -> tuple[list[Place], list[Place]]:
         """Return queries and keys by what their parameters are called, else the first half as queries."""

@@ -186,3 +186,38 @@ def test_what_a_layer_makes_of_masks_that_it_never_promised_is_no_mistake() -> N
     verdict = attn_exp.check(OneMaskForAll, quick=True)
     assert verdict.passed, verdict
     assert any("something else of such a mask" in said for said in verdict.not_asked), verdict.not_asked
+
+
+class Turning(Layer):
+    """Rotary positions of a base of its own, on some numbers of a head, behind a causal mask."""
+
+    base, size, beside = 500.0, 4, False
+
+    def turned(self, heads: Any) -> Any:
+        part, rest = heads[..., : self.size], heads[..., self.size :]
+        angles = torch.arange(heads.shape[-2])[:, None] / self.base ** (torch.arange(0, self.size, 2) / self.size)
+        first, second = (part[..., 0::2], part[..., 1::2]) if self.beside else part.chunk(2, -1)
+        both = first * angles.cos() - second * angles.sin(), first * angles.sin() + second * angles.cos()
+        return torch.cat([torch.stack(both, -1).flatten(-2) if self.beside else torch.cat(both, -1), rest], -1)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (part.transpose(1, 2) for part in self.packed(x).unflatten(-1, (self.heads, -1, 3)).unbind(-1))
+        scores = self.turned(q) @ self.turned(k).mT / (self.dim // self.heads) ** 0.5
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -np.inf)
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class TurningInPairs(Turning):
+    base, size, beside = 1e6, 8, True
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Turning, "mask=causal position=rope position.rope.base=500 position.rope.size=4"),
+        (TurningInPairs, "mask=causal position=rope position.rope.base=1e+06 position.rope.interleaved=true"),
+    ],
+)
+def test_rotary_positions_of_any_base_are_read_off(kind: Any, words: str) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert verdict.right_under == words, verdict
