@@ -31,7 +31,7 @@ from attn_exp.diagnosis.request import Request
 from attn_exp.diagnosis.roles import OPEN, TOKENS, NotFoundError, Roles, find, restored
 from attn_exp.diagnosis.several import mixes_as_known
 from attn_exp.diagnosis.slices import made_of_slices
-from attn_exp.diagnosis.surroundings import Inner, Watch, surroundings
+from attn_exp.diagnosis.surroundings import Inner, Watch, several, surroundings
 from attn_exp.diagnosis.ways_into_layers import LAID, NoWayError, Way, find_way, parameters_of_call, read_otherwise
 from attn_exp.errors import UncalledError, UserError
 from attn_exp.forms.around import Around, Norm
@@ -412,8 +412,8 @@ def with_roles(layer: Layer, way: Way, forward: Sequence[inspect.Parameter], ori
     inside = Inside(
         arrays, roles.heads, roles.groups, around if around is not None and str(around) else None, way.tokens
     )
-    inside, scaled = scaled_by_norms(layer, way, inside)
-    said = words_of(around, aside, way) + (scaled and f" and {scaled}")
+    inside, scaled = scaled_by_norms(layer, way, inside) if around is not None else (inside, "")
+    said = words_of(inside.around or around, aside, way) + (scaled and f" and {scaled}")
     call, offer = called(layer, way, forward, said)
     before = None if around is None or around.of_memory is not None else around.before
     if isinstance(layer, TorchLayer) and way.memory and before is not None and before.kind in ("LayerNorm", "RMSNorm"):
@@ -449,21 +449,37 @@ def scaled_by_norms(layer: Layer, way: Way, inside: Inside) -> tuple[Inside, str
 
     The last token alone is asked, which a causal mask lets see all others.
     """
-    around = inside.around
-    if around is None or "q" not in around.heads or way.tokens:
-        return inside, ""
-    x = np.random.default_rng(29).standard_normal((1, 5, way.width))
+    around = inside.around or Around()
+    x = np.random.default_rng(29).standard_normal(several(way))
     answer = layer.answer(way, x, None)[:, -1]
     size = inside.arrays["W_q"].shape[1] // inside.heads
-    norm, rules = around.heads["q"], Request().rules(size, 5, 5)
-    recipe = Recipe(rules, inside.heads, inside.groups, output_projection="W_o" in inside.arrays)
-    for factor, said in ((1.0, ""), (float(np.sqrt(size)), "no other scale")):
-        scaled = replace(norm, gain=norm.gain * factor, shift=norm.shift * factor)
-        tried = replace(inside, around=replace(around, heads={**around.heads, "q": scaled}))
-        stages = compute(recipe, Given(x=x, arrays=inside.arrays, around=tried.around))
-        if np.allclose(stages["output"][:, -1], answer, atol=layer.rounding * 100):
-            return tried, said
+    recipe = Recipe(
+        Request().rules(size, x.shape[1], x.shape[1]), inside.heads, inside.groups,
+        output_projection="W_o" in inside.arrays,
+    )  # fmt: skip
+
+    def gives(tried: Around) -> bool:
+        stages = compute(recipe, Given(x=x, arrays=inside.arrays, around=tried))
+        return np.allclose(stages["output"][:, -1], answer, atol=layer.rounding * 100)
+
+    if "q" not in around.heads and gives(around):
+        return inside, ""
+    unseen = () if "q" in around.heads or "k" in around.heads else norms_of_no_module(size)
+    for heads in [around.heads] if "q" in around.heads else unseen:
+        norm = heads["q"]
+        for factor, said in ((1.0, ""), (float(np.sqrt(size)), "no other scale")):
+            scaled = replace(norm, gain=norm.gain * factor, shift=norm.shift * factor)
+            tried = replace(around, heads={**heads, "q": scaled})
+            if gives(tried):
+                return replace(inside, around=tried), said
     return inside, ""
+
+
+def norms_of_no_module(size: int) -> Iterator[dict[str, Norm]]:
+    """Yield norms of queries and keys that somebody may have written out, which no module shows."""
+    for kind, eps in (("L2", 1e-12), ("RMSNorm", 1e-6), ("RMSNorm", 1e-5), ("RMSNorm", 1e-8), ("LayerNorm", 1e-5)):
+        norm = Norm(kind, np.ones((1, 1, size)), np.zeros((1, 1, size)), eps)
+        yield {"q": norm, "k": norm}
 
 
 def of_pure(own: OwnFunction, sizes: Sizes, request: Request, kind: str) -> Bound:

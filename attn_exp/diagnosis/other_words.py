@@ -15,8 +15,8 @@ from attn_exp.diagnosis.call import Caller
 from attn_exp.diagnosis.candidates import every_mistake, fitted_numbers, other_settings
 from attn_exp.diagnosis.case import Answer, Case, differs, predicted, tolerance
 from attn_exp.diagnosis.request import Request, request_of
+from attn_exp.diagnosis.rotary_inside import words_of_turning
 from attn_exp.diagnosis.several import in_several_parts
-from attn_exp.diagnosis.turning import words_of_turning
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change, together

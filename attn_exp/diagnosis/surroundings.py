@@ -55,8 +55,7 @@ class Inner:
 def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -> Around | None:
     """Return what stands around attention, or None where nothing known gives the layer's answer to one token."""
     rng = np.random.default_rng(17)
-    batch = 1 if way.axes == "tm" else ENTRIES  # of which each is a call
-    sizes = [(1, 1, way.width), (batch, way.tokens or TOKENS, way.width)]
+    sizes = [(1, 1, way.width), several(way)]
     one, many = (rng.standard_normal(size) for size in sizes)
     other_one, other_many = (rng.standard_normal(size) if way.memory else None for size in sizes)
     answer, seen = watch(np.repeat(one, way.tokens or 1, axis=1), other_one)
@@ -76,6 +75,11 @@ def surroundings(watch: Watch, way: Way, inner: Inner, rounding: float = 1e-5) -
     found = replace(found, heads=heads)
     plain = inner.of_one(found.x(one) if other_one is None else found.memory(other_one))
     return after_it(found, after, (one, many), plain, answer, rounding)
+
+
+def several(way: Way) -> tuple[int, int, int]:
+    """Return the sizes of an x of several tokens that a layer is asked with; of one text each entry is a call."""
+    return 1 if way.axes == "tm" else ENTRIES, way.tokens or TOKENS, way.width
 
 
 def before_it(

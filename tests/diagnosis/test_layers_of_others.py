@@ -200,7 +200,7 @@ class Turning(Layer):
         both = first * angles.cos() - second * angles.sin(), first * angles.sin() + second * angles.cos()
         return torch.cat([torch.stack(both, -1).flatten(-2) if self.beside else torch.cat(both, -1), rest], -1)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any, mask: Any = None) -> Any:
         q, k, v = (part.transpose(1, 2) for part in self.packed(x).unflatten(-1, (self.heads, -1, 3)).unbind(-1))
         scores = self.turned(q) @ self.turned(k).mT / (self.dim // self.heads) ** 0.5
         scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -np.inf)
@@ -221,3 +221,25 @@ class TurningInPairs(Turning):
 def test_rotary_positions_of_any_base_are_read_off(kind: Any, words: str) -> None:
     verdict = attn_exp.check(kind, quick=True)
     assert verdict.right_under == words, verdict
+
+
+class OfUnitLength(Layer):
+    """Queries and keys are normed in a line of code, and nothing else is scaled."""
+
+    def normed(self, heads: Any) -> Any:
+        return torch.nn.functional.normalize(heads, dim=-1)
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        q, k, v = (part.transpose(1, 2) for part in self.packed(x).unflatten(-1, (self.heads, -1, 3)).unbind(-1))
+        return self.out(((self.normed(q) @ self.normed(k).mT).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class OfUnitSquares(OfUnitLength):
+    def normed(self, heads: Any) -> Any:
+        return heads * torch.rsqrt(heads.pow(2).mean(-1, keepdim=True) + 1e-6) / heads.shape[-1] ** 0.25
+
+
+@pytest.mark.parametrize(("kind", "said"), [(OfUnitLength, "with L2 of k and q"), (OfUnitSquares, "with RMSNorm of")])
+def test_norms_of_queries_and_keys_that_no_module_makes_are_said_and_no_mistake(kind: Any, said: str) -> None:
+    verdict = attn_exp.check(kind, quick=True)
+    assert verdict.passed and said in str(verdict), verdict
