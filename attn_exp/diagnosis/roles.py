@@ -457,11 +457,15 @@ class Search:
             random = self.rng.standard_normal(self.width)
             if rest and self.moved(plain, self.under(name, self.column(name, inputs, rest, random))):
                 sort(name, rest)
-        if queries and others and (not keys or len(queries) % (len(keys) + len(others)) == 0):
-            keys, others = sorted([*keys, *others], key=place_in), []  # those that are turned by their place too
+        if queries and others and not keys:  # keys that are turned by their place
+            keys, others = others, []
+        places = sorted(queries + keys + others, key=place_in)
+        named = {self.hint(name) for name, _ in places} == {"q", "k"}
+        if queries and others and not named and len(queries) % (len(keys) + len(others)) == 0:  # some keys are turned
+            return queries, sorted(keys + others, key=place_in), False
         if queries and keys and not others:
             return queries, keys, True
-        return *self.by_name(sorted(queries + keys + others, key=place_in)), False
+        return *self.by_name(places), False
 
     def by_name(self, places: list[Place]) -> tuple[list[Place], list[Place]]:
         """Return queries and keys by what their parameters are called, else the first half as queries."""

@@ -231,7 +231,9 @@ class OfUnitLength(Layer):
 
     def forward(self, x: Any, mask: Any = None) -> Any:
         q, k, v = (part.transpose(1, 2) for part in self.packed(x).unflatten(-1, (self.heads, -1, 3)).unbind(-1))
-        return self.out(((self.normed(q) @ self.normed(k).mT).softmax(-1) @ v).transpose(1, 2).flatten(2))
+        scores = self.normed(q) @ self.normed(k).mT
+        scores = scores if mask is None else scores.masked_fill(mask == 0, -np.inf)
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 
 class OfUnitSquares(OfUnitLength):
