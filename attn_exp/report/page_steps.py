@@ -111,12 +111,15 @@ def same_numbers(one: Array, other: Array) -> bool:
 
 
 def within(step: Step) -> Step:
-    """Return a step by keys with what travels of it: of many numbers those of the first keys, queries and heads."""
+    """Return a step by keys with what travels of it: of many numbers those of the first keys, of very many those of the
+    first queries and heads."""
     heads, rows, columns = step.corners.shape
     if heads * rows * columns <= MOST_CELLS:
         return step
-    rows = rows if heads * rows * SIDE <= MOST_CELLS else SIDE
-    return step._replace(corners=step.corners[: max(1, MOST_CELLS // (rows * SIDE)), :rows, :SIDE])
+    columns = min(columns, SIDE, MOST_CELLS // (heads * rows))
+    if columns < FEW:
+        rows, columns = min(rows, SIDE), min(step.corners.shape[2], SIDE)
+    return step._replace(corners=step.corners[: max(1, MOST_CELLS // (rows * columns)), :rows, :columns])
 
 
 def carried_step(step: Step, made: bool) -> dict[str, Any]:

@@ -185,7 +185,7 @@ def distinct(tokens: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name}#{place + 1}" if often[name] > 1 else name for place, name in enumerate(names))
 
 
-MOST_NUMBERS, MOST_COARSE = 150_000, 600_000
+MOST_NUMBERS, MOST_COARSE = 150_000, 300_000
 """A page carries the arrays of a panel whole up to so many numbers each, and up to so many in two bytes each; beyond,
 what moves is left out."""
 

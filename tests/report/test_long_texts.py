@@ -118,6 +118,27 @@ def test_of_too_many_weights_the_page_says_what_it_leaves_out(
     assert opened.console == []
 
 
+@pytest.mark.parametrize(
+    ("most", "rows", "columns"),
+    [
+        (7000, "the row of x30, of 40", "columns x0 to x13 of 40"),
+        (500, "1 of 12 heads, rows x0 to x15 of 40", "columns"),
+    ],
+    ids=["fewer keys", "the first queries"],
+)
+def test_what_does_not_travel_is_said(
+    opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, rows: str, columns: str
+) -> None:
+    monkeypatch.setattr("attn_exp.report.page_data.MOST_COARSE", 1000)
+    monkeypatch.setattr("attn_exp.report.page_steps.MOST_CELLS", most)
+    show(opened, tmp_path, *LONG, address="#show=multi_head.1&query=31")
+    assert texts(opened, "#walk-1-weights > .note")[0].startswith(f"Shown: {rows}, {columns}")
+    weights, first = stages(LONG)["weights"][0], most == 500
+    shown = numbers(opened, "#walk-1-weights tbody td")
+    np.testing.assert_allclose(shown, (weights[:16, :16] if first else weights[30, :14]).ravel(), atol=0.0006)
+    assert opened.console == []
+
+
 def test_a_number_far_down_is_changed_where_it_stands(opened: Tab, tmp_path: Path) -> None:
     words = ("embeddings=random", "embeddings.tokens=30", "variant=[matrix]")
     show(opened, tmp_path, *words, address="#show=matrix&query=25")

@@ -79,7 +79,7 @@
   const draw = (name, attributes, text) => { const made = document.createElementNS(SVG, name); for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value); if (text) made.textContent = text; return made; };
   const LEVELS = 10, STRONGEST = 16, FAINTEST = data.keys.length > 32 ? 0.1 : 0.05, SIDE = Math.min(110, 12 + 8 * Math.max(...[...data.tokens, ...data.keys].map(({ length }) => length))), WIDE = 150 + 2 * SIDE;
   function lines(weights, title, least = 4) {
-    const rows = data.tokens.length, keys = data.keys.length, most = Math.max(rows, keys), pitch = Math.max(least, Math.min(30, 460 / most)), high = pitch * most + 8;
+    const rows = data.tokens.length, keys = data.keys.length, most = Math.max(rows, keys), pitch = Math.max(Math.min(least, 640 / most), Math.min(30, 460 / most)), high = pitch * most + 8;
     const svg = draw("svg", { class: "lines", viewBox: `0 0 ${WIDE} ${high}`, width: WIDE, height: high, role: "img", "aria-label": title });
     const at = (place, count) => 4 + pitch * (place + 0.5 + (most - count) / 2), share = (row, key) => Math.min(1, Math.max(weights[row * keys + key], 0) / data.top) || 0;
     const thick = (level) => 0.5 + 6 * level / LEVELS;

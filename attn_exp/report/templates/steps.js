@@ -45,7 +45,7 @@
   // Of long texts 16 rows of tokens and 16 columns of keys are shown: those around the query that is followed.
   const SIDE = 16, past = data.keys.length - data.tokens.length, among = past >= 0 && data.tokens.every((token, place) => token === data.keys[place + past]);
   const around = { q: 0, k: 0 };
-  const begins = (which, count) => (which === "q" || which === "k" ? Math.max(0, Math.min(around[which] - SIDE / 2, count - SIDE)) : 0);
+  const begins = (which, count) => ((which === "q" || which === "k") && around[which] < count ? Math.max(0, Math.min(around[which] - SIDE / 2, count - SIDE)) : 0);
   function look(walk, head, query) {
     const panel = panels[data.walks[walk].panel], keys = data.keys.length, start = panel?.weights && (Math.min(head, panel.shape[0] - 1) * panel.shape[1] + query) * keys;
     const line = panel?.weights?.subarray(start, start + keys) ?? []; // elsewhere the key with the largest weight is in the middle
@@ -59,7 +59,7 @@
       if (which === "o") return fill(words.OF_WINDOW, { first: head * about.headRows + 1, last: head * about.headRows + here, all, lines });
       if (which !== "q" && which !== "k") return here < all ? fill(words.OF_LINES, { shown: here, all, lines }) : "";
       const from = begins(which, here), said = names(which, from, Math.min(SIDE, here));
-      if (which === "q" && many) return all > 1 ? fill(words.OF_ROW, { name: data.tokens[around.q], all }) : "";
+      if (which === "q" && many && around.q < here) return all > 1 ? fill(words.OF_ROW, { name: data.tokens[around.q], all }) : "";
       return said.length < all ? fill(words.OF_WINDOW, { first: said[0], last: said.at(-1), all, lines }) : "";
     };
     const shown = [about.shape[0] < heads && !about.owners.length && !about.headRows ? fill(words.OF_HEADS, { shown: about.shape[0], all: heads }) : "", line(about.headRows ? "o" : Array.isArray(about.rows) ? "" : about.rows, tall, about.shape[1], words.ROWS), line(keys ? "k" : "", wide, about.shape[2], words.COLUMNS)].filter(Boolean);
@@ -155,7 +155,10 @@
       const [, number, stage] = /^walk-(\d+)-(.*)$/.exec(step.id), about = data.walks[number - 1].steps[stage], count = about.shape[0];
       const wanted = count === 1 ? 0 : /[kv]$/.test(stage) ? Math.floor(head / share) : head;
       table(number - 1, stage, wanted);
-      for (const region of step.querySelectorAll("[data-head]")) region.classList.toggle("other", Number(region.dataset.head) !== wanted);
+      for (const region of step.querySelectorAll("[data-head]")) {
+        region.classList.toggle("other", Number(region.dataset.head) !== wanted);
+        region.classList.toggle("fixed", about.rows === "q" && query >= about.shape[1]); // of very many numbers the first rows are here
+      }
       if (about.shape[1] > SIDE && about.columns !== "k" && !Array.isArray(about.rows)) for (const row of step.querySelectorAll("tbody tr")) row.hidden = !(row.rowIndex - 1 >= begins(about.rows, about.shape[1]) && row.rowIndex - 1 < begins(about.rows, about.shape[1]) + SIDE);
       tell(step, about, many, wanted);
     }
