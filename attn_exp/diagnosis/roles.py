@@ -457,14 +457,12 @@ class Search:
             random = self.rng.standard_normal(self.width)
             if rest and self.moved(plain, self.under(name, self.column(name, inputs, rest, random))):
                 sort(name, rest)
-        if queries and others and not keys:  # keys that are turned by their place
-            keys, others = others, []
-        places = sorted(queries + keys + others, key=place_in)
+        if queries and bool(keys) != bool(others):  # the others are keys that are turned by their place
+            return queries, keys or others, True
+        places, every_key = (sorted(some, key=place_in) for some in (queries + keys + others, keys + others))
         named = {self.hint(name) for name, _ in places} == {"q", "k"}
-        if queries and others and not named and len(queries) % (len(keys) + len(others)) == 0:  # some keys are turned
-            return queries, sorted(keys + others, key=place_in), False
-        if queries and keys and not others:
-            return queries, keys, True
+        if queries and every_key and not named and len(queries) % len(every_key) == 0:  # some of them are turned
+            return queries, every_key, False
         return *self.by_name(places), False
 
     def by_name(self, places: list[Place]) -> tuple[list[Place], list[Place]]:
