@@ -415,8 +415,8 @@ MOST_PLACES = 1 << 22
 """Of more places no mask is asked, nor one whose code is not at hand: a weight of exactly 0 counts as masked."""
 
 
-def closed_by_mask(settled: Settled, weights: Array, side: int | None = None) -> Array | None:
-    """Return which of the weights `[h t s]`, or of their first `side` rows and columns, no query may give.
+def closed_by_mask(settled: Settled, weights: Array, columns: int | None = None) -> Array | None:
+    """Return which of the weights `[h t s]`, or of their first `columns`, no query may give.
 
     None where there are no masks. A weight above 0, such as one that a mistake leaks, is shown as what it is.
     """
@@ -424,7 +424,7 @@ def closed_by_mask(settled: Settled, weights: Array, side: int | None = None) ->
     if not masks or np.ndim(offset):
         return None
     heads, rows, keys = weights.shape
-    shown = weights[:, :side, :side]
+    shown = weights[:, :, :columns]
     if shown.size > MOST_PLACES or any(isinstance(mask, AbsentMask) for mask in masks):
         return np.asarray(shown == 0)
     row = np.arange(shown.shape[1])[:, None]

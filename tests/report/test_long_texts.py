@@ -118,6 +118,22 @@ def test_of_too_many_weights_the_page_says_what_it_leaves_out(
     assert opened.console == []
 
 
+def test_of_too_many_weights_below_a_mask_the_first_keys_travel(
+    opened: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for room in ("page_data", "walk"):
+        monkeypatch.setattr(f"attn_exp.report.{room}.MOST_COARSE", 1000)
+    monkeypatch.setattr("attn_exp.report.page_steps.MOST_CELLS", 7000)
+    words = (*LONG, "mask=causal")
+    show(opened, tmp_path, *words, address="#show=multi_head.3&query=31")
+    weights = stages(words)["weights"][2]
+    np.testing.assert_allclose(numbers(opened, "#walk-1-weights tbody td"), weights[30, :14], atol=0.0006)
+    opened.ask("attention.choose({ token: 4 })")
+    np.testing.assert_allclose(numbers(opened, "#walk-1-weights tbody td"), weights[4, :14], atol=0.0006)
+    assert len(texts(opened, "#walk-1-weights tr.now td.m")) == 9
+    assert opened.console == []
+
+
 @pytest.mark.parametrize(
     ("most", "rows", "columns"),
     [
